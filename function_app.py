@@ -1,0 +1,17 @@
+"""Settings to services to blueprints; nothing else."""
+
+import os
+
+import azure.functions as func
+
+from functions import ingest, operate, receive, rescue
+from functions.handlers import tracking
+from shared.domain.handling import Handlers
+from shared.settings import Settings
+from shared.wiring import connect
+
+services = connect(Settings.read(os.environ), Handlers.joined([tracking.handlers]))
+
+app = func.FunctionApp()
+for trigger in (receive, rescue, ingest, operate):
+    app.register_functions(trigger.blueprint(services))

@@ -1,0 +1,16 @@
+"""The clock of this process."""
+
+import asyncio
+import time
+
+
+class MonotonicClock:
+    """See ports.Clock."""
+
+    def now(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let this much time pass."""
+        await asyncio.sleep(seconds)

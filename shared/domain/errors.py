@@ -1,0 +1,62 @@
+"""The one error tree, split by what the caller should do next.
+
+LockstepError
+|- CallerError             the request itself is wrong; sending it again cannot help
+|  |- InvalidMessage
+|  |- InvalidBody
+|  |- UnknownType
+|  |- ContentConflict
+|  |- InvalidClientState
+|  `- ProducerDisconnected
+|- Unavailable             nothing happened; try again later
+|  `- GapStillOpen
+`- OutcomeUnknown          it may have happened; read back before anything else
+"""
+
+
+class LockstepError(Exception):
+    """Something Lockstep promises could not be done."""
+
+
+class CallerError(LockstepError):
+    """The request is wrong; nothing was changed, and repeating it cannot help."""
+
+
+class InvalidMessage(CallerError):
+    """A message lacks what it needs, or a field is out of its range."""
+
+
+class InvalidBody(CallerError):
+    """The body is not JSON, or not what the handler of its type expects."""
+
+
+class UnknownType(CallerError):
+    """No handler is registered for the type of the message."""
+
+
+class ContentConflict(CallerError):
+    """The id was used before with other content; the earlier content stands."""
+
+
+class InvalidClientState(CallerError):
+    """The producer's own numbers contradict the ledger; a new producer must be opened."""
+
+
+class ProducerDisconnected(CallerError):
+    """A producer with a higher owner level has taken over the session."""
+
+
+class Unavailable(LockstepError):
+    """The service refused or could not be reached; nothing was changed."""
+
+    def __init__(self, reason: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class GapStillOpen(Unavailable):
+    """An earlier message of the session has not come within the wait; this one stays queued."""
+
+
+class OutcomeUnknown(LockstepError):
+    """No answer came; the operation may have been applied, or may still be."""

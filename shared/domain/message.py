@@ -1,0 +1,89 @@
+"""What a message is: identity, session, type, body and, where it has one, its number."""
+
+import hashlib
+from dataclasses import dataclass
+
+from shared.domain.errors import InvalidMessage
+
+# Service Bus refuses longer message and session ids.
+ID_CHARACTERS_MAX = 128
+# The seed's number ranges: sequence numbers are int32, owner levels int16.
+SEQUENCE_MAX = 2**31 - 1
+OWNER_LEVEL_MAX = 2**15 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Number:
+    """A producer's number for a message: its group, its owner level, its place in the session."""
+
+    group: str
+    level: int
+    sequence: int
+
+    def __post_init__(self) -> None:
+        if not self.group:
+            raise InvalidMessage("a number needs a producer group")
+        if not 0 <= self.level <= OWNER_LEVEL_MAX:
+            raise InvalidMessage(f"owner level {self.level} is outside 0..{OWNER_LEVEL_MAX}")
+        if not 0 <= self.sequence <= SEQUENCE_MAX:
+            raise InvalidMessage(f"sequence number {self.sequence} is outside 0..{SEQUENCE_MAX}")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. The body is UTF-8 JSON, kept as bytes: what was sent is what is compared.
+
+    `time` is the sender's own ISO 8601 time; handlers see it as `now`, so a re-run sees the same.
+    Raises InvalidMessage for an empty or overlong id or session, an empty type, and a body that is
+    empty or not UTF-8.
+    """
+
+    id: str
+    session: str
+    type: str
+    body: bytes
+    number: Number | None = None
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        require_id("message id", self.id)
+        require_id("session", self.session)
+        if not self.type:
+            raise InvalidMessage("the message has no type")
+        if not self.body:
+            raise InvalidMessage("the message has no body")
+        if not is_utf8(self.body):
+            raise InvalidMessage("the body is not UTF-8")
+
+    @property
+    def digest(self) -> str:
+        """What the message says, as a hex SHA-256; ids, numbers and times are not part of it."""
+        return content_digest(self.type, self.body)
+
+
+def content_digest(message_type: str, body: bytes) -> str:
+    """The hex SHA-256 of type and body, with a zero byte between: types cannot contain one."""
+    return hashlib.sha256(message_type.encode() + b"\0" + body).hexdigest()
+
+
+def derived_id(*parts: str) -> str:
+    """A stable id of 32 hex digits; parts are framed, so ("a_b", "c") is not ("a", "b_c")."""
+    framed = b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)
+    return hashlib.sha256(framed).hexdigest()[:32]
+
+
+def is_utf8(body: bytes) -> bool:
+    """Whether the bytes are text: the journal keeps bodies as text, byte for byte."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def require_id(what: str, value: str) -> None:
+    """Raise InvalidMessage unless the value can be an id on Service Bus."""
+    if not value:
+        raise InvalidMessage(f"the {what} is empty")
+    if len(value) > ID_CHARACTERS_MAX:
+        raise InvalidMessage(f"the {what} has {len(value)} characters, over {ID_CHARACTERS_MAX}")

@@ -1,0 +1,80 @@
+"""A message on the wire: the CloudEvents 1.0 AMQP binding, in application properties.
+
+Identity travels in application properties only: the host overwrites trigger metadata with
+same-named fields of a JSON body, so broker properties cannot be trusted to be the sender's.
+Attributes: `id`, `source`, `type`, `time`, the documented extension `partitionkey` (our session)
+and, for numbered messages, `producergroup`, `ownerlevel` and `producersequence`.
+https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md
+"""
+
+from collections.abc import Mapping
+
+from shared.domain.errors import InvalidMessage
+from shared.domain.message import Message, Number
+
+PREFIX = "cloudEvents_"
+SPEC_VERSION = "1.0"
+SOURCE = "lockstep"
+CONTENT_TYPE = "application/json"
+
+type Property = str | int
+
+
+def to_properties(message: Message) -> dict[str, Property]:
+    """The application properties that carry the message; the body travels beside them."""
+    attributes: dict[str, Property] = {
+        "specversion": SPEC_VERSION,
+        "id": message.id,
+        "source": SOURCE,
+        "type": message.type,
+        "partitionkey": message.session,
+    }
+    if message.time is not None:
+        attributes["time"] = message.time
+    if message.number is not None:
+        attributes["producergroup"] = message.number.group
+        attributes["ownerlevel"] = message.number.level
+        attributes["producersequence"] = message.number.sequence
+    return {PREFIX + name: value for name, value in attributes.items()}
+
+
+def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
+    """Read a message back; raises InvalidMessage naming the attribute that is missing or wrong."""
+    version = properties.get(PREFIX + "specversion")
+    if version != SPEC_VERSION:
+        raise InvalidMessage(f"CloudEvents {SPEC_VERSION} expected, not specversion {version!r}")
+    return Message(
+        id=text(properties, "id"),
+        session=text(properties, "partitionkey"),
+        type=text(properties, "type"),
+        body=body,
+        number=number(properties),
+        time=text(properties, "time") if PREFIX + "time" in properties else None,
+    )
+
+
+def number(properties: Mapping[str, object]) -> Number | None:
+    """The producer's number, or None where the sender gave none."""
+    if PREFIX + "producergroup" not in properties:
+        return None
+    return Number(
+        group=text(properties, "producergroup"),
+        level=integer(properties, "ownerlevel"),
+        sequence=integer(properties, "producersequence"),
+    )
+
+
+def text(properties: Mapping[str, object], name: str) -> str:
+    """A text attribute, or InvalidMessage."""
+    value = properties.get(PREFIX + name)
+    if not isinstance(value, str):
+        raise InvalidMessage(f"attribute {name!r} is missing or not text")
+    return value
+
+
+def integer(properties: Mapping[str, object], name: str) -> int:
+    """A whole number, or InvalidMessage; a bool is not a number."""
+    value = properties.get(PREFIX + name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidMessage(f"attribute {name!r} is missing or not a whole number")
+    return value

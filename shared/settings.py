@@ -1,0 +1,126 @@
+"""The only reader of the environment: every app setting, its meaning and its default.
+
+Connections follow the Functions convention: `NAME` holds a connection string, or `NAME__<endpoint>`
+an address reached with a managed identity (`NAME__clientId`, `NAME__credential`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SERVICE_BUS_PREFIX = "ServiceBus_"
+
+
+class InvalidSettings(ValueError):
+    """A setting is missing, or its value cannot be used; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One app setting. Without a default it is required."""
+
+    name: str
+    meaning: str
+    default: str | None = None
+
+
+SETTINGS = (
+    Setting("LOCKSTEP_REGION", "the region this app runs in"),
+    Setting("LOCKSTEP_REGIONS", "all regions, comma separated, the preferred one first"),
+    Setting("LOCKSTEP_QUEUE", "the session queue that messages come in by", "lockstep"),
+    Setting("LOCKSTEP_OUTPUT_QUEUE", "the session queue that outputs go to", "lockstep-out"),
+    Setting("LOCKSTEP_DATABASE", "the Cosmos DB database", "lockstep"),
+    Setting("LOCKSTEP_JOURNAL", "the container of the journals", "journal"),
+    Setting("LOCKSTEP_LEASES", "the container of the change feed's leases", "leases"),
+    Setting(
+        "LOCKSTEP_SECONDARY_DELAY_SECONDS", "how much later the other regions see a copy", "15"
+    ),
+    Setting(
+        "LOCKSTEP_GAP_WAIT_SECONDS", "how long an invocation waits for an earlier message", "20"
+    ),
+    Setting("LOCKSTEP_RESCUE_LAG_SECONDS", "how long an outbox is left to its own dispatcher", "5"),
+    Setting("LOCKSTEP_SWEEP_SCHEDULE", "when the sweep runs (NCRONTAB)", "*/15 * * * * *"),
+    Setting("Cosmos", "the connection of the journal's account"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection string, or an endpoint and the identity to reach it with."""
+
+    connection_string: str | None = None
+    endpoint: str | None = None
+    client_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, checked."""
+
+    region: str
+    regions: tuple[str, ...]
+    queue: str
+    output_queue: str
+    database: str
+    journal: str
+    secondary_delay_seconds: float
+    gap_wait_seconds: float
+    rescue_lag_seconds: float
+    service_bus: Mapping[str, Connection]
+    cosmos: Connection
+
+    @classmethod
+    def read(cls, values: Mapping[str, str]) -> "Settings":
+        """Check the values, usually `os.environ`; raises InvalidSettings."""
+        regions = tuple(r.strip() for r in text(values, "LOCKSTEP_REGIONS").split(",") if r.strip())
+        region = text(values, "LOCKSTEP_REGION")
+        if region not in regions:
+            raise InvalidSettings(f"LOCKSTEP_REGION {region!r} is not among {', '.join(regions)}")
+        return cls(
+            region=region,
+            regions=regions,
+            queue=text(values, "LOCKSTEP_QUEUE"),
+            output_queue=text(values, "LOCKSTEP_OUTPUT_QUEUE"),
+            database=text(values, "LOCKSTEP_DATABASE"),
+            journal=text(values, "LOCKSTEP_JOURNAL"),
+            secondary_delay_seconds=seconds(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
+            gap_wait_seconds=seconds(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
+            rescue_lag_seconds=seconds(values, "LOCKSTEP_RESCUE_LAG_SECONDS"),
+            service_bus={r: service_bus_connection(values, r) for r in regions},
+            cosmos=connection(values, "Cosmos", "accountEndpoint"),
+        )
+
+
+def service_bus_connection(values: Mapping[str, str], region: str) -> Connection:
+    """The connection of a region's namespace, from `ServiceBus_<region>`."""
+    return connection(values, SERVICE_BUS_PREFIX + region, "fullyQualifiedNamespace")
+
+
+def connection(values: Mapping[str, str], name: str, endpoint: str) -> Connection:
+    """A connection in either form; raises InvalidSettings where neither is there."""
+    if values.get(name):
+        return Connection(connection_string=values[name])
+    address = values.get(f"{name}__{endpoint}")
+    if not address:
+        raise InvalidSettings(f"neither {name} nor {name}__{endpoint} is set")
+    return Connection(endpoint=address, client_id=values.get(f"{name}__clientId"))
+
+
+def text(values: Mapping[str, str], name: str) -> str:
+    """A setting's value, or its default; raises InvalidSettings where there is neither."""
+    default = next(setting.default for setting in SETTINGS if setting.name == name)
+    value = values.get(name) or default
+    if value is None:
+        raise InvalidSettings(f"{name} is not set")
+    return value
+
+
+def seconds(values: Mapping[str, str], name: str) -> float:
+    """A duration that is not negative; raises InvalidSettings."""
+    value = text(values, name)
+    try:
+        number = float(value)
+    except ValueError:
+        raise InvalidSettings(f"{name} is not a number of seconds: {value!r}") from None
+    if not 0 <= number < float("inf"):
+        raise InvalidSettings(f"{name} must be a finite number of seconds, not {value!r}")
+    return number

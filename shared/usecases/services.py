@@ -1,0 +1,21 @@
+"""The use cases of one function app, as its triggers see them."""
+
+from dataclasses import dataclass
+
+from shared.domain.handling import Handlers
+from shared.ports import Journal
+from shared.usecases.consume import Consumer
+from shared.usecases.publish import Producer
+from shared.usecases.rescue import Rescuer
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the triggers call. Nothing is connected before it is used."""
+
+    region: str
+    journal: Journal
+    consumer: Consumer
+    producer: Producer
+    rescuer: Rescuer
+    handlers: Handlers

@@ -1,0 +1,186 @@
+"""What every Journal promises. Subclasses bring a `journal` fixture; sessions are made unique."""
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from shared.domain.journal import Cursor, Entry, Owner, completed
+from shared.domain.message import Message
+from shared.domain.outbox import NOTHING_OWED, Outbox
+from shared.domain.producer import Bound, Ledger
+from shared.ports import Appended, Journal
+from tests.world import message
+
+sessions = (f"contract/{number}?#ü" for number in count())
+
+
+@pytest.fixture
+def session() -> str:
+    """A session no other test uses, with characters a document id could not hold."""
+    return next(sessions)
+
+
+def step(
+    head: Entry | None, session: str, attempt: str = "a", outbox: Outbox = NOTHING_OWED
+) -> Entry:
+    """The next entry of a session."""
+    position = head.position + 1 if head else 0
+    return completed(
+        head,
+        message(position, session=session),
+        state={"amounts": list(range(position + 1)), "note": "Zoë"},
+        outbox=outbox,
+        produced={"other": position},
+        attempt=attempt,
+        owner=Owner("east", "east-1"),
+    )
+
+
+def debt(session: str, *regions: str, first: int = 0) -> Outbox:
+    """Two messages that some regions wait for."""
+    messages: tuple[Message, ...] = (
+        message(first, session=session),
+        message(first + 1, session=session),
+    )
+    return Outbox("out", messages, regions)
+
+
+class JournalContract:
+    """The promises, one test each."""
+
+    async def test_a_session_never_begun_has_no_head(self, journal: Journal, session: str) -> None:
+        assert await journal.head(session) is None
+        assert await journal.entry(session, 0) is None
+
+    async def test_the_head_is_the_newest_entry_whole(self, journal: Journal, session: str) -> None:
+        first = step(None, session)
+        second = step(first, session, outbox=debt(session, "east", "west"))
+
+        assert await journal.append(first) is Appended.CREATED
+        assert await journal.append(second) is Appended.CREATED
+
+        assert await journal.head(session) == second
+        assert await journal.entry(session, 0) == first
+        assert second.cursors == {"bank": Cursor(0, 2)}
+
+    async def test_the_tenth_entry_comes_after_the_ninth(
+        self, journal: Journal, session: str
+    ) -> None:
+        head = None
+        for _ in range(12):
+            head = step(head, session)
+            assert await journal.append(head) is Appended.CREATED
+
+        assert await journal.head(session) == head
+
+    async def test_a_position_is_created_once(self, journal: Journal, session: str) -> None:
+        first = step(None, session, attempt="mine")
+        await journal.append(first)
+
+        assert await journal.append(step(None, session, attempt="theirs")) is Appended.TAKEN
+
+        assert await journal.entry(session, 0) == first
+
+    async def test_of_many_at_once_one_creates(self, journal: Journal, session: str) -> None:
+        first = step(None, session)
+        await journal.append(first)
+        rivals = [step(first, session, attempt=f"rival-{n}") for n in range(20)]
+
+        outcomes = await asyncio.gather(*(journal.append(rival) for rival in rivals))
+
+        assert outcomes.count(Appended.CREATED) == 1
+        assert outcomes.count(Appended.TAKEN) == 19
+        assert await journal.entry(session, 1) == rivals[outcomes.index(Appended.CREATED)]
+
+    async def test_an_entry_without_its_predecessor_is_an_orphan(
+        self, journal: Journal, session: str
+    ) -> None:
+        first = step(None, session)
+        second = step(first, session)
+
+        assert await journal.append(second) is Appended.ORPHANED
+        assert await journal.head(session) is None
+
+    async def test_owed_copies_are_kept_until_every_region_took_them(
+        self, journal: Journal, session: str
+    ) -> None:
+        owed = debt(session, "east", "west")
+        await journal.owe(session, owed)
+        await journal.owe(session, owed)
+
+        (owing,) = await journal.owing_of(session)
+        assert owing.outbox == owed
+
+        await journal.acknowledge(session, owing.document_id, ["east"])
+        (left,) = await journal.owing_of(session)
+        assert left.outbox == replace(owed, regions=("west",))
+
+        await journal.acknowledge(session, owing.document_id, ["west"])
+        await journal.acknowledge(session, owing.document_id, ["west"])
+        assert await journal.owing_of(session) == []
+
+    async def test_an_entry_keeps_its_outputs_when_they_are_paid(
+        self, journal: Journal, session: str
+    ) -> None:
+        outbox = debt(session, "east", "west")
+        entry = step(None, session, outbox=outbox)
+        await journal.append(entry)
+        (owing,) = await journal.owing_of(session)
+
+        await journal.acknowledge(session, owing.document_id, ["west", "east"])
+
+        assert await journal.owing_of(session) == []
+        paid = replace(entry, outbox=replace(outbox, regions=()))
+        assert await journal.entry(session, 0) == paid
+
+    async def test_two_regions_acknowledging_at_once_both_count(
+        self, journal: Journal, session: str
+    ) -> None:
+        await journal.owe(session, debt(session, "east", "west"))
+        (owing,) = await journal.owing_of(session)
+
+        await asyncio.gather(
+            journal.acknowledge(session, owing.document_id, ["east"]),
+            journal.acknowledge(session, owing.document_id, ["west"]),
+        )
+
+        assert await journal.owing_of(session) == []
+
+    async def test_sessions_that_owe_are_listed_by_age(
+        self, journal: Journal, session: str
+    ) -> None:
+        await journal.owe(session, debt(session, "east"))
+        await journal.owe(session, debt(session, "east", first=2))
+
+        # The store counts whole seconds: what was stored just now may look a second old, or new.
+        old = await journal.sessions_owing(older_than_seconds=3_600, limit=1_000)
+        young = await journal.sessions_owing(older_than_seconds=-5, limit=1_000)
+
+        assert session not in old
+        assert list(young).count(session) == 1
+
+    async def test_the_listing_of_sessions_is_limited(self, journal: Journal, session: str) -> None:
+        for number in range(5):
+            await journal.owe(f"{session}-{number}", debt(f"{session}-{number}", "east"))
+
+        assert len(await journal.sessions_owing(older_than_seconds=-5, limit=3)) == 3
+
+    async def test_a_ledger_is_replaced_only_at_the_version_read(
+        self, journal: Journal, session: str
+    ) -> None:
+        ledger = Ledger("bank", level=1, next=2, remembered=(Bound("m-1", "digest", 1),))
+        assert await journal.ledger(session, "bank") is None
+        assert await journal.save_ledger(session, ledger, None)
+        assert not await journal.save_ledger(session, ledger, None)
+
+        stored = await journal.ledger(session, "bank")
+        assert stored is not None
+        assert stored.ledger == ledger
+
+        assert await journal.save_ledger(session, replace(ledger, next=3), stored.version)
+        assert not await journal.save_ledger(session, replace(ledger, next=9), stored.version)
+        newest = await journal.ledger(session, "bank")
+        assert newest is not None
+        assert newest.ledger.next == 3

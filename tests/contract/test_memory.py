@@ -1,0 +1,31 @@
+"""The in-memory twin keeps the contract."""
+
+import pytest
+
+from shared.adapters.memory import MemoryBus, MemoryJournal, VirtualClock
+from shared.domain.message import Message
+from shared.ports import Journal
+from tests.contract.bus import BusContract
+from tests.contract.journal import JournalContract, session
+
+__all__ = ["session"]
+
+
+class TestMemoryJournal(JournalContract):
+    @pytest.fixture
+    def journal(self) -> Journal:
+        return MemoryJournal(VirtualClock())
+
+
+class TestMemoryBus(BusContract[MemoryBus]):
+    @pytest.fixture
+    def bus(self) -> MemoryBus:
+        self.clock = VirtualClock()
+        return MemoryBus(self.clock)
+
+    async def received(self, bus: MemoryBus, queue: str, session: str) -> list[Message]:
+        return [
+            delivered.message
+            for delivered in bus.queues["east", queue]
+            if delivered.visible_at <= self.clock.now() and delivered.message.session == session
+        ]

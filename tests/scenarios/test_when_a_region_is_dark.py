@@ -1,0 +1,95 @@
+"""A namespace is down while messages are sent: they are safe at once, and repaid later."""
+
+import pytest
+
+from shared.adapters.memory import Mishap
+from shared.domain.errors import OutcomeUnknown, Unavailable
+from tests.world import LAG_SECONDS, World, message
+
+MESSAGES = [message(0), message(1)]
+
+
+@pytest.mark.parametrize(("dark", "lit"), [("east", "west"), ("west", "east")])
+async def test_sending_succeeds_and_the_dark_region_is_owed(
+    world: World, dark: str, lit: str
+) -> None:
+    world.bus.dark.add(dark)
+
+    published = await world.producer().send(MESSAGES)
+
+    assert (published.sent, published.owed) == (2, 2)
+    assert world.bus.messages(lit, "in") == MESSAGES
+    (owing,) = await world.journal.owing_of("acc-7")
+    assert owing.outbox.regions == (dark,)
+    assert list(owing.outbox.messages) == MESSAGES
+
+
+async def test_the_dark_region_repays_itself_when_it_is_back(world: World) -> None:
+    world.bus.dark.add("east")
+    await world.producer().send(MESSAGES)
+    world.clock.seconds += LAG_SECONDS
+    assert (await world.west.rescuer.sweep()).left == 0
+    assert (await world.east.rescuer.sweep()).left == 1
+
+    world.bus.dark.clear()
+    world.clock.seconds += LAG_SECONDS
+    await world.east.rescuer.sweep()
+
+    assert world.bus.messages("east", "in") == world.bus.messages("west", "in") == MESSAGES
+    assert await world.journal.sessions_owing(older_than_seconds=0, limit=10) == []
+
+
+async def test_the_debt_is_repaid_in_the_order_of_sending(world: World) -> None:
+    world.bus.dark.add("east")
+    producer = world.producer()
+    for sequence in range(5):
+        await producer.send([message(sequence)])
+        world.clock.seconds += 1
+
+    world.bus.dark.clear()
+    world.clock.seconds += LAG_SECONDS
+    await world.east.rescuer.sweep()
+
+    assert world.bus.messages("east", "in") == [message(sequence) for sequence in range(5)]
+
+
+async def test_an_unknown_outcome_is_owed_too(world: World) -> None:
+    world.bus.mishaps.plan("send.east", Mishap.UNANSWERED)
+
+    published = await world.producer().send(MESSAGES)
+
+    assert published.owed == 2
+
+
+async def test_nothing_is_promised_when_no_region_took_it(world: World) -> None:
+    world.bus.dark.update({"east", "west"})
+
+    with pytest.raises(OutcomeUnknown):
+        await world.producer().send(MESSAGES)
+
+    assert await world.journal.sessions_owing(older_than_seconds=0, limit=10) == []
+
+
+async def test_nothing_is_promised_when_the_debt_cannot_be_written_down(world: World) -> None:
+    world.bus.dark.add("east")
+    world.journal.mishaps.plan("owe", Mishap.REFUSED)
+    producer = world.producer()
+    with pytest.raises(Unavailable):
+        await producer.send(MESSAGES)
+
+    assert (await producer.send(MESSAGES)).owed == 2
+
+    assert len(await world.journal.sessions_owing(older_than_seconds=0, limit=10)) == 1
+
+
+async def test_outputs_reach_the_lit_region_and_work_goes_on(world: World) -> None:
+    world.bus.dark.add("east")
+
+    await world.west.consumer.consume(message(0, kind="account.bill"))
+    await world.west.consumer.consume(message(1, kind="account.bill"))
+
+    assert len(world.outputs("west")) == 2
+    world.bus.dark.clear()
+    world.clock.seconds += LAG_SECONDS
+    await world.east.rescuer.sweep()
+    assert world.outputs("east") == world.outputs("west")

@@ -1,0 +1,61 @@
+"""The write of the entry gets no answer: it is neither success nor failure until read back."""
+
+import pytest
+
+from shared.adapters.memory import Mishap
+from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.usecases.consume import AlreadyDone, Processed
+from tests.world import World, message
+
+
+async def test_an_applied_commit_is_recognised_as_our_own(world: World) -> None:
+    world.journal.mishaps.plan("append", Mishap.UNANSWERED)
+
+    outcome = await world.east.consumer.consume(message(0))
+
+    assert isinstance(outcome, Processed)
+    assert world.amounts() == [1]
+    assert world.journal.mishaps.calls["append"] == 1
+
+
+async def test_a_lost_commit_is_made_again_as_the_same_attempt(world: World) -> None:
+    world.journal.mishaps.plan("append", Mishap.LOST, Mishap.LOST)
+
+    outcome = await world.east.consumer.consume(message(0))
+
+    assert isinstance(outcome, Processed)
+    assert [entry["attempt"] for entry in world.entries()] == ["east-1/1"]
+
+
+async def test_a_commit_never_answered_stays_in_the_queue_and_is_done_once(world: World) -> None:
+    world.journal.mishaps.plan("append", *[Mishap.LOST] * 6)
+    with pytest.raises(OutcomeUnknown):
+        await world.east.consumer.consume(message(0))
+
+    await world.east.consumer.consume(message(0))
+
+    assert world.amounts() == [1]
+
+
+async def test_an_applied_commit_that_cannot_be_read_back_is_not_repeated(world: World) -> None:
+    world.journal.mishaps.plan("append", Mishap.UNANSWERED)
+    world.journal.mishaps.plan("entry", Mishap.REFUSED)
+    with pytest.raises(Unavailable):
+        await world.east.consumer.consume(message(0))
+
+    assert await world.east.consumer.consume(message(0)) == AlreadyDone()
+
+    assert world.amounts() == [1]
+
+
+async def test_the_outputs_of_an_unanswered_commit_are_those_of_an_answered_one(
+    world: World,
+) -> None:
+    world.journal.mishaps.plan("append", Mishap.UNANSWERED)
+    await world.east.consumer.consume(message(0, kind="account.bill"))
+
+    quiet = World()
+    await quiet.east.consumer.consume(message(0, kind="account.bill"))
+
+    assert world.outputs("east") == quiet.outputs("east") != []
+    assert world.outputs("west") == quiet.outputs("west") != []

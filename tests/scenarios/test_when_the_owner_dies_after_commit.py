@@ -1,0 +1,90 @@
+"""The entry is in the journal; the process dies before it dispatches, or before it settles."""
+
+from shared.adapters.memory import Mishap
+from shared.domain.documents import owing_from
+from shared.usecases.consume import AlreadyDone
+from tests.world import LAG_SECONDS, World, message
+
+BILL = message(0, kind="account.bill")
+
+
+async def commit_and_die(world: World) -> list[tuple[str, bytes]]:
+    """Commit a bill without dispatching it; the answer is what should have been sent."""
+    healthy = World()
+    await healthy.east.consumer.consume(BILL)
+    entry = world.east.consumer.result(None, BILL)
+    assert await world.east.consumer.commit(entry)
+    world.east = world.worker("east")
+    assert world.outputs("east") == world.outputs("west") == []
+    return healthy.outputs("east")
+
+
+async def test_the_redelivered_message_is_done_already(world: World) -> None:
+    await world.east.consumer.consume(message(0))
+
+    assert await world.worker("east").consumer.consume(message(0)) == AlreadyDone()
+
+    assert world.amounts() == [1]
+
+
+async def test_the_redelivery_sends_the_outputs(world: World) -> None:
+    expected = await commit_and_die(world)
+
+    assert await world.east.consumer.consume(BILL) == AlreadyDone()
+
+    assert world.outputs("east") == world.outputs("west") == expected
+
+
+async def test_the_copy_in_the_other_region_sends_the_outputs(world: World) -> None:
+    expected = await commit_and_die(world)
+
+    assert await world.west.consumer.consume(BILL) == AlreadyDone()
+
+    assert world.outputs("east") == world.outputs("west") == expected
+
+
+async def test_the_next_message_sends_the_outputs_before_its_own(world: World) -> None:
+    expected = await commit_and_die(world)
+
+    await world.west.consumer.consume(message(1, kind="account.bill"))
+
+    assert world.outputs("west")[:1] == expected
+    assert len(world.outputs("west")) == 2
+    assert world.outputs("east") == world.outputs("west")
+
+
+async def test_the_change_feed_sends_the_outputs_after_the_lag(world: World) -> None:
+    expected = await commit_and_die(world)
+    seen = [owing for entry in world.entries() if (owing := owing_from(entry))]
+
+    await world.east.rescuer.rescue(seen)
+    await world.west.rescuer.rescue(seen)
+
+    assert world.clock.now() >= LAG_SECONDS
+    assert world.outputs("east") == world.outputs("west") == expected
+
+
+async def test_the_change_feed_finds_nothing_to_do_when_the_outputs_went_out(world: World) -> None:
+    await world.east.consumer.consume(BILL)
+    world.journal.mishaps.plan("acknowledge", Mishap.LOST)
+    await world.east.consumer.consume(message(1, kind="account.bill"))
+    seen = [owing for entry in world.entries() if (owing := owing_from(entry))]
+    assert [owing.document_id for owing in seen] == ["000000000001"]
+
+    await world.east.consumer.consume(message(1, kind="account.bill"))
+    sent_before = world.outputs("east")
+    await world.east.rescuer.rescue(seen)
+
+    assert world.outputs("east") == sent_before
+
+
+async def test_the_sweep_alone_sends_the_outputs(world: World) -> None:
+    expected = await commit_and_die(world)
+    world.clock.seconds += LAG_SECONDS
+
+    assert (await world.east.rescuer.sweep()).paid == 1
+    world.clock.seconds += LAG_SECONDS
+    assert (await world.west.rescuer.sweep()).paid == 1
+
+    assert world.outputs("east") == world.outputs("west") == expected
+    assert await world.journal.sessions_owing(older_than_seconds=0, limit=10) == []

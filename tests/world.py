@@ -1,0 +1,137 @@
+"""Two regions on the in-memory twin, with a small business to watch: a ledger of amounts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from shared.adapters.memory import MemoryBus, MemoryJournal, VirtualClock
+from shared.domain.documents import Document
+from shared.domain.handling import Context, Handled, Handlers, Output
+from shared.domain.journal import Owner
+from shared.domain.message import Message, Number, derived_id
+from shared.usecases.consume import Consumer, Patience
+from shared.usecases.deliver import Delivery
+from shared.usecases.dispatch import Dispatcher
+from shared.usecases.publish import Producer
+from shared.usecases.rescue import Rescuer
+
+REGIONS = ("east", "west")
+DELAY_SECONDS = 15.0
+LAG_SECONDS = 5.0
+
+handlers = Handlers()
+
+
+class Amount(BaseModel):
+    """What an account is told."""
+
+    amount: int
+
+
+class Account(BaseModel):
+    """What an account remembers: every amount, in the order in which it was applied."""
+
+    amounts: list[int] = []
+
+
+class Receipt(BaseModel):
+    """What an account answers."""
+
+    total: int
+    receipt: str
+
+
+@handlers.register("account.add", state=Account, body=Amount)
+def add(account: Account, body: Amount, _: Context) -> Account:
+    """Book an amount."""
+    return Account(amounts=[*account.amounts, body.amount])
+
+
+@handlers.register("account.bill", state=Account, body=Amount)
+def bill(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send a receipt for the total."""
+    booked = Account(amounts=[*account.amounts, body.amount])
+    receipt = Receipt(total=sum(booked.amounts), receipt=context.new_id())
+    return Handled(booked, (Output("account.receipt", receipt),))
+
+
+def message(
+    sequence: int,
+    amount: int | None = None,
+    *,
+    session: str = "acc-7",
+    kind: str = "account.add",
+    group: str = "bank",
+    level: int = 0,
+) -> Message:
+    """The n-th message of a session; its amount is n + 1 unless told otherwise."""
+    value = sequence + 1 if amount is None else amount
+    return Message(
+        id=derived_id(group, session, str(sequence)),
+        session=session,
+        type=kind,
+        body=f'{{"amount":{value}}}'.encode(),
+        number=Number(group, level, sequence),
+    )
+
+
+@dataclass
+class Region:
+    """One region's worker: its consumer and its rescuer."""
+
+    consumer: Consumer
+    rescuer: Rescuer
+
+
+@dataclass
+class World:
+    """The store, the bus and a worker in each region."""
+
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        self.journal = MemoryJournal(self.clock)
+        self.bus = MemoryBus(self.clock)
+        self.east = self.worker("east")
+        self.west = self.worker("west")
+
+    def worker(self, region: str) -> Region:
+        """A new process in a region: it remembers nothing of earlier ones."""
+        self.workers += 1
+        dispatcher = Dispatcher(self.journal, self.delivery())
+        owner = Owner(region, f"{region}-{self.workers}")
+        consumer = Consumer(
+            self.journal,
+            dispatcher,
+            self.clock,
+            handlers,
+            owner,
+            output_queue="out",
+            patience=Patience(gap_seconds=20.0, poll_seconds=0.5),
+        )
+        rescuer = Rescuer(self.journal, dispatcher, self.clock, region, lag_seconds=LAG_SECONDS)
+        return Region(consumer, rescuer)
+
+    def producer(self) -> Producer:
+        """A new sender process."""
+        return Producer(self.journal, self.delivery(), "in")
+
+    def delivery(self) -> Delivery:
+        """Delivery to both regions, east preferred."""
+        return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS)
+
+    def amounts(self, session: str = "acc-7") -> list[int]:
+        """The effects of a session, in the order of the journal."""
+        head = self.journal.newest(session)
+        return list(head.state["amounts"]) if head else []
+
+    def entries(self, session: str = "acc-7") -> Sequence[Document]:
+        """The session's entries as stored, in order."""
+        documents = self.journal.partitions[session].values()
+        return sorted((d for d in documents if d["kind"] == "entry"), key=lambda d: d["id"])
+
+    def outputs(self, region: str) -> list[tuple[str, bytes]]:
+        """Ids and bodies of everything a region's output queue was sent, in order."""
+        return [(m.id, m.body) for m in self.bus.messages(region, "out")]
