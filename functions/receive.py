@@ -21,6 +21,8 @@ def blueprint(services: Services) -> func.Blueprint:
         queue_name="%LOCKSTEP_QUEUE%",
         connection=f"ServiceBus_{services.region}",
         is_sessions_enabled=True,
+        # As text, the host would let fields of a JSON body overwrite the message's properties.
+        data_type=func.DataType.BINARY,
     )
     async def receive(message: func.ServiceBusMessage) -> None:
         await receive_message(services.consumer, message)

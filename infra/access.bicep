@@ -1,0 +1,117 @@
+metadata description = 'Every role one region\'s identity holds. There are no keys: what is not listed here is refused.'
+
+@description('Required. Principal of the identity the region\'s app runs as.')
+param principalId string
+
+@description('Required. Service Bus namespace of the same region.')
+param ownNamespace string
+
+@description('Required. Service Bus namespace of the other region.')
+param peerNamespace string
+
+@description('Required. Storage account of the same region.')
+param storageName string
+
+@description('Required. Application Insights component of the same region.')
+param insightsName string
+
+@description('Required. Cosmos account of the journal.')
+param accountName string
+
+var roleIds = {
+  // Azure Service Bus Data Receiver: take sessions from the own queue. Data Owner would add target-based scaling, which
+  // counts messages, not sessions: it starts instances that find every session taken. So it is not asked for, and the
+  // platform scales step by step instead.
+  serviceBusReceiver: '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
+  // Azure Service Bus Data Sender: publish messages and dispatch outputs, in both regions.
+  serviceBusSender: '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
+  // Storage Blob Data Owner: the host keeps its locks and keys in blobs and reads its deployment package.
+  storageBlobOwner: 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
+  // Monitoring Metrics Publisher: send telemetry to a component that takes none without an identity.
+  metricsPublisher: '3913510d-42f4-4e42-8a64-420c390055eb'
+}
+
+// Cosmos DB Built-in Data Contributor: read and write documents; it cannot create or drop a container.
+var journalContributor = '00000000-0000-0000-0000-000000000002'
+
+resource own 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
+  name: ownNamespace
+}
+
+resource peer 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
+  name: peerNamespace
+}
+
+resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
+  name: storageName
+}
+
+resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
+  name: insightsName
+}
+
+resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' existing = {
+  name: accountName
+}
+
+resource receiveFromOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: own
+  name: guid(own.id, principalId, roleIds.serviceBusReceiver)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.serviceBusReceiver)
+  }
+}
+
+resource sendToOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: own
+  name: guid(own.id, principalId, roleIds.serviceBusSender)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.serviceBusSender)
+  }
+}
+
+resource sendToPeer 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: peer
+  name: guid(peer.id, principalId, roleIds.serviceBusSender)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.serviceBusSender)
+  }
+}
+
+resource ownBlobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: storage
+  name: guid(storage.id, principalId, roleIds.storageBlobOwner)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.storageBlobOwner)
+  }
+}
+
+resource publishMetrics 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: insights
+  name: guid(insights.id, principalId, roleIds.metricsPublisher)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.metricsPublisher)
+  }
+}
+
+// Data-plane roles of Cosmos are its own resource type. The account holds this application's database and nothing else,
+// so the account is the scope.
+resource writeJournal 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = {
+  parent: account
+  name: guid(account.id, principalId, journalContributor)
+  properties: {
+    principalId: principalId
+    roleDefinitionId: '${account.id}/sqlRoleDefinitions/${journalContributor}'
+    scope: account.id
+  }
+}

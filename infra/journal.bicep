@@ -1,0 +1,118 @@
+metadata description = 'The journal: one Cosmos account with a single write region, strong consistency and at least three regions.'
+
+@description('Required. Name of the Cosmos account; unique in the world.')
+param accountName string
+
+@description('Required. Azure locations, the write region first, then in the order of fail-over.')
+@minLength(3)
+@maxLength(5)
+param locations array
+
+@description('Required. Ceiling of the journal container in request units per second.')
+@minValue(1000)
+param throughputMax int
+
+@description('Optional. Tags put on the account.')
+param tags object = {}
+
+var databaseName = 'lockstep'
+var journalName = 'journal'
+var leasesName = 'leases'
+
+resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
+  name: accountName
+  location: locations[0]
+  tags: tags
+  kind: 'GlobalDocumentDB'
+  properties: {
+    databaseAccountOfferType: 'Standard'
+    // Strong: a fail-over forgets no entry. It excludes several write regions.
+    consistencyPolicy: { defaultConsistencyLevel: 'Strong' }
+    enableMultipleWriteLocations: false
+    enableAutomaticFailover: true
+    locations: [
+      for (place, priority) in locations: {
+        locationName: place
+        failoverPriority: priority
+        isZoneRedundant: false
+      }
+    ]
+    disableLocalAuth: true
+    disableKeyBasedMetadataWriteAccess: true
+    minimalTlsVersion: 'Tls12'
+    publicNetworkAccess: 'Enabled'
+  }
+}
+
+resource database 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2024-11-15' = {
+  parent: account
+  name: databaseName
+  properties: {
+    resource: { id: databaseName }
+  }
+}
+
+resource journal 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: journalName
+  properties: {
+    resource: {
+      id: journalName
+      // One session, one logical partition: one transactional batch covers all of it.
+      partitionKey: {
+        kind: 'Hash'
+        version: 2
+        paths: ['/session']
+      }
+      // Time to live is on and nothing expires unless the document itself says so.
+      defaultTtl: -1
+      // Every indexed path is paid for on every write; only these two are ever queried.
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: [
+          { path: '/session/?' }
+          { path: '/owing/?' }
+        ]
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+    options: {
+      autoscaleSettings: { maxThroughput: throughputMax }
+    }
+  }
+}
+
+// Declared here because the change-feed trigger cannot create it with an identity.
+resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: leasesName
+  properties: {
+    resource: {
+      id: leasesName
+      partitionKey: {
+        kind: 'Hash'
+        version: 2
+        paths: ['/id']
+      }
+    }
+    options: { throughput: 400 }
+  }
+}
+
+@description('Name of the Cosmos account.')
+output accountName string = account.name
+
+@description('Endpoint clients connect to.')
+output endpoint string = account.properties.documentEndpoint
+
+@description('Database that holds both containers.')
+output databaseName string = databaseName
+
+@description('Container of the entries.')
+output journalName string = journalName
+
+@description('Container of the change-feed leases.')
+output leasesName string = leasesName

@@ -1,0 +1,280 @@
+metadata description = 'One region: its namespace and queues, its function app, and what that app needs around it.'
+
+@description('Required. Which of the two regions this is.')
+@allowed(['east', 'west'])
+param region string
+
+@description('Required. Azure location of everything in this file.')
+param location string
+
+@description('Required. Both regions, comma separated, the primary first.')
+param regions string
+
+@description('Required. Suffix that makes names unique in the world.')
+param token string
+
+@description('Required. Name of the Service Bus namespace of region east.')
+param eastNamespace string
+
+@description('Required. Name of the Service Bus namespace of region west.')
+param westNamespace string
+
+@description('Required. Endpoint of the Cosmos account.')
+param journalEndpoint string
+
+@description('Required. Database of the journal.')
+param databaseName string
+
+@description('Required. Container of the entries.')
+param journalName string
+
+@description('Required. Container of the change-feed leases.')
+param leasesName string
+
+@description('Optional. DNS suffix of Service Bus; another one in sovereign clouds.')
+param serviceBusDomain string = 'servicebus.windows.net'
+
+@description('Optional. Messaging units of the Premium namespace.')
+@allowed([1, 2, 4, 8, 16])
+param messagingUnits int = 1
+
+@description('Optional. Instances of the session trigger kept warm, so that the first message of a session does not wait for a start.')
+@minValue(0)
+param warmInstances int = 1
+
+@description('Optional. The most instances the app may scale out to.')
+@minValue(1)
+@maxValue(1000)
+param instancesMax int = 40
+
+@description('Optional. Tags put on every resource.')
+param tags object = {}
+
+var ownNamespace = region == 'east' ? eastNamespace : westNamespace
+var queueName = 'lockstep'
+var outputQueueName = 'lockstep-out'
+var packageContainerName = 'deployment'
+
+resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
+  name: 'id-lockstep-${region}-${token}'
+  location: location
+  tags: tags
+}
+
+// Premium: throughput of one's own, and no neighbour's load inside a session lock.
+resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
+  name: ownNamespace
+  location: location
+  tags: tags
+  sku: {
+    name: 'Premium'
+    tier: 'Premium'
+    capacity: messagingUnits
+  }
+  properties: {
+    premiumMessagingPartitions: 1
+    disableLocalAuth: true
+    minimumTlsVersion: '1.2'
+    publicNetworkAccess: 'Enabled'
+  }
+}
+
+resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
+  parent: namespace
+  name: queueName
+  properties: {
+    requiresSession: true
+    lockDuration: 'PT30S'
+    // High, because poison is named in the journal: a dead-lettered message would be overtaken by its session.
+    maxDeliveryCount: 2000
+    defaultMessageTimeToLive: 'P14D'
+    deadLetteringOnMessageExpiration: true
+  }
+}
+
+resource outputQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
+  parent: namespace
+  name: outputQueueName
+  properties: {
+    requiresSession: true
+    lockDuration: 'PT30S'
+    maxDeliveryCount: 10
+    defaultMessageTimeToLive: 'P14D'
+    deadLetteringOnMessageExpiration: true
+  }
+}
+
+resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
+  name: 'st${region}${token}'
+  location: location
+  tags: tags
+  kind: 'StorageV2'
+  sku: { name: 'Standard_LRS' }
+  properties: {
+    allowSharedKeyAccess: false
+    allowBlobPublicAccess: false
+    minimumTlsVersion: 'TLS1_2'
+    supportsHttpsTrafficOnly: true
+    defaultToOAuthAuthentication: true
+  }
+}
+
+resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2023-05-01' = {
+  parent: storage
+  name: 'default'
+}
+
+resource packages 'Microsoft.Storage/storageAccounts/blobServices/containers@2023-05-01' = {
+  parent: blobs
+  name: packageContainerName
+  properties: { publicAccess: 'None' }
+}
+
+resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' = {
+  name: 'log-lockstep-${region}-${token}'
+  location: location
+  tags: tags
+  properties: {
+    sku: { name: 'PerGB2018' }
+    retentionInDays: 30
+  }
+}
+
+resource insights 'Microsoft.Insights/components@2020-02-02' = {
+  name: 'appi-lockstep-${region}-${token}'
+  location: location
+  tags: tags
+  kind: 'web'
+  properties: {
+    Application_Type: 'web'
+    WorkspaceResourceId: workspace.id
+    DisableLocalAuth: true
+  }
+}
+
+resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
+  name: 'plan-lockstep-${region}-${token}'
+  location: location
+  tags: tags
+  kind: 'functionapp'
+  sku: {
+    name: 'FC1'
+    tier: 'FlexConsumption'
+  }
+  properties: { reserved: true }
+}
+
+resource app 'Microsoft.Web/sites@2024-04-01' = {
+  name: 'func-lockstep-${region}-${token}'
+  location: location
+  tags: union(tags, { 'azd-service-name': region })
+  kind: 'functionapp,linux'
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: { '${identity.id}': {} }
+  }
+  properties: {
+    serverFarmId: plan.id
+    httpsOnly: true
+    siteConfig: {
+      minTlsVersion: '1.2'
+      ftpsState: 'Disabled'
+    }
+    functionAppConfig: {
+      runtime: {
+        name: 'python'
+        version: '3.13'
+      }
+      deployment: {
+        storage: {
+          type: 'blobContainer'
+          value: '${storage.properties.primaryEndpoints.blob}${packageContainerName}'
+          authentication: {
+            type: 'UserAssignedIdentity'
+            userAssignedIdentityResourceId: identity.id
+          }
+        }
+      }
+      scaleAndConcurrency: {
+        instanceMemoryMB: 2048
+        maximumInstanceCount: instancesMax
+        alwaysReady: [
+          {
+            name: 'function:receive'
+            instanceCount: warmInstances
+          }
+        ]
+      }
+    }
+  }
+  // The package container is named, not referenced, above.
+  dependsOn: [packages]
+}
+
+// A publishing password is a key too: deployments present a token instead.
+resource noScmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-04-01' = {
+  parent: app
+  name: 'scm'
+  properties: { allow: false }
+}
+
+resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-04-01' = {
+  parent: app
+  name: 'ftp'
+  properties: { allow: false }
+}
+
+resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
+  parent: app
+  name: 'appsettings'
+  properties: {
+    LOCKSTEP_REGION: region
+    LOCKSTEP_REGIONS: regions
+    LOCKSTEP_QUEUE: queueName
+    LOCKSTEP_OUTPUT_QUEUE: outputQueueName
+    LOCKSTEP_DATABASE: databaseName
+    LOCKSTEP_JOURNAL: journalName
+    LOCKSTEP_LEASES: leasesName
+    LOCKSTEP_SECONDARY_DELAY_SECONDS: '15'
+    LOCKSTEP_GAP_WAIT_SECONDS: '20'
+    LOCKSTEP_RESCUE_LAG_SECONDS: '5'
+    LOCKSTEP_SWEEP_SCHEDULE: '*/15 * * * * *'
+    // Both namespaces in both regions: an app listens on its own and dispatches outputs to both.
+    ServiceBus_east__fullyQualifiedNamespace: '${eastNamespace}.${serviceBusDomain}'
+    ServiceBus_east__credential: 'managedidentity'
+    ServiceBus_east__clientId: identity.properties.clientId
+    ServiceBus_west__fullyQualifiedNamespace: '${westNamespace}.${serviceBusDomain}'
+    ServiceBus_west__credential: 'managedidentity'
+    ServiceBus_west__clientId: identity.properties.clientId
+    Cosmos__accountEndpoint: journalEndpoint
+    Cosmos__credential: 'managedidentity'
+    Cosmos__clientId: identity.properties.clientId
+    AzureWebJobsStorage__blobServiceUri: storage.properties.primaryEndpoints.blob
+    AzureWebJobsStorage__credential: 'managedidentity'
+    AzureWebJobsStorage__clientId: identity.properties.clientId
+    // An address, not a secret: the component takes telemetry only from an identity with the publisher role.
+    APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString
+    APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identity.properties.clientId};Authorization=AAD'
+  }
+}
+
+@description('Name of the function app.')
+output appName string = app.name
+
+@description('Base address of its HTTP functions.')
+output appUrl string = 'https://${app.properties.defaultHostName}'
+
+@description('Principal of the identity the app runs as.')
+output principalId string = identity.properties.principalId
+
+@description('Name of this region\'s Service Bus namespace.')
+output namespaceName string = namespace.name
+
+@description('Host of this region\'s Service Bus namespace.')
+output namespaceHost string = '${ownNamespace}.${serviceBusDomain}'
+
+@description('Name of the storage account.')
+output storageName string = storage.name
+
+@description('Name of the Application Insights component.')
+output insightsName string = insights.name

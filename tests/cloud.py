@@ -1,0 +1,31 @@
+"""Azure on one machine, inside the test process, as the product's settings see it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from local.cloud import Cloud, CloudOptions
+from local.config import load_config
+from shared.settings import Settings
+
+CONFIG = Path(__file__).parents[1] / "local.config.json"
+
+
+@contextmanager
+def running_cloud(logs: Path) -> Iterator[Cloud]:
+    """Two namespaces and an account, empty, without hosts."""
+    with Cloud(load_config(CONFIG), CloudOptions(logs=logs)) as cloud:
+        yield cloud
+
+
+def settings_of(cloud: Cloud, region: str = "east", **overrides: str) -> Settings:
+    """The settings an app in a region would have."""
+    return Settings.read(
+        {
+            "LOCKSTEP_REGION": region,
+            "LOCKSTEP_REGIONS": ",".join(cloud.namespaces),
+            "Cosmos": f"AccountEndpoint={cloud.cosmos.endpoint};AccountKey={cloud.cosmos.key};",
+        }
+        | {f"ServiceBus_{name}": ns.connection_string for name, ns in cloud.namespaces.items()}
+        | overrides
+    )

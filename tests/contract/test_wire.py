@@ -1,0 +1,172 @@
+"""The SDK adapters keep the contract, over the wire against Azure on one machine."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from local.cloud import Cloud
+from local.faults import Action, Fault
+from shared.adapters.service_bus import ServiceBus
+from shared.domain import wire
+from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
+from shared.domain.message import Message
+from shared.ports import Appended, Journal
+from shared.wiring import Adapters
+from tests.cloud import running_cloud, settings_of
+from tests.contract.bus import BusContract
+from tests.contract.journal import JournalContract, session, step
+from tests.world import message
+
+__all__ = ["session"]
+
+pytestmark = pytest.mark.wire
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with running_cloud(logs=Path(tmp_path_factory.mktemp("logs"))) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
+    adapters = Adapters.of(settings_of(cloud))
+    yield adapters
+    cloud.faults.disarm()
+    await adapters.bus.close()
+    await adapters.account.close()
+
+
+class TestCosmosJournal(JournalContract):
+    @pytest.fixture
+    def journal(self, adapters: Adapters) -> Journal:
+        return adapters.journal
+
+    @pytest.mark.parametrize("status", [429, 449])
+    async def test_a_refused_append_changed_nothing(
+        self, cloud: Cloud, journal: Journal, session: str, status: int
+    ) -> None:
+        cloud.faults.arm(Fault("cosmos", Action.STATUS, "batch", status=status, seconds=0.01))
+        with pytest.raises(Unavailable):
+            await journal.append(step(None, session))
+
+        cloud.faults.disarm()
+        assert await journal.head(session) is None
+
+    @pytest.mark.parametrize("status", [408, 500])
+    async def test_an_append_that_failed_in_the_store_is_unknown(
+        self, cloud: Cloud, journal: Journal, session: str, status: int
+    ) -> None:
+        cloud.faults.arm(Fault("cosmos", Action.STATUS, "batch", status=status))
+
+        with pytest.raises(OutcomeUnknown):
+            await journal.append(step(None, session))
+
+    async def test_an_append_whose_answer_is_dropped_is_unknown_and_was_applied(
+        self, cloud: Cloud, journal: Journal, session: str
+    ) -> None:
+        entry = step(None, session)
+        cloud.faults.arm(Fault("cosmos", Action.DROP_ANSWER, "batch"))
+        with pytest.raises(OutcomeUnknown):
+            await journal.append(entry)
+
+        cloud.faults.disarm()
+        assert await journal.entry(session, 0) == entry
+
+    async def test_an_append_repeated_by_the_sdk_is_told_by_its_attempt(
+        self, cloud: Cloud, journal: Journal, session: str
+    ) -> None:
+        entry = step(None, session, attempt="mine")
+        await journal.append(entry)
+
+        assert await journal.append(entry) is Appended.TAKEN
+
+        stored = await journal.entry(session, 0)
+        assert stored is not None
+        assert stored.attempt == "mine"
+
+    async def test_a_store_that_is_down_is_unavailable_for_reading(
+        self, cloud: Cloud, journal: Journal, session: str
+    ) -> None:
+        await journal.head(session)
+        cloud.faults.arm(Fault("cosmos", Action.DOWN))
+
+        with pytest.raises(Unavailable):
+            await journal.head(session)
+
+
+class TestServiceBus(BusContract[ServiceBus]):
+    @pytest.fixture
+    def bus(self, adapters: Adapters) -> ServiceBus:
+        return adapters.bus
+
+    @pytest.fixture(autouse=True)
+    def remember(self, cloud: Cloud) -> None:
+        self.connection_string = cloud.namespaces["east"].connection_string
+
+    async def received(self, bus: ServiceBus, queue: str, session: str) -> list[Message]:
+        found: list[Message] = []
+        async with ServiceBusClient.from_connection_string(self.connection_string) as client:
+            try:
+                async with client.get_queue_receiver(
+                    queue, session_id=session, max_wait_time=1
+                ) as receiver:
+                    async for delivery in receiver:
+                        found.append(parse(delivery))
+                        await receiver.complete_message(delivery)
+            except OperationTimeoutError:
+                pass
+        return found
+
+    async def test_a_batch_over_the_size_limit_goes_out_in_parts(
+        self, bus: ServiceBus, session: str
+    ) -> None:
+        padding = "x" * 300_000
+        sent = [
+            Message(f"m-{n}", session, "t", f'{{"n":{n},"p":"{padding}"}}'.encode(), None)
+            for n in range(8)
+        ]
+
+        await bus.send("east", "lockstep", sent)
+
+        assert await self.received(bus, "lockstep", session) == sent
+
+    async def test_a_message_over_the_limit_is_refused(self, bus: ServiceBus, session: str) -> None:
+        huge = Message("m", session, "t", b'"' + b"x" * 2_000_000 + b'"')
+
+        with pytest.raises(InvalidMessage, match="too large"):
+            await bus.send("east", "lockstep", [huge])
+
+    async def test_a_region_that_is_down_is_unknown_soon_and_usable_again_later(
+        self, cloud: Cloud, bus: ServiceBus, session: str
+    ) -> None:
+        await bus.send("west", "lockstep", [message(0, session=session)])
+        fault = cloud.faults.arm(Fault("servicebus.west", Action.DOWN))
+        with pytest.raises(OutcomeUnknown):
+            await bus.send("west", "lockstep", [message(1, session=session)])
+
+        cloud.faults.disarm(fault)
+        for _ in range(50):
+            try:
+                await bus.send("west", "lockstep", [message(1, session=session)])
+            except OutcomeUnknown:
+                continue
+            break
+        else:
+            pytest.fail("the region never came back")
+
+
+def parse(delivery: ServiceBusReceivedMessage) -> Message:
+    """A received message; the SDK gives property names as bytes."""
+    raw = delivery.application_properties or {}
+    properties = {str(text(name)): text(value) for name, value in raw.items()}
+    return wire.from_properties(properties, b"".join(delivery.body))
+
+
+def text(value: object) -> object:
+    """A property as text where it is bytes."""
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,100 @@
+"""Who may do what: the roles listed here, on these resources, and no key opens anything."""
+
+import pytest
+
+from tests.infra.evaluation import Unknown
+from tests.infra.parity import changed, deployment, grants, section
+
+
+@pytest.mark.parametrize(("region", "peer"), [("east", "west"), ("west", "east")])
+def test_an_identity_holds_these_roles_and_no_other(region: str, peer: str) -> None:
+    main = deployment()
+    own, other = main.module(region), main.module(peer)
+    principal = f"<{own.resource('identity')['name']}.properties.principalId>"
+    bus, peer_bus = str(own.resource("namespace")["name"]), str(other.resource("namespace")["name"])
+    storage, insights = str(own.resource("storage")["name"]), str(own.resource("insights")["name"])
+    journal = str(main.module("journal").resource("account")["name"])
+
+    assert grants(main.module(f"{region}Access")) == {
+        (principal, "Azure Service Bus Data Receiver", bus),
+        (principal, "Azure Service Bus Data Sender", bus),
+        (principal, "Azure Service Bus Data Sender", peer_bus),
+        (principal, "Storage Blob Data Owner", storage),
+        (principal, "Monitoring Metrics Publisher", insights),
+        (principal, "Cosmos DB Built-in Data Contributor", journal),
+    }
+
+
+def test_azure_is_told_that_each_principal_is_new_and_no_person() -> None:
+    assigned = [
+        section(found.body, "properties")["principalType"]
+        for found in deployment().module("eastAccess").resources()
+        if found.type == "Microsoft.Authorization/roleAssignments"
+    ]
+
+    assert assigned == ["ServicePrincipal"] * 5
+
+
+def test_a_role_on_the_wrong_resource_is_seen() -> None:
+    access = deployment().module("eastAccess")
+
+    assert grants(changed(access, "scope: peer", "scope: own")) != grants(access)
+
+
+def test_two_role_assignments_never_share_a_name() -> None:
+    main = deployment()
+    names = [
+        str(found.body["name"])
+        for region in ("eastAccess", "westAccess")
+        for found in main.module(region).resources()
+        if "oleAssignments" in found.type
+    ]
+
+    assert len(set(names)) == len(names) == 12
+
+
+@pytest.mark.parametrize("region", ["east", "west"])
+@pytest.mark.parametrize(
+    ("resource", "name", "value"),
+    [
+        ("namespace", "disableLocalAuth", True),
+        ("namespace", "minimumTlsVersion", "1.2"),
+        ("storage", "allowSharedKeyAccess", False),
+        ("storage", "allowBlobPublicAccess", False),
+        ("storage", "minimumTlsVersion", "TLS1_2"),
+        ("storage", "supportsHttpsTrafficOnly", True),
+        ("insights", "DisableLocalAuth", True),
+        ("app", "httpsOnly", True),
+    ],
+)
+def test_no_key_opens_anything_and_nothing_is_below_tls_1_2(
+    region: str, resource: str, name: str, value: object
+) -> None:
+    found = section(deployment().module(region).resource(resource), "properties")
+
+    assert found[name] == value
+
+
+def test_neither_door_for_publishing_takes_a_password() -> None:
+    policies = [
+        found.body
+        for found in deployment().module("east").resources()
+        if found.type == "Microsoft.Web/sites/basicPublishingCredentialsPolicies"
+    ]
+
+    assert [found["name"] for found in policies] == ["scm", "ftp"]
+    assert [found["properties"] for found in policies] == [{"allow": False}] * 2
+
+
+def test_the_app_runs_as_its_identity_and_fetches_its_package_with_it() -> None:
+    template = deployment().module("east")
+    app = template.resource("app")
+    identity = f"{template.resource('identity')['name']}.id"
+    storage = section(app, "properties", "functionAppConfig", "deployment", "storage")
+
+    assert section(app, "identity")["userAssignedIdentities"] == {str(Unknown(identity)): {}}
+    assert storage["authentication"] == {
+        "type": "UserAssignedIdentity",
+        "userAssignedIdentityResourceId": Unknown(identity),
+    }
+    assert str(storage["value"]).endswith(str(template.resource("packages")["name"]))

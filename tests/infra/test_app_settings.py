@@ -1,0 +1,116 @@
+"""The settings in Azure are the ones of one machine, and the ones the code reads."""
+
+import re
+
+import pytest
+
+from shared.settings import SETTINGS
+from tests.infra.bicep import INFRA
+from tests.infra.parity import (
+    PLATFORM_SETTINGS,
+    ROOT,
+    app_settings,
+    changed,
+    deployment,
+    local_config,
+    setting_differences,
+)
+
+REGIONS = ("east", "west")
+
+# Refused or ignored by Flex Consumption:
+# https://learn.microsoft.com/azure/azure-functions/functions-app-settings
+NOT_ON_FLEX = {
+    "FUNCTIONS_EXTENSION_VERSION",
+    "FUNCTIONS_WORKER_RUNTIME",
+    "FUNCTIONS_WORKER_PROCESS_COUNT",
+    "WEBSITE_CONTENTAZUREFILECONNECTIONSTRING",
+    "WEBSITE_CONTENTSHARE",
+    "WEBSITE_RUN_FROM_PACKAGE",
+    "SCM_DO_BUILD_DURING_DEPLOYMENT",
+    "ENABLE_ORYX_BUILD",
+}
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_settings_in_azure_equal_the_settings_of_the_local_hosts(region: str) -> None:
+    assert setting_differences(deployment().module(region), local_config()) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("LOCKSTEP_QUEUE:", "LOCKSTEP_QUEU:", "LOCKSTEP_QUEUE is not set in Azure"),
+        ("LOCKSTEP_QUEUE:", "LOCKSTEP_QUEU:", "LOCKSTEP_QUEU is set in Azure only"),
+        ("Cosmos__clientId:", "Cosmos__client:", "Cosmos__clientId is not set in Azure"),
+        ("= 'lockstep-out'", "= 'out'", "LOCKSTEP_OUTPUT_QUEUE is 'out' in Azure"),
+    ],
+)
+def test_a_setting_that_differs_is_named(old: str, new: str, said: str) -> None:
+    differences = setting_differences(
+        changed(deployment().module("east"), old, new), local_config()
+    )
+
+    assert any(said in sentence for sentence in differences), differences
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_settings_in_azure_are_the_settings_the_code_declares(region: str) -> None:
+    in_azure = app_settings(deployment().module(region)).keys() - PLATFORM_SETTINGS
+    declared = {setting.name for setting in SETTINGS} | {f"ServiceBus_{name}" for name in REGIONS}
+
+    assert {name.partition("__")[0] for name in in_azure} == declared
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_each_app_reaches_both_namespaces_by_their_own_names(region: str) -> None:
+    main = deployment()
+    found = app_settings(main.module(region))
+
+    for name in REGIONS:
+        namespace = main.module(name).resource("namespace")["name"]
+        address = f"{namespace}.servicebus.windows.net"
+        assert found[f"ServiceBus_{name}__fullyQualifiedNamespace"] == address
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_every_connection_uses_the_identity_of_its_own_region(region: str) -> None:
+    main = deployment()
+    found = app_settings(main.module(region))
+    identity = main.module(region).resource("identity")["name"]
+
+    clients = {
+        str(value).strip("<>") for name, value in found.items() if name.endswith("__clientId")
+    }
+    credentials = {value for name, value in found.items() if name.endswith("__credential")}
+
+    assert clients == {f"{identity}.properties.clientId"}
+    assert credentials == {"managedidentity"}
+
+
+@pytest.mark.parametrize(("primary", "regions"), [("east", "east,west"), ("west", "west,east")])
+def test_the_primary_comes_first_in_both_regions(primary: str, regions: str) -> None:
+    main = deployment(primary=primary)
+
+    assert [app_settings(main.module(name))["LOCKSTEP_REGIONS"] for name in REGIONS] == [
+        regions
+    ] * 2
+
+
+def test_every_setting_a_trigger_names_is_set_in_azure() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "functions").glob("*.py")]
+    named = {name for source in sources for name in re.findall(r"%(\w+)%", source)}
+
+    assert named
+    assert named <= app_settings(deployment().module("east")).keys()
+
+
+def test_no_setting_is_one_that_flex_consumption_refuses() -> None:
+    assert not app_settings(deployment().module("east")).keys() & NOT_ON_FLEX
+
+
+def test_no_app_setting_is_declared_beside_the_one_list() -> None:
+    source = (INFRA / "region.bicep").read_text(encoding="utf-8")
+
+    assert source.count("'appsettings'") == 1
+    assert "appSettings" not in source

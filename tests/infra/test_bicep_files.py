@@ -1,0 +1,66 @@
+"""Every Bicep file keeps the house rules, and the files play the parts their names say."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.infra.bicep import INFRA, Kind, read
+from tests.infra.parity import deployment, load
+from tests.infra.rules import breaches, required
+
+FILES = sorted(INFRA.glob("*.bicep"))
+
+
+def test_the_four_files_are_the_ones_the_map_names() -> None:
+    assert [path.name for path in FILES] == [
+        "access.bicep",
+        "journal.bicep",
+        "main.bicep",
+        "region.bicep",
+    ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_file_breaks_no_house_rule(path: Path) -> None:
+    assert breaches(read(path)) == []
+
+
+def test_main_composes_and_declares_nothing_but_the_resource_group() -> None:
+    resources = read(INFRA / "main.bicep").of(Kind.RESOURCE).values()
+
+    assert [found.target for found in resources] == [
+        "Microsoft.Resources/resourceGroups@2024-03-01"
+    ]
+
+
+def test_roles_are_assigned_in_the_access_file_only() -> None:
+    assigning = {
+        path.name
+        for path in FILES
+        for resource in read(path).of(Kind.RESOURCE).values()
+        if "roleassignments" in resource.target.lower()
+    }
+
+    assert assigning == {"access.bicep"}
+
+
+def test_the_parameter_file_gives_what_main_requires_and_repeats_its_defaults() -> None:
+    declared = read(INFRA / "main.bicep").of(Kind.PARAMETER)
+    given = load(INFRA / "main.parameters.json")["parameters"]
+
+    assert given.keys() <= declared.keys()
+    assert required(declared) <= given.keys()
+    for name in given.keys() - required(declared):
+        default = given[name]["value"].partition("=")[2].rstrip("}")
+        assert default == deployment().value(name)
+
+
+def test_each_output_of_main_can_be_worked_out() -> None:
+    main = deployment()
+
+    outputs = {name: str(main.output(name)) for name in main.bicep.of(Kind.OUTPUT)}
+
+    assert outputs["AZURE_RESOURCE_GROUP"] == "rg-trial"
+    assert outputs["LOCKSTEP_EAST_APP"].startswith("func-lockstep-east-")
+    assert outputs["LOCKSTEP_WEST_APP"].startswith("func-lockstep-west-")
+    assert outputs["LOCKSTEP_WEST_SERVICEBUS"].endswith(".servicebus.windows.net")

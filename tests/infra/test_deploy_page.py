@@ -1,0 +1,45 @@
+"""docs/deploy.md names what exists: files, outputs, parameters and roles."""
+
+import re
+
+from tests.infra.bicep import INFRA, Kind, read
+from tests.infra.parity import ROOT
+from tests.infra.rules import GUID, KNOWN_ROLES
+
+PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+
+
+def test_every_file_the_page_names_exists() -> None:
+    named = set(re.findall(r"infra/[\w.]+", PAGE))
+
+    assert {path.name for path in INFRA.iterdir()} <= {name.partition("/")[2] for name in named}
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def test_every_environment_name_on_the_page_is_an_output_or_filled_into_a_parameter() -> None:
+    outputs = set(read(INFRA / "main.bicep").of(Kind.OUTPUT))
+    filled = set(re.findall(r"\$\{(\w+)", (INFRA / "main.parameters.json").read_text()))
+
+    named = set(re.findall(r"LOCKSTEP_\w+", PAGE))
+
+    assert named
+    assert named <= outputs | filled
+
+
+def test_every_parameter_on_the_page_is_declared() -> None:
+    declared = set(read(INFRA / "main.bicep").of(Kind.PARAMETER))
+    declared |= set(read(INFRA / "region.bicep").of(Kind.PARAMETER))
+    on_command_lines = set(re.findall(r"(\w+)=(?:trial|eastus2|west)\b", PAGE))
+    in_the_text = {"journalLocations", "journalThroughputMax", "messagingUnits", "warmInstances"}
+
+    assert in_the_text <= set(re.findall(r"`(\w+)`", PAGE))
+    assert on_command_lines | in_the_text <= declared
+
+
+def test_every_role_on_the_page_is_one_the_apps_hold() -> None:
+    ids, names = set(GUID.findall(PAGE)), set(re.findall(r'--role "([^"]+)"', PAGE))
+
+    assert ids
+    assert names
+    assert ids <= KNOWN_ROLES.keys()
+    assert names <= set(KNOWN_ROLES.values())

@@ -1,0 +1,76 @@
+"""host.json and the app's plan: the limits that order and quiet rest on."""
+
+import ast
+from collections.abc import Iterator
+from datetime import timedelta
+
+from tests.infra.parity import ROOT, deployment, load, local_config, local_queues, section
+
+HOST = load(ROOT / "host.json")
+SERVICE_BUS = HOST["extensions"]["serviceBus"]
+
+
+def duration(clock: str) -> timedelta:
+    hours, minutes, seconds = map(float, clock.split(":"))
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def test_a_session_is_handled_one_message_at_a_time() -> None:
+    assert SERVICE_BUS["maxConcurrentCallsPerSession"] == 1
+
+
+def test_nothing_is_fetched_before_it_can_be_handled() -> None:
+    assert SERVICE_BUS["prefetchCount"] == 0
+
+
+def test_many_sessions_run_at_once() -> None:
+    assert SERVICE_BUS["maxConcurrentSessions"] > 1
+
+
+def test_a_drained_session_is_let_go_within_seconds() -> None:
+    assert timedelta(0) < duration(SERVICE_BUS["sessionIdleTimeout"]) <= timedelta(seconds=5)
+
+
+def test_a_session_lock_is_renewed_for_as_long_as_a_function_may_run() -> None:
+    assert duration(SERVICE_BUS["maxAutoLockRenewalDuration"]) >= duration(HOST["functionTimeout"])
+
+
+def test_a_settled_message_is_completed_by_the_host() -> None:
+    assert SERVICE_BUS["autoCompleteMessages"] is True
+
+
+def test_delivery_counts_leave_room_for_crashes_on_the_input_queue() -> None:
+    for region in ("east", "west"):
+        assert local_queues(region, local_config())["lockstep"]["maxDeliveryCount"] == 2000
+
+
+def session_triggers() -> Iterator[str]:
+    """Names of the functions that the app hangs on a Service Bus queue."""
+    for path in (ROOT / "functions").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef):
+                decorators = " ".join(map(ast.unparse, node.decorator_list))
+                if "service_bus_queue_trigger" in decorators:
+                    yield node.name
+
+
+def test_the_function_kept_warm_is_the_session_trigger() -> None:
+    template = deployment().module("east")
+    scale = section(
+        template.resource("app"), "properties", "functionAppConfig", "scaleAndConcurrency"
+    )
+
+    assert scale["alwaysReady"] == [
+        {"name": f"function:{name}", "instanceCount": 1} for name in session_triggers()
+    ]
+
+
+def test_the_app_runs_python_3_13_on_flex_consumption() -> None:
+    template = deployment().module("west")
+    app, plan = template.resource("app"), template.resource("plan")
+    config = section(app, "properties", "functionAppConfig")
+
+    assert plan["sku"] == {"name": "FC1", "tier": "FlexConsumption"}
+    assert plan["properties"] == {"reserved": True}
+    assert app["kind"] == "functionapp,linux"
+    assert config["runtime"] == {"name": "python", "version": "3.13"}

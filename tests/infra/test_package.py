@@ -1,0 +1,62 @@
+"""What is deployed: the app whole, nothing else, once per region."""
+
+import re
+from fnmatch import fnmatch
+
+from tests.infra.parity import ROOT, deployment, section
+
+SHIPPED_FILES = ["function_app.py", "host.json", "requirements.txt"]
+SHIPPED_FOLDERS = ["functions", "shared"]
+
+
+def ignore_patterns() -> list[str]:
+    lines = (ROOT / ".funcignore").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def ignored_by(path: str) -> list[str]:
+    """Patterns that leave a path out, read as azd does (any part) or as func does (a prefix)."""
+    return [
+        pattern
+        for pattern in ignore_patterns()
+        if any(fnmatch(part, pattern) for part in path.split("/"))
+        or re.match(re.escape(pattern).replace(r"\*", "[^/]+"), path)
+    ]
+
+
+def test_nothing_the_app_needs_is_left_at_home() -> None:
+    modules = [
+        str(path.relative_to(ROOT))
+        for folder in SHIPPED_FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+
+    assert modules
+    assert {path: ignored_by(path) for path in SHIPPED_FILES + modules if ignored_by(path)} == {}
+
+
+def test_every_other_package_and_document_stays_at_home() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - set(SHIPPED_FOLDERS)
+    others = packages | {
+        "docs",
+        "infra",
+        "bench",
+        "local.config.json",
+        "requirements-dev.txt",
+        ".venv",
+    }
+
+    assert {name for name in others if not ignored_by(name)} == set()
+
+
+def test_azd_publishes_to_the_app_of_each_region() -> None:
+    services = re.findall(
+        r"^  (\w+):\n    project: \.$", (ROOT / "azure.yaml").read_text(), re.MULTILINE
+    )
+    tags = [section(deployment().module(name).resource("app"))["tags"] for name in ("east", "west")]
+
+    assert services == ["east", "west"]
+    assert [str(found) for found in tags] == [
+        "<union({'azd-env-name': 'trial'}, {'azd-service-name': 'east'})>",
+        "<union({'azd-env-name': 'trial'}, {'azd-service-name': 'west'})>",
+    ]

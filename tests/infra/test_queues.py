@@ -1,0 +1,44 @@
+"""The queues in Azure are the queues on one machine."""
+
+import pytest
+
+from tests.infra.parity import changed, deployment, local_config, queue_differences
+
+REGIONS = ("east", "west")
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_queues_in_azure_equal_the_local_queues(region: str) -> None:
+    assert queue_differences(deployment().module(region), local_config()) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("requiresSession: true", "requiresSession: false", "requiresSession is False in Azure"),
+        ("lockDuration: 'PT30S'", "lockDuration: 'PT5M'", "lockDuration is 'PT5M' in Azure"),
+        ("maxDeliveryCount: 2000", "maxDeliveryCount: 10", "maxDeliveryCount is 10 in Azure"),
+        ("defaultMessageTimeToLive: 'P14D'", "", "defaultMessageTimeToLive is None in Azure"),
+        ("name: queueName", "name: 'other'", "queue other is in one place only"),
+    ],
+)
+def test_a_queue_that_differs_is_named(old: str, new: str, said: str) -> None:
+    differences = queue_differences(changed(deployment().module("east"), old, new), local_config())
+
+    assert any(said in sentence for sentence in differences), differences
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_namespace_is_premium_so_that_no_neighbour_delays_a_session(region: str) -> None:
+    sku = deployment().module(region).resource("namespace")["sku"]
+
+    assert sku == {"name": "Premium", "tier": "Premium", "capacity": 1}
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_both_queues_belong_to_the_namespace_of_their_region(region: str) -> None:
+    template = deployment().module(region)
+
+    parents = [template.resource(name)["parent"] for name in ("queue", "outputQueue")]
+
+    assert parents == [template.value("namespace")] * 2

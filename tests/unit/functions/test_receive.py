@@ -1,0 +1,64 @@
+"""The session trigger: parse, consume, and only then let the host settle."""
+
+from collections.abc import Mapping
+
+import azure.functions as func
+import pytest
+from azure.functions.servicebus import ServiceBusMessage
+
+from functions.receive import describe, parse, receive_message
+from shared.domain import wire
+from shared.domain.errors import InvalidMessage, UnknownType
+from shared.domain.message import Message
+from shared.usecases.consume import AlreadyDone
+from tests.world import World, message
+
+
+def delivery(body: bytes, properties: Mapping[str, object]) -> func.ServiceBusMessage:
+    return ServiceBusMessage(
+        body=body,
+        application_properties=dict(properties),
+        message_id="spoofed",
+        session_id="spoofed",
+        user_properties={},
+    )
+
+
+def deliver(sent: Message) -> func.ServiceBusMessage:
+    return delivery(sent.body, wire.to_properties(sent))
+
+
+def test_identity_comes_from_the_application_properties_alone() -> None:
+    assert parse(deliver(message(3))) == message(3)
+
+
+def test_a_delivery_that_is_no_message_of_ours_is_refused() -> None:
+    with pytest.raises(InvalidMessage, match="specversion"):
+        parse(delivery(b"{}", {}))
+
+
+async def test_returning_means_that_the_journal_has_it() -> None:
+    world = World()
+
+    await receive_message(world.east.consumer, deliver(message(0)))
+
+    assert world.amounts() == [1]
+
+
+async def test_an_unknown_type_is_left_in_the_queue() -> None:
+    world = World()
+
+    with pytest.raises(UnknownType):
+        await receive_message(world.east.consumer, deliver(message(0, kind="account.burn")))
+
+    assert world.entries() == []
+
+
+async def test_each_outcome_is_one_line_in_the_log() -> None:
+    world = World()
+    processed = await world.east.consumer.consume(message(0, level=1))
+    refused = await world.east.consumer.consume(message(1))
+
+    assert describe(message(0), processed).endswith("processed as entry 0")
+    assert describe(message(0), AlreadyDone()).endswith("was done already")
+    assert "owner level 1" in describe(message(1), refused)

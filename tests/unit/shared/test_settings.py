@@ -1,0 +1,48 @@
+"""Settings are read once, checked, and named when they are wrong."""
+
+import pytest
+
+from shared.settings import SETTINGS, Connection, InvalidSettings, Settings
+
+ENVIRONMENT = {
+    "LOCKSTEP_REGION": "west",
+    "LOCKSTEP_REGIONS": "east, west",
+    "ServiceBus_east": "Endpoint=sb://east/",
+    "ServiceBus_west__fullyQualifiedNamespace": "west.servicebus.windows.net",
+    "ServiceBus_west__clientId": "1234",
+    "Cosmos__accountEndpoint": "https://journal.documents.azure.com/",
+}
+
+
+def test_both_forms_of_connection_are_understood() -> None:
+    settings = Settings.read(ENVIRONMENT)
+
+    assert settings.regions == ("east", "west")
+    assert settings.service_bus["east"] == Connection(connection_string="Endpoint=sb://east/")
+    assert settings.service_bus["west"] == Connection(
+        endpoint="west.servicebus.windows.net", client_id="1234"
+    )
+    assert settings.cosmos.endpoint == "https://journal.documents.azure.com/"
+    assert settings.secondary_delay_seconds == 15
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"LOCKSTEP_REGION": ""}, "LOCKSTEP_REGION is not set"),
+        ({"LOCKSTEP_REGION": "north"}, "'north' is not among east, west"),
+        ({"ServiceBus_east": ""}, "neither ServiceBus_east nor"),
+        ({"Cosmos__accountEndpoint": ""}, "neither Cosmos nor Cosmos__accountEndpoint"),
+        ({"LOCKSTEP_GAP_WAIT_SECONDS": "soon"}, "LOCKSTEP_GAP_WAIT_SECONDS is not a number"),
+        ({"LOCKSTEP_RESCUE_LAG_SECONDS": "-1"}, "LOCKSTEP_RESCUE_LAG_SECONDS must be a finite"),
+        ({"LOCKSTEP_SECONDARY_DELAY_SECONDS": "inf"}, "must be a finite"),
+    ],
+)
+def test_a_wrong_setting_is_named(change: dict[str, str], complaint: str) -> None:
+    with pytest.raises(InvalidSettings, match=complaint):
+        Settings.read(ENVIRONMENT | change)
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert all(setting.meaning for setting in SETTINGS)
+    assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
