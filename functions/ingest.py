@@ -17,7 +17,10 @@ def blueprint(services: Services) -> func.Blueprint:
     bp = func.Blueprint()
 
     @bp.route(
-        route="sessions/{session}/messages", methods=["POST"], auth_level=func.AuthLevel.FUNCTION
+        route="sessions/{session}/messages",
+        methods=["POST"],
+        auth_level=func.AuthLevel.FUNCTION,
+        trigger_arg_name="request",
     )
     async def ingest(request: func.HttpRequest) -> func.HttpResponse:
         return await accept(services, request)

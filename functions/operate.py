@@ -12,11 +12,21 @@ def blueprint(services: Services) -> func.Blueprint:
     """`GET /api/health` and `GET /api/sessions/{session}`."""
     bp = func.Blueprint()
 
-    @bp.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+    @bp.route(
+        route="health",
+        methods=["GET"],
+        auth_level=func.AuthLevel.ANONYMOUS,
+        trigger_arg_name="request",
+    )
     async def health(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
         return await report_health(services)
 
-    @bp.route(route="sessions/{session}", methods=["GET"], auth_level=func.AuthLevel.FUNCTION)
+    @bp.route(
+        route="sessions/{session}",
+        methods=["GET"],
+        auth_level=func.AuthLevel.FUNCTION,
+        trigger_arg_name="request",
+    )
     async def session(request: func.HttpRequest) -> func.HttpResponse:
         return await show_session(services, request.route_params["session"])
 

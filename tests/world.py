@@ -40,6 +40,7 @@ class Receipt(BaseModel):
 
     total: int
     receipt: str
+    lucky_number: int
 
 
 @handlers.register("account.add", state=Account, body=Amount)
@@ -52,7 +53,11 @@ def add(account: Account, body: Amount, _: Context) -> Account:
 def bill(account: Account, body: Amount, context: Context) -> Handled[Account]:
     """Book an amount and send a receipt for the total."""
     booked = Account(amounts=[*account.amounts, body.amount])
-    receipt = Receipt(total=sum(booked.amounts), receipt=context.new_id())
+    receipt = Receipt(
+        total=sum(booked.amounts),
+        receipt=context.new_id(),
+        lucky_number=context.random.randrange(1_000_000),
+    )
     return Handled(booked, (Output("account.receipt", receipt),))
 
 

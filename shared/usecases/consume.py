@@ -81,16 +81,13 @@ class Consumer:
         did not come in time, Unavailable or OutcomeUnknown when the store did not help. After any
         of these the message must stay in its queue.
         """
-        try:
-            return await self.decide_until_final(message)
-        except (OutcomeUnknown, Unavailable):
-            self.heads.forget(message.session)
-            raise
-
-    async def decide_until_final(self, message: Message) -> Outcome:
-        """Decide on the remembered head, and on the stored one again whenever that was too old."""
         give_up_at = self.clock.now() + self.patience.gap_seconds
-        head, is_fresh = self.heads.get(message.session), False
+        head = self.heads.get(message.session)
+        is_fresh = head is None
+        if is_fresh:
+            # Most messages of an unknown session are copies of what another worker has done, and
+            # reading is cheaper than a create that fails.
+            head = await self.read_head(message.session)
         while True:
             match journal.decide(head, message):
                 case Duplicate():

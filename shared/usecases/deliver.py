@@ -22,6 +22,7 @@ class Delivery:
     clock: Clock
     regions: tuple[str, ...]
     secondary_delay_seconds: float
+    dark_seconds: float = DARK_SECONDS
     dark_until: dict[str, float] = field(default_factory=dict)
 
     async def deliver(self, outbox: Outbox) -> tuple[str, ...]:
@@ -41,7 +42,7 @@ class Delivery:
         try:
             await self.bus.send(region, outbox.queue, outbox.messages, delay_seconds=delay)
         except (Unavailable, OutcomeUnknown):
-            self.dark_until[region] = self.clock.now() + DARK_SECONDS
+            self.dark_until[region] = self.clock.now() + self.dark_seconds
             return False
         return True
 
