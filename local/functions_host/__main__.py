@@ -1,0 +1,115 @@
+"""`python -m local.functions_host`: one Functions host process, for one region.
+
+On stdout it prints one line of JSON when every listener runs, and nothing else, ever; logs go to
+stderr, one JSON object a line. It ends on SIGTERM, SIGINT, or when its stdin reaches its end.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+from local.functions_host import host_json, logs
+from local.functions_host.host import Host
+from local.functions_host.refusal import Refused
+from local.functions_host.settings import AppSettings
+
+log = logging.getLogger(__name__)
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m local.functions_host",
+        description="Runs an unmodified Azure Functions app (Python, function_app.py) on loopback.",
+        epilog="Functions that need a key take 'lockstep-local', as x-functions-key or ?code=.",
+    )
+    parser.add_argument("--app", type=Path, required=True, help="directory of function_app.py")
+    parser.add_argument("--port", type=int, default=0, help="HTTP port; 0 takes a free one")
+    parser.add_argument("--region", required=True, help="name of the region, for logs and status")
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="least level logged")
+    return parser.parse_args(words)
+
+
+def take_stdout() -> TextIO:
+    """Keep stdout for the one line; whatever else writes there lands on stderr."""
+    announcements = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return announcements
+
+
+def watch_end(stopping: asyncio.Event) -> None:
+    """Set the event on SIGTERM, SIGINT, and at the end of stdin where that can be waited for.
+
+    A file or the null device on stdin tells nothing about a supervisor and is not watched.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    if is_watchable(0):
+        loop.add_reader(0, read_stdin, stopping)
+
+
+def is_watchable(descriptor: int) -> bool:
+    """Whether a descriptor is a pipe, a socket or a terminal."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+def read_stdin(stopping: asyncio.Event) -> None:
+    """Throw away what comes in; at its end, stop."""
+    if not os.read(0, 65536):
+        asyncio.get_running_loop().remove_reader(0)
+        stopping.set()
+
+
+async def serve(options: argparse.Namespace, announcements: TextIO) -> int:
+    """Run the host until it is told to stop; the answer is the exit status."""
+    stopping = asyncio.Event()
+    watch_end(stopping)
+    app = options.app.resolve()
+    try:
+        limits = host_json.load(app)
+        logs.configure(options.region, LEVELS[options.log_level], limits.log_levels, sys.stderr)
+        settings = AppSettings.load(app, os.environ)
+        os.environ.update(settings.values)
+        host = await Host.load(app, options.port, options.region, settings, limits)
+        url = await host.start()
+    except (Refused, OSError) as error:
+        log.error("%s", error)
+        return 1
+    ready = {"url": url, "pid": os.getpid(), "functions": host.functions}
+    print(json.dumps(ready), file=announcements, flush=True)
+    await stopping.wait()
+    await host.stop()
+    return 0
+
+
+def main() -> NoReturn:
+    """Parse, serve, and end the process; a sync function that still runs cannot hold it."""
+    options = arguments(sys.argv[1:])
+    announcements = take_stdout()
+    logs.configure(options.region, LEVELS[options.log_level], {}, sys.stderr)
+    status = asyncio.run(serve(options, announcements))
+    logging.shutdown()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""The admin endpoints: the host's state, its functions, and running one of them by name.
+
+They take no key: the host listens on loopback only.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from local.functions_host.function import Function
+from local.functions_host.triggers.listener import Invocable, Listener
+from local.functions_host.web import Route, WebServer
+
+VERSION = "4.1037.0"
+"""The version of the real host whose behaviour is followed."""
+
+
+class Admin:
+    """Answers `/admin/...` for a host."""
+
+    def __init__(self, region: str, listeners: Mapping[Function, Listener]) -> None:
+        self._region = region
+        self._listeners = {function.name: (function, item) for function, item in listeners.items()}
+        self._since = time.monotonic()
+        self._runs: set[asyncio.Task[None]] = set()
+
+    def add_to(self, server: WebServer) -> None:
+        """Add the routes."""
+        server.add(Route((0,), "/admin/host/status", ("GET",)), self.status)
+        server.add(Route((0,), "/admin/functions", ("GET",)), self.functions)
+        server.add(Route((0, 0, 2), "/admin/functions/{name}", ("POST",)), self.run)
+
+    async def status(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's form
+        """Say that the host runs, since when (milliseconds) and as which process."""
+        document = {
+            "id": f"local-{self._region}",
+            "state": "Running",
+            "version": VERSION,
+            "processUptime": int((time.monotonic() - self._since) * 1000),
+            "extra": {"pid": os.getpid(), "region": self._region},
+        }
+        return web.json_response(document)
+
+    async def functions(self, request: web.Request) -> web.Response:  # noqa: ARG002 - as above
+        """List the functions with their bindings."""
+        found = [describe(function) for function, _ in self._listeners.values()]
+        return web.json_response(found)
+
+    async def run(self, request: web.Request) -> web.Response:
+        """Start one run of a function; 202 says that it started, the log how it ended."""
+        name = request.match_info["name"]
+        if name not in self._listeners:
+            return web.Response(status=404, text=f"no function {name}")
+        function, listener = self._listeners[name]
+        if not isinstance(listener, Invocable):
+            return web.Response(status=400, text=f"{function.trigger.type} is not run by hand")
+        try:
+            text = input_of(await request.text())
+        except ValueError as error:
+            return web.Response(status=400, text=str(error))
+        run = asyncio.create_task(listener.run_now(text))
+        self._runs.add(run)
+        run.add_done_callback(self._runs.discard)
+        return web.Response(status=202)
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Let started runs end within the limit, then cut them off."""
+        if not self._runs:
+            return
+        _, late = await asyncio.wait(self._runs, timeout=drain_seconds)
+        for run in late:
+            run.cancel()
+
+
+def describe(function: Function) -> dict[str, Any]:
+    """One entry of the list."""
+    bindings = [dict(binding.properties) for binding in (function.trigger, *function.others)]
+    return {"name": function.name, "language": "python", "config": {"bindings": bindings}}
+
+
+def input_of(body: str) -> str:
+    """Read `{"input": "..."}`; an empty body is empty input, anything else ValueError."""
+    if not body:
+        return ""
+    document = json.loads(body)
+    if not isinstance(document, dict) or not isinstance(document.get("input", ""), str):
+        raise ValueError('the body must be {"input": "<text>"}')
+    return str(document.get("input", ""))

@@ -1,0 +1,140 @@
+"""The messages of the Functions worker protocol, as plain objects.
+
+The worker library takes its message classes as a module and only makes them, reads their attributes
+and asks which member of a `oneof` is set; this module is that much of FunctionRpc.proto.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from types import SimpleNamespace
+from typing import Any
+
+
+class TypedData:
+    """One value on its way to or from a function, tagged with its kind."""
+
+    __slots__ = ("kind", "value")
+
+    def __init__(self, **member: Any) -> None:
+        self.kind: str | None = next(iter(member), None)
+        self.value: Any = member.get(self.kind) if self.kind else None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.kind:
+            return self.value
+        raise AttributeError(name)
+
+    def WhichOneof(self, group: str) -> str | None:  # noqa: ARG002, N802 - protobuf's signature
+        """Name the kind of value held, or None."""
+        return self.kind
+
+
+class ParameterBinding(SimpleNamespace):
+    """A value bound to a parameter by name."""
+
+    name: str
+    data: TypedData
+
+    def WhichOneof(self, group: str) -> str:  # noqa: ARG002, N802 - protobuf's signature
+        """Values travel in the message, never in shared memory."""
+        return "data"
+
+
+class RpcException(SimpleNamespace):
+    """What a function raised."""
+
+    message: str
+    stack_trace: str
+
+
+class StatusResult(SimpleNamespace):
+    """How a request to the worker ended."""
+
+    Failure = 0
+    Success = 1
+    status: int
+    exception: RpcException | None = None
+
+
+class InvocationResponse(SimpleNamespace):
+    """How an invocation ended, and what it returned."""
+
+    result: StatusResult
+    return_value: TypedData | None = None
+    output_data: Sequence[ParameterBinding] = ()
+
+
+class RpcFunctionMetadata(SimpleNamespace):
+    """A function the worker found in the app; bindings are JSON texts."""
+
+    name: str
+    function_id: str
+    raw_bindings: Sequence[str]
+    retry_options: Any = None
+
+
+class RpcHttp(SimpleNamespace):
+    """An HTTP request or response."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    params: Mapping[str, str]
+    query: Mapping[str, str]
+    body: TypedData
+    status_code: str
+    cookies: Sequence[Any] | None
+
+
+class RpcHttpCookie(SimpleNamespace):
+    """A cookie of a response; absent attributes are None."""
+
+    SameSite = IntEnum("SameSite", {"None": 0, "Lax": 1, "Strict": 2, "ExplicitNone": 3})
+
+
+class BindingInfo(SimpleNamespace):
+    """A binding's direction and data type."""
+
+    undefined = 0
+    out = 1
+    inout = 2
+
+
+class FunctionLoadResponse(SimpleNamespace):
+    """Answer to a load request."""
+
+
+class FunctionMetadataResponse(SimpleNamespace):
+    """Answer to a metadata request."""
+
+
+class WorkerInitResponse(SimpleNamespace):
+    """Answer to the first request."""
+
+
+class WorkerMetadata(SimpleNamespace):
+    """Which worker answers."""
+
+
+class RpcRetryOptions(SimpleNamespace):
+    """A function's retry policy."""
+
+
+class Timestamp(SimpleNamespace):
+    """A point in time, in seconds since the epoch."""
+
+
+class NullableString(SimpleNamespace):
+    """A string that may be absent."""
+
+
+class NullableBool(SimpleNamespace):
+    """A boolean that may be absent."""
+
+
+class NullableDouble(SimpleNamespace):
+    """A number that may be absent."""
+
+
+class NullableTimestamp(SimpleNamespace):
+    """A point in time that may be absent."""

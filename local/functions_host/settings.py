@@ -1,0 +1,61 @@
+"""App settings: the environment, and below it the `Values` of `local.settings.json`."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from local.functions_host.refusal import Refused
+
+PLACEHOLDER = re.compile(r"%([^%]+)%")
+IDENTITY_SUFFIXES = ("__fullyQualifiedNamespace", "__accountEndpoint", "__credential")
+
+
+@dataclass(frozen=True, slots=True)
+class AppSettings:
+    """The settings an app can name, each a string."""
+
+    values: Mapping[str, str]
+
+    @classmethod
+    def load(cls, app_directory: Path, environment: Mapping[str, str]) -> "AppSettings":
+        """Join the file's values and the environment; where both speak, the environment wins."""
+        return cls({**local_values(app_directory / "local.settings.json"), **environment})
+
+    def resolve(self, text: str, function: str) -> str:
+        """Replace each `%NAME%` by that setting; a missing one is Refused by name."""
+        return PLACEHOLDER.sub(lambda match: self._named(match[1], function), text)
+
+    def connection(self, name: str, function: str) -> str:
+        """The connection string a binding's `connection` names.
+
+        Connections by identity (`NAME__fullyQualifiedNamespace` and the like) are Refused: there
+        is no identity provider on one machine.
+        """
+        for suffix in IDENTITY_SUFFIXES:
+            if name not in self.values and name + suffix in self.values:
+                raise Refused(
+                    f"function {function}: {name + suffix} asks for a connection by identity, "
+                    f"which is not honoured; set {name} to a connection string"
+                )
+        return self._named(name, function)
+
+    def _named(self, name: str, function: str) -> str:
+        if name not in self.values:
+            raise Refused(f"function {function}: the app setting {name} is missing")
+        return self.values[name]
+
+
+def local_values(path: Path) -> dict[str, str]:
+    """Read the `Values` of a local settings file; no file means no values."""
+    if not path.exists():
+        return {}
+    try:
+        values = json.loads(path.read_text("utf-8")).get("Values", {})
+    except (json.JSONDecodeError, AttributeError) as error:
+        raise Refused(f"{path}: not a local settings file: {error}") from error
+    wrong = [name for name, value in values.items() if not isinstance(value, str)]
+    if wrong:
+        raise Refused(f"{path}: Values must be strings, not so: {', '.join(wrong)}")
+    return dict(values)

@@ -1,0 +1,156 @@
+"""The Cosmos DB trigger: changed documents, latest version, as a JSON array.
+
+The lease advances even when the function fails; that is what the real extension does without a
+retry policy. The failure is logged with the number of changes that will not come again.
+"""
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from local.functions_host.function import Binding, Function
+from local.functions_host.protos import TypedData
+from local.functions_host.triggers.invocation import report
+from local.functions_host.triggers.listener import HostContext
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+    from local.functions_host.changefeed.lease_store import LeaseStore
+    from local.functions_host.changefeed.processor import FeedOptions, Processor
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 2.0
+LEASE_RETURN_SECONDS = 1.0
+HONOURED = (
+    "connection",
+    "databaseName",
+    "containerName",
+    "leaseConnection",
+    "leaseDatabaseName",
+    "leaseContainerName",
+    "leaseContainerPrefix",
+    "createLeaseContainerIfNotExists",
+    "feedPollDelay",
+    "leaseAcquireInterval",
+    "leaseRenewInterval",
+    "leaseExpirationInterval",
+    "maxItemsPerInvocation",
+    "startFromBeginning",
+)
+
+
+class CosmosListener:
+    """Follows one container's change feed for one function."""
+
+    def __init__(self, function: Function, context: HostContext) -> None:
+        binding = function.trigger
+        binding.only(*HONOURED)
+        self._function = function
+        self._worker = context.worker
+        self._options = feed_options(binding)
+        self._connection = context.settings.connection(binding.text("connection"), function.name)
+        lease_setting = binding.text("leaseConnection", binding.text("connection"))
+        self._lease_connection = context.settings.connection(lease_setting, function.name)
+        self._creates_leases = binding.flag("createLeaseContainerIfNotExists", False)
+        self._host = f"{context.region}-{uuid.uuid4()}"
+        self._processor: Processor | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._is_stopping = False
+
+    async def start(self) -> None:
+        """Begin to follow; an account that is down or lacks a container is tried on."""
+        self._running = asyncio.create_task(self._run())
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Let a run in progress end within the limit, then give the leases back."""
+        self._is_stopping = True
+        if self._running is not None:
+            if self._processor is not None:
+                self._processor.stop(drain_seconds)
+                await asyncio.wait([self._running], timeout=drain_seconds + LEASE_RETURN_SECONDS)
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _run(self) -> None:
+        from azure.core.exceptions import AzureError
+
+        while not self._is_stopping:
+            try:
+                await self._process()
+            except AzureError as error:
+                text = (str(error) or type(error).__name__).splitlines()[0]
+                log.warning("trying on: %s", text, extra={"function": self._function.name})
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _process(self) -> None:
+        from local.functions_host.changefeed.processor import Processor
+
+        async with opened(self._connection) as client, opened(self._lease_connection) as leasing:
+            binding = self._function.trigger
+            database = client.get_database_client(binding.text("databaseName"))
+            monitored = database.get_container_client(binding.text("containerName"))
+            leases = await self._lease_store(leasing, monitored)
+            self._processor = Processor(self._host, monitored, leases, self._options, self._invoke)
+            await self._processor.run()
+
+    async def _lease_store(
+        self, client: "CosmosClient", monitored: "ContainerProxy"
+    ) -> "LeaseStore":
+        from azure.cosmos import PartitionKey
+
+        from local.functions_host.changefeed.lease_store import LeaseStore
+
+        binding = self._function.trigger
+        name = binding.text("leaseContainerName", "leases")
+        database = client.get_database_client(
+            binding.text("leaseDatabaseName", binding.text("databaseName"))
+        )
+        if self._creates_leases:
+            await database.create_container_if_not_exists(name, PartitionKey("/id"))
+        container = database.get_container_client(name)
+        await container.read()
+        feed = (await monitored.read())["_rid"]
+        return LeaseStore(container, f"{binding.text('leaseContainerPrefix', '')}{feed}")
+
+    async def _invoke(self, documents: list[dict[str, Any]]) -> None:
+        function = self._function
+        inputs = {function.trigger.name: TypedData(string=json.dumps(documents))}
+        if not report(function.name, await self._worker.invoke(function.id, function.name, inputs)):
+            log.error(
+                "the lease advances all the same: %d changes are lost to this function",
+                len(documents),
+                extra={"function": function.name},
+            )
+
+
+def feed_options(binding: Binding) -> "FeedOptions":
+    """Read the binding's numbers; the defaults are those of the extension."""
+    from local.functions_host.changefeed.processor import FeedOptions
+
+    return FeedOptions(
+        binding.number("feedPollDelay", 5000) / 1000,
+        binding.number("leaseAcquireInterval", 13000) / 1000,
+        binding.number("leaseRenewInterval", 17000) / 1000,
+        binding.number("leaseExpirationInterval", 60000) / 1000,
+        binding.number("maxItemsPerInvocation", 100),
+        binding.flag("startFromBeginning", False),
+    )
+
+
+@asynccontextmanager
+async def opened(connection_string: str) -> AsyncIterator["CosmosClient"]:
+    """Open a client and close it, also when opening fails, which the client itself does not."""
+    from azure.cosmos.aio import CosmosClient
+
+    client = CosmosClient.from_connection_string(connection_string)
+    try:
+        await client.__aenter__()
+        yield client
+    finally:
+        await client.close()

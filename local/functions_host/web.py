@@ -1,0 +1,53 @@
+"""The host's one HTTP server: function routes and the admin endpoints."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from local.functions_host.refusal import Refused
+
+type WebHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+BODY_LIMIT_BYTES = 210 * 1024 * 1024  # the platform's limit for a request
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Route:
+    """A path in aiohttp's notation; routes of lower rank are matched first."""
+
+    rank: tuple[int, ...]
+    path: str
+    methods: tuple[str, ...]
+
+
+class WebServer:
+    """Serves on loopback only. Routes are added before the start."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._routes: dict[Route, WebHandler] = {}
+        self._runner: web.AppRunner | None = None
+
+    def add(self, route: Route, handler: WebHandler) -> None:
+        """Add one route; the same path and method twice is Refused."""
+        for other in self._routes:
+            if other.path == route.path and set(other.methods) & set(route.methods):
+                raise Refused(f"two functions share the route {route.path}")
+        self._routes[route] = handler
+
+    async def start(self, drain_seconds: float) -> str:
+        """Begin to serve; the answer is the URL. A port that is taken raises OSError."""
+        app = web.Application(client_max_size=BODY_LIMIT_BYTES)
+        for route in sorted(self._routes):
+            for method in route.methods:
+                app.router.add_route(method, route.path, self._routes[route])
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=drain_seconds)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Take no new request, wait for those in hand up to the drain limit, then close."""
+        if self._runner is not None:
+            await self._runner.cleanup()

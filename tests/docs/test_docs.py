@@ -1,0 +1,140 @@
+"""The documents say what the code does: settings, functions, routes, errors, links, decisions."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from functions.problem import status_of
+from shared.domain import errors, wire
+from shared.domain.message import Message, Number
+from shared.settings import SERVICE_BUS_PREFIX, SETTINGS
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = (ROOT / "docs/reference.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+README_LINES_MAX = 150
+
+
+def section(title: str) -> str:
+    """A section of the reference, up to the next one."""
+    return REFERENCE.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def rows(title: str) -> dict[str, list[str]]:
+    """The first table of a section: first cell without its code marks, to the other cells."""
+    table = [line for line in section(title).splitlines() if line.startswith("|")][2:]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
+    return {first.strip("`"): rest for first, *rest in cells}
+
+
+def test_every_setting_is_documented_with_its_default_and_meaning() -> None:
+    expected = {
+        setting.name: [f"`{setting.default}`" if setting.default else "required", setting.meaning]
+        for setting in SETTINGS
+    }
+
+    documented = rows("App settings")
+
+    assert documented.pop(f"{SERVICE_BUS_PREFIX}<region>")
+    assert documented == expected
+
+
+def test_every_function_and_route_is_documented() -> None:
+    program = (
+        "import json, function_app as a\n"
+        "bindings = {f.get_function_name(): f.get_trigger() for f in a.app.get_functions()}\n"
+        "print(json.dumps({n: getattr(t, 'route', None) for n, t in bindings.items()}))"
+    )
+    environment = os.environ | {
+        "LOCKSTEP_REGION": "east",
+        "LOCKSTEP_REGIONS": "east",
+        "ServiceBus_east": "Endpoint=sb://nowhere/",
+        "Cosmos": "AccountEndpoint=http://nowhere/;AccountKey=bm90aGluZw==;",
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, check=True
+    )
+    routes: dict[str, str | None] = json.loads(run.stdout)
+
+    documented = rows("Functions")
+
+    assert set(routes) == set(documented)
+    for name, route in routes.items():
+        assert route is None or f"/api/{route}" in documented[name][0]
+
+
+def leaves(kind: type[errors.LockstepError]) -> set[type[errors.LockstepError]]:
+    """The errors that are raised: the leaves of the tree, and Unavailable itself."""
+    children = kind.__subclasses__()
+    below = {leaf for child in children for leaf in leaves(child)}
+    return below | ({kind} if not children or kind is errors.Unavailable else set())
+
+
+def test_every_error_is_documented_with_its_status() -> None:
+    expected = {kind.__name__: str(status_of(kind("x"))) for kind in leaves(errors.LockstepError)}
+
+    assert {name: cells[0] for name, cells in rows("Errors").items()} == expected
+
+
+def test_the_error_tree_is_drawn_as_it_is() -> None:
+    drawing = (errors.__doc__ or "").split("\n\n", 1)[1]
+
+    drawn = re.findall(r"^[\s|`-]*([A-Z]\w+)", drawing, re.MULTILINE)
+
+    assert drawn == [kind.__name__ for kind in by_depth(errors.LockstepError)]
+
+
+def by_depth(kind: type[errors.LockstepError]) -> list[type[errors.LockstepError]]:
+    """A branch of the tree, in the order in which it is written."""
+    return [kind, *(below for child in kind.__subclasses__() for below in by_depth(child))]
+
+
+def test_every_attribute_on_the_wire_is_documented() -> None:
+    whole = Message("m", "s", "t", b"{}", Number("g", 0, 0), "2013-01-01")
+
+    names = {name.removeprefix(wire.PREFIX) for name in wire.to_properties(whole)}
+
+    assert names == set(rows("A message on the wire"))
+
+
+def test_the_readme_can_be_read_in_one_go() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES_MAX
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+
+    missing = [
+        target for target in targets if "://" not in target and not (page.parent / target).exists()
+    ]
+
+    assert missing == []
+
+
+def test_every_decision_is_in_the_index_with_its_title_and_status() -> None:
+    index = (ROOT / "docs/adr/README.md").read_text()
+    listed = re.findall(r"^\| \[(\d{4})\]\(([^)]+)\) \| (.+) \| (\w+) \|$", index, re.MULTILINE)
+
+    written = []
+    for page in sorted((ROOT / "docs/adr").glob("0*.md")):
+        text = page.read_text()
+        number, title = re.findall(r"^# (\d{4})\. (.+)$", text, re.MULTILINE)[0]
+        written.append(
+            (number, page.name, title, re.findall(r"^Status: (\w+)", text, re.MULTILINE)[0])
+        )
+
+    assert listed == written
+
+
+def test_the_changelog_knows_the_version() -> None:
+    version = re.findall(
+        r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )[0]
+
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -1,0 +1,94 @@
+"""host.json is read whole or refused with the name of what is not honoured."""
+
+import json
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.functions_host.host_json import HostJson, ServiceBusOptions, load, parse
+from local.functions_host.refusal import Refused
+
+
+def test_an_empty_file_gives_the_defaults_of_the_real_host() -> None:
+    assert parse({"version": "2.0"}) == HostJson(
+        function_timeout_seconds=1800.0,
+        route_prefix="api",
+        service_bus=ServiceBusOptions(0, 300.0, 8, 60.0),
+        log_levels={},
+    )
+
+
+def test_every_honoured_limit_is_read() -> None:
+    host = parse(
+        {
+            "version": "2.0",
+            "telemetryMode": "OpenTelemetry",
+            "functionTimeout": "00:05:00",
+            "logging": {"logLevel": {"default": "Warning", "Function.receive": "Debug"}},
+            "extensions": {
+                "http": {"routePrefix": "/v1/"},
+                "serviceBus": {
+                    "prefetchCount": 2,
+                    "autoCompleteMessages": True,
+                    "maxAutoLockRenewalDuration": "-00:00:00.0010000",
+                    "maxConcurrentSessions": 32,
+                    "maxConcurrentCallsPerSession": 1,
+                    "sessionIdleTimeout": "00:00:01.5",
+                },
+            },
+            "extensionBundle": {"id": "any", "version": "[4.*, 5.0.0)"},
+        }
+    )
+
+    assert host == HostJson(
+        function_timeout_seconds=300.0,
+        route_prefix="v1",
+        service_bus=ServiceBusOptions(2, math.inf, 32, 1.5),
+        log_levels={"default": logging.WARNING, "Function.receive": logging.DEBUG},
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"concurrency": {}}, "concurrency"),
+        ({"version": "1.0"}, "version"),
+        ({"functionTimeout": "5 minutes"}, "functionTimeout"),
+        ({"telemetryMode": "Smoke"}, "telemetryMode"),
+        ({"logging": {"applicationInsights": {}}}, "applicationInsights"),
+        ({"logging": {"logLevel": {"Azure.Core": "Error"}}}, "Azure.Core"),
+        ({"logging": {"logLevel": {"default": "Loud"}}}, "Loud"),
+        ({"extensions": {"queues": {}}}, "queues"),
+        ({"extensions": {"http": {"routePrefix": 1}}}, "routePrefix"),
+        ({"extensions": {"serviceBus": {"maxMessageBatchSize": 5}}}, "maxMessageBatchSize"),
+        ({"extensions": {"serviceBus": {"autoCompleteMessages": False}}}, "autoCompleteMessages"),
+        ({"extensions": {"serviceBus": {"maxConcurrentCallsPerSession": 2}}}, "CallsPerSession"),
+        ({"extensions": {"serviceBus": {"maxConcurrentSessions": 0}}}, "maxConcurrentSessions"),
+        ({"extensions": {"serviceBus": {"prefetchCount": True}}}, "prefetchCount"),
+        ({"extensions": []}, "extensions"),
+    ],
+)
+def test_what_is_not_honoured_is_refused_by_name(part: dict[str, Any], named: str) -> None:
+    with pytest.raises(Refused, match=named):
+        parse({"version": "2.0", **part})
+
+
+def test_a_missing_file_and_a_broken_one_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"no host\.json"):
+        load(tmp_path)
+
+    (tmp_path / "host.json").write_text("{")
+    with pytest.raises(Refused, match="not JSON"):
+        load(tmp_path)
+
+
+def test_the_repositorys_own_file_is_honoured() -> None:
+    root = Path(__file__).parents[3]
+
+    limits = load(root)
+
+    own = json.loads((root / "host.json").read_text())["extensions"]["serviceBus"]
+    assert limits.service_bus.max_concurrent_sessions == own["maxConcurrentSessions"]

@@ -1,0 +1,97 @@
+"""What a function is told of a message, with the real host's traps."""
+
+import json
+import uuid
+from typing import Any
+from unittest.mock import sentinel
+
+import proton
+import pytest
+
+from local.functions_host.amqp.session import ReceivedMessage
+from local.functions_host.triggers.service_bus_payload import Payload, payload
+
+TAG = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+ENQUEUED = 1_790_000_000_120
+
+
+def told_of(body: bytes, binary: bool = False, **fields: Any) -> Payload:
+    """Encode a message as a queue would and build its payload."""
+    annotations = {
+        proton.symbol("x-opt-sequence-number"): 41,
+        proton.symbol("x-opt-enqueued-time"): proton.timestamp(ENQUEUED),
+    }
+    message = proton.Message(body=body, inferred=True, annotations=annotations, **fields)
+    received = ReceivedMessage(message.encode(), TAG.bytes_le, sentinel.delivery)
+    return payload(received, "N14228", "receive", binary)
+
+
+def test_texts_are_strings_numbers_are_json_and_absent_values_are_left_out() -> None:
+    told = told_of(b"{}", id="m-1", subject="departed", delivery_count=2, properties={"n": 1})
+
+    seen = {name: (entry.kind, entry.value) for name, entry in told.metadata.items()}
+    assert seen["MessageId"] == ("string", "m-1")
+    assert seen["SessionId"] == ("string", "N14228")
+    assert seen["Subject"] == seen["Label"] == ("string", "departed")
+    assert seen["LockToken"] == ("string", str(TAG))
+    assert seen["DeliveryCount"] == ("json", "3")
+    assert seen["SequenceNumber"] == ("json", "41")
+    assert seen["UserProperties"] == seen["ApplicationProperties"] == ("json", '{"n": 1}')
+    absent = {"CorrelationId", "ContentType", "To", "ReplyTo", "PartitionKey", "DeadLetterSource"}
+    assert not absent & seen.keys()
+
+
+def test_utc_dates_carry_no_zone_and_the_others_do() -> None:
+    told = told_of(b"{}", ttl=60)
+
+    assert told.metadata["EnqueuedTimeUtc"].value == '"2026-09-21T14:13:20.12"'
+    assert told.metadata["EnqueuedTime"].value == '"2026-09-21T14:13:20.12+00:00"'
+    assert told.metadata["ExpiresAtUtc"].value == '"2026-09-21T14:14:20.12"'
+
+
+def test_a_message_without_time_to_live_expires_at_the_end_of_time() -> None:
+    assert told_of(b"{}").metadata["ExpiresAtUtc"].value == '"9999-12-31T23:59:59.9999999"'
+
+
+def test_fields_of_the_body_overwrite_metadata_whatever_their_case() -> None:
+    body = {"messageID": "forged", "sessionid": 7, "DeliveryCount": True, "status": {"a": [1]}}
+
+    told = told_of(json.dumps(body).encode(), id="m-1")
+
+    assert told.metadata["MessageId"].value == "forged"
+    assert told.metadata["SessionId"].value == "7"
+    assert (told.metadata["DeliveryCount"].kind, told.metadata["DeliveryCount"].value) == (
+        "string",
+        "True",
+    )
+    assert told.metadata["status"].value == '{"a":[1]}'
+    assert "messageID" not in told.metadata
+
+
+def test_lists_and_nulls_of_the_body_overwrite_nothing() -> None:
+    told = told_of(b'{"MessageId": null, "SessionId": ["x"]}', id="m-1")
+
+    assert told.metadata["MessageId"].value == "m-1"
+    assert told.metadata["SessionId"].value == "N14228"
+
+
+def test_a_date_in_the_body_changes_its_form_on_the_way() -> None:
+    told = told_of(b'{"EnqueuedTimeUtc": "2013-01-01T15:17:00+10:00", "day": "2013-01-01"}')
+
+    assert told.metadata["EnqueuedTimeUtc"].value == "01/01/2013 05:17:00"
+    assert told.metadata["day"].value == "2013-01-01"
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"plain", b'{"broken": ', b"", b'"MessageId"'])
+def test_a_body_that_is_no_json_object_overwrites_nothing(body: bytes) -> None:
+    told = told_of(body, id="m-1")
+
+    assert told.data.value == body.decode()
+    assert told.metadata["MessageId"].value == "m-1"
+
+
+def test_a_binary_binding_gets_bytes_and_cannot_be_overwritten() -> None:
+    told = told_of(b'{"MessageId": "forged"}', binary=True, id="m-1")
+
+    assert (told.data.kind, told.data.value) == ("bytes", b'{"MessageId": "forged"}')
+    assert told.metadata["MessageId"].value == "m-1"

@@ -1,0 +1,125 @@
+"""A Functions host as a process of its own, for tests: started, asked, ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+SAMPLE_APP = Path(__file__).parent / "sample_app"
+NOWHERE = (
+    "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true"
+)
+DEFAULTS = {
+    "SAMPLE_QUEUE": "sample",
+    "SAMPLE_PREFIX": "east",
+    "SAMPLE_SCHEDULE": "*/1 * * * * *",
+    "ServiceBus": NOWHERE,
+    "Cosmos": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5;",
+}
+KEY = {"x-functions-key": "lockstep-local"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer, whatever its status."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+
+class HostProcess:
+    """A running host; its one line on stdout is read, its log is kept."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.log_path = log
+        line = process.stdout.readline()
+        assert line, f"the host did not start: {log.read_text()}"
+        self.ready: dict[str, Any] = json.loads(line)
+        self.url: str = self.ready["url"]
+
+    def request(
+        self,
+        path: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """Send one request."""
+        request = urllib.request.Request(
+            self.url + path, method=method, headers=dict(headers or {}), data=body
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return Answer(answer.status, answer.headers, answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, error.headers, error.read())
+
+    def seen(self, kind: str) -> list[Any]:
+        """What the sample app has noted of one kind."""
+        found: list[Any] = json.loads(self.request(f"/api/seen/{kind}").body)
+        return found
+
+    def log(self) -> list[dict[str, str]]:
+        """The log so far, line by line."""
+        return [json.loads(line) for line in self.log_path.read_text().splitlines()]
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Signal the process and return its exit status."""
+        self.process.send_signal(how)
+        return self.process.wait(20)
+
+
+@contextmanager
+def running_host(
+    tmp_path: Path, app: Path = SAMPLE_APP, name: str = "host", **settings: str
+) -> Iterator[HostProcess]:
+    """Run a host for one `with` block; whatever happens, it is gone afterwards."""
+    log = tmp_path / f"{name}.log"
+    process = start(app, log, settings)
+    try:
+        yield HostProcess(process, log)
+    finally:
+        process.kill()
+        process.wait(20)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def start(app: Path, log: Path, settings: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Start the process with the sample's settings, the given ones on top."""
+    command = [sys.executable, "-m", "local.functions_host", "--app", str(app), "--region", "east"]
+    with log.open("w") as stderr:
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **DEFAULTS, **settings},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+
+def eventually[T](ask: Callable[[], T], seconds: float = 15.0) -> T:
+    """Ask until the answer is truthy; fail with the last one when time is up."""
+    deadline = time.monotonic() + seconds
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, f"still {answer!r} after {seconds} s"
+        time.sleep(0.02)
+    return answer

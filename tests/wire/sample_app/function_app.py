@@ -1,0 +1,125 @@
+"""An app for the host's tests: every trigger once, and what it saw to be asked for over HTTP."""
+
+import asyncio
+import json
+import logging
+import time
+from typing import Any
+
+import azure.functions as func
+
+app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
+blueprint = func.Blueprint()
+seen: dict[str, list[Any]] = {"messages": [], "documents": [], "timers": [], "manual": []}
+poisoned: dict[str, int] = {}
+
+
+@app.service_bus_queue_trigger(
+    arg_name="message",
+    queue_name="%SAMPLE_QUEUE%",
+    connection="ServiceBus",
+    is_sessions_enabled=True,
+    cardinality="one",
+)
+async def receive(message: func.ServiceBusMessage) -> None:
+    """Note a message; its body may ask for a pause, or to fail the first times."""
+    body = json.loads(message.get_body())
+    note = {
+        "body": body,
+        "message_id": message.message_id,
+        "session_id": message.session_id,
+        "delivery_count": message.delivery_count,
+        "sequence_number": message.sequence_number,
+        "lock_token": message.lock_token,
+        "enqueued": str(message.enqueued_time_utc),
+        "properties": message.application_properties,
+        "metadata": sorted(message.metadata or {}),
+        "began": time.monotonic(),
+    }
+    await asyncio.sleep(body.get("pause", 0))
+    seen["messages"].append({**note, "ended": time.monotonic()})
+    if message.delivery_count <= body.get("failures", 0):
+        raise RuntimeError(f"asked to fail at delivery {message.delivery_count}")
+
+
+@app.cosmos_db_trigger(
+    arg_name="documents",
+    connection="Cosmos",
+    database_name="sample",
+    container_name="things",
+    lease_container_name="leases",
+    lease_container_prefix="%SAMPLE_PREFIX%",
+    create_lease_container_if_not_exists=True,
+    feed_poll_delay=100,
+    lease_acquire_interval=300,
+    lease_renew_interval=500,
+    lease_expiration_interval=2000,
+    max_items_per_invocation=3,
+    start_from_beginning=True,  # type: ignore[arg-type]
+)
+def follow(documents: func.DocumentList) -> None:
+    """Note a batch of changes, and fail if one of them asks for it."""
+    seen["documents"].append([dict(document) for document in documents])
+    if any(document.get("poison") for document in documents):
+        raise RuntimeError("a poisoned document")
+
+
+@app.timer_trigger(arg_name="timer", schedule="%SAMPLE_SCHEDULE%", run_on_startup=True)
+def tick(timer: func.TimerRequest) -> None:
+    """Note a tick."""
+    seen["timers"].append(timer.to_dict())
+
+
+@app.generic_trigger(arg_name="text", type="manualTrigger")
+def by_hand(text: str) -> None:
+    """Note what the admin endpoint handed in; printing must not reach stdout."""
+    print("printed by the app")  # noqa: T201 - what the test looks for
+    logging.warning("said by the app")
+    seen["manual"].append(text)
+
+
+@app.route("seen/{kind:alpha}", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+def tell(req: func.HttpRequest) -> func.HttpResponse:
+    """Tell what was seen so far."""
+    return func.HttpResponse(
+        json.dumps(seen[req.route_params["kind"]]), mimetype="application/json"
+    )
+
+
+@blueprint.route("items/{id:int}", methods=["POST", "PUT"])
+async def item(req: func.HttpRequest) -> func.HttpResponse:
+    """Give back the request: method, route, query and body."""
+    answer = func.HttpResponse(req.get_body(), status_code=201, mimetype="application/x-echo")
+    answer.headers["x-id"] = req.route_params["id"]
+    answer.headers["x-method"] = req.method
+    answer.headers["x-color"] = req.params.get("color", "none")
+    return answer
+
+
+@blueprint.route("items/special", auth_level=func.AuthLevel.ANONYMOUS)
+def special(req: func.HttpRequest) -> str:
+    """A literal route beside one with a parameter; a text is a whole response."""
+    return "special"
+
+
+@blueprint.route("broken", auth_level=func.AuthLevel.ANONYMOUS)
+def broken(req: func.HttpRequest) -> func.HttpResponse:
+    """Fail."""
+    raise ValueError("broken on purpose")
+
+
+@blueprint.route("slow/{seconds}", auth_level=func.AuthLevel.ADMIN)
+async def slow(req: func.HttpRequest) -> func.HttpResponse:
+    """Take as long as asked."""
+    await asyncio.sleep(float(req.route_params["seconds"]))
+    return func.HttpResponse(b"\x00\xff")
+
+
+@blueprint.route("stuck", auth_level=func.AuthLevel.ANONYMOUS)
+def stuck(req: func.HttpRequest) -> str:
+    """Block a thread far longer than the function timeout."""
+    time.sleep(60)
+    return "at last"
+
+
+app.register_functions(blueprint)

@@ -1,0 +1,149 @@
+"""HTTP through the real host process and the sample app."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wire.functions_host_process import KEY, HostProcess, eventually, running_host
+
+pytestmark = pytest.mark.wire
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
+    with running_host(tmp_path_factory.mktemp("http")) as host:
+        yield host
+
+
+def test_the_ready_line_names_url_process_and_functions(host: HostProcess) -> None:
+    assert host.ready["pid"] == host.process.pid
+    assert host.ready["functions"][:5] == ["receive", "follow", "tick", "by_hand", "tell"]
+    assert host.ready["functions"][5:] == ["item", "special", "broken", "slow", "stuck"]
+
+
+def test_route_parameters_query_method_and_body_reach_the_function_and_come_back(
+    host: HostProcess,
+) -> None:
+    answer = host.request("/api/items/17?color=red", "PUT", KEY, b"\x00body\xff")
+
+    assert answer.status == 201
+    assert answer.body == b"\x00body\xff"
+    assert answer.headers["Content-Type"] == "application/x-echo"
+    assert answer.headers["x-id"] == "17"
+    assert answer.headers["x-method"] == "PUT"
+    assert answer.headers["x-color"] == "red"
+
+
+def test_a_route_constraint_keeps_other_paths_out(host: HostProcess) -> None:
+    assert host.request("/api/items/seventeen", "PUT", KEY, b"").status == 404
+
+
+def test_a_literal_route_goes_before_one_with_a_parameter(host: HostProcess) -> None:
+    answer = host.request("/api/items/special")
+
+    assert (answer.status, answer.body) == (200, b"special")
+
+
+@pytest.mark.parametrize("path", ["/api/items/1", "/api/items/1?code=wrong"])
+def test_a_missing_or_wrong_key_is_401(host: HostProcess, path: str) -> None:
+    assert host.request(path, "POST", body=b"x").status == 401
+
+
+def test_the_key_may_stand_in_the_query(host: HostProcess) -> None:
+    assert host.request("/api/items/1?code=lockstep-local", "POST", body=b"x").body == b"x"
+
+
+def test_a_function_that_raises_is_500_and_its_reason_is_in_the_log(host: HostProcess) -> None:
+    answer = host.request("/api/broken")
+
+    assert (answer.status, answer.body) == (500, b"")
+    lines = [line for line in host.log() if line["function"] == "broken"]
+    assert any("broken on purpose" in line["message"] for line in lines)
+
+
+def test_a_function_past_the_timeout_fails(host: HostProcess) -> None:
+    assert host.request("/api/slow/30", headers=KEY).status == 500
+    assert any("longer than 2.0 s" in line["message"] for line in host.log())
+
+
+def test_bytes_that_are_no_text_pass_through(host: HostProcess) -> None:
+    assert host.request("/api/slow/0", headers=KEY).body == b"\x00\xff"
+
+
+def test_the_status_names_the_process(host: HostProcess) -> None:
+    status = json.loads(host.request("/admin/host/status").body)
+
+    assert status["state"] == "Running"
+    assert status["extra"] == {"pid": host.process.pid, "region": "east"}
+
+
+def test_the_list_of_functions_carries_their_bindings_with_settings_put_in(
+    host: HostProcess,
+) -> None:
+    found = {entry["name"]: entry for entry in json.loads(host.request("/admin/functions").body)}
+
+    assert list(found) == host.ready["functions"]
+    assert found["receive"]["config"]["bindings"][0]["queueName"] == "sample"
+
+
+def test_a_manual_trigger_runs_with_its_input_and_prints_into_the_log(host: HostProcess) -> None:
+    answer = host.request("/admin/functions/by_hand", "POST", body=b'{"input": "hello"}')
+
+    assert answer.status == 202
+    assert eventually(lambda: host.seen("manual")) == ["hello"]
+    said = {line["message"]: line for line in host.log() if line["function"] == "by_hand"}
+    assert said["printed by the app"]["level"] == "info"
+    assert said["said by the app"]["level"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status"),
+    [("nobody", b"", 404), ("receive", b"", 400), ("by_hand", b"[1]", 400)],
+)
+def test_what_cannot_be_run_by_hand_is_said(
+    host: HostProcess, name: str, body: bytes, status: int
+) -> None:
+    assert host.request(f"/admin/functions/{name}", "POST", body=body).status == status
+
+
+def test_a_timer_ticks_on_startup_and_by_its_schedule(host: HostProcess) -> None:
+    ticks = eventually(lambda: len(host.seen("timers")) >= 3 and host.seen("timers"))
+
+    assert ticks
+    assert ticks[0] == {
+        "past_due": False,
+        "schedule_status": {},
+        "schedule": {"AdjustForDST": True},
+    }
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_host_with_status_0_and_one_line_on_stdout(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    with running_host(tmp_path) as host:
+        host.request("/admin/functions/by_hand", "POST", body=b"")
+        eventually(lambda: host.seen("manual"))
+
+        assert host.end(how) == 0
+        assert host.process.stdout is not None
+        assert host.process.stdout.read() == ""
+
+
+def test_a_thread_that_never_ends_does_not_hold_the_host(tmp_path: Path) -> None:
+    with running_host(tmp_path) as host:
+        assert host.request("/api/stuck").status == 500
+
+        assert host.end() == 0
+
+
+def test_the_end_of_stdin_ends_the_host(tmp_path: Path) -> None:
+    with running_host(tmp_path) as host:
+        assert host.process.stdin is not None
+
+        host.process.stdin.close()
+
+        assert host.process.wait(20) == 0

@@ -1,0 +1,67 @@
+"""A host that cannot honour an app ends with status 1, a reason, and nothing on stdout."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wire.functions_host_process import start
+
+pytestmark = pytest.mark.wire
+
+DURABLE = """
+import azure.durable_functions as df
+app = df.DFApp()
+@app.orchestration_trigger(context_name="context")
+def saga(context):
+    return None
+"""
+SESSIONLESS = """
+import azure.functions as func
+app = func.FunctionApp()
+@app.service_bus_queue_trigger(arg_name="m", queue_name="q", connection="ServiceBus")
+def plain(m: func.ServiceBusMessage) -> None: ...
+"""
+MISSING_SETTING = """
+import azure.functions as func
+app = func.FunctionApp()
+@app.timer_trigger(arg_name="t", schedule="%NO_SUCH_SETTING%")
+def tick(t: func.TimerRequest) -> None: ...
+"""
+OUTPUT = """
+import azure.functions as func
+app = func.FunctionApp()
+@app.timer_trigger(arg_name="t", schedule="0 * * * * *")
+@app.cosmos_db_output(arg_name="o", database_name="d", container_name="c", connection="Cosmos")
+def write(t: func.TimerRequest, o: func.Out[func.Document]) -> None: ...
+"""
+PLAIN: dict[str, Any] = {"version": "2.0"}
+
+
+def refusal(tmp_path: Path, app: str, limits: dict[str, Any]) -> str:
+    """Start an app that must be refused; the answer is what the host said."""
+    (tmp_path / "function_app.py").write_text(app)
+    (tmp_path / "host.json").write_text(json.dumps(limits))
+    process = start(tmp_path, tmp_path / "host.log", {})
+    stdout, _ = process.communicate(timeout=20)
+    assert (process.returncode, stdout) == (1, "")
+    lines = (tmp_path / "host.log").read_text().splitlines()
+    return str(json.loads(lines[-1])["message"])
+
+
+@pytest.mark.parametrize(
+    ("app", "limits", "named"),
+    [
+        (DURABLE, PLAIN, "function BuiltIn__HttpActivity: activityTrigger"),
+        (SESSIONLESS, PLAIN, "function plain: serviceBusTrigger: only sessions"),
+        (MISSING_SETTING, PLAIN, "function tick: the app setting NO_SUCH_SETTING"),
+        (OUTPUT, PLAIN, "function write: cosmosDB"),
+        ("import nothing_like_this", PLAIN, "nothing_like_this"),
+        (DURABLE, {**PLAIN, "watchDirectories": []}, "watchDirectories"),
+    ],
+)
+def test_the_reason_names_function_and_cause(
+    tmp_path: Path, app: str, limits: dict[str, Any], named: str
+) -> None:
+    assert named in refusal(tmp_path, app, limits)
