@@ -6,6 +6,7 @@ matched in the order in which they were added; the first that applies wins.
 
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
@@ -24,6 +25,16 @@ class Action(StrEnum):
 
 class InvalidFault(ValueError):
     """The description of a fault has an unknown field, or a value out of range."""
+
+
+def is_number(value: object) -> bool:
+    """Whether a JSON value is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> bool:
+    """Whether a JSON value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +57,24 @@ class Fault:
             fault = cls(**{**document, "action": Action(document["action"])})
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidFault(f"not a fault: {error}") from error
-        if not 0.0 <= fault.rate <= 1.0 or fault.seconds < 0:
-            raise InvalidFault("rate must lie within 0..1 and seconds must not be negative")
+        fault.check()
         return fault
+
+    def check(self) -> None:
+        """Raise InvalidFault for a value of the wrong kind or out of range."""
+        if not isinstance(self.component, str) or not isinstance(self.operation, str):
+            raise InvalidFault("component and operation must be names")
+        if not is_number(self.rate) or not 0.0 <= self.rate <= 1.0:
+            raise InvalidFault("rate must lie within 0..1")
+        if not is_number(self.seconds) or self.seconds < 0:
+            raise InvalidFault("seconds must be a number that is not negative")
+        if not is_whole(self.status) or not 400 <= self.status <= 599:
+            raise InvalidFault("status must be a number from 400 to 599")
+        if self.times is not None and (not is_whole(self.times) or self.times < 1):
+            raise InvalidFault("times must be a whole number above zero, or null")
+        lasts = self.duration_seconds
+        if lasts is not None and (not is_number(lasts) or lasts <= 0):
+            raise InvalidFault("duration_seconds must be a number above zero, or null")
 
     def hits(self, component: str, operation: str) -> bool:
         """Whether the rule speaks of this operation of this component."""
@@ -77,7 +103,7 @@ class Faults:
 
     seed: int = 0
     _armed: list[ArmedFault] = field(default_factory=list)
-    _ids: count[int] = field(default_factory=lambda: count(1))
+    _ids: Iterator[int] = field(default_factory=lambda: count(1))
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:

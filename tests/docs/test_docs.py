@@ -125,9 +125,8 @@ def test_every_decision_is_in_the_index_with_its_title_and_status() -> None:
     for page in sorted((ROOT / "docs/adr").glob("0*.md")):
         text = page.read_text()
         number, title = re.findall(r"^# (\d{4})\. (.+)$", text, re.MULTILINE)[0]
-        written.append(
-            (number, page.name, title, re.findall(r"^Status: (\w+)", text, re.MULTILINE)[0])
-        )
+        status = re.findall(r"^Status: (\w+)", text, re.MULTILINE)[0]
+        written.append((number, page.name, title, status))
 
     assert listed == written
 
