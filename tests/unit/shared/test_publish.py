@@ -9,7 +9,7 @@ import pytest
 from shared.adapters.memory import MemoryBus
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
-from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.producer import REMEMBERED_MAX, Draft, ProducerOptions
 from tests.world import DELAY_SECONDS, World, message
 
 
@@ -99,3 +99,16 @@ async def test_sessions_do_not_wait_for_each_other(slow_world: World) -> None:
     )
 
     assert [m.session for m in slow_world.bus.messages("east", "in")] == ["quick", "slow"]
+
+
+async def test_a_ledger_does_not_grow_with_its_messages(world: World) -> None:
+    producer = world.producer()
+    options = ProducerOptions("bank")
+    for n in range(3 * REMEMBERED_MAX):
+        await producer.publish("acc-7", [Draft(f"d-{n}", "account.add", b"{}")], options)
+
+    stored = await world.journal.ledger("acc-7", "bank")
+
+    assert stored is not None
+    assert stored.ledger.next == 3 * REMEMBERED_MAX
+    assert len(stored.ledger.remembered) == REMEMBERED_MAX

@@ -1,0 +1,107 @@
+"""The gate every operation passes: it is counted, and a fault may hit it on the way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from local.counters import Counters
+from local.faults import Action, Fault, Faults
+from local.servicebus.refusal import Condition, Refused
+
+BUSY = Refused(Condition.SERVER_BUSY, "The service is busy: a fault was armed")
+
+
+class Wire(Protocol):
+    """A client's connection, as those who use it see it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can still be said to the client."""
+        ...
+
+    def touch(self) -> None:
+        """There is something to write; it goes out at the end of the turn."""
+        ...
+
+    def hang_up(self) -> None:
+        """Drop the connection abruptly."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt[Result]:
+    """One operation asked for by a client.
+
+    `apply` does it and returns the answer or raises Refused; `answer` tells the client either.
+    `count` and `size` (bytes) are for the counters.
+    """
+
+    operation: str
+    apply: Callable[[], Result]
+    answer: Callable[[Result | Refused], None]
+    wire: Wire
+    count: int = 1
+    size: int = 0
+
+
+class Gate:
+    """Counts and breaks the operations of one component.
+
+    STATUS refuses with server-busy whatever the fault's own number is; DELAY holds the operation
+    back alone, so one sent after it may overtake it.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        *,
+        faults: Faults,
+        counters: Counters,
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        """`later` calls back after some seconds."""
+        self._component = component
+        self._faults = faults
+        self._counters = counters
+        self._later = later
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the whole component has to be down."""
+        return self._faults.is_down(self._component)
+
+    def run(self, attempt: Attempt[Any]) -> None:
+        """Do what was asked and answer, unless a fault is in the way."""
+        fault = self._faults.strike(self._component, attempt.operation)
+        match fault:
+            case None:
+                self._answer(attempt, self._apply(attempt))
+            case Fault(action=Action.STATUS):
+                self._answer(attempt, self._refuse(attempt, BUSY))
+            case Fault(action=Action.DELAY, seconds=seconds):
+                self._later(seconds, lambda: self._answer(attempt, self._apply(attempt)))
+            case Fault(action=Action.DROP_ANSWER):
+                self._apply(attempt)
+            case Fault(action=Action.DOWN):
+                attempt.wire.hang_up()
+
+    def count(self, operation: str, status: str = "ok", *, count: int = 1, size: int = 0) -> None:
+        """Count something that happened without being asked for."""
+        self._counters.add(self._component, operation, status, count=count, size=size)
+
+    def _apply(self, attempt: Attempt[Any]) -> Any:
+        try:
+            result = attempt.apply()
+        except Refused as refusal:
+            return self._refuse(attempt, refusal)
+        self.count(attempt.operation, count=attempt.count, size=attempt.size)
+        return result
+
+    def _answer(self, attempt: Attempt[Any], result: Any) -> None:
+        if attempt.wire.is_open:
+            attempt.answer(result)
+            attempt.wire.touch()
+
+    def _refuse(self, attempt: Attempt[Any], refusal: Refused) -> Refused:
+        self.count(attempt.operation, refusal.condition.short_name)
+        return refusal

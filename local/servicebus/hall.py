@@ -1,0 +1,125 @@
+"""The hall of a namespace: its queues, its listener and everybody connected, on one loop."""
+
+import asyncio
+from uuid import uuid4
+
+from local.counters import Counters
+from local.faults import Faults
+from local.servicebus.broker import Broker
+from local.servicebus.config import NamespaceConfig, QueueConfig
+from local.servicebus.connection import Connection
+from local.servicebus.directory import DEAD_LETTER_SUFFIX, Directory
+from local.servicebus.entity import Entity, PlainEntity, SessionEntity
+from local.servicebus.ledger import Ledger
+from local.servicebus.plain_queue import PlainQueue
+from local.servicebus.queue import Queue
+from local.servicebus.session_queue import SessionQueue
+
+BEAT_SECONDS = 0.05  # how late an expiry, a schedule or a fault may be noticed
+GOODBYE_SECONDS_MAX = 0.5  # how long clients may take to notice that the service stops
+
+
+class Hall:
+    """Used on its loop's thread only."""
+
+    def __init__(
+        self, config: NamespaceConfig, faults: Faults, counters: Counters, ledger: Ledger
+    ) -> None:
+        """Open every declared queue with what the ledger kept of it."""
+        self._ledger = ledger
+        self._broker = Broker(
+            f"servicebus.{config.name}", faults=faults, counters=counters, ledger=ledger
+        )
+        self._queues = {queue.name.lower(): self._open(queue) for queue in config.queues}
+        self._entities = [*self._queues.values()]
+        self._entities += [e.dead_letters for e in self._entities if e.dead_letters is not None]
+        self._directory = Directory(self._entities)
+        self._connections: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+        self._address = ("", 0)
+        self._empty: asyncio.Future[None] | None = None  # awaited while closing
+
+    def queue(self, name: str) -> Queue:
+        """The declared queue of that name; raises KeyError if there is none."""
+        return self._queues[name.lower()].store
+
+    async def listen(self, host: str, port: int) -> int:
+        """Let clients in; returns the port."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._connection, host, port)
+        self._address = self._listener.sockets[0].getsockname()[:2]
+        return self._address[1]
+
+    async def beat(self) -> None:
+        """Let time pass, and follow the faults, until cancelled."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self._broker.turn(self._advance)
+            if self._broker.gate.is_down != (self._listener is None):
+                await self._follow_fault()
+
+    async def close(self) -> None:
+        """Say goodbye to everybody and keep what there is to keep."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.say_goodbye()
+        loop = asyncio.get_running_loop()
+        self._empty = loop.create_future()
+        self._leave_if_empty()
+        await asyncio.wait([self._empty], timeout=GOODBYE_SECONDS_MAX)
+        for connection in list(self._connections):
+            connection.hang_up()
+        await asyncio.sleep(0)
+        self._ledger.close()
+
+    async def _follow_fault(self) -> None:
+        if self._listener is None:
+            await self.listen(*self._address)
+            return
+        self._listener.close()
+        self._listener = None
+        for entity in self._entities:
+            entity.forget_waiting()
+        for connection in list(self._connections):
+            connection.hang_up()
+
+    def _advance(self) -> None:
+        now = self._broker.now()
+        for entity in self._entities:
+            entity.advance(now)
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._broker,
+            self._directory,
+            opened=self._connections.add,
+            closed=self._on_closed,
+        )
+
+    def _on_closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._leave_if_empty()
+
+    def _leave_if_empty(self) -> None:
+        if self._empty is not None and not self._connections and not self._empty.done():
+            self._empty.set_result(None)
+
+    def _open(self, config: QueueConfig) -> Entity:
+        dead_letters = PlainQueue(
+            QueueConfig(config.name + DEAD_LETTER_SUFFIX, lock_seconds=config.lock_seconds),
+            tokens=uuid4,
+            ledger=self._ledger,
+            dead_letters=None,
+        )
+        dead_letters.restore(self._ledger.load(dead_letters.config.name))
+        graveyard = PlainEntity(dead_letters, self._broker.gate)
+        if config.requires_session:
+            sessions = SessionQueue(
+                config, tokens=uuid4, ledger=self._ledger, dead_letters=dead_letters
+            )
+            sessions.restore(self._ledger.load(config.name))
+            return SessionEntity(sessions, self._broker.gate, graveyard)
+        plain = PlainQueue(config, tokens=uuid4, ledger=self._ledger, dead_letters=dead_letters)
+        plain.restore(self._ledger.load(config.name))
+        return PlainEntity(plain, self._broker.gate, graveyard)

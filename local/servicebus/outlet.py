@@ -1,0 +1,123 @@
+"""A link on which a client receives messages: what outlets of both kinds of queue share."""
+
+from uuid import UUID
+
+from proton import Condition as AmqpCondition
+from proton import Delivery, Link, Sender, Terminus, symbol
+
+from local.servicebus.broker import Broker
+from local.servicebus.entity import Entity
+from local.servicebus.gate import Attempt, Wire
+from local.servicebus.message import DeadLetter, Settlement, StoredMessage
+from local.servicebus.refusal import Condition, Refused
+from local.servicebus.sections import delivery_tag, write_delivery
+
+REASON, DESCRIPTION = symbol("DeadLetterReason"), symbol("DeadLetterErrorDescription")
+
+
+class Outlet:
+    """Writes deliveries to a link and applies what the client decides about them."""
+
+    def __init__(self, link: Sender, entity: Entity, broker: Broker, wire: Wire) -> None:
+        self.link = link
+        self._entity = entity
+        self._broker = broker
+        self._wire = wire
+        # A client that settles on arrival (receive-and-delete) is never heard of again.
+        self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
+
+    def send(self, stored: StoredMessage, now: float) -> None:
+        """Deliver a locked message."""
+        if stored.lock is None:
+            return
+        payload = write_delivery(stored)
+        token = stored.lock.token
+        # The binding declares str and takes bytes as they are; a lock token is no UTF-8.
+        delivery = self.link.delivery(delivery_tag(token))  # type: ignore[arg-type]
+        delivery.lock_token = token
+        self.link.stream(payload)
+        self.link.advance()
+        if self._deletes:
+            self._entity.store.settle(token, Settlement.COMPLETE, now)
+            delivery.settle()
+        self._broker.gate.count("deliver", size=len(payload))
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        """The client has decided about a delivery."""
+        if not delivery.updated:
+            return
+        token: UUID = delivery.lock_token
+        try:
+            settlement, dead_letter = read_settlement(delivery)
+        except Refused as refusal:
+            echo(delivery, refusal)
+            return
+        if settlement is not None:
+            self._broker.gate.run(
+                Attempt(
+                    settlement.value,
+                    lambda: self._settle(token, settlement, dead_letter),
+                    lambda result: echo(delivery, result),
+                    self._wire,
+                )
+            )
+
+    def _settle(self, token: UUID, settlement: Settlement, why: DeadLetter | None) -> None:
+        now = self._broker.now()
+        self._entity.act(now, lambda: self._entity.store.settle(token, settlement, now, why))
+
+
+def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetter | None]:
+    """What the client decided; None while it has not. Section 3.4 of part 3 lists the outcomes."""
+    remote = delivery.remote
+    match delivery.remote_state:
+        case Delivery.ACCEPTED:
+            return Settlement.COMPLETE, None
+        case Delivery.RELEASED:
+            return Settlement.RELEASE, None
+        case Delivery.REJECTED:
+            return Settlement.DEAD_LETTER, read_dead_letter(delivery)
+        case Delivery.MODIFIED if remote.annotations:
+            raise Refused(Condition.NOT_IMPLEMENTED, "properties to modify are not honoured")
+        case Delivery.MODIFIED if remote.undeliverable:
+            return Settlement.DEFER, None
+        case Delivery.MODIFIED:
+            return Settlement.ABANDON if remote.failed else Settlement.RELEASE, None
+    return (Settlement.RELEASE if delivery.settled else None), None
+
+
+def read_dead_letter(delivery: Delivery) -> DeadLetter:
+    """The reason and description that came with a rejection."""
+    condition = delivery.remote.condition
+    info = None if condition is None else condition.info
+    texts = info if isinstance(info, dict) else {}
+    return DeadLetter(text(texts.get(REASON)), text(texts.get(DESCRIPTION)))
+
+
+def text(value: object) -> str | None:
+    """A value as text, if there is one."""
+    return None if value is None else str(value)
+
+
+def echo(delivery: Delivery, result: Refused | None) -> None:
+    """Settle with the client's own outcome, or rejected with the reason why not."""
+    if isinstance(result, Refused):
+        delivery.local.condition = AmqpCondition(result.condition.value, result.description)
+        delivery.update(Delivery.REJECTED)
+    else:
+        delivery.local.failed = delivery.remote.failed
+        delivery.local.undeliverable = delivery.remote.undeliverable
+        delivery.update(delivery.remote_state)
+    delivery.settle()
+
+
+def refuse(link: Link, refusal: Refused) -> None:
+    """Detach a link with an error, before or after it was attached."""
+    if link.state & Link.LOCAL_UNINIT:
+        # An attach is refused by leaving out what was asked for, then detaching with the reason
+        # (part 2, section 2.6.3). azure-servicebus takes any other attach for a success.
+        wanted = link.source if link.is_sender else link.target
+        wanted.type = Terminus.UNSPECIFIED
+        link.open()
+    link.condition = AmqpCondition(refusal.condition.value, refusal.description)
+    link.close()

@@ -1,0 +1,122 @@
+"""A Service Bus namespace on one TCP port, for the real SDKs to connect to.
+
+Promised: with `data_dir`, what was acknowledged to a client (a send, a settlement, a session's
+state) is there again after a stop or a kill of the process; locks are not. Without it, the content
+ends with `stop`.
+
+Not promised: authorization (any key will do), topics, transactions, duplicate detection.
+"""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+from local.counters import Counters
+from local.faults import Faults
+from local.servicebus.config import NamespaceConfig
+from local.servicebus.hall import Hall
+from local.servicebus.ledger import Ledger, NoLedger
+from local.servicebus.store import Store
+
+STOP_SECONDS_MAX = 2.0
+DEPTH_SECONDS_MAX = 5.0
+
+
+class Namespace:
+    """One namespace; it may be started again after it was stopped."""
+
+    def __init__(
+        self,
+        config: NamespaceConfig,
+        *,
+        port: int,
+        faults: Faults,
+        counters: Counters,
+        host: str = "127.0.0.1",
+        data_dir: Path | None = None,
+    ) -> None:
+        """Port 0 picks a free one when it starts. Content is kept in `data_dir`, if given."""
+        self.config = config
+        self.host = host
+        self.port = port
+        self._faults = faults
+        self._counters = counters
+        self._data_dir = data_dir
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._hall: Hall | None = None
+
+    @property
+    def connection_string(self) -> str:
+        """What the SDKs take."""
+        return (
+            f"Endpoint=sb://{self.host}:{self.port};SharedAccessKeyName=RootManageSharedAccessKey;"
+            "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+        )
+
+    def start(self) -> None:
+        """Return when clients can connect; raises OSError if the port is taken."""
+        if self._thread is not None:
+            raise RuntimeError(f"namespace {self.config.name} is already running")
+        listening: Future[int] = Future()
+        name = f"servicebus.{self.config.name}"
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(listening)), name=name, daemon=True
+        )
+        self._thread.start()
+        try:
+            self.port = listening.result()
+        except BaseException:
+            self._thread.join()
+            self._thread = None
+            raise
+
+    def stop(self) -> None:
+        """Close every connection and the ledger; a second call does nothing."""
+        thread, loop, stopping = self._thread, self._loop, self._stopping
+        if thread is None or loop is None or stopping is None:
+            return
+        loop.call_soon_threadsafe(stopping.set)
+        thread.join(STOP_SECONDS_MAX)
+        self._thread = None
+
+    def depth(self, queue: str) -> dict[str, int]:
+        """Messages by state; raises KeyError for an unknown queue.
+
+        The keys are active, scheduled, locked, deferred and dead_lettered. May be called from any
+        thread while the namespace runs.
+        """
+        loop, hall = self._loop, self._hall
+        if self._thread is None or loop is None or hall is None:
+            raise RuntimeError(f"namespace {self.config.name} is not running")
+        store = hall.queue(queue)
+        depth: Future[dict[str, int]] = Future()
+        loop.call_soon_threadsafe(lambda: depth.set_result(store.depth()))
+        return depth.result(DEPTH_SECONDS_MAX)
+
+    async def _run(self, listening: Future[int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            hall = self._hall = Hall(self.config, self._faults, self._counters, self._open_ledger())
+        except BaseException as error:
+            listening.set_exception(error)
+            return
+        try:
+            port = await hall.listen(self.host, self.port)
+        except OSError as error:
+            await hall.close()
+            listening.set_exception(error)
+            return
+        listening.set_result(port)
+        beating = asyncio.create_task(hall.beat())
+        await self._stopping.wait()
+        beating.cancel()
+        await hall.close()
+
+    def _open_ledger(self) -> Ledger:
+        if self._data_dir is None:
+            return NoLedger()
+        return Store(self._data_dir / f"servicebus-{self.config.name}.sqlite")

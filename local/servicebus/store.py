@@ -1,0 +1,136 @@
+"""The ledger on disk: one SQLite file per namespace.
+
+Promised: what was committed outlives the process, however it ends (SIGKILL included). Not promised:
+the loss of power, because SQLite in WAL mode does not wait for the disk at each commit. Locks are
+not kept: after a restart every message is free, and the interrupted delivery does not count.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from local.servicebus.ledger import Kept
+from local.servicebus.message import DeadLetter, Message, State, StoredMessage
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS messages (
+    queue TEXT, number INTEGER, encoded BLOB, session_id TEXT, time_to_live REAL,
+    scheduled_for REAL, enqueued_at REAL, expires_at REAL, state TEXT, delivery_count INTEGER,
+    set_aside INTEGER, is_dead INTEGER, reason TEXT, description TEXT,
+    PRIMARY KEY (queue, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS numbers (queue TEXT PRIMARY KEY, last INTEGER);
+CREATE TABLE IF NOT EXISTS session_states (
+    queue TEXT, session_id TEXT, state BLOB, PRIMARY KEY (queue, session_id));
+"""
+KEEP = f"INSERT OR REPLACE INTO messages VALUES ({','.join('?' * 14)})"  # noqa: S608 - placeholders
+
+
+class Store:
+    """A ledger for one namespace, used by one thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or begin a new one; the folder is made if it is missing."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(path)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.executescript(SCHEMA)
+
+    def load(self, queue: str) -> Kept:
+        """What was kept of the queue, in the order of sequence numbers."""
+        rows = self._db.execute("SELECT * FROM messages WHERE queue=? ORDER BY number", (queue,))
+        messages = tuple(read_row(row) for row in rows)
+        last = self._db.execute("SELECT last FROM numbers WHERE queue=?", (queue,)).fetchone()
+        states = self._db.execute(
+            "SELECT session_id, state FROM session_states WHERE queue=?", (queue,)
+        )
+        return Kept(0 if last is None else last[0], messages, dict(states.fetchall()))
+
+    def keep(self, queue: str, stored: StoredMessage) -> None:
+        """Record a message as it now is."""
+        self._db.execute(KEEP, write_row(queue, stored))
+
+    def forget(self, queue: str, sequence_number: int) -> None:
+        """Record that a message has left the queue."""
+        self._db.execute(
+            "DELETE FROM messages WHERE queue=? AND number=?", (queue, sequence_number)
+        )
+
+    def number(self, queue: str, last_sequence_number: int) -> None:
+        """Record the last sequence number given out."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO numbers VALUES (?, ?)", (queue, last_sequence_number)
+        )
+
+    def keep_session_state(self, queue: str, session_id: str, state: bytes | None) -> None:
+        """Record a session's state; None clears it."""
+        if state is None:
+            self._db.execute(
+                "DELETE FROM session_states WHERE queue=? AND session_id=?", (queue, session_id)
+            )
+        else:
+            self._db.execute(
+                "INSERT OR REPLACE INTO session_states VALUES (?, ?, ?)", (queue, session_id, state)
+            )
+
+    def commit(self) -> None:
+        """Make everything recorded so far outlive the process."""
+        self._db.commit()
+
+    def close(self) -> None:
+        """Commit and close the file."""
+        self._db.commit()
+        self._db.close()
+
+
+def write_row(queue: str, stored: StoredMessage) -> tuple[object, ...]:
+    """A message as a row."""
+    message, dead_letter = stored.message, stored.dead_letter
+    return (
+        queue,
+        stored.sequence_number,
+        message.encoded,
+        message.session_id,
+        message.time_to_live_seconds,
+        message.scheduled_for,
+        stored.enqueued_at,
+        stored.expires_at,
+        stored.state.value,
+        stored.delivery_count,
+        stored.set_aside,
+        dead_letter is not None,
+        None if dead_letter is None else dead_letter.reason,
+        None if dead_letter is None else dead_letter.description,
+    )
+
+
+def read_row(row: tuple[object, ...]) -> StoredMessage:
+    """A row as a message that nobody holds."""
+    match row:
+        case (
+            str(),
+            int(number),
+            bytes(encoded),
+            str() | None as session_id,
+            float() | None as time_to_live,
+            float() | None as scheduled_for,
+            float(enqueued_at),
+            float() | None as expires_at,
+            str(state),
+            int(delivery_count),
+            int(set_aside),
+            int(is_dead),
+            str() | None as reason,
+            str() | None as description,
+        ):
+            free = State.DEFERRED if set_aside else State.ACTIVE
+            return StoredMessage(
+                number,
+                Message(encoded, session_id, time_to_live, scheduled_for),
+                enqueued_at,
+                state=State(state) if state != State.LOCKED else free,
+                expires_at=expires_at,
+                delivery_count=delivery_count,
+                set_aside=bool(set_aside),
+                dead_letter=DeadLetter(reason, description) if is_dead else None,
+            )
+    raise ValueError(f"not a kept message: {row!r}")

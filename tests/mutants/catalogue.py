@@ -1,0 +1,314 @@
+"""Ways in which this kind of system is got wrong, each as one small change to our own code."""
+
+from dataclasses import dataclass
+
+CONSUME = "shared/usecases/consume.py"
+DELIVER = "shared/usecases/deliver.py"
+DISPATCH = "shared/usecases/dispatch.py"
+DOCUMENTS = "shared/domain/documents.py"
+HANDLING = "shared/domain/handling.py"
+JOURNAL = "shared/domain/journal.py"
+MEMORY = "shared/adapters/memory.py"
+MESSAGE = "shared/domain/message.py"
+PRODUCER = "shared/domain/producer.py"
+PUBLISH = "shared/usecases/publish.py"
+RECEIVE = "functions/receive.py"
+RESCUE_TRIGGER = "functions/rescue.py"
+RESCUE = "shared/usecases/rescue.py"
+
+DECISIONS = "tests/unit/shared/test_journal.py"
+HANDLERS = "tests/unit/shared/test_handling.py"
+MESSAGES = "tests/unit/shared/test_message.py"
+PUBLISHING = "tests/unit/shared/test_publish.py"
+RECEIVING = "tests/unit/functions/test_receive.py"
+RESCUING = "tests/unit/functions/test_rescue.py"
+TWIN = "tests/contract/test_memory.py"
+ANY_CALL_FAILS = "tests/scenarios/test_when_any_store_or_bus_call_fails.py"
+BOTH_AT_ONCE = "tests/scenarios/test_when_both_regions_take_a_message_at_once.py"
+DARK_REGION = "tests/scenarios/test_when_a_region_is_dark.py"
+LOST_ANSWER = "tests/scenarios/test_when_the_commits_answer_is_lost.py"
+MISSED_OUTPUT = "tests/scenarios/test_when_a_region_misses_an_output.py"
+OWNER_DIES = "tests/scenarios/test_when_the_owner_dies_after_commit.py"
+SECOND_PRODUCER = "tests/scenarios/test_when_a_second_producer_takes_over.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change, the promise it breaks, and the test file that must notice."""
+
+    name: str
+    promise: str
+    file: str
+    before: str
+    after: str
+    killer: str
+
+
+MUTANTS = (
+    Mutant(
+        "settle before the journal has it",
+        "P1",
+        RECEIVE,
+        "log.info(describe(message, await consumer.consume(message)))",
+        "__import__('asyncio').ensure_future(consumer.consume(message))",
+        RECEIVING,
+    ),
+    Mutant(
+        "forget the copy that a dark region missed",
+        "P1",
+        PUBLISH,
+        "if missing.owing:",
+        "if False:",
+        DARK_REGION,
+    ),
+    Mutant(
+        "accept messages that no region took",
+        "P1",
+        PUBLISH,
+        "if not delivered:",
+        "if False:",
+        DARK_REGION,
+    ),
+    Mutant(
+        "take an unknown send for a success",
+        "P1",
+        DELIVER,
+        "            return False\n        return True",
+        "        return True",
+        DARK_REGION,
+    ),
+    Mutant(
+        "deduplicate one number too few",
+        "P2",
+        JOURNAL,
+        "if number.sequence < cursor.next:",
+        "if number.sequence + 1 < cursor.next:",
+        DECISIONS,
+    ),
+    Mutant(
+        "upsert instead of create",
+        "P2",
+        MEMORY,
+        "if position_id(entry.position) in partition:",
+        "if False:",
+        BOTH_AT_ONCE,
+    ),
+    Mutant(
+        "take an unknown commit for a success",
+        "P2",
+        CONSUME,
+        "if appended is Appended.CREATED or await self.is_ours(entry):",
+        "if appended is not Appended.TAKEN or await self.is_ours(entry):",
+        LOST_ANSWER,
+    ),
+    Mutant(
+        "take an unknown commit for a failure",
+        "P2",
+        CONSUME,
+        "if appended is Appended.CREATED or await self.is_ours(entry):",
+        "if appended is Appended.CREATED:",
+        LOST_ANSWER,
+    ),
+    Mutant(
+        "take anybody's entry for our own",
+        "P2",
+        CONSUME,
+        "return stored is not None and stored.attempt == entry.attempt",
+        "return stored is not None",
+        BOTH_AT_ONCE,
+    ),
+    Mutant(
+        "name every attempt alike",
+        "P2",
+        CONSUME,
+        'return f"{self.owner.instance}/{next(self.attempts)}"',
+        'return "attempt"',
+        BOTH_AT_ONCE,
+    ),
+    Mutant(
+        "let ids collide by joining them",
+        "P2",
+        MESSAGE,
+        'len(part.encode()).to_bytes(4, "big") + part.encode()',
+        "part.encode()",
+        MESSAGES,
+    ),
+    Mutant(
+        "accept a stale owner level",
+        "P2",
+        JOURNAL,
+        "if number.level < cursor.level:",
+        "if False:",
+        SECOND_PRODUCER,
+    ),
+    Mutant(
+        "apply a message before its turn",
+        "P3",
+        JOURNAL,
+        "if number.sequence > cursor.next:",
+        "if False:",
+        DECISIONS,
+    ),
+    Mutant(
+        "commit on a head that is gone",
+        "P3",
+        MEMORY,
+        "elif position_id(entry.position - 1) not in partition:",
+        "elif False:",
+        TWIN,
+    ),
+    Mutant(
+        "advance the cursor for a refused message",
+        "P3",
+        JOURNAL,
+        "cursors=head.cursors if head else {},",
+        "cursors=advanced(head, require_number(message)),",
+        DECISIONS,
+    ),
+    Mutant(
+        "send two operations to a session at once",
+        "P3",
+        PUBLISH,
+        "async with self.turn_of(messages[0].session):",
+        "if True:",
+        PUBLISHING,
+    ),
+    Mutant(
+        "draw randomness from hash()",
+        "P4",
+        HANDLING,
+        'random.Random(int.from_bytes(seed, "big"))',
+        "random.Random(hash(seed))",
+        HANDLERS,
+    ),
+    Mutant(
+        "give outputs random ids",
+        "P4",
+        HANDLING,
+        'id=derived_id(cause.session, cause.id, "output", str(index)),',
+        'id=__import__("uuid").uuid4().hex,',
+        HANDLERS,
+    ),
+    Mutant(
+        "reuse a number for other content",
+        "P4",
+        PRODUCER,
+        "if known.id == draft.id and known.digest != digest:",
+        "if False:",
+        SECOND_PRODUCER,
+    ),
+    Mutant(
+        "forget which number a message had",
+        "P4",
+        PRODUCER,
+        "if known.id == draft.id:\n",
+        "if False:\n",
+        SECOND_PRODUCER,
+    ),
+    Mutant(
+        "dispatch outputs only from the worker that made them",
+        "P5",
+        DOCUMENTS,
+        'return fields | ({"owing": True} if outbox.owing else {})',
+        "return fields",
+        OWNER_DIES,
+    ),
+    Mutant(
+        "let the next entry's outputs overtake",
+        "P5",
+        CONSUME,
+        "behind = await self.pay_debts(head)\n",
+        "behind = ()\n",
+        OWNER_DIES,
+    ),
+    Mutant(
+        "overtake in the region that missed one",
+        "P5",
+        CONSUME,
+        "if r not in entry.behind",
+        "if True",
+        MISSED_OUTPUT,
+    ),
+    Mutant(
+        "go on paying after a failure",
+        "P5",
+        DISPATCH,
+        "for r in regions if r not in behind",
+        "for r in regions",
+        MISSED_OUTPUT,
+    ),
+    Mutant(
+        "pay the newest debt first",
+        "P5",
+        DISPATCH,
+        "for owing in in_order(owings):",
+        "for owing in reversed(in_order(owings)):",
+        DARK_REGION,
+    ),
+    Mutant(
+        "acknowledge what no region took",
+        "P6",
+        DISPATCH,
+        "await self.journal.acknowledge(owing.session, owing.document_id, delivered)",
+        "await self.journal.acknowledge(\n"
+        "                    owing.session, owing.document_id, owing.outbox.regions\n"
+        "                )",
+        ANY_CALL_FAILS,
+    ),
+    Mutant(
+        "let the rescuer raise",
+        "P6",
+        RESCUE_TRIGGER,
+        'log.warning("rescue left to the sweep: %s", error)\n        return',
+        "raise",
+        RESCUING,
+    ),
+    Mutant(
+        "have no sweep behind the feed",
+        "P6",
+        RESCUE,
+        "await self.journal.sessions_owing(older_than_seconds=lag, limit=limit)",
+        "[]",
+        OWNER_DIES,
+    ),
+    Mutant(
+        "rescue for other regions too",
+        "P7",
+        RESCUE,
+        "self.dispatcher.pay(owings, [self.region])",
+        "self.dispatcher.pay(owings, self.dispatcher.delivery.regions)",
+        OWNER_DIES,
+    ),
+    Mutant(
+        "rescue at once instead of after the lag",
+        "P7",
+        RESCUE,
+        "await self.clock.sleep(self.lag_seconds)",
+        "await self.clock.sleep(0)",
+        OWNER_DIES,
+    ),
+    Mutant(
+        "show both regions a message at once",
+        "P7",
+        DELIVER,
+        "return 0.0 if region == self.regions[0] else self.secondary_delay_seconds",
+        "return 0.0",
+        PUBLISHING,
+    ),
+    Mutant(
+        "remember every number a producer gave",
+        "P8",
+        PRODUCER,
+        "(*ledger.remembered, bound)[-REMEMBERED_MAX:]",
+        "(*ledger.remembered, bound)",
+        PUBLISHING,
+    ),
+    Mutant(
+        "drop a fenced message without an entry",
+        "P9",
+        CONSUME,
+        "if await self.commit(entry):\n                        return Refused(entry)",
+        "if True:\n                        return Refused(entry)",
+        SECOND_PRODUCER,
+    ),
+)

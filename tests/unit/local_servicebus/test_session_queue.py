@@ -1,0 +1,112 @@
+"""A session queue in virtual time."""
+
+import random
+from uuid import UUID
+
+import pytest
+
+from local.servicebus.message import Settlement
+from local.servicebus.refusal import Condition, Refused
+from local.servicebus.session_queue import SessionQueue
+from tests.unit.local_servicebus.queues import LOCK_SECONDS, body, message, session_queue, token
+
+
+def test_the_session_that_has_waited_longest_is_accepted_first() -> None:
+    queue = session_queue()
+    for session_id in ("b", "a", "c"):
+        queue.send([message("x", session_id)], now=0)
+
+    accepted = [queue.accept_next(holder, 0) for holder in ("h1", "h2", "h3", "h4")]
+
+    assert [session and session.id for session in accepted] == ["b", "a", "c", None]
+
+
+def test_letting_go_counts_nothing_and_expiry_counts_only_what_was_handed_out() -> None:
+    queue = session_queue()
+    queue.send([message("one", "s"), message("two", "s")], now=0)
+    queue.accept("s", "first", 0)
+    queue.receive("s", "first")
+    queue.let_go("s", "first", 1)
+
+    queue.accept("s", "second", 2)
+    queue.receive("s", "second")
+    queue.advance(2 + LOCK_SECONDS)
+
+    assert queue.take_evicted() == ["second"]
+    assert [(body(m), m.delivery_count) for m in queue.peek(0, 9, "s")] == [("one", 1), ("two", 0)]
+    assert queue.accept_next("third", 20) is not None
+
+
+def test_an_old_holder_can_do_nothing_to_its_successor() -> None:
+    queue = session_queue()
+    queue.send([message("one", "s")], now=0)
+    queue.accept("s", "old", 0)
+    stale = token(queue.receive("s", "old"))
+    queue.advance(LOCK_SECONDS)
+    queue.accept("s", "new", LOCK_SECONDS)
+
+    for attempt in (
+        lambda: queue.settle(stale, Settlement.COMPLETE, LOCK_SECONDS),
+        lambda: queue.renew("s", "old", LOCK_SECONDS),
+        lambda: queue.receive("s", "old"),
+        lambda: queue.set_state("s", "old", b"mine"),
+    ):
+        with pytest.raises(Refused) as refusal:
+            attempt()
+        assert refusal.value.condition is Condition.SESSION_LOCK_LOST
+    queue.let_go("s", "old", LOCK_SECONDS)
+
+    assert queue.holder_of("s") == "new"
+
+
+def test_a_session_without_messages_state_or_holder_is_forgotten() -> None:
+    queue = session_queue()
+    for number in range(1000):
+        session_id = f"s{number}"
+        queue.send([message("x", session_id)], now=0)
+        queue.accept(session_id, "h", 0)
+        queue.settle(token(queue.receive(session_id, "h")), Settlement.COMPLETE, 0)
+        queue.let_go(session_id, "h", 0)
+
+    assert len(queue._sessions) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_each_session_is_completed_in_the_order_sent(seed: int) -> None:
+    chance = random.Random(seed)
+    queue = session_queue(max_delivery_count=10_000)
+    sent: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+    completed: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+    now = 0.0
+    while now < 300 or queue.depth()["active"] + queue.depth()["locked"] > 0:
+        now += chance.choice((0.01, 0.5, 3.0, LOCK_SECONDS / 2))
+        queue.advance(now)
+        if now < 300 and chance.random() < 0.5:
+            session_id = chance.choice("abc")
+            sent[session_id].append(f"{session_id}{len(sent[session_id])}")
+            queue.send([message(sent[session_id][-1], session_id)], now)
+        work_a_little(queue, completed, now, chance)
+
+    assert completed == sent
+    assert queue.depth()["dead_lettered"] == 0
+
+
+def work_a_little(
+    queue: SessionQueue, completed: dict[str, list[str]], now: float, chance: random.Random
+) -> None:
+    """One receiver takes a session, handles some messages in order, and may stop anywhere."""
+    holder = object()
+    session = queue.accept_next(holder, now)
+    if session is None:
+        return
+    handled: list[tuple[UUID, str]] = []
+    while chance.random() < 0.8 and (stored := queue.receive(session.id, holder)) is not None:
+        handled.append((token(stored), body(stored) or ""))
+    for held, text in handled:
+        settlement = chance.choice(list(Settlement)[:2])
+        queue.settle(held, settlement, now)
+        if settlement is Settlement.ABANDON:
+            break
+        completed[session.id].append(text)
+    if chance.random() < 0.7:
+        queue.let_go(session.id, holder, now)
