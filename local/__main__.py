@@ -1,0 +1,153 @@
+"""`python -m local serve`: the local cloud as one process, until SIGINT or SIGTERM."""
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from local.cloud import Cloud, CloudOptions
+from local.config import InvalidLocalConfig, load_config
+from local.cosmos.answers import Refusal
+from local.data_directory import DataInUse, held
+from local.host_process import HostFailed
+
+USAGE_ERROR = 2
+HOST_ERROR = 1
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+DESCRIPTION = """\
+Runs Azure on this machine: the Service Bus namespaces, the Cosmos DB account and one Functions host
+per region of a local.config.json, and an HTTP endpoint to count and to break things.
+
+When all of it is ready, one line of JSON on stdout tells connection strings and addresses. It runs
+until SIGINT or SIGTERM and leaves nothing behind but --data and --logs.
+"""
+EPILOG = """\
+ports with --port-base N:
+  N      control: /counters /faults /hosts /health
+  N+1    Cosmos DB
+  N+2... one per namespace, then one per host, both in the order of the config
+
+exit status: 0 stopped by a signal, 1 a host did not start, 2 a bad option, config or taken port
+"""
+
+
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; argparse ends the process on a bad one."""
+    parser = argparse.ArgumentParser(prog="python -m local", description="Azure on one machine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser(
+        "serve",
+        help="run the local cloud until SIGINT or SIGTERM",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    serve.add_argument(
+        "--data", type=Path, metavar="DIR", help="keep everything here over restarts"
+    )
+    serve.add_argument("--port-base", type=port_base, metavar="N", help="fixed ports (see below)")
+    serve.add_argument("--no-hosts", action="store_true", help="start no Functions hosts")
+    serve.add_argument(
+        "--app",
+        type=Path,
+        metavar="DIR",
+        default=Path(),
+        help="the Functions app: where function_app.py is (default: here)",
+    )
+    serve.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="what to run (default: local.config.json in the app's directory)",
+    )
+    serve.add_argument(
+        "--setting",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an app setting for every host, above the config's (repeatable)",
+    )
+    serve.add_argument(
+        "--logs", type=Path, metavar="DIR", help="host logs (default: DATA/logs, or temporary)"
+    )
+    return parser.parse_args(words)
+
+
+def port_base(text: str) -> int:
+    """A port number that leaves room above it."""
+    if not text.isdigit() or not 1 <= int(text) <= 65000:
+        raise argparse.ArgumentTypeError("must be a number from 1 to 65000")
+    return int(text)
+
+
+def setting(text: str) -> tuple[str, str]:
+    """One NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+class Interrupted(BaseException):
+    """A signal asks for the end, wherever the main thread is; not an error."""
+
+
+def interrupt(*_: object) -> None:
+    """Raise Interrupted, once: what stops already is not to be interrupted again."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise Interrupted
+
+
+def serve(arguments: argparse.Namespace) -> NoReturn:
+    """Run until a signal, then raise Interrupted; or raise what keeps the cloud from starting."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, interrupt)
+    config = load_config(arguments.config or arguments.app / "local.config.json")
+    with held(arguments.data), log_directory(arguments) as logs:
+        options = CloudOptions(
+            logs=logs,
+            app=None if arguments.no_hosts else arguments.app.resolve(),
+            data=arguments.data,
+            port_base=arguments.port_base,
+            settings=dict(arguments.setting),
+        )
+        with Cloud(config, options) as cloud:
+            print(json.dumps(cloud.describe()), flush=True)
+            while True:
+                signal.pause()
+
+
+@contextmanager
+def log_directory(arguments: argparse.Namespace) -> Iterator[Path]:
+    """Where host logs go; a temporary directory is removed at the end."""
+    if arguments.logs or arguments.data:
+        yield arguments.logs or arguments.data / "logs"
+        return
+    with tempfile.TemporaryDirectory(prefix="lockstep-logs-") as name:
+        yield Path(name)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a command; the answer is the exit status."""
+    arguments = parse_arguments(words)
+    try:
+        serve(arguments)
+    except Interrupted:
+        return 0
+    except HostFailed as error:
+        print(f"python -m local: {error}", file=sys.stderr)
+        return HOST_ERROR
+    except (InvalidLocalConfig, Refusal, DataInUse, OSError) as error:
+        print(f"python -m local: {error}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""`local.config.json`: the namespaces, the Cosmos account and the hosts of the local cloud."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local.cosmos.config import CosmosConfig, InvalidCosmosConfig
+from local.servicebus.config import InvalidConfig, NamespaceConfig, parse_namespaces
+
+PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+SECTIONS = ("UserConfig", "Cosmos", "Hosts")
+
+
+class InvalidLocalConfig(ValueError):
+    """The file cannot be read, or a key in it cannot be honoured; the message names the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostsConfig:
+    """One Functions host per region; `values` are app settings that may hold placeholders."""
+
+    regions: tuple[str, ...]
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalConfig:
+    """The whole file, checked."""
+
+    namespaces: tuple[NamespaceConfig, ...]
+    cosmos: CosmosConfig
+    hosts: HostsConfig
+
+    @property
+    def session_queue(self) -> str:
+        """The first queue with sessions: where the app listens."""
+        queues = [queue for namespace in self.namespaces for queue in namespace.queues]
+        return next((queue.name for queue in queues if queue.requires_session), "")
+
+
+def load_config(path: Path) -> LocalConfig:
+    """Read and check the file; raises InvalidLocalConfig."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidLocalConfig(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidLocalConfig(f"{path}: not JSON: {error}") from error
+    try:
+        return parse_config(document)
+    except (InvalidConfig, InvalidCosmosConfig, InvalidLocalConfig) as error:
+        raise InvalidLocalConfig(f"{path}: {error}") from error
+
+
+def parse_config(document: Any) -> LocalConfig:
+    """Check a parsed file; every section but Hosts is required."""
+    if not isinstance(document, dict):
+        raise InvalidLocalConfig("the file must hold an object")
+    for key in document:
+        if key not in SECTIONS:
+            raise InvalidLocalConfig(f"{key} is not a known key")
+    for key in ("UserConfig", "Cosmos"):
+        if not isinstance(document.get(key), dict):
+            raise InvalidLocalConfig(f"{key} must be an object")
+    return LocalConfig(
+        parse_namespaces(document["UserConfig"]),
+        CosmosConfig.parse(document["Cosmos"]),
+        parse_hosts(document.get("Hosts", {})),
+    )
+
+
+def parse_hosts(section: Any) -> HostsConfig:
+    """Read `Hosts`: Regions and Values."""
+    if not isinstance(section, dict):
+        raise InvalidLocalConfig("Hosts must be an object")
+    for key in section:
+        if key not in ("Regions", "Values"):
+            raise InvalidLocalConfig(f"Hosts.{key} is not a known key")
+    regions, values = section.get("Regions", []), section.get("Values", {})
+    if not isinstance(regions, list) or not all(isinstance(name, str) for name in regions):
+        raise InvalidLocalConfig("Hosts.Regions must be a list of names")
+    if not isinstance(values, dict):
+        raise InvalidLocalConfig("Hosts.Values must be an object")
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise InvalidLocalConfig(f"Hosts.Values.{key} must be a string")
+    return HostsConfig(tuple(regions), values)
+
+
+def filled(values: Mapping[str, str], places: Mapping[str, str]) -> dict[str, str]:
+    """App settings with `{name}` replaced; an unknown name raises InvalidLocalConfig."""
+    return {key: fill(key, value, places) for key, value in values.items()}
+
+
+def fill(key: str, text: str, places: Mapping[str, str]) -> str:
+    """One app setting with its placeholders replaced."""
+
+    def place(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in places:
+            raise InvalidLocalConfig(f"Hosts.Values.{key}: {{{name}}} is not a known placeholder")
+        return places[name]
+
+    return PLACEHOLDER.sub(place, text)

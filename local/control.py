@@ -1,0 +1,132 @@
+"""The control endpoint: what happened (counters), what shall break (faults), which hosts live.
+
+    GET  /health                  {"status": "ok"}
+    GET  /counters                counts by component, and "queues": depths by namespace and queue
+    GET  /faults                  the faults in force
+    POST /faults                  a fault as JSON; answers {"id": n}, or 400 with the reason
+    DELETE /faults, /faults/{id}  lift all, or one; answers {"lifted": n}
+    GET  /hosts                   state, url, process id and log by region
+    POST /hosts/{region}          {"action": "kill" | "stop" | "start"}; answers when it is done
+
+Any program on this machine may use it; it has no authorization.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from local.counters import Counters
+from local.faults import Fault, Faults, InvalidFault
+from local.host_process import HostFailed
+from local.hosts import Hosts
+from local.loopback import HOST, LoopbackService
+
+type Depths = dict[str, dict[str, dict[str, int]]]
+
+
+class ControlRefusal(Exception):
+    """A request that cannot be honoured: an HTTP status and a reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class Control:
+    """Serves the endpoint from `start` until `stop`."""
+
+    def __init__(
+        self,
+        *,
+        port: int,
+        faults: Faults,
+        counters: Counters,
+        hosts: Hosts,
+        depths: Callable[[], Depths],
+    ) -> None:
+        self._faults = faults
+        self._counters = counters
+        self._hosts = hosts
+        self._depths = depths
+        self._service = LoopbackService("control", port=port)
+
+    @property
+    def url(self) -> str:
+        """Where it answers; known once started."""
+        return f"http://{HOST}:{self._service.port}"
+
+    def start(self) -> None:
+        """Listen; raises PortTaken."""
+        self._service.start(self._handle)
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self._service.stop()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        parts = request.path.strip("/").split("/")
+        try:
+            document = await self._answer(request, parts)
+        except ControlRefusal as refusal:
+            return web.json_response({"error": refusal.reason}, status=refusal.status)
+        return web.json_response(document)
+
+    async def _answer(self, request: web.BaseRequest, parts: list[str]) -> Any:
+        match request.method, parts:
+            case "GET", ["health"]:
+                return {"status": "ok"}
+            case "GET", ["counters"]:
+                queues = await asyncio.to_thread(self._depths)
+                return {**self._counters.snapshot(), "queues": queues}
+            case _, ["faults", *rest]:
+                return await self._answer_faults(request, rest)
+            case "GET", ["hosts"]:
+                return self._hosts.listing()
+            case "POST", ["hosts", region]:
+                return await self._act(region, await json_of(request))
+            case _:
+                raise ControlRefusal(404, f"{request.method} {request.path} is not offered")
+
+    async def _answer_faults(self, request: web.BaseRequest, rest: list[str]) -> Any:
+        match request.method, rest:
+            case "GET", []:
+                return self._faults.listing()
+            case "POST", []:
+                return {"id": self._arm(await json_of(request))}
+            case "DELETE", []:
+                return {"lifted": self._faults.disarm()}
+            case "DELETE", [number] if number.isdigit():
+                return {"lifted": self._faults.disarm(int(number))}
+            case _:
+                raise ControlRefusal(404, f"{request.method} {request.path} is not offered")
+
+    def _arm(self, document: dict[str, Any]) -> int:
+        try:
+            return self._faults.arm(Fault.parse(document))
+        except InvalidFault as error:
+            raise ControlRefusal(400, str(error)) from error
+
+    async def _act(self, region: str, document: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await asyncio.to_thread(self._hosts.act, region, str(document.get("action")))
+        except KeyError as error:
+            raise ControlRefusal(404, f"no host of region {region!r} is supervised") from error
+        except ValueError as error:
+            raise ControlRefusal(400, str(error)) from error
+        except HostFailed as error:
+            raise ControlRefusal(500, str(error)) from error
+
+
+async def json_of(request: web.BaseRequest) -> dict[str, Any]:
+    """The body, which must be a JSON object."""
+    try:
+        document = json.loads(await request.read() or b"{}")
+    except ValueError as error:
+        raise ControlRefusal(400, f"the body is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ControlRefusal(400, "the body must be a JSON object")
+    return document

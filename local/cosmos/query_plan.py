@@ -1,0 +1,131 @@
+"""Which part of a query SQLite answers.
+
+The parts of the condition that speak of `id`, `_ts` or the partition key, and an ORDER BY of `id`,
+become SQL over indexed columns; what remains is evaluated item by item. So "the newest id of one
+partition" reads one row, however long the partition is.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from local.cosmos.catalogue import Container
+from local.cosmos.partition import canonical
+from local.cosmos.query_syntax import (
+    Call,
+    Comparison,
+    Expression,
+    Literal,
+    Logical,
+    Membership,
+    OrderKey,
+    Property,
+    Query,
+)
+
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+HIGHEST_CHARACTER = "\U0010ffff"
+
+
+@dataclass(slots=True)
+class Plan:
+    """The SQL half of a query, and what is left of its condition.
+
+    `is_ordered` tells whether SQL delivers the final order; if not, all rows must be sorted.
+    """
+
+    where: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    residual: list[Expression] = field(default_factory=list)
+    keys: str = "partition, id"
+    is_ordered: bool = True
+    is_descending: bool = False
+    has_partition: bool = False
+
+    def narrow(self, clause: str, *values: Any) -> None:
+        """Add a condition that rows must meet."""
+        self.where.append(clause)
+        self.values.extend(values)
+
+
+def plan_query(query: Query, container: Container, key: str | None) -> Plan:
+    """Split a query; `key` is the partition the request is bound to, if it is bound to one."""
+    plan = Plan()
+    plan.narrow("container = ?", container.number)
+    if key is not None:
+        plan.narrow("partition = ?", key)
+        plan.has_partition = True
+    for conjunct in conjuncts(query.condition):
+        if not translate(plan, conjunct, container):
+            plan.residual.append(conjunct)
+    plan_order(plan, query.order)
+    return plan
+
+
+def conjuncts(condition: Expression | None) -> list[Expression]:
+    """The operands of the outermost AND."""
+    match condition:
+        case None:
+            return []
+        case Logical("AND", operands):
+            return [inner for operand in operands for inner in conjuncts(operand)]
+        case _:
+            return [condition]
+
+
+def translate(plan: Plan, conjunct: Expression, container: Container) -> bool:
+    """Turn one conjunct into SQL with exactly its meaning; False when that cannot be done."""
+    match conjunct:
+        case Comparison(operator, Property(path), Literal(value)):
+            return translate_comparison(plan, operator, path, value, container)
+        case Comparison(operator, Literal(value), Property(path)):
+            return translate_comparison(plan, MIRRORED[operator], path, value, container)
+        case Call("STARTSWITH", (Property(("id",)), Literal(str(prefix)))):
+            plan.narrow("id >= ? AND id <= ?", prefix, prefix + HIGHEST_CHARACTER)
+            return False  # the range is a little too wide at its end
+        case Membership(Property(("id",)), choices) if all(map(is_text, choices)):
+            texts = [choice.value for choice in choices if isinstance(choice, Literal)]
+            plan.narrow(f"id IN ({', '.join('?' * len(texts))})", *texts)
+            return True
+        case _:
+            return False
+
+
+def translate_comparison(
+    plan: Plan, operator: str, path: tuple[str, ...], value: Any, container: Container
+) -> bool:
+    """A comparison of a property with a constant of the type the property has in every item."""
+    if path == container.key_path.names and operator == "=" and is_key(value):
+        plan.narrow("partition = ?", canonical(value))
+        plan.has_partition = True
+        return True
+    if path == ("id",) and isinstance(value, str):
+        plan.narrow(f"id {operator} ?", value)
+        return True
+    if path == ("_ts",) and is_seconds(value):
+        plan.narrow(f"ts {operator} ?", value)
+        return True
+    return False
+
+
+def plan_order(plan: Plan, order: tuple[OrderKey, ...]) -> None:
+    """Let SQL order by id, or by nothing; anything else is sorted afterwards."""
+    if len(order) == 1 and order[0].path == ("id",):
+        plan.keys = "id, partition"
+        plan.is_descending = order[0].is_descending
+    elif order:
+        plan.is_ordered = False
+
+
+def is_text(expression: Expression) -> bool:
+    """Whether it is a string constant."""
+    return isinstance(expression, Literal) and isinstance(expression.value, str)
+
+
+def is_seconds(value: Any) -> bool:
+    """Whether a value is a number that SQLite can compare with a time."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value may be a partition key."""
+    return not isinstance(value, dict | list)

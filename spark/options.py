@@ -1,0 +1,102 @@
+"""What `df.write.format("lockstep")` can be told, beside what the driver's environment says.
+
+Spark lower-cases the names of options; the names of app settings are given their case back.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Settings
+
+REGIONS, REGION = "LOCKSTEP_REGIONS", "LOCKSTEP_REGION"
+IDENTITY_SUFFIXES = ("", "__accountEndpoint", "__fullyQualifiedNamespace", "__clientId")
+ROWS_MAX_DEFAULT = 500
+OWN = {"rate", "partitions", "batch", "summary"}
+
+
+class OptionRefused(ValueError):
+    """An option is unknown, or its value cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of one write, checked.
+
+    `rate` is messages per second over all tasks, None for no limit; it is shared evenly between the
+    `partitions`, as tasks cannot see how many there are. `batch` is how many rows a task holds
+    before it sends them. `summary` is a file on the driver that gets the counts.
+    """
+
+    settings: Mapping[str, str]
+    rate: float | None = None
+    partitions: int | None = None
+    batch: int = ROWS_MAX_DEFAULT
+    summary: str | None = None
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> "WriteOptions":
+        """Check the options; raises OptionRefused, or InvalidSettings for the app settings."""
+        given = {name.lower(): value for name, value in options.items()}
+        settings = app_settings(given)
+        Settings.read(settings)
+        known = {name.lower() for name in setting_names(settings)} | OWN
+        if unknown := sorted(given.keys() - known):
+            raise OptionRefused(f"unknown options: {', '.join(unknown)}")
+        if "rate" in given and "partitions" not in given:
+            raise OptionRefused("rate needs partitions: how many tasks share it")
+        return cls(
+            settings=settings,
+            rate=rate(given["rate"]) if "rate" in given else None,
+            partitions=count("partitions", given["partitions"]) if "partitions" in given else None,
+            batch=count("batch", given.get("batch", str(ROWS_MAX_DEFAULT))),
+            summary=given.get("summary"),
+        )
+
+    @property
+    def rate_of_a_task(self) -> float | None:
+        """Messages per second for one task, or None for no limit."""
+        if self.rate is None or self.partitions is None:
+            return None
+        return self.rate / self.partitions
+
+
+def app_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """The app's settings: the driver's environment, overridden by options.
+
+    A job runs in no region; without LOCKSTEP_REGION it publishes as the first of LOCKSTEP_REGIONS.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    found = {REGIONS: given.get(REGIONS.lower(), os.environ.get(REGIONS, ""))}
+    for name in setting_names(found):
+        value = given.get(name.lower(), os.environ.get(name))
+        if value is not None:
+            found[name] = value
+    found.setdefault(REGION, found[REGIONS].partition(",")[0].strip())
+    return found
+
+
+def setting_names(settings: Mapping[str, str]) -> Iterator[str]:
+    """Every setting there can be, given the regions."""
+    regions = [region.strip() for region in settings[REGIONS].split(",") if region.strip()]
+    yield from (setting.name for setting in SETTINGS if setting.name != "Cosmos")
+    for connection in ("Cosmos", *(SERVICE_BUS_PREFIX + region for region in regions)):
+        yield from (connection + suffix for suffix in IDENTITY_SUFFIXES)
+
+
+def rate(value: str) -> float:
+    """Messages per second; raises OptionRefused."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise OptionRefused(f"rate must be a number above zero, not {value!r}")
+    return number
+
+
+def count(name: str, value: str) -> int:
+    """A whole number from 1; raises OptionRefused."""
+    if not value.isdecimal() or int(value) < 1:
+        raise OptionRefused(f"{name} must be a whole number from 1, not {value!r}")
+    return int(value)

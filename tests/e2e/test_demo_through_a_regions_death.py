@@ -1,0 +1,134 @@
+"""`python -m demo` as a stranger runs it: twice over the same data, and interrupted."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+HEADER = (
+    "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,arr_delay,"
+    "carrier,flight,tailnum,origin,dest"
+)
+AIRCRAFT, FLIGHTS = 10, 15
+STATUSES = 2 * AIRCRAFT * FLIGHTS
+RUN_SECONDS_MAX = 200
+END_SECONDS_MAX = 40
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Ten aircraft that fly all day, and one flight nobody knows the aircraft of."""
+    rows = [
+        f"2013,1,1,{hour}{10 + plane},{hour}{10 + plane},0,{hour}50,3,UA,{hour},N{plane}UA,EWR,IAH"
+        for plane in range(AIRCRAFT)
+        for hour in range(5, 5 + FLIGHTS)
+    ]
+    path = tmp_path / "flights.csv"
+    path.write_text("\n".join([HEADER, *rows, "2013,1,1,900,900,0,930,3,UA,7,NA,EWR,IAH"]) + "\n")
+    return path
+
+
+def demo(data: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "demo", "--plain", "--data", str(data), *words]
+
+
+def run(data: Path, *words: str) -> str:
+    """Run the demo to its good end; what it printed."""
+    done = subprocess.run(
+        demo(data, *words),
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def number(printed: str, label: str) -> str:
+    """What the verdict says after a label."""
+    found = re.search(rf"^(?:ok)?\s+{label}\s+(.+?)\s*$", printed, re.MULTILINE)
+    assert found, printed
+    return found[1]
+
+
+def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
+    tmp_path: Path, source: Path
+) -> None:
+    data = tmp_path / "data"
+
+    first = run(data, "--source", str(source), "--rate", "10")
+    second = run(data, "--source", str(source), "--rate", "200", "--no-kill")
+
+    assert "east KILLED" in first
+    assert "east is BACK" in first
+    assert "BROKEN" not in first + second
+    assert number(first, "effects added") == str(STATUSES)
+    assert number(first, "rejected rows") == "1"
+    assert number(second, "effects added") == "0"
+    assert number(second, "effects") == str(STATUSES)
+    assert "Every promise held" in (data / "report.html").read_text()
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A word in the environment of every process of a run; none may be left at the end."""
+    word = uuid.uuid4().hex
+    yield word
+    for pid in marked(word):
+        os.kill(pid, signal.SIGKILL)
+
+
+def marked(word: str) -> list[int]:
+    """The processes with the word in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if word.encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
+@pytest.mark.parametrize(
+    ("words", "moment", "ending"),
+    [
+        ([], "feed: starting Spark", signal.SIGINT),
+        (["up"], "Ctrl-C stops everything", signal.SIGTERM),
+    ],
+)
+def test_an_interrupted_demo_leaves_no_process(
+    tmp_path: Path, source: Path, mark: str, words: list[str], moment: str, ending: signal.Signals
+) -> None:
+    with subprocess.Popen(
+        demo(tmp_path / "data", "--source", str(source), *words),
+        cwd=ROOT,
+        env={**os.environ, "DEMO_TEST_MARK": mark},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert any(moment in line for line in process.stdout)
+        assert len(marked(mark)) > 3
+
+        process.send_signal(ending)
+        process.stdout.read()
+        assert process.wait(END_SECONDS_MAX) == 130
+
+    deadline = time.monotonic() + 5
+    while marked(mark):
+        assert time.monotonic() < deadline, "a process is left"
+        time.sleep(0.05)

@@ -1,0 +1,66 @@
+"""Flights with faces: N14228 leaves Newark for Houston at 5:17 on New Year's Day."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from spark.judging import judged
+from spark.schemas import FLIGHTS
+from spark.transforms import events
+
+TO_HOUSTON = {
+    "year": "2013",
+    "month": "1",
+    "day": "1",
+    "dep_time": "517",
+    "sched_dep_time": "515",
+    "dep_delay": "2",
+    "arr_time": "830",
+    "arr_delay": "11",
+    "carrier": "UA",
+    "flight": "1545",
+    "tailnum": "N14228",
+    "origin": "EWR",
+    "dest": "IAH",
+    "broken_line": None,
+}
+
+CANCELLED = {"dep_time": None, "dep_delay": None, "arr_time": None, "arr_delay": None}
+
+
+def flight(**changes: str | None) -> dict[str, str | None]:
+    """The flight to Houston, but for some cells."""
+    unknown = changes.keys() - TO_HOUSTON.keys()
+    assert not unknown, unknown
+    return TO_HOUSTON | changes
+
+
+def table(spark: SparkSession, *flights: Mapping[str, str | None]) -> DataFrame:
+    """Flights as a source gives them."""
+    return spark.createDataFrame(
+        [tuple(f[name] for name in FLIGHTS.names) for f in flights], FLIGHTS
+    )
+
+
+def told(spark: SparkSession, *flights: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """What the events of each session say, in order: `departed 2013-01-01T05:17:00`."""
+    found: dict[str, list[str]] = {}
+    rows = events(judged(table(spark, *flights)), "flights").orderBy("session", "sequence")
+    for row in rows.collect():
+        body = json.loads(row["body"])
+        found.setdefault(row["session"], []).append(f"{body['status']} {body['at']}")
+    return found
+
+
+def bodies(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """The bodies of events, read."""
+    return [json.loads(row["body"]) for row in rows]
+
+
+def assert_same_table(found: DataFrame, expected: DataFrame) -> None:
+    """Equal columns, types and rows, in whatever order the rows come."""
+    assert [(f.name, f.dataType) for f in found.schema] == [
+        (f.name, f.dataType) for f in expected.schema
+    ]
+    assert sorted(found.collect(), key=repr) == sorted(expected.collect(), key=repr)

@@ -1,0 +1,206 @@
+"""One task's rows through a producer that only remembers: order, pace and failure."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from pyspark.sql import Row
+
+from shared.domain.errors import InvalidMessage, OutcomeUnknown
+from shared.domain.message import Message, Number
+from spark.pace import Pace
+from spark.sending import SESSIONS_AT_ONCE, BrokenSequence, Counts, number_of, send_rows
+
+UNPACED = Pace(None)
+
+
+def unheard(counts: Counts) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the producer would say."""
+
+    sent: int
+    owed: int = 0
+
+
+@dataclass(slots=True)
+class Producer:
+    """Remembers what it was given, and how many sessions it was sent at the same time."""
+
+    messages: list[Message] = field(default_factory=list)
+    calls: int = 0
+    at_once: int = 0
+    at_once_max: int = 0
+    sessions: set[tuple[str, str]] = field(default_factory=set)
+
+    async def send(self, messages: Sequence[Message]) -> Answer:
+        session = (messages[0].session, number_of(messages[0]).group)
+        assert session not in self.sessions, "a session was sent twice at the same time"
+        self.calls += 1
+        self.sessions.add(session)
+        self.at_once_max = max(self.at_once_max, len(self.sessions))
+        # The later a session's turn, the sooner it ends: nothing may rely on the order of answers.
+        for _ in range(SESSIONS_AT_ONCE * 2 - self.calls % SESSIONS_AT_ONCE):
+            await asyncio.sleep(0)
+        self.messages.extend(messages)
+        self.sessions.remove(session)
+        return Answer(sent=len(messages), owed=1)
+
+    def of(self, session: str) -> list[int]:
+        """The numbers of a session, as they were sent."""
+        mine = [message for message in self.messages if message.session == session]
+        return [number_of(message).sequence for message in mine]
+
+
+def row(session: str, sequence: int, **changes: object) -> Row:
+    """An event row."""
+    cells = {
+        "session": session,
+        "group": "flights",
+        "sequence": sequence,
+        "type": "flight.status",
+        "body": f'{{"flight":"UA{sequence}"}}',
+        "id": f"{session}-{sequence}",
+        "time": "2013-01-01T05:17:00",
+    }
+    return Row(**(cells | changes))
+
+
+async def send(
+    rows: Sequence[Row], producer: Producer, *, rows_max: int = 10, pace: Pace = UNPACED
+) -> Counts:
+    return await send_rows(rows, producer.send, rows_max=rows_max, pace=pace, report=unheard)
+
+
+async def test_a_row_becomes_the_message_it_stands_for() -> None:
+    producer = Producer()
+
+    await send([row("N14228", 7, body='{"city":"Zürich"}')], producer)
+
+    assert producer.messages == [
+        Message(
+            id="N14228-7",
+            session="N14228",
+            type="flight.status",
+            body='{"city":"Zürich"}'.encode(),
+            number=Number("flights", 0, 7),
+            time="2013-01-01T05:17:00",
+        )
+    ]
+
+
+async def test_sessions_are_sent_at_once_but_each_in_its_order() -> None:
+    producer = Producer()
+    fleet = [f"N{number}" for number in range(40)]
+    rows = [row(session, sequence) for sequence in range(6) for session in fleet]
+
+    counts = await send(rows, producer, rows_max=100)
+
+    assert counts == Counts(sent=240, owed=producer.calls)
+    assert all(producer.of(session) == list(range(6)) for session in fleet)
+    assert producer.at_once_max == SESSIONS_AT_ONCE
+
+
+async def test_counts_are_reported_after_every_buffer() -> None:
+    heard: list[Counts] = []
+    rows = [row("N14228", sequence) for sequence in range(5)]
+
+    await send_rows(rows, Producer().send, rows_max=2, pace=UNPACED, report=heard.append)
+
+    assert heard == [Counts(2, 1), Counts(4, 2), Counts(5, 3)]
+
+
+async def test_a_session_may_go_on_from_an_earlier_write() -> None:
+    producer = Producer()
+
+    await send([row("N14228", 41), row("N14228", 42)], producer)
+
+    assert producer.of("N14228") == [41, 42]
+
+
+async def test_two_groups_of_one_session_are_numbered_apart() -> None:
+    producer = Producer()
+
+    await send([row("N14228", 0), row("N14228", 0, group="repairs", id="r0")], producer)
+
+    assert producer.calls == 2
+
+
+@pytest.mark.parametrize("numbers", [(0, 2), (0, 1, 1), (1, 0)], ids=["gap", "repeat", "backwards"])
+async def test_a_gap_or_disorder_is_refused_before_its_buffer_is_sent(numbers: list[int]) -> None:
+    producer = Producer()
+    rows = [row("N24211", 0), *(row("N14228", number) for number in numbers)]
+
+    with pytest.raises(BrokenSequence, match=f"'N14228'.*{numbers[-2]} to {numbers[-1]}"):
+        await send(rows, producer)
+
+    assert producer.messages == []
+
+
+async def test_a_gap_between_two_buffers_is_refused() -> None:
+    producer = Producer()
+
+    with pytest.raises(BrokenSequence):
+        await send([row("N14228", 0), row("N14228", 2)], producer, rows_max=1)
+
+    assert producer.of("N14228") == [0]
+
+
+async def test_a_row_with_a_null_is_refused_by_the_column_s_name() -> None:
+    with pytest.raises(InvalidMessage, match="no body, time"):
+        await send([row("N14228", 0, body=None, time=None)], Producer())
+
+
+async def test_when_no_region_takes_a_session_the_task_fails_and_nothing_later_is_sent() -> None:
+    producer = Producer()
+
+    async def fails_for_n24211(messages: Sequence[Message]) -> Answer:
+        if messages[0].session == "N24211":
+            raise OutcomeUnknown("no region surely took the messages")
+        return await producer.send(messages)
+
+    rows = [row("N14228", 0), row("N24211", 0), row("N14228", 1), row("N14228", 2)]
+    with pytest.raises(OutcomeUnknown, match="no region"):
+        await send_rows(rows, fails_for_n24211, rows_max=2, pace=UNPACED, report=unheard)
+
+    assert producer.of("N14228") in ([], [0])
+
+
+async def test_the_rate_is_kept_in_small_even_bursts() -> None:
+    clock = Clock()
+    producer = Producer()
+    rows = [row("N14228", sequence) for sequence in range(100)]
+
+    await send(rows, producer, rows_max=500, pace=Pace(40.0, clock.read, clock.sleep))
+
+    assert producer.calls == 10
+    assert clock.now == pytest.approx(100 / 40 - 0.25)
+
+
+async def test_time_lost_in_a_stall_is_not_made_up_for() -> None:
+    clock = Clock()
+    pace = Pace(10.0, clock.read, clock.sleep)
+
+    await pace.admit(10)
+    clock.now = 60.0
+    await pace.admit(10)
+    await pace.admit(10)
+
+    assert clock.now == pytest.approx(61.0)
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock that only sleeping moves."""
+
+    now: float = 0.0
+
+    def read(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds

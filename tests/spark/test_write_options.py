@@ -1,0 +1,100 @@
+"""What a write is told: options over the driver's environment, everything else refused."""
+
+import pytest
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from shared.settings import InvalidSettings
+from spark.datasource import LockstepDataSource, SchemaRefused, require_schema
+from spark.options import OptionRefused, WriteOptions
+from spark.schemas import EVENTS
+
+SETTINGS = {
+    "LOCKSTEP_REGIONS": "east,west",
+    "ServiceBus_east": "Endpoint=sb://east/",
+    "ServiceBus_west__fullyQualifiedNamespace": "west.servicebus.windows.net",
+    "Cosmos": "AccountEndpoint=https://journal/",
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("LOCKSTEP_REGION", raising=False)
+
+
+def as_spark_gives_them(**options: str) -> dict[str, str]:
+    """Spark hands options over in lower case."""
+    return {name.lower(): value for name, value in (SETTINGS | options).items()}
+
+
+def test_settings_come_from_options_whatever_case_spark_leaves_them_in() -> None:
+    options = WriteOptions.read(as_spark_gives_them())
+
+    assert options.settings == SETTINGS | {"LOCKSTEP_REGION": "east"}
+    assert options.rate_of_a_task is None
+
+
+def test_settings_come_from_the_driver_s_environment_and_options_win(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+
+    options = WriteOptions.read({"cosmos": "AccountEndpoint=https://other/"})
+
+    assert options.settings["Cosmos"] == "AccountEndpoint=https://other/"
+    assert options.settings["ServiceBus_east"] == SETTINGS["ServiceBus_east"]
+
+
+def test_without_settings_the_first_missing_one_is_named() -> None:
+    with pytest.raises(InvalidSettings, match="LOCKSTEP_REGIONS"):
+        WriteOptions.read({})
+
+
+def test_the_rate_is_shared_between_the_partitions() -> None:
+    options = WriteOptions.read(as_spark_gives_them(rate="100", partitions="4"))
+
+    assert options.rate_of_a_task == 25.0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"rate": "100"}, "rate needs partitions"),
+        ({"rate": "fast", "partitions": "2"}, "rate must be a number above zero, not 'fast'"),
+        ({"rate": "0", "partitions": "2"}, "rate must be a number above zero"),
+        ({"batch": "0"}, "batch must be a whole number from 1, not '0'"),
+        ({"ServiceBus_north": "x"}, "unknown options: servicebus_north"),
+        ({"speed": "9"}, "unknown options: speed"),
+    ],
+)
+def test_an_option_that_cannot_be_honoured_is_refused(
+    options: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(OptionRefused, match=complaint):
+        WriteOptions.read(as_spark_gives_them(**options))
+
+
+def test_every_fault_of_a_schema_is_named() -> None:
+    schema = StructType(
+        [
+            *(field for field in EVENTS if field.name not in ("sequence", "body", "time")),
+            StructField("sequence", DoubleType()),
+            StructField("time", LongType()),
+            StructField("colour", StringType()),
+        ]
+    )
+
+    with pytest.raises(SchemaRefused) as refused:
+        require_schema(schema)
+
+    assert str(refused.value) == (
+        "not a table of events: no column 'body'; column 'sequence' is double, not bigint; "
+        "column 'time' is bigint, not string; unknown column 'colour'"
+    )
+
+
+def test_overwriting_is_refused() -> None:
+    with pytest.raises(OptionRefused, match="append"):
+        LockstepDataSource(as_spark_gives_them()).writer(EVENTS, overwrite=True)

@@ -1,0 +1,64 @@
+"""Documents as the journal stores them, read without the engine."""
+
+from typing import Any
+
+import pytest
+
+from demo.history import Cover, Entry, Status, entry_of, owed_by
+from demo.journal import is_entry
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": "000000000012",
+        "session": "N14228",
+        "kind": "entry",
+        "status": "completed",
+        "covers": [
+            {"id": "a1", "type": "flight.status", "digest": "d1", "group": "flights", "level": 0}
+            | {"sequence": 12}
+        ],
+        "state": {"events": 13, "status": "arrived", "airport": "IAH"},
+        "attempt": "host/1",
+        "owner": {"region": "west", "instance": "host"},
+        "_ts": 1_700_000_000,
+    } | changes
+
+
+def test_an_entry_is_read_with_its_place_its_messages_and_its_maker() -> None:
+    assert entry_of(document()) == Entry(
+        session="N14228",
+        position=12,
+        status=Status.COMPLETED,
+        covers=(Cover("a1", 12, "d1"),),
+        events=13,
+        region="west",
+        at=1_700_000_000,
+    )
+
+
+def test_an_entry_without_a_state_has_seen_an_unknown_number_of_events() -> None:
+    assert entry_of(document(status="faulted", state=None)).events is None
+
+
+def test_a_status_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="thinking"):
+        entry_of(document(status="thinking"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "owed"),
+    [
+        ({}, None),
+        ({"owing": True}, "N14228/000000000012"),
+        ({"kind": "owed", "id": "owed-7"}, "N14228/owed-7"),
+        ({"kind": "genesis", "id": "genesis"}, None),
+    ],
+)
+def test_what_a_document_owes_is_named(changes: dict[str, Any], owed: str | None) -> None:
+    assert owed_by(document(**changes)) == owed
+
+
+def test_other_kinds_of_documents_are_no_entries() -> None:
+    assert is_entry(document())
+    assert not is_entry(document(kind="ledger"))

@@ -1,0 +1,71 @@
+"""What is indexed, and what a write therefore costs."""
+
+from typing import Any
+
+import pytest
+
+from local.cosmos import charges
+from local.cosmos.answers import Refusal
+from local.cosmos.indexing import DEFAULT_POLICY, parse_policy
+
+JOURNAL = {
+    "includedPaths": [{"path": "/session/?"}, {"path": "/owing/?"}],
+    "excludedPaths": [{"path": "/*"}],
+}
+
+
+def test_only_named_paths_are_indexed_when_everything_is_excluded() -> None:
+    policy = parse_policy(JOURNAL)
+
+    assert policy.covers(("session",))
+    assert policy.covers(("id",))
+    assert policy.covers(("_ts",))
+    assert not policy.covers(("position",))
+    assert not policy.covers(("session", "deeper"))
+    assert policy.effects({"session": "s", "position": 7, "state": {"a": 1}}) == 1
+    assert policy.effects({"session": "s", "owing": True}) == 2
+
+
+def test_the_default_policy_indexes_every_scalar() -> None:
+    assert parse_policy(DEFAULT_POLICY).effects({"id": "1", "a": [1, 2], "b": {"c": None}}) == 4
+
+
+def test_the_more_precise_path_wins() -> None:
+    policy = parse_policy(
+        {
+            "includedPaths": [{"path": "/*"}, {"path": "/a/b/?"}],
+            "excludedPaths": [{"path": "/a/*"}],
+        }
+    )
+
+    assert policy.covers(("x",))
+    assert not policy.covers(("a", "c"))
+    assert policy.covers(("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ({"includedPaths": [{"path": "/a"}]}, "/a"),
+        ({"includedPaths": [{}]}, "None"),
+        ({"vectorIndexes": [{"path": "/v", "type": "flat"}]}, "vectorIndexes"),
+        ("all", "object"),
+    ],
+)
+def test_a_policy_that_cannot_be_honoured_is_refused_by_name(policy: Any, reason: str) -> None:
+    with pytest.raises(Refusal, match=reason):
+        parse_policy(policy)
+
+
+def test_charges_meet_the_published_anchors() -> None:
+    assert charges.read(1024, is_strong=False) == 1.0
+    assert charges.read(100 * 1024, is_strong=False) == 10.0
+    assert charges.read(1024, is_strong=True) == 2.0
+    assert charges.insert(1024, 0) == 5.5
+    assert charges.insert(100 * 1024, 0) == 50.0
+    assert charges.replace(1024, 2) == 2 * charges.insert(1024, 2)
+
+
+def test_charges_rise_with_every_started_kilobyte() -> None:
+    assert charges.read(1025, is_strong=False) == charges.read(2048, is_strong=False)
+    assert charges.read(1025, is_strong=False) > charges.read(1024, is_strong=False)

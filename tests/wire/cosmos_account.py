@@ -1,0 +1,111 @@
+"""A started account of the local Cosmos DB, and plain azure-cosmos clients on it."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from azure.cosmos import ContainerProxy, CosmosClient, DatabaseProxy
+
+from local.cosmos.addresses import parse_address
+from local.cosmos.authorization import MasterKey
+from local.cosmos.config import CosmosConfig
+from local.cosmos.server import Cosmos
+from local.counters import Counters
+from local.faults import Action, Fault, Faults
+
+CONFIG = CosmosConfig.parse(
+    {
+        "Database": "lockstep",
+        "Containers": [
+            {
+                "Name": "journal",
+                "PartitionKey": "/session",
+                "DefaultTtl": -1,
+                "IndexingPolicy": {
+                    "includedPaths": [{"path": "/session/?"}, {"path": "/owing/?"}],
+                    "excludedPaths": [{"path": "/*"}],
+                },
+            },
+            {"Name": "flights", "PartitionKey": "/tail"},
+        ],
+    }
+)
+
+
+@dataclass
+class Clock:
+    """A clock that stands until it is moved."""
+
+    seconds: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class RunningAccount:
+    """An account under test with everything that can be asked of it."""
+
+    cosmos: Cosmos
+    client: CosmosClient
+    faults: Faults
+    counters: Counters
+    clock: Callable[[], float] = field(repr=False)
+
+    @property
+    def database(self) -> DatabaseProxy:
+        """The configured database."""
+        return self.client.get_database_client("lockstep")
+
+    @property
+    def journal(self) -> ContainerProxy:
+        """A container that indexes next to nothing."""
+        return self.database.get_container_client("journal")
+
+    @property
+    def flights(self) -> ContainerProxy:
+        """A container with the default settings."""
+        return self.database.get_container_client("flights")
+
+    def arm(self, action: Action, operation: str, **rest: Any) -> None:
+        """Put a fault in force, once unless told otherwise."""
+        self.faults.arm(Fault("cosmos", action, operation, **{"times": 1, **rest}))
+
+    def counted(self, operation: str) -> dict[str, int]:
+        """How often an operation ended in each status."""
+        rows = self.counters.snapshot().get("cosmos", {}).get(operation, {})
+        return {status: int(row["count"]) for status, row in rows.items()}
+
+    def send(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """One signed request that no client would send; the answer is (status, document)."""
+        address = parse_address(path)
+        date = formatdate(usegmt=True)
+        signature = MasterKey(self.cosmos.key).signature(method, address.kind, address.link, date)
+        token = quote(f"type=master&ver=1.0&sig={signature}", safe="")
+        connection = HTTPConnection("127.0.0.1", self.cosmos.port, timeout=10)
+        signed = {"authorization": token, "x-ms-date": date, **(headers or {})}
+        payload = body if body is None or isinstance(body, str) else json.dumps(body)
+        connection.request(method, path, payload, signed)
+        response = connection.getresponse()
+        text = response.read()
+        connection.close()
+        return response.status, json.loads(text) if text else {}
+
+
+@contextmanager
+def running_account(
+    clock: Callable[[], float] | None = None, data_dir: Path | None = None
+) -> Iterator[RunningAccount]:
+    """Start an account on a free port, connect, and stop it at the end."""
+    faults, counters, chosen = Faults(), Counters(), clock or Clock()
+    cosmos = Cosmos(CONFIG, faults=faults, counters=counters, clock=chosen, data_dir=data_dir)
+    with cosmos, CosmosClient(cosmos.endpoint, cosmos.key) as client:
+        yield RunningAccount(cosmos, client, faults, counters, chosen)

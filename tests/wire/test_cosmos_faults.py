@@ -1,0 +1,115 @@
+"""Faults of the account as the unchanged azure-cosmos client feels them."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from azure.core.exceptions import AzureError, ServiceResponseError
+from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError
+
+from local.faults import Action, Fault
+from tests.wire.cosmos_account import RunningAccount, running_account
+
+pytestmark = pytest.mark.wire
+
+ENTRY = {"id": "000", "session": "DL1742"}
+
+
+@pytest.fixture
+def account() -> Iterator[RunningAccount]:
+    with running_account() as running:
+        running.journal.read()
+        yield running
+
+
+def stored(account: RunningAccount) -> list[str]:
+    """The ids in the journal."""
+    return [one["id"] for one in account.journal.read_all_items()]
+
+
+def test_a_dropped_answer_leaves_the_write_applied(account: RunningAccount) -> None:
+    account.arm(Action.DROP_ANSWER, "create")
+
+    with pytest.raises(ServiceResponseError):
+        account.journal.create_item(dict(ENTRY))
+
+    assert stored(account) == ["000"]
+    assert account.counted("create") == {"dropped": 1}
+
+
+def test_a_dropped_answer_leaves_the_batch_applied(account: RunningAccount) -> None:
+    account.arm(Action.DROP_ANSWER, "batch")
+
+    with pytest.raises(ServiceResponseError):
+        account.journal.execute_item_batch([("create", (dict(ENTRY),))], partition_key="DL1742")
+
+    assert stored(account) == ["000"]
+
+
+@pytest.mark.parametrize("status", [408, 449, 500])
+def test_an_injected_status_refuses_a_create_and_applies_nothing(
+    account: RunningAccount, status: int
+) -> None:
+    account.arm(Action.STATUS, "create", status=status)
+
+    with pytest.raises(CosmosHttpResponseError) as failure:
+        account.journal.create_item(dict(ENTRY))
+
+    assert failure.value.status_code == status
+    assert stored(account) == []
+    assert account.counted("create") == {str(status): 1}
+
+
+def test_the_client_waits_out_a_429_for_as_long_as_it_is_told(account: RunningAccount) -> None:
+    account.arm(Action.STATUS, "create", status=429, seconds=0.2, times=2)
+
+    started = time.monotonic()
+    account.journal.create_item(dict(ENTRY))
+
+    assert time.monotonic() - started >= 0.4
+    assert account.counted("create") == {"429": 2, "201": 1}
+
+
+def test_the_client_repeats_a_create_after_a_503(account: RunningAccount) -> None:
+    account.arm(Action.STATUS, "create", status=503)
+
+    account.journal.create_item(dict(ENTRY))
+
+    assert account.counted("create") == {"503": 1, "201": 1}
+    with pytest.raises(CosmosResourceExistsError):
+        account.journal.create_item(dict(ENTRY))
+
+
+def test_a_delay_holds_one_operation_back(account: RunningAccount) -> None:
+    account.arm(Action.DELAY, "create", seconds=0.3)
+
+    started = time.monotonic()
+    account.journal.create_item(dict(ENTRY))
+
+    assert time.monotonic() - started >= 0.3
+    assert stored(account) == ["000"]
+
+
+def test_a_fault_strikes_only_the_operation_it_names(account: RunningAccount) -> None:
+    account.arm(Action.STATUS, "delete", status=500)
+
+    account.journal.create_item(dict(ENTRY))
+    account.journal.read_item("000", "DL1742")
+
+    with pytest.raises(CosmosHttpResponseError):
+        account.journal.delete_item("000", "DL1742")
+    assert stored(account) == ["000"]
+
+
+def test_while_the_account_is_down_nothing_is_applied_and_then_it_is_back(
+    account: RunningAccount,
+) -> None:
+    account.faults.arm(Fault("cosmos", Action.DOWN))
+
+    with pytest.raises(AzureError):
+        account.journal.create_item(dict(ENTRY))
+    account.faults.disarm()
+
+    assert stored(account) == []
+    account.journal.create_item(dict(ENTRY))
+    assert stored(account) == ["000"]
