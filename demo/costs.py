@@ -36,13 +36,17 @@ def costs(before: Counters, after: Counters, messages: int) -> Costs:
     commits = abandons = 0
     for (component, operation, status, measure), amount in spent.items():
         match component, measure:
-            case "cosmos", "count" if operation != "account":
+            case str(), "count" if component.startswith("cosmos."):
                 operations[operation] += round(amount)
                 if (operation, status) == ("batch", "200"):
                     commits += round(amount)
             case _, "count" if operation == "abandon":
                 abandons += round(amount)
-    units = sum(spent[key] for key in spent if (key[0], key[3]) == ("cosmos", "request_units"))
+    units = sum(
+        amount
+        for (component, _, _, measure), amount in spent.items()
+        if component.startswith("cosmos") and measure == "request_units"
+    )
     return Costs(messages, dict(+operations), units, commits, abandons)
 
 

@@ -77,8 +77,10 @@ class Fault:
             raise InvalidFault("duration_seconds must be a number above zero, or null")
 
     def hits(self, component: str, operation: str) -> bool:
-        """Whether the rule speaks of this operation of this component."""
-        return self.component in ("*", component) and self.operation in ("*", operation)
+        """Whether the rule speaks of this operation of this component, or of what it is part of."""
+        whole = self.component
+        covered = whole in ("*", component) or component.startswith(f"{whole}.")
+        return covered and self.operation in ("*", operation)
 
 
 @dataclass(slots=True)

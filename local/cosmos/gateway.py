@@ -23,9 +23,10 @@ RETRY_AFTER_SECONDS = 0.01
 class Gateway:
     """Handles HTTP requests on the account's one thread.
 
-    A fault strikes once per request. Counters take every request that reached an operation, under
-    its HTTP status, or `down` and `dropped` when no answer was sent; their bytes are those of the
-    request's body and the answer's.
+    A fault strikes once per request. Faults and counters know items by their container, as
+    `cosmos.<container>`; a fault on `cosmos` hits all of them. Counters take every request that
+    reached an operation, under its HTTP status, or `down` and `dropped` when no answer was sent;
+    their bytes are those of the request's body and the answer's.
     """
 
     def __init__(
@@ -43,16 +44,17 @@ class Gateway:
         except Refusal as refusal:
             return self._respond(http, refusal.answer(), None)
         operation = operation_of(http.method, address, http.headers)
-        fault = self._strike(operation)
+        component = component_of(address)
+        fault = self._strike(component, operation)
         if fault is not None and fault.action is Action.DOWN:
-            self._counters.add(COMPONENT, operation, "down")
+            self._counters.add(component, operation, "down")
             return broken(http)
         if fault is not None and fault.action is Action.DELAY:
             await asyncio.sleep(fault.seconds)
         size, answer = await self._answer(http, address, fault)
         is_dropped = fault is not None and fault.action is Action.DROP_ANSWER
         self._counters.add(
-            COMPONENT,
+            component,
             operation,
             "dropped" if is_dropped else answer.status,
             size=size + len(answer.body),
@@ -60,10 +62,10 @@ class Gateway:
         )
         return broken(http) if is_dropped else self._respond(http, answer, address)
 
-    def _strike(self, operation: str) -> Fault | None:
-        if self._faults.is_down(COMPONENT):
-            return Fault(COMPONENT, Action.DOWN)
-        return self._faults.strike(COMPONENT, operation)
+    def _strike(self, component: str, operation: str) -> Fault | None:
+        if self._faults.is_down(component):
+            return Fault(component, Action.DOWN)
+        return self._faults.strike(component, operation)
 
     async def _answer(
         self, http: web.BaseRequest, address: Address, fault: Fault | None
@@ -111,6 +113,11 @@ class Gateway:
             headers["x-ms-session-token"] = f"0:-1#{lsn}"
             headers["x-ms-alt-content-path"] = f"dbs/{address.database}/colls/{address.container}"
         return web.Response(status=answer.status, body=answer.body or None, headers=headers)
+
+
+def component_of(address: Address) -> str:
+    """The part of the account an address is in: `cosmos.<container>` for items, else `cosmos`."""
+    return f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
 
 
 def injected(fault: Fault) -> Answer:

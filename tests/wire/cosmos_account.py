@@ -1,6 +1,7 @@
 """A started account of the local Cosmos DB, and plain azure-cosmos clients on it."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,9 +79,13 @@ class RunningAccount:
         self.faults.arm(Fault("cosmos", action, operation, **{"times": 1, **rest}))
 
     def counted(self, operation: str) -> dict[str, int]:
-        """How often an operation ended in each status."""
-        rows = self.counters.snapshot().get("cosmos", {}).get(operation, {})
-        return {status: int(row["count"]) for status, row in rows.items()}
+        """How often an operation on items of any container ended in each status."""
+        total: Counter[str] = Counter()
+        for component, operations in self.counters.snapshot().items():
+            if component.startswith("cosmos."):
+                for status, row in operations.get(operation, {}).items():
+                    total[status] += int(row["count"])
+        return dict(total)
 
     def send(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None

@@ -139,7 +139,7 @@ def test_a_batch_counts_once_and_costs_the_sum_of_its_operations(account: Runnin
         partition_key="DL1742",
     )
 
-    row = account.counters.snapshot()["cosmos"]["batch"]["200"]
+    row = account.counters.snapshot()["cosmos.journal"]["batch"]["200"]
     assert (row["count"], row["request_units"]) == (1, 6.0 + 6.0 + 2.0)
     assert account.counted("create") == {}
 

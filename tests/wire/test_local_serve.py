@@ -182,13 +182,13 @@ def test_faults_are_set_listed_and_lifted_through_control(cloud: Served) -> None
 
 
 def test_counters_tell_operations_and_queue_depths(cloud: Served) -> None:
-    before = cloud.control("GET", "/counters")[1].get("cosmos", {}).get("upsert", {})
+    before = cloud.control("GET", "/counters")[1].get("cosmos.journal", {}).get("upsert", {})
     container(cloud).upsert_item({"id": "counted", "session": "s"})
     send(cloud, "waiting")
 
     counters = cloud.control("GET", "/counters")[1]
 
-    row = counters["cosmos"]["upsert"]["201"]
+    row = counters["cosmos.journal"]["upsert"]["201"]
     assert row["count"] == before.get("201", {"count": 0})["count"] + 1
     assert row["request_units"] > 0
     assert row["bytes"] > 0

@@ -5,8 +5,8 @@ from demo.costs import Counters, costs
 
 def counted(batches: int, conflicts: int, abandons: int) -> Counters:
     return {
-        "cosmos": {
-            "account": {"200": {"count": 3, "bytes": 10, "request_units": 0.0}},
+        "cosmos": {"account": {"200": {"count": 3, "bytes": 10, "request_units": 0.0}}},
+        "cosmos.journal": {
             "batch": {
                 "200": {"count": batches, "bytes": 900, "request_units": 7.5 * batches},
                 "207": {"count": conflicts, "bytes": 90, "request_units": 1.0 * conflicts},
