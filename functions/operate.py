@@ -1,15 +1,34 @@
-"""HTTP for operators: health, and what a session's journal says."""
+"""HTTP for operators: health, what a session's journal says, faults and their resolution."""
+
+import json
+from typing import Any
 
 import azure.functions as func
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from functions.problem import answer, problem
 from shared.domain.documents import entry_document
-from shared.domain.errors import LockstepError
+from shared.domain.errors import InvalidBody, LockstepError
+from shared.domain.handling import summary
+from shared.usecases.resolve import Action, Decision
 from shared.usecases.services import Services
+
+FAULTS_MAX = 100
+
+
+class ResolutionRequest(BaseModel):
+    """What an operator sends to resolve a fault."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: Action
+    who: str
+    why: str
+    body: Any = None
 
 
 def blueprint(services: Services) -> func.Blueprint:
-    """`GET /api/health` and `GET /api/sessions/{session}`."""
+    """Health, sessions, faults and resolutions."""
     bp = func.Blueprint()
 
     @bp.route(
@@ -29,6 +48,24 @@ def blueprint(services: Services) -> func.Blueprint:
     )
     async def session(request: func.HttpRequest) -> func.HttpResponse:
         return await show_session(services, request.route_params["session"])
+
+    @bp.route(
+        route="faults",
+        methods=["GET"],
+        auth_level=func.AuthLevel.FUNCTION,
+        trigger_arg_name="request",
+    )
+    async def faults(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
+        return await list_faults(services)
+
+    @bp.route(
+        route="sessions/{session}/resolution",
+        methods=["POST"],
+        auth_level=func.AuthLevel.FUNCTION,
+        trigger_arg_name="request",
+    )
+    async def resolve(request: func.HttpRequest) -> func.HttpResponse:
+        return await resolve_fault(services, request)
 
     return bp
 
@@ -51,3 +88,49 @@ async def show_session(services: Services, session: str) -> func.HttpResponse:
     if head is None:
         return answer({"session": session, "head": None}, 404)
     return answer({"session": session, "head": entry_document(head)})
+
+
+async def list_faults(services: Services) -> func.HttpResponse:
+    """The sessions that a fault stops now, with the message's identity and the reason."""
+    try:
+        sessions = await services.journal.sessions_faulted(limit=FAULTS_MAX)
+        found = [await fault_of(services, session) for session in sessions]
+    except LockstepError as error:
+        return problem(error)
+    return answer({"faults": [fault for fault in found if fault]})
+
+
+async def fault_of(services: Services, session: str) -> dict[str, Any] | None:
+    """The fault that stops a session, or None where it was resolved."""
+    head = await services.journal.head(session)
+    if head is None or head.halt is None:
+        return None
+    fault = await services.journal.entry(session, head.halt.at)
+    if fault is None:
+        return None
+    waiting = sum(head.parked.values())
+    return {"session": session, "parked": waiting, "fault": entry_document(fault)}
+
+
+async def resolve_fault(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Body: `{"action": "retry" | "edit" | "skip", "who": ..., "why": ..., "body": {...}}`.
+
+    200 with the entry that records the resolution; its status is `faulted` when the message failed
+    again. 409 when the session is not halted.
+    """
+    session = request.route_params.get("session", "")
+    try:
+        entry = await services.resolver.resolve(session, decision_of(request.get_body()))
+    except LockstepError as error:
+        return problem(error)
+    return answer({"session": session, "entry": entry_document(entry)})
+
+
+def decision_of(body: bytes) -> Decision:
+    """A person's decision from JSON; raises InvalidBody or InvalidMessage."""
+    try:
+        asked = ResolutionRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise InvalidBody(summary(error)) from error
+    corrected = json.dumps(asked.body).encode() if asked.body is not None else None
+    return Decision(asked.action, asked.who, asked.why, corrected)

@@ -9,6 +9,7 @@ from shared.domain.errors import (
     CallerError,
     ContentConflict,
     LockstepError,
+    NotHalted,
     ProducerDisconnected,
     Unavailable,
 )
@@ -36,7 +37,7 @@ def problem(error: LockstepError) -> func.HttpResponse:
 def status_of(error: LockstepError) -> int:
     """The HTTP status of an error."""
     match error:
-        case ContentConflict() | ProducerDisconnected():
+        case ContentConflict() | NotHalted() | ProducerDisconnected():
             return 409
         case CallerError():
             return 400

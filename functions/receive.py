@@ -6,7 +6,15 @@ import azure.functions as func
 
 from shared.domain import wire
 from shared.domain.message import Message
-from shared.usecases.consume import AlreadyDone, Consumer, Outcome, Processed, Refused
+from shared.usecases.consume import (
+    AlreadyDone,
+    Consumer,
+    Faulted,
+    Outcome,
+    Parked,
+    Processed,
+    Refused,
+)
 from shared.usecases.services import Services
 
 log = logging.getLogger("lockstep.receive")
@@ -48,5 +56,9 @@ def describe(message: Message, outcome: Outcome) -> str:
             return f"{message.session} {message.id} processed as entry {entry.position}"
         case AlreadyDone():
             return f"{message.session} {message.id} was done already"
+        case Parked():
+            return f"{message.session} {message.id} parked until its turn comes"
+        case Faulted(entry):
+            return f"{message.session} {message.id} faulted: {entry.reason}"
         case Refused(entry):
             return f"{message.session} {message.id} refused: {entry.reason}"

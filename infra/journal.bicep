@@ -66,13 +66,14 @@ resource journal 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@
       }
       // Time to live is on and nothing expires unless the document itself says so.
       defaultTtl: -1
-      // Every indexed path is paid for on every write; only these two are ever queried.
+      // Every indexed path is paid for on every write; only these are ever queried.
       indexingPolicy: {
         indexingMode: 'consistent'
         automatic: true
         includedPaths: [
           { path: '/session/?' }
           { path: '/owing/?' }
+          { path: '/faulted/?' }
         ]
         excludedPaths: [
           { path: '/*' }

@@ -53,6 +53,7 @@ param tags object = {}
 var ownNamespace = region == 'east' ? eastNamespace : westNamespace
 var queueName = 'lockstep'
 var outputQueueName = 'lockstep-out'
+var errorQueueName = 'lockstep-errors'
 var packageContainerName = 'deployment'
 
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
@@ -95,6 +96,18 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
 resource outputQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
   parent: namespace
   name: outputQueueName
+  properties: {
+    requiresSession: true
+    lockDuration: 'PT30S'
+    maxDeliveryCount: 10
+    defaultMessageTimeToLive: 'P14D'
+    deadLetteringOnMessageExpiration: true
+  }
+}
+
+resource errorQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
+  parent: namespace
+  name: errorQueueName
   properties: {
     requiresSession: true
     lockDuration: 'PT30S'
@@ -232,11 +245,12 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_REGIONS: regions
     LOCKSTEP_QUEUE: queueName
     LOCKSTEP_OUTPUT_QUEUE: outputQueueName
+    LOCKSTEP_ERROR_QUEUE: errorQueueName
     LOCKSTEP_DATABASE: databaseName
     LOCKSTEP_JOURNAL: journalName
     LOCKSTEP_LEASES: leasesName
     LOCKSTEP_SECONDARY_DELAY_SECONDS: '15'
-    LOCKSTEP_GAP_WAIT_SECONDS: '20'
+    LOCKSTEP_GAP_WAIT_SECONDS: '5'
     LOCKSTEP_RESCUE_LAG_SECONDS: '5'
     LOCKSTEP_SWEEP_SCHEDULE: '*/15 * * * * *'
     // Both namespaces in both regions: an app listens on its own and dispatches outputs to both.

@@ -7,23 +7,13 @@ writes, OutcomeUnknown (it may have happened, or may still).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Protocol
 
+from shared.domain.batch import Appended
 from shared.domain.journal import Entry
-from shared.domain.message import Message
+from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Owing
 from shared.domain.producer import Ledger
-
-
-class Appended(Enum):
-    """What became of a create at the end of a journal."""
-
-    CREATED = auto()
-    TAKEN = (
-        auto()
-    )  # the position holds an entry, which may be our own earlier try: compare attempts
-    ORPHANED = auto()  # the entry before it is not there: the head it was built on is out of date
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +36,19 @@ class Journal(Protocol):
         ...
 
     async def append(self, entry: Entry) -> Appended:
-        """Create the entry, atomically with the proof that its predecessor exists.
+        """Apply `append_operations` of the entry, all or none.
 
-        Of all appends at one position at most one is ever CREATED. The first of a session also
-        creates its genesis, which makes a second beginning impossible.
+        Of all appends at one position at most one is ever CREATED, and only on an entry before it
+        that exists.
         """
+        ...
+
+    async def parked(self, session: str, number: Number) -> Message | None:
+        """The message parked under a number, or None."""
+        ...
+
+    async def sessions_faulted(self, *, limit: int) -> Sequence[str]:
+        """Sessions that have a faulted entry, resolved or not, each named once."""
         ...
 
     async def sessions_owing(self, *, older_than_seconds: float, limit: int) -> Sequence[str]:

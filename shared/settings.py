@@ -28,6 +28,7 @@ SETTINGS = (
     Setting("LOCKSTEP_REGIONS", "all regions, comma separated, the preferred one first"),
     Setting("LOCKSTEP_QUEUE", "the session queue that messages come in by", "lockstep"),
     Setting("LOCKSTEP_OUTPUT_QUEUE", "the session queue that outputs go to", "lockstep-out"),
+    Setting("LOCKSTEP_ERROR_QUEUE", "the session queue for faults", "lockstep-errors"),
     Setting("LOCKSTEP_DATABASE", "the Cosmos DB database", "lockstep"),
     Setting("LOCKSTEP_JOURNAL", "the container of the journals", "journal"),
     Setting("LOCKSTEP_LEASES", "the container of the change feed's leases", "leases"),
@@ -35,7 +36,9 @@ SETTINGS = (
         "LOCKSTEP_SECONDARY_DELAY_SECONDS", "how much later the other regions see a copy", "15"
     ),
     Setting(
-        "LOCKSTEP_GAP_WAIT_SECONDS", "how long an invocation waits for an earlier message", "20"
+        "LOCKSTEP_GAP_WAIT_SECONDS",
+        "how long a message waits for an earlier one before it is parked",
+        "5",
     ),
     Setting("LOCKSTEP_RESCUE_LAG_SECONDS", "how long an outbox is left to its own dispatcher", "5"),
     Setting("LOCKSTEP_SWEEP_SCHEDULE", "when the sweep runs (NCRONTAB)", "*/15 * * * * *"),
@@ -60,6 +63,7 @@ class Settings:
     regions: tuple[str, ...]
     queue: str
     output_queue: str
+    error_queue: str
     database: str
     journal: str
     secondary_delay_seconds: float
@@ -80,6 +84,7 @@ class Settings:
             regions=regions,
             queue=text(values, "LOCKSTEP_QUEUE"),
             output_queue=text(values, "LOCKSTEP_OUTPUT_QUEUE"),
+            error_queue=text(values, "LOCKSTEP_ERROR_QUEUE"),
             database=text(values, "LOCKSTEP_DATABASE"),
             journal=text(values, "LOCKSTEP_JOURNAL"),
             secondary_delay_seconds=seconds(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),

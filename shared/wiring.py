@@ -13,11 +13,14 @@ from shared.adapters.service_bus import Namespace, ServiceBus
 from shared.domain.handling import Handlers
 from shared.domain.journal import Owner
 from shared.settings import Settings
-from shared.usecases.consume import Consumer, Patience
+from shared.usecases.commit import Committer, Patience
+from shared.usecases.consume import Consumer
 from shared.usecases.deliver import Delivery
 from shared.usecases.dispatch import Dispatcher
+from shared.usecases.process import Processor
 from shared.usecases.publish import Producer
 from shared.usecases.rescue import Rescuer
+from shared.usecases.resolve import Resolver
 from shared.usecases.services import Services
 
 
@@ -51,21 +54,23 @@ def connect(settings: Settings, handlers: Handlers) -> Services:
     """The services of one function app."""
     outside = Adapters.of(settings)
     journal, clock, delivery = outside.journal, outside.clock, outside.delivery
-    dispatcher = Dispatcher(journal, delivery)
     owner = Owner(settings.region, instance_name())
+    patience = Patience(gap_seconds=settings.gap_wait_seconds)
+    dispatcher = Dispatcher(journal, delivery)
+    processor = Processor(
+        Committer(journal, clock, owner, patience),
+        dispatcher,
+        handlers,
+        output_queue=settings.output_queue,
+        error_queue=settings.error_queue,
+    )
+    consumer = Consumer(processor)
     lag = settings.rescue_lag_seconds
     return Services(
         region=settings.region,
         journal=journal,
-        consumer=Consumer(
-            journal,
-            dispatcher,
-            clock,
-            handlers,
-            owner,
-            output_queue=settings.output_queue,
-            patience=Patience(gap_seconds=settings.gap_wait_seconds),
-        ),
+        consumer=consumer,
+        resolver=Resolver(processor, consumer),
         producer=Producer(journal, delivery, settings.queue),
         rescuer=Rescuer(journal, dispatcher, clock, settings.region, lag_seconds=lag),
         handlers=handlers,

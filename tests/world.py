@@ -7,18 +7,22 @@ from pydantic import BaseModel
 
 from shared.adapters.memory import MemoryBus, MemoryJournal, VirtualClock
 from shared.domain.documents import Document
-from shared.domain.handling import Context, Handled, Handlers, Output
+from shared.domain.handling import Context, Handled, Handlers, OnFault, Output
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number, derived_id
-from shared.usecases.consume import Consumer, Patience
+from shared.usecases.commit import Committer, Patience
+from shared.usecases.consume import Consumer
 from shared.usecases.deliver import Delivery
 from shared.usecases.dispatch import Dispatcher
+from shared.usecases.process import Processor
 from shared.usecases.publish import Producer
 from shared.usecases.rescue import Rescuer
+from shared.usecases.resolve import Resolver
 
 REGIONS = ("east", "west")
 DELAY_SECONDS = 15.0
 LAG_SECONDS = 5.0
+GAP_SECONDS = 20.0
 
 handlers = Handlers()
 
@@ -47,6 +51,20 @@ class Receipt(BaseModel):
 def add(account: Account, body: Amount, _: Context) -> Account:
     """Book an amount."""
     return Account(amounts=[*account.amounts, body.amount])
+
+
+@handlers.register("account.burn", state=Account, body=Amount)
+def burn(account: Account, body: Amount, _: Context) -> Account:
+    """Fail, except for a negative amount."""
+    if body.amount >= 0:
+        raise ArithmeticError(f"cannot burn {body.amount}")
+    return Account(amounts=[*account.amounts, body.amount])
+
+
+@handlers.register("account.hint", state=Account, body=Amount, on_fault=OnFault.SKIP)
+def hint(_: Account, __: Amount, ___: Context) -> Account:
+    """Fail, but nobody minds."""
+    raise ArithmeticError("hints are not taken")
 
 
 @handlers.register("account.bill", state=Account, body=Amount)
@@ -83,9 +101,11 @@ def message(
 
 @dataclass
 class Region:
-    """One region's worker: its consumer and its rescuer."""
+    """One region's worker."""
 
+    processor: Processor
     consumer: Consumer
+    resolver: Resolver
     rescuer: Rescuer
 
 
@@ -107,17 +127,21 @@ class World:
         self.workers += 1
         dispatcher = Dispatcher(self.journal, self.delivery())
         owner = Owner(region, f"{region}-{self.workers}")
-        consumer = Consumer(
-            self.journal,
+        patience = Patience(gap_seconds=GAP_SECONDS, poll_seconds=0.5)
+        processor = Processor(
+            Committer(self.journal, self.clock, owner, patience),
             dispatcher,
-            self.clock,
             handlers,
-            owner,
             output_queue="out",
-            patience=Patience(gap_seconds=20.0, poll_seconds=0.5),
+            error_queue="errors",
         )
-        rescuer = Rescuer(self.journal, dispatcher, self.clock, region, lag_seconds=LAG_SECONDS)
-        return Region(consumer, rescuer)
+        consumer = Consumer(processor)
+        return Region(
+            processor,
+            consumer,
+            Resolver(processor, consumer),
+            Rescuer(self.journal, dispatcher, self.clock, region, lag_seconds=LAG_SECONDS),
+        )
 
     def producer(self) -> Producer:
         """A new sender process."""
@@ -129,8 +153,8 @@ class World:
 
     def amounts(self, session: str = "acc-7") -> list[int]:
         """The effects of a session, in the order of the journal."""
-        head = self.journal.newest(session)
-        return list(head.state["amounts"]) if head else []
+        states = [e["state"]["amounts"] for e in self.entries(session) if "state" in e]
+        return list(states[-1]) if states else []
 
     def entries(self, session: str = "acc-7") -> Sequence[Document]:
         """The session's entries as stored, in order."""

@@ -23,29 +23,32 @@ from azure.cosmos.exceptions import (
 )
 from azure.identity.aio import DefaultAzureCredential
 
+from shared.domain.batch import Appended, Create, Delete, Operation, Read, append_operations
 from shared.domain.documents import (
     Document,
-    entry_document,
     entry_from,
-    genesis_document,
     ledger_document,
     ledger_from,
     ledger_id,
+    message_from,
     owed_document,
     owing_from,
+    parked_id,
     position_id,
     with_delivered,
 )
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry
+from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Owing
 from shared.domain.producer import Ledger
-from shared.ports import Appended, StoredLedger
+from shared.ports import StoredLedger
 
 # Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
 HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
 WAITING_QUERY = "SELECT c.session, c._ts FROM c WHERE c.owing = true ORDER BY c._ts"
 OWING_QUERY = "SELECT * FROM c WHERE c.owing = true ORDER BY c.id"
+FAULTED_QUERY = "SELECT c.session FROM c WHERE c.faulted = true"
 PAGE_MAX = 100
 # A session's debts are paid in order, so a longer list would only be read again.
 OWING_MAX = 1_000
@@ -116,24 +119,26 @@ class CosmosJournal:
 
     async def append(self, entry: Entry) -> Appended:
         """See Journal.append: one transactional batch."""
-        document = entry_document(entry)
-        if entry.position == 0:
-            operations: list[Any] = [
-                ("create", (genesis_document(entry.session),)),
-                ("create", (document,)),
-            ]
-        else:
-            operations = [
-                ("read", (position_id(entry.position - 1),)),
-                ("create", (document,)),
-            ]
+        operations = append_operations(entry)
         container = await self.container()
         try:
             async with writing():
-                await container.execute_item_batch(operations, partition_key=entry.session)
+                await container.execute_item_batch(
+                    [to_cosmos(operation) for operation in operations], partition_key=entry.session
+                )
         except CosmosBatchOperationError as error:
-            return refused_append(error)
+            return refused_append(operations, error)
         return Appended.CREATED
+
+    async def parked(self, session: str, number: Number) -> Message | None:
+        """See Journal.parked: one point read."""
+        document = await self.read(session, parked_id(number))
+        return message_from(document["message"]) if document else None
+
+    async def sessions_faulted(self, *, limit: int) -> Sequence[str]:
+        """See Journal.sessions_faulted: an indexed query."""
+        found = await self.query(FAULTED_QUERY, limit=limit, answer=Answer())
+        return list(dict.fromkeys(document["session"] for document in found))
 
     async def sessions_owing(self, *, older_than_seconds: float, limit: int) -> Sequence[str]:
         """See Journal.sessions_owing: an indexed query, aged by the date of its answer."""
@@ -240,18 +245,25 @@ class Answer:
         self.store_seconds = parsedate_to_datetime(headers["Date"]).timestamp()
 
 
-def refused_append(error: CosmosBatchOperationError) -> Appended:
-    """What a failed batch means: its read failed, its create did, or nothing was applied."""
-    status = error.operation_responses[error.error_index]["statusCode"]
-    match status:
-        case 404:
-            return Appended.ORPHANED
-        case 409:
-            return Appended.TAKEN
-        case _ if status in REFUSED_STATUSES:
-            raise Unavailable(f"Cosmos DB refused an append: {status}") from error
-        case _:
-            raise OutcomeUnknown(f"Cosmos DB answered an append with {status}") from error
+def to_cosmos(operation: Operation) -> tuple[str, tuple[Any, ...]]:
+    """An operation of a batch as the SDK wants it."""
+    match operation:
+        case Read(document_id):
+            return ("read", (document_id,))
+        case Create(document):
+            return ("create", (document,))
+        case Delete(document_id):
+            return ("delete", (document_id,))
+
+
+def refused_append(operations: Sequence[Operation], error: CosmosBatchOperationError) -> Appended:
+    """What a failed batch means: the first operation that was refused says so itself."""
+    status: int = error.operation_responses[error.error_index]["statusCode"]
+    if status in (404, 409):
+        return operations[int(error.error_index)].refused
+    if status in REFUSED_STATUSES:
+        raise Unavailable(f"Cosmos DB refused an append: {status}") from error
+    raise OutcomeUnknown(f"Cosmos DB answered an append with {status}") from error
 
 
 @asynccontextmanager

@@ -11,26 +11,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from shared.domain.batch import Appended, Create, Delete, Operation, Read, append_operations
 from shared.domain.documents import (
-    GENESIS_ID,
     Document,
-    entry_document,
     entry_from,
-    genesis_document,
     ledger_document,
     ledger_from,
     ledger_id,
+    message_from,
     owed_document,
     owing_from,
+    parked_id,
     position_id,
     with_delivered,
 )
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry
-from shared.domain.message import Message
+from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Owing
 from shared.domain.producer import Ledger
-from shared.ports import Appended, StoredLedger
+from shared.ports import StoredLedger
 
 
 class Mishap(Enum):
@@ -104,7 +104,20 @@ class MemoryJournal:
 
     async def append(self, entry: Entry) -> Appended:
         """See Journal.append."""
-        return self.mishaps.suffer("append", lambda: self.create(entry))
+        operations = append_operations(entry)
+        return self.mishaps.suffer("append", lambda: self.apply(entry.session, operations))
+
+    async def parked(self, session: str, number: Number) -> Message | None:
+        """See Journal.parked."""
+        document = self.partitions[session].get(parked_id(number))
+        return self.mishaps.suffer(
+            "parked", lambda: message_from(document["message"]) if document else None
+        )
+
+    async def sessions_faulted(self, *, limit: int) -> Sequence[str]:
+        """See Journal.sessions_faulted."""
+        faulted = [s for s, p in self.partitions.items() if any("faulted" in d for d in p.values())]
+        return self.mishaps.suffer("sessions_faulted", lambda: faulted[:limit])
 
     async def sessions_owing(self, *, older_than_seconds: float, limit: int) -> Sequence[str]:
         """See Journal.sessions_owing."""
@@ -134,18 +147,26 @@ class MemoryJournal:
         """See Journal.save_ledger."""
         return self.mishaps.suffer("save_ledger", lambda: self.swap(session, ledger, version))
 
-    def create(self, entry: Entry) -> Appended:
-        """Append under the store's rules."""
-        partition = self.partitions[entry.session]
-        if position_id(entry.position) in partition:
-            return Appended.TAKEN
-        if entry.position == 0:
-            if GENESIS_ID in partition:
-                return Appended.TAKEN
-            self.put(genesis_document(entry.session))
-        elif position_id(entry.position - 1) not in partition:
-            return Appended.ORPHANED
-        self.put(entry_document(entry))
+    def apply(self, session: str, operations: Sequence[Operation]) -> Appended:
+        """A transactional batch: all of it, or the meaning of its first refusal."""
+        partition = self.partitions[session]
+        for operation in operations:
+            match operation:
+                case Create(document, refused) if document["id"] in partition:
+                    return refused
+                case Read(document_id, refused) | Delete(document_id, refused):
+                    if document_id not in partition:
+                        return refused
+                case _:
+                    pass
+        for operation in operations:
+            match operation:
+                case Create(document):
+                    self.put(document)
+                case Delete(document_id):
+                    del partition[document_id]
+                case Read():
+                    pass
         return Appended.CREATED
 
     def newest(self, session: str) -> Entry | None:

@@ -2,13 +2,25 @@
 
 Every document of a session lives in its logical partition (`session`). Entry ids are zero-padded
 positions, so the order of ids is the order of positions. `owing` is present, and true, only while
-the outbox has regions to reach; it is what the index, the change feed and the sweep look at.
+the outbox has regions to reach, and `faulted` only in a fault's entry: they are what the index, the
+change feed and the sweep look at. Fields that say nothing are left out.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
-from shared.domain.journal import Covered, Cursor, Entry, Owner, Status
+from shared.domain.journal import (
+    Attempt,
+    Covered,
+    Cursor,
+    Entry,
+    Halt,
+    Owner,
+    Resolution,
+    Status,
+    require_number,
+)
 from shared.domain.message import Message, Number, derived_id
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing
 from shared.domain.producer import Bound, Ledger
@@ -39,43 +51,80 @@ def genesis_document(session: str) -> Document:
     return {"id": GENESIS_ID, "session": session, "kind": "genesis"}
 
 
+def parked_id(number: Number) -> str:
+    """The document id of a parked message: one per number, so that it is parked once."""
+    return f"parked-{derived_id(number.group)}-{number.sequence:010d}"
+
+
+def parked_document(message: Message) -> Document:
+    """A parked message as stored, beside the journal."""
+    number = require_number(message)
+    document = {"id": parked_id(number), "session": message.session, "kind": "parked"}
+    return document | {"message": message_json(message)}
+
+
 def entry_document(entry: Entry) -> Document:
-    """An entry as stored."""
+    """An entry as stored. The message of a parked entry is stored in a document of its own."""
     document: Document = {
         "id": position_id(entry.position),
         "session": entry.session,
         "kind": "entry",
         "status": entry.status.value,
         "covers": [covered_json(covered) for covered in entry.covers],
-        "state": dict(entry.state),
         "cursors": {g: {"level": c.level, "next": c.next} for g, c in entry.cursors.items()},
-        "attempt": entry.attempt,
-        "owner": {"region": entry.owner.region, "instance": entry.owner.instance},
+        "attempt": entry.attempt.id,
+        "owner": asdict(entry.attempt.owner),
     }
-    if entry.produced:
-        document["produced"] = dict(entry.produced)
-    if entry.behind:
-        document["behind"] = list(entry.behind)
-    if entry.reason is not None:
-        document["reason"] = entry.reason
-    return document | outbox_fields(entry.outbox)
+    return document | state_fields(entry) | exceptional_fields(entry) | outbox_fields(entry.outbox)
+
+
+def state_fields(entry: Entry) -> Document:
+    """The state, or where it is; nothing while there is none."""
+    if entry.state is not None:
+        return {"state": dict(entry.state)}
+    return {} if entry.state_at is None else {"state_at": entry.state_at}
+
+
+def exceptional_fields(entry: Entry) -> Document:
+    """What most entries have nothing to say about."""
+    is_fault = entry.status is Status.FAULTED
+    halt = {"at": entry.halt.at} | number_json(entry.halt.number) if entry.halt else None
+    fields = {
+        "produced": dict(entry.produced),
+        "behind": list(entry.behind),
+        "parked": dict(entry.parked),
+        "from_parked": entry.from_parked,
+        "halt": halt,
+        "faulted": is_fault,
+        "message": message_json(entry.message) if entry.message and is_fault else None,
+        "reason": entry.reason,
+        "resolution": asdict(entry.resolution) if entry.resolution else None,
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
 def entry_from(document: Mapping[str, Any]) -> Entry:
     """Read an entry back."""
+    halt, resolution = document.get("halt"), document.get("resolution")
+    message = document.get("message")
     return Entry(
         session=document["session"],
         position=int(document["id"]),
         status=Status(document["status"]),
         covers=tuple(covered_from(covered) for covered in document["covers"]),
-        state=document["state"],
-        attempt=document["attempt"],
-        owner=Owner(**document["owner"]),
+        state=document.get("state"),
+        state_at=document.get("state_at"),
+        attempt=Attempt(document["attempt"], Owner(**document["owner"])),
         cursors={g: Cursor(**cursor) for g, cursor in document["cursors"].items()},
         produced=document.get("produced", {}),
         outbox=outbox_from(document),
         behind=tuple(document.get("behind", ())),
+        parked=document.get("parked", {}),
+        from_parked=document.get("from_parked", False),
+        halt=Halt(halt["at"], number_from(halt)) if halt else None,
+        message=message_from(message) if message else None,
         reason=document.get("reason"),
+        resolution=Resolution(**resolution) if resolution else None,
     )
 
 
@@ -159,7 +208,7 @@ def message_from(document: Mapping[str, Any]) -> Message:
         session=document["session"],
         type=document["type"],
         body=document["body"].encode(),
-        number=Number(**number) if number else None,
+        number=number_from(number) if number else None,
         time=document["time"],
     )
 
@@ -172,10 +221,14 @@ def covered_json(covered: Covered) -> Document:
 
 def covered_from(document: Mapping[str, Any]) -> Covered:
     """Read back what an entry covers."""
-    number = Number(document["group"], document["level"], document["sequence"])
-    return Covered(document["id"], document["type"], document["digest"], number)
+    return Covered(document["id"], document["type"], document["digest"], number_from(document))
 
 
 def number_json(number: Number) -> Document:
     """A producer's number, as stored."""
     return {"group": number.group, "level": number.level, "sequence": number.sequence}
+
+
+def number_from(document: Mapping[str, Any]) -> Number:
+    """Read a producer's number back."""
+    return Number(document["group"], document["level"], document["sequence"])

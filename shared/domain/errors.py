@@ -6,10 +6,10 @@ LockstepError
 |  |- InvalidBody
 |  |- UnknownType
 |  |- ContentConflict
+|  |- NotHalted
 |  |- InvalidClientState
 |  `- ProducerDisconnected
 |- Unavailable             nothing happened; try again later
-|  `- GapStillOpen
 `- OutcomeUnknown          it may have happened; read back before anything else
 """
 
@@ -38,6 +38,10 @@ class ContentConflict(CallerError):
     """The id was used before with other content; the earlier content stands."""
 
 
+class NotHalted(CallerError):
+    """No fault stops the session, so there is nothing to resolve."""
+
+
 class InvalidClientState(CallerError):
     """The producer's own numbers contradict the ledger; a new producer must be opened."""
 
@@ -52,10 +56,6 @@ class Unavailable(LockstepError):
     def __init__(self, reason: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(reason)
         self.retry_after_seconds = retry_after_seconds
-
-
-class GapStillOpen(Unavailable):
-    """An earlier message of the session has not come within the wait; this one stays queued."""
 
 
 class OutcomeUnknown(LockstepError):

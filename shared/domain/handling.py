@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +65,13 @@ class Handled[S: BaseModel]:
     outputs: tuple[Output, ...] = ()
 
 
+class OnFault(StrEnum):
+    """What a session does after a message of a type has failed for good."""
+
+    HALT = "halt"  # later messages wait until a person resolves the fault
+    SKIP = "skip"  # later messages go on; the fault stays visible
+
+
 type Handle = Callable[[Any, Any, Context], BaseModel | Handled[Any]]
 
 
@@ -75,6 +83,7 @@ class Handler:
     state: type[BaseModel]
     body: type[BaseModel]
     handle: Handle
+    on_fault: OnFault = OnFault.HALT
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +102,26 @@ class Handlers:
     by_type: dict[str, Handler] = field(default_factory=dict)
 
     def register[H: Handle](
-        self, message_type: str, *, state: type[BaseModel], body: type[BaseModel]
+        self,
+        message_type: str,
+        *,
+        state: type[BaseModel],
+        body: type[BaseModel],
+        on_fault: OnFault = OnFault.HALT,
     ) -> Callable[[H], H]:
         """Decorate a function as the handler of a type; a second one for it is a ValueError."""
 
         def add(handle: H) -> H:
-            if message_type in self.by_type:
-                raise ValueError(f"two handlers for {message_type!r}")
-            self.by_type[message_type] = Handler(message_type, state, body, handle)
+            self.add(Handler(message_type, state, body, handle, on_fault))
             return handle
 
         return add
+
+    def add(self, handler: Handler) -> None:
+        """Add a handler; a second one for its type is a ValueError."""
+        if handler.message_type in self.by_type:
+            raise ValueError(f"two handlers for {handler.message_type!r}")
+        self.by_type[handler.message_type] = handler
 
     def of(self, message_type: str) -> Handler:
         """The handler of a type, or UnknownType naming the known ones."""
@@ -176,3 +194,26 @@ def canonical(body: BaseModel) -> bytes:
     """A body as JSON with sorted keys and no spaces: equal models give equal bytes."""
     document = body.model_dump(mode="json")
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def fault_report(message: Message, reason: str) -> Message:
+    """The copy of a faulted message for the error queue: everything it had, and why it failed."""
+    number = message.number
+    report = {
+        "reason": reason,
+        "message": {
+            "id": message.id,
+            "session": message.session,
+            "type": message.type,
+            "body": message.body.decode(),
+            "time": message.time,
+            "number": [number.group, number.level, number.sequence] if number else None,
+        },
+    }
+    return Message(
+        id=derived_id(message.session, message.id, "fault", message.digest),
+        session=message.session,
+        type="lockstep.fault",
+        body=json.dumps(report, sort_keys=True, ensure_ascii=False).encode(),
+        time=message.time,
+    )

@@ -1,7 +1,7 @@
 """The journal of a session: entries, and the one decision about what a message means to it.
 
-Law of this file: everything that decides whether a message is processed, and what the entry after
-it looks like, is here, and is a pure function of the head and the message.
+Law of this file: everything that decides whether a message is processed is here, and is a pure
+function of the head and the message. What the entry after it looks like is in entries.py.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,9 @@ class Status(StrEnum):
     """How an entry ended."""
 
     COMPLETED = "completed"  # the handler ran; state and outputs are its result
-    SKIPPED = "skipped"  # refused for the reason given; state and cursors are unchanged
+    SKIPPED = "skipped"  # not processed, for the reason given; the state is unchanged
+    PARKED = "parked"  # kept beside the journal, because its turn has not come
+    FAULTED = "faulted"  # its handler failed for good; kept with body and reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +52,59 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at an entry; its id tells it from every other, whatever the store answered."""
+
+    id: str
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The fault that stops a session: where its entry is, and which message it holds."""
+
+    at: int
+    number: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What a person decided about a fault."""
+
+    action: str
+    who: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One step of a session: the messages it covers and everything that is true after it.
 
-    `produced` is, per target session, the next sequence number of this session's own outputs.
-    `attempt` tells two tries at the same position apart, whatever the store answered. `behind` are
-    the regions that earlier entries owed something when this one was made: its own outputs must
-    not reach them first.
+    `state` is None where the step did not change it; `state_at` is the position that holds it, or
+    None before the first. `produced` is, per target session, the next number of this session's own
+    outputs. `behind` are the regions that earlier entries owed something when this one was made:
+    its outputs must not reach them first. `parked` counts, per producer group, the messages that
+    wait beside the journal; `from_parked` says that this entry took one of them. `message` is the
+    whole message of a parked or faulted entry.
     """
 
     session: str
     position: int
     status: Status
     covers: tuple[Covered, ...]
-    state: Json
-    attempt: str
-    owner: Owner
+    state: Json | None
+    state_at: int | None
+    attempt: Attempt
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
     produced: Mapping[str, int] = field(default_factory=dict)
     outbox: Outbox = NOTHING_OWED
     behind: tuple[str, ...] = ()
+    parked: Mapping[str, int] = field(default_factory=dict)
+    from_parked: bool = False
+    halt: Halt | None = None
+    message: Message | None = None
     reason: str | None = None
+    resolution: Resolution | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +125,27 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Halted:
+    """A fault stops the session until a person resolves it."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced:
     """A producer with a higher owner level has taken over."""
 
     level: int
 
 
-type Decision = Proceed | Duplicate | Gap | Fenced
+type Decision = Proceed | Duplicate | Gap | Halted | Fenced
 
 
 def decide(head: Entry | None, message: Message) -> Decision:
     """What the message means to a session whose newest entry is `head`.
 
     A cursor only grows, so Duplicate and Fenced stay true whatever was appended since `head` was
-    read; Proceed and Gap may be out of date, and creating the next entry decides.
+    read; the others may be out of date, and creating the next entry decides.
     """
     number = require_number(message)
     cursor = cursor_of(head, number.group)
@@ -112,6 +153,8 @@ def decide(head: Entry | None, message: Message) -> Decision:
         return Duplicate()
     if number.level < cursor.level:
         return Fenced(cursor.level)
+    if head is not None and head.halt is not None:
+        return Duplicate() if number == head.halt.number else Halted(head.halt.at)
     if number.sequence > cursor.next:
         return Gap(cursor.next)
     return Proceed()
@@ -134,66 +177,16 @@ def next_position(head: Entry | None) -> int:
     return head.position + 1 if head else 0
 
 
-def completed(
-    head: Entry | None,
-    message: Message,
-    *,
-    state: Json,
-    outbox: Outbox,
-    produced: Mapping[str, int],
-    attempt: str,
-    owner: Owner,
-    behind: tuple[str, ...] = (),
-) -> Entry:
-    """The entry that commits a handler's result: state, outputs and cursor in one document."""
-    number = require_number(message)
-    return Entry(
-        session=message.session,
-        position=next_position(head),
-        status=Status.COMPLETED,
-        covers=(cover(message),),
-        state=state,
-        attempt=attempt,
-        owner=owner,
-        cursors=advanced(head, number),
-        produced=produced,
-        outbox=outbox,
-        behind=behind,
-    )
+def state_position(head: Entry | None) -> int | None:
+    """Where the state after `head` is kept; None while there is none."""
+    if head is None:
+        return None
+    return head.state_at if head.state is None else head.position
 
 
-def skipped(
-    head: Entry | None,
-    message: Message,
-    *,
-    reason: str,
-    attempt: str,
-    owner: Owner,
-    behind: tuple[str, ...] = (),
-) -> Entry:
-    """The entry that names why a message is not processed; nothing else changes."""
-    return Entry(
-        session=message.session,
-        position=next_position(head),
-        status=Status.SKIPPED,
-        covers=(cover(message),),
-        state=head.state if head else {},
-        attempt=attempt,
-        owner=owner,
-        cursors=head.cursors if head else {},
-        produced=head.produced if head else {},
-        behind=behind,
-        reason=reason,
-    )
-
-
-def cover(message: Message) -> Covered:
-    """What an entry keeps of a message."""
-    return Covered(message.id, message.type, message.digest, require_number(message))
-
-
-def advanced(head: Entry | None, number: Number) -> dict[str, Cursor]:
-    """The cursors after a message with this number."""
-    cursors = dict(head.cursors) if head else {}
-    cursors[number.group] = Cursor(level=number.level, next=number.sequence + 1)
-    return cursors
+def regions_behind(head: Entry | None) -> tuple[str, ...]:
+    """The regions to which the session still owes outputs, as far as its head knows."""
+    if head is None:
+        return ()
+    owed = head.outbox.regions if head.outbox.owing else ()
+    return tuple(dict.fromkeys((*head.behind, *owed)))

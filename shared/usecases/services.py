@@ -7,6 +7,7 @@ from shared.ports import Journal
 from shared.usecases.consume import Consumer
 from shared.usecases.publish import Producer
 from shared.usecases.rescue import Rescuer
+from shared.usecases.resolve import Resolver
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class Services:
     region: str
     journal: Journal
     consumer: Consumer
+    resolver: Resolver
     producer: Producer
     rescuer: Rescuer
     handlers: Handlers

@@ -6,11 +6,14 @@ from itertools import count
 
 import pytest
 
-from shared.domain.journal import Cursor, Entry, Owner, completed
-from shared.domain.message import Message
+from shared.domain import entries
+from shared.domain.batch import Appended
+from shared.domain.entries import Step
+from shared.domain.journal import Attempt, Cursor, Entry, Owner
+from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox
 from shared.domain.producer import Bound, Ledger
-from shared.ports import Appended, Journal
+from shared.ports import Journal
 from tests.world import message
 
 sessions = (f"contract/{number}?#ü" for number in count())
@@ -27,15 +30,14 @@ def step(
 ) -> Entry:
     """The next entry of a session."""
     position = head.position + 1 if head else 0
-    return completed(
-        head,
-        message(position, session=session),
-        state={"amounts": list(range(position + 1)), "note": "Zoë"},
-        outbox=outbox,
-        produced={"other": position},
-        attempt=attempt,
-        owner=Owner("east", "east-1"),
-    )
+    made_from = Step(head, message(position, session=session), attempt_of(attempt))
+    state = {"amounts": list(range(position + 1)), "note": "Zoë"}
+    return entries.completed(made_from, state=state, outbox=outbox, produced={"other": position})
+
+
+def attempt_of(name: str) -> Attempt:
+    """A try in the east."""
+    return Attempt(name, Owner("east", "east-1"))
 
 
 def debt(session: str, *regions: str, first: int = 0) -> Outbox:
@@ -102,6 +104,42 @@ class JournalContract:
 
         assert await journal.append(second) is Appended.ORPHANED
         assert await journal.head(session) is None
+
+    async def test_a_parked_message_is_kept_once_until_it_is_taken(
+        self, journal: Journal, session: str
+    ) -> None:
+        early = message(1, session=session)
+        parked = entries.parked(Step(None, early, attempt_of("a")))
+        assert await journal.append(parked) is Appended.CREATED
+        again = entries.parked(Step(parked, early, attempt_of("b")))
+        assert await journal.append(again) is Appended.PARKED_BEFORE
+        assert await journal.head(session) == replace(parked, message=None)
+        assert await journal.parked(session, Number("bank", 0, 1)) == early
+
+        taken = entries.completed(
+            Step(parked, early, attempt_of("c"), from_parked=True),
+            state={},
+            outbox=NOTHING_OWED,
+            produced={},
+        )
+        assert await journal.append(taken) is Appended.CREATED
+
+        assert await journal.parked(session, Number("bank", 0, 1)) is None
+        twice = replace(taken, position=2, attempt=attempt_of("d"))
+        assert await journal.append(twice) is Appended.ORPHANED
+
+    async def test_a_fault_is_kept_whole_and_its_session_is_listed(
+        self, journal: Journal, session: str
+    ) -> None:
+        poison = message(0, session=session)
+        made_from = Step(None, poison, attempt_of("a"))
+        fault = entries.faulted(
+            made_from, reason="it burns", outbox=debt(session, "east"), halts=True
+        )
+        await journal.append(fault)
+
+        assert await journal.entry(session, 0) == fault
+        assert list(await journal.sessions_faulted(limit=1_000)).count(session) == 1
 
     async def test_owed_copies_are_kept_until_every_region_took_them(
         self, journal: Journal, session: str

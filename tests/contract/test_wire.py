@@ -12,9 +12,10 @@ from local.cloud import Cloud
 from local.faults import Action, Fault
 from shared.adapters.service_bus import ServiceBus
 from shared.domain import wire
+from shared.domain.batch import Appended
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
 from shared.domain.message import Message
-from shared.ports import Appended, Journal
+from shared.ports import Journal
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
@@ -87,7 +88,7 @@ class TestCosmosJournal(JournalContract):
 
         stored = await journal.entry(session, 0)
         assert stored is not None
-        assert stored.attempt == "mine"
+        assert stored.attempt.id == "mine"
 
     async def test_a_store_that_is_down_is_unavailable_for_reading(
         self, cloud: Cloud, journal: Journal, session: str

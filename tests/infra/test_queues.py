@@ -36,9 +36,9 @@ def test_a_namespace_is_premium_so_that_no_neighbour_delays_a_session(region: st
 
 
 @pytest.mark.parametrize("region", REGIONS)
-def test_both_queues_belong_to_the_namespace_of_their_region(region: str) -> None:
+def test_all_queues_belong_to_the_namespace_of_their_region(region: str) -> None:
     template = deployment().module(region)
 
-    parents = [template.resource(name)["parent"] for name in ("queue", "outputQueue")]
+    parents = [template.resource(name)["parent"] for name in ("queue", "outputQueue", "errorQueue")]
 
-    assert parents == [template.value("namespace")] * 2
+    assert parents == [template.value("namespace")] * 3

@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 
+BATCH = "shared/domain/batch.py"
+COMMIT = "shared/usecases/commit.py"
 CONSUME = "shared/usecases/consume.py"
 DELIVER = "shared/usecases/deliver.py"
 DISPATCH = "shared/usecases/dispatch.py"
 DOCUMENTS = "shared/domain/documents.py"
+ENTRIES = "shared/domain/entries.py"
 HANDLING = "shared/domain/handling.py"
 JOURNAL = "shared/domain/journal.py"
 MEMORY = "shared/adapters/memory.py"
 MESSAGE = "shared/domain/message.py"
+PROCESS = "shared/usecases/process.py"
 PRODUCER = "shared/domain/producer.py"
 PUBLISH = "shared/usecases/publish.py"
 RECEIVE = "functions/receive.py"
@@ -25,6 +29,8 @@ RESCUING = "tests/unit/functions/test_rescue.py"
 TWIN = "tests/contract/test_memory.py"
 ANY_CALL_FAILS = "tests/scenarios/test_when_any_store_or_bus_call_fails.py"
 BOTH_AT_ONCE = "tests/scenarios/test_when_both_regions_take_a_message_at_once.py"
+EARLIER_MISSING = "tests/scenarios/test_when_an_earlier_message_is_missing.py"
+HANDLER_FAILS = "tests/scenarios/test_when_a_handler_fails.py"
 DARK_REGION = "tests/scenarios/test_when_a_region_is_dark.py"
 LOST_ANSWER = "tests/scenarios/test_when_the_commits_answer_is_lost.py"
 MISSED_OUTPUT = "tests/scenarios/test_when_a_region_misses_an_output.py"
@@ -89,30 +95,30 @@ MUTANTS = (
         "upsert instead of create",
         "P2",
         MEMORY,
-        "if position_id(entry.position) in partition:",
-        "if False:",
+        'case Create(document, refused) if document["id"] in partition:',
+        "case Create(document, refused) if False:",
         BOTH_AT_ONCE,
     ),
     Mutant(
         "take an unknown commit for a success",
         "P2",
-        CONSUME,
-        "if appended is Appended.CREATED or await self.is_ours(entry):",
-        "if appended is not Appended.TAKEN or await self.is_ours(entry):",
+        COMMIT,
+        "if appended is not Appended.CREATED and await self.is_ours(entry):",
+        "if appended is None:",
         LOST_ANSWER,
     ),
     Mutant(
         "take an unknown commit for a failure",
         "P2",
-        CONSUME,
-        "if appended is Appended.CREATED or await self.is_ours(entry):",
-        "if appended is Appended.CREATED:",
+        COMMIT,
+        "if appended is not Appended.CREATED and await self.is_ours(entry):",
+        "if False:",
         LOST_ANSWER,
     ),
     Mutant(
         "take anybody's entry for our own",
         "P2",
-        CONSUME,
+        COMMIT,
         "return stored is not None and stored.attempt == entry.attempt",
         "return stored is not None",
         BOTH_AT_ONCE,
@@ -120,9 +126,9 @@ MUTANTS = (
     Mutant(
         "name every attempt alike",
         "P2",
-        CONSUME,
-        'return f"{self.owner.instance}/{next(self.attempts)}"',
-        'return "attempt"',
+        COMMIT,
+        'Attempt(f"{self.owner.instance}/{next(self.attempts)}", self.owner)',
+        'Attempt("attempt", Owner("east", "any"))',
         BOTH_AT_ONCE,
     ),
     Mutant(
@@ -152,17 +158,17 @@ MUTANTS = (
     Mutant(
         "commit on a head that is gone",
         "P3",
-        MEMORY,
-        "elif position_id(entry.position - 1) not in partition:",
-        "elif False:",
+        BATCH,
+        "return Read(position_id(entry.position - 1), Appended.ORPHANED)",
+        'return Create(genesis_document(f"{entry.session}!"), Appended.ORPHANED)',
         TWIN,
     ),
     Mutant(
         "advance the cursor for a refused message",
         "P3",
-        JOURNAL,
-        "cursors=head.cursors if head else {},",
-        "cursors=advanced(head, require_number(message)),",
+        ENTRIES,
+        "return replace(following(step, Status.SKIPPED), reason=reason)",
+        "return replace(following(step, Status.SKIPPED), cursors=advanced(step), reason=reason)",
         DECISIONS,
     ),
     Mutant(
@@ -216,7 +222,7 @@ MUTANTS = (
     Mutant(
         "let the next entry's outputs overtake",
         "P5",
-        CONSUME,
+        PROCESS,
         "behind = await self.pay_debts(head)\n",
         "behind = ()\n",
         OWNER_DIES,
@@ -224,7 +230,7 @@ MUTANTS = (
     Mutant(
         "overtake in the region that missed one",
         "P5",
-        CONSUME,
+        PROCESS,
         "if r not in entry.behind",
         "if True",
         MISSED_OUTPUT,
@@ -307,8 +313,80 @@ MUTANTS = (
         "drop a fenced message without an entry",
         "P9",
         CONSUME,
-        "if await self.commit(entry):\n                        return Refused(entry)",
-        "if True:\n                        return Refused(entry)",
+        "return outcome_of(await self.processor.commit(entries.refused(step, reason)))",
+        "return outcome_of(entries.refused(step, reason))",
         SECOND_PRODUCER,
+    ),
+    Mutant(
+        "forget a parked message",
+        "P1",
+        CONSUME,
+        "await self.drain(message.session)",
+        "pass",
+        EARLIER_MISSING,
+    ),
+    Mutant(
+        "park in the worker's memory only",
+        "P1",
+        BATCH,
+        "if entry.status is Status.PARKED and entry.message is not None:",
+        "if False:",
+        TWIN,
+    ),
+    Mutant(
+        "take a parked message and leave it there",
+        "P2",
+        BATCH,
+        "if entry.from_parked:",
+        "if False:",
+        EARLIER_MISSING,
+    ),
+    Mutant(
+        "let a halted session go on",
+        "P3",
+        JOURNAL,
+        "if head is not None and head.halt is not None:",
+        "if False:",
+        DECISIONS,
+    ),
+    Mutant(
+        "advance the cursor on a fault that halts",
+        "P3",
+        ENTRIES,
+        "cursors=entry.cursors if halts else advanced(step),",
+        "cursors=advanced(step),",
+        DECISIONS,
+    ),
+    Mutant(
+        "copy the state into every parked entry",
+        "P8",
+        ENTRIES,
+        "        state=None,\n        state_at=state_position(head),",
+        "        state=head.state if head else {},\n        state_at=None,",
+        DECISIONS,
+    ),
+    Mutant(
+        "keep a fault in memory only",
+        "P9",
+        DOCUMENTS,
+        '"message": message_json(entry.message) if entry.message and is_fault else None,',
+        '"message": None,',
+        HANDLER_FAILS,
+    ),
+    Mutant(
+        "do not tell the error queue",
+        "P9",
+        PROCESS,
+        "outbox = self.dispatcher.owed_everywhere(self.error_queue, [copy])",
+        "outbox = self.dispatcher.owed_everywhere(self.error_queue, [copy][:0])",
+        HANDLER_FAILS,
+    ),
+    Mutant(
+        "resolve without saying who",
+        "P9",
+        DOCUMENTS,
+        '"resolution": asdict(entry.resolution) if entry.resolution else None,',
+        '"resolution": None,',
+        "tests/unit/functions/test_http.py",
     ),
 )

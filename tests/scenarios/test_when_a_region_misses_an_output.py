@@ -8,7 +8,7 @@ BILLS = [message(n, kind="account.bill") for n in range(3)]
 
 def trusting(region: Region) -> Region:
     """A worker that tries a region again at once, however often it failed."""
-    region.consumer.dispatcher.delivery.dark_seconds = 0
+    region.processor.dispatcher.delivery.dark_seconds = 0
     return region
 
 

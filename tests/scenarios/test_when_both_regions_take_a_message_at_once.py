@@ -39,7 +39,7 @@ def interleave(world: World, schedule: tuple[int, ...]) -> Turns:
     """Make every store call of worker 0 (east) and worker 1 (west) wait for its turn."""
     turns = Turns(schedule)
     for number, region in enumerate((world.east, world.west)):
-        region.consumer.store = Interleaved(world, turns, number)  # type: ignore[assignment]
+        region.processor.committer.store = Interleaved(world, turns, number)  # type: ignore[assignment]
     return turns
 
 

@@ -1,6 +1,7 @@
 """The entry is in the journal; the process dies before it dispatches, or before it settles."""
 
 from shared.adapters.memory import Mishap
+from shared.domain.batch import Appended
 from shared.domain.documents import owing_from
 from shared.usecases.consume import AlreadyDone
 from tests.world import LAG_SECONDS, World, message
@@ -12,8 +13,9 @@ async def commit_and_die(world: World) -> list[tuple[str, bytes]]:
     """Commit a bill without dispatching it; the answer is what should have been sent."""
     healthy = World()
     await healthy.east.consumer.consume(BILL)
-    entry = world.east.consumer.result(None, BILL)
-    assert await world.east.consumer.commit(entry)
+    processor = world.east.processor
+    entry = await processor.outcome(await processor.step(None, BILL))
+    assert await processor.committer.commit(entry) is Appended.CREATED
     world.east = world.worker("east")
     assert world.outputs("east") == world.outputs("west") == []
     return healthy.outputs("east")

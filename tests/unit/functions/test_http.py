@@ -7,7 +7,7 @@ import azure.functions as func
 import pytest
 
 from functions.ingest import accept
-from functions.operate import report_health, show_session
+from functions.operate import list_faults, report_health, resolve_fault, show_session
 from shared.adapters.memory import Mishap
 from shared.usecases.services import Services
 from tests.world import World, handlers, message
@@ -23,6 +23,7 @@ def services(world: World) -> Services:
         "east",
         world.journal,
         world.east.consumer,
+        world.east.resolver,
         world.producer(),
         world.east.rescuer,
         handlers,
@@ -84,7 +85,7 @@ async def test_the_same_key_with_other_content_is_a_conflict(world: World) -> No
         (post(b""), "InvalidMessage"),
         (post(b"not json"), "InvalidBody"),
         (post(b'{"amount":"much"}'), "InvalidBody"),
-        (post(kind="account.burn"), "UnknownType"),
+        (post(kind="account.melt"), "UnknownType"),
         (post(kind=""), "InvalidMessage"),
     ],
 )
@@ -123,3 +124,49 @@ async def test_a_session_shows_its_head_and_an_unknown_one_is_not_found(world: W
 
     assert document(shown)["head"]["state"] == {"amounts": [1]}
     assert unknown.status_code == 404
+
+
+def resolution(**asked: object) -> func.HttpRequest:
+    return func.HttpRequest(
+        "POST",
+        "http://127.0.0.1/api/sessions/acc-7/resolution",
+        route_params={"session": "acc-7"},
+        body=json.dumps(asked).encode(),
+    )
+
+
+async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: World) -> None:
+    await world.east.consumer.consume(message(0, kind="account.burn"))
+    await world.east.consumer.consume(message(1))
+
+    (listed,) = document(await list_faults(services(world)))["faults"]
+    assert (listed["session"], listed["parked"]) == ("acc-7", 1)
+    assert listed["fault"]["reason"] == "ArithmeticError: cannot burn 1"
+
+    done = await resolve_fault(
+        services(world), resolution(action="edit", who="Ada", why="a typo", body={"amount": -1})
+    )
+    assert document(done)["entry"]["resolution"] == {
+        "action": "edit",
+        "who": "Ada",
+        "why": "a typo",
+    }
+    assert document(await list_faults(services(world)))["faults"] == []
+    assert world.amounts() == [-1, 2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"action": "skip", "who": "Ada", "why": "x"}, 409),
+        ({"action": "burn", "who": "Ada", "why": "x"}, 400),
+        ({"action": "skip", "who": "", "why": "x"}, 400),
+        ({"action": "skip", "who": "Ada", "why": "x", "body": {}}, 400),
+        ({"action": "edit", "who": "Ada", "why": "x"}, 400),
+        ({"action": "skip", "who": "Ada", "why": "x", "when": "now"}, 400),
+    ],
+)
+async def test_a_resolution_that_makes_no_sense_is_refused(
+    world: World, asked: dict[str, object], status: int
+) -> None:
+    assert (await resolve_fault(services(world), resolution(**asked))).status_code == status

@@ -8,7 +8,7 @@ from azure.functions.servicebus import ServiceBusMessage
 
 from functions.receive import describe, parse, receive_message
 from shared.domain import wire
-from shared.domain.errors import InvalidMessage, UnknownType
+from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
 from shared.usecases.consume import AlreadyDone
 from tests.world import World, message
@@ -45,20 +45,25 @@ async def test_returning_means_that_the_journal_has_it() -> None:
     assert world.amounts() == [1]
 
 
-async def test_an_unknown_type_is_left_in_the_queue() -> None:
+async def test_an_unknown_type_is_kept_as_a_fault_and_settled() -> None:
     world = World()
 
-    with pytest.raises(UnknownType):
-        await receive_message(world.east.consumer, deliver(message(0, kind="account.burn")))
+    await receive_message(world.east.consumer, deliver(message(0, kind="account.melt")))
 
-    assert world.entries() == []
+    (entry,) = world.entries()
+    assert entry["status"] == "faulted"
+    assert entry["reason"].startswith("no handler for type 'account.melt'")
 
 
 async def test_each_outcome_is_one_line_in_the_log() -> None:
     world = World()
     processed = await world.east.consumer.consume(message(0, level=1))
     refused = await world.east.consumer.consume(message(1))
+    parked = await world.east.consumer.consume(message(2, level=1))
+    faulted = await world.east.consumer.consume(message(1, level=1, kind="account.burn"))
 
     assert describe(message(0), processed).endswith("processed as entry 0")
     assert describe(message(0), AlreadyDone()).endswith("was done already")
     assert "owner level 1" in describe(message(1), refused)
+    assert describe(message(2), parked).endswith("parked until its turn comes")
+    assert describe(message(1), faulted).endswith("faulted: ArithmeticError: cannot burn 2")

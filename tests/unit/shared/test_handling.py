@@ -15,7 +15,7 @@ from tests.world import handlers, message
 
 def test_an_unknown_type_is_refused_and_the_known_ones_are_named() -> None:
     with pytest.raises(UnknownType, match=r"account\.add"):
-        handlers.of("account.burn")
+        handlers.of("account.melt")
 
 
 def test_two_handlers_for_a_type_are_refused() -> None:

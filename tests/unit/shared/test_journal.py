@@ -1,27 +1,34 @@
 """The one decision, and the entry that follows it."""
 
+from dataclasses import replace
+
 import pytest
 
+from shared.domain import entries
+from shared.domain.entries import Step
 from shared.domain.errors import InvalidMessage
 from shared.domain.journal import (
+    Attempt,
     Cursor,
     Decision,
     Duplicate,
     Entry,
     Fenced,
     Gap,
+    Halt,
+    Halted,
     Owner,
     Proceed,
+    Resolution,
     Status,
-    completed,
     decide,
-    skipped,
 )
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED
 from tests.world import message
 
 OWNER = Owner("east", "east-1")
+ATTEMPT = Attempt("east-1/2", OWNER)
 
 
 def head(level: int = 2, following: int = 5) -> Entry:
@@ -31,8 +38,8 @@ def head(level: int = 2, following: int = 5) -> Entry:
         status=Status.COMPLETED,
         covers=(),
         state={"amounts": [1]},
-        attempt="east-1/1",
-        owner=OWNER,
+        state_at=None,
+        attempt=Attempt("east-1/1", OWNER),
         cursors={"bank": Cursor(level, following), "other": Cursor(0, 1)},
     )
 
@@ -71,15 +78,21 @@ def test_a_message_without_a_number_is_refused_by_name() -> None:
         decide(None, Message("m", "acc-7", "account.add", b"{}"))
 
 
+def test_a_halted_session_knows_its_fault_and_makes_everything_else_wait() -> None:
+    halted = replace(head(), halt=Halt(at=8, number=Number("bank", 2, 5)))
+
+    assert decide(halted, message(4, level=2)) == Duplicate()
+    assert decide(halted, message(5, level=2)) == Duplicate()
+    assert decide(halted, message(6, level=2)) == Halted(at=8)
+    assert decide(halted, message(1, group="other")) == Halted(at=8)
+
+
 def test_the_entry_moves_only_the_cursor_of_its_message() -> None:
-    entry = completed(
-        head(),
-        message(5, level=3),
+    entry = entries.completed(
+        Step(head(), message(5, level=3), ATTEMPT),
         state={"amounts": [1, 6]},
         outbox=NOTHING_OWED,
         produced={},
-        attempt="east-1/2",
-        owner=OWNER,
     )
 
     assert entry.position == 9
@@ -89,7 +102,37 @@ def test_the_entry_moves_only_the_cursor_of_its_message() -> None:
 
 
 def test_a_refusal_changes_neither_state_nor_cursors() -> None:
-    entry = skipped(head(), message(5, level=1), reason="fenced", attempt="a", owner=OWNER)
+    entry = entries.refused(Step(head(), message(5, level=1), ATTEMPT), "fenced")
 
     assert (entry.position, entry.status, entry.reason) == (9, Status.SKIPPED, "fenced")
-    assert (entry.state, entry.cursors) == (head().state, head().cursors)
+    assert (entry.state, entry.state_at, entry.cursors) == (None, 8, head().cursors)
+
+
+def test_parking_points_to_the_state_and_counts() -> None:
+    first = entries.parked(Step(head(), message(7, level=2), ATTEMPT))
+    second = entries.parked(Step(first, message(8, level=2), ATTEMPT))
+
+    assert (first.state, first.state_at, first.cursors) == (None, 8, head().cursors)
+    assert (second.state_at, second.parked) == (8, {"bank": 2})
+
+
+def test_a_fault_that_halts_keeps_the_cursor_and_one_that_skips_moves_it() -> None:
+    made_from = Step(head(), message(5, level=2), ATTEMPT)
+
+    halting = entries.faulted(made_from, reason="r", outbox=NOTHING_OWED, halts=True)
+    skipping = entries.faulted(made_from, reason="r", outbox=NOTHING_OWED, halts=False)
+
+    assert (halting.cursors["bank"].next, halting.halt) == (5, Halt(9, Number("bank", 2, 5)))
+    assert (skipping.cursors["bank"].next, skipping.halt) == (6, None)
+    assert halting.message == skipping.message == message(5, level=2)
+
+
+def test_a_resolution_lifts_the_halt() -> None:
+    halted = replace(head(), halt=Halt(at=8, number=Number("bank", 2, 5)))
+    decided = Resolution("skip", "Ada", "sent by mistake")
+
+    entry = entries.skipped(
+        Step(halted, message(5, level=2), ATTEMPT, resolution=decided), "sent by mistake"
+    )
+
+    assert (entry.halt, entry.resolution, entry.cursors["bank"].next) == (None, decided, 6)

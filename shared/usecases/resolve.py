@@ -1,0 +1,80 @@
+"""What a person does about a fault: run it again, run it corrected, or go on without it."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from shared.domain import entries
+from shared.domain.errors import InvalidMessage, NotHalted, Unavailable
+from shared.domain.journal import Entry, Resolution, Status
+from shared.domain.message import Message
+from shared.usecases.consume import Consumer
+from shared.usecases.process import Processor
+
+# Another worker can be first at the end of the journal a few times, not for ever.
+TRIES = 10
+
+
+class Action(StrEnum):
+    """How a fault is resolved."""
+
+    RETRY = "retry"
+    EDIT = "edit"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A person's decision; `body` is the corrected one of an edit."""
+
+    action: Action
+    who: str
+    why: str
+    body: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if not self.who or not self.why:
+            raise InvalidMessage("a resolution needs who decided and why")
+        if (self.action is Action.EDIT) != (self.body is not None):
+            raise InvalidMessage("an edit needs a body, and nothing else may have one")
+
+
+class Resolver:
+    """Ends halts. What was parked behind the fault is drained before the answer."""
+
+    def __init__(self, processor: Processor, consumer: Consumer) -> None:
+        self.processor = processor
+        self.consumer = consumer
+
+    async def resolve(self, session: str, decision: Decision) -> Entry:
+        """The entry that records the resolution.
+
+        A message that fails again halts the session again, in the entry returned. Raises NotHalted
+        when there is nothing to resolve, Unavailable when other workers kept being first.
+        """
+        for _ in range(TRIES):
+            entry = await self.try_once(session, decision)
+            if entry is not None:
+                await self.consumer.drain(session)
+                return entry
+        raise Unavailable(f"session {session!r} is contended", 1.0)
+
+    async def try_once(self, session: str, decision: Decision) -> Entry | None:
+        """Resolve on the stored head; None when another worker was first."""
+        head = await self.processor.committer.read_head(session)
+        message = await self.faulted_message(session, head)
+        resolution = Resolution(decision.action.value, decision.who, decision.why)
+        if decision.action is Action.SKIP:
+            step = await self.processor.step(head, message, resolution=resolution)
+            return await self.processor.commit(entries.skipped(step, decision.why))
+        if decision.body is not None:
+            message = replace(message, body=decision.body)
+        return await self.processor.process(head, message, resolution=resolution)
+
+    async def faulted_message(self, session: str, head: Entry | None) -> Message:
+        """The message that stops the session."""
+        if head is None or head.halt is None:
+            raise NotHalted(f"session {session!r} is not halted")
+        fault = await self.processor.committer.store.entry(session, head.halt.at)
+        if fault is None or fault.status is not Status.FAULTED or fault.message is None:
+            raise Unavailable(f"the fault of session {session!r} cannot be read", 1.0)
+        return fault.message

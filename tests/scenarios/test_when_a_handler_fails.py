@@ -1,0 +1,158 @@
+"""A poisoned message is kept with its reason; its session halts or goes on; a person resolves."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from shared.domain.errors import InvalidMessage, NotHalted
+from shared.usecases.consume import AlreadyDone, Faulted, Parked, Processed
+from shared.usecases.resolve import Action, Decision
+from tests.world import World, message
+
+POISON = message(1, kind="account.burn")
+SKIP = Decision(Action.SKIP, "Ada", "sent by mistake")
+RETRY = Decision(Action.RETRY, "Ada", "fixed the handler")
+EDIT = Decision(Action.EDIT, "Ada", "a typo", b'{"amount":-2}')
+
+
+async def poisoned() -> World:
+    """A good message, a poisoned one, and two that come after it."""
+    world = World()
+    await world.east.consumer.consume(message(0))
+    assert isinstance(await world.east.consumer.consume(POISON), Faulted)
+    assert await world.west.consumer.consume(message(2)) == Parked()
+    assert await world.east.consumer.consume(message(3)) == Parked()
+    return world
+
+
+async def test_the_message_is_kept_whole_with_its_reason() -> None:
+    world = await poisoned()
+
+    fault = world.entries()[1]
+
+    assert (fault["status"], fault["reason"]) == ("faulted", "ArithmeticError: cannot burn 2")
+    assert fault["message"]["body"].encode() == POISON.body
+
+
+async def test_a_copy_goes_to_the_error_queue_of_both_regions() -> None:
+    world = await poisoned()
+
+    (east,), (west,) = world.bus.messages("east", "errors"), world.bus.messages("west", "errors")
+
+    assert east == west
+    report = json.loads(east.body)
+    assert report["reason"] == "ArithmeticError: cannot burn 2"
+    assert report["message"]["id"] == POISON.id
+    assert report["message"]["body"].encode() == POISON.body
+
+
+async def test_the_session_halts_and_later_messages_are_kept_not_applied() -> None:
+    world = await poisoned()
+
+    assert world.amounts() == [1]
+    assert world.clock.now() == 0
+
+
+async def test_other_sessions_flow() -> None:
+    world = await poisoned()
+
+    assert isinstance(await world.east.consumer.consume(message(0, session="acc-8")), Processed)
+
+
+async def test_the_other_copy_of_the_poison_is_settled_and_not_tried_again() -> None:
+    world = await poisoned()
+    entries = len(world.entries())
+
+    assert await world.west.consumer.consume(POISON) == AlreadyDone()
+
+    assert len(world.entries()) == entries
+
+
+@pytest.mark.parametrize(("decision", "amounts"), [(SKIP, [1, 3, 4]), (EDIT, [1, -2, 3, 4])])
+async def test_a_resolution_drains_what_waited_in_order(
+    decision: Decision, amounts: list[int]
+) -> None:
+    world = await poisoned()
+
+    entry = await world.west.resolver.resolve("acc-7", decision)
+
+    assert entry.resolution is not None
+    assert (entry.resolution.who, entry.resolution.why) == (decision.who, decision.why)
+    assert world.amounts() == amounts
+    assert isinstance(await world.east.consumer.consume(message(4)), Processed)
+
+
+async def test_a_retry_that_fails_again_halts_again_and_loses_nothing() -> None:
+    world = await poisoned()
+
+    await world.east.resolver.resolve("acc-7", RETRY)
+    assert world.amounts() == [1]
+
+    await world.east.resolver.resolve("acc-7", SKIP)
+    assert world.amounts() == [1, 3, 4]
+
+
+async def test_messages_of_other_producers_wait_and_are_drained_too(world: World) -> None:
+    await world.east.consumer.consume(message(0, kind="account.burn"))
+    assert await world.east.consumer.consume(message(0, amount=7, group="other")) == Parked()
+    assert await world.east.consumer.consume(message(1)) == Parked()
+
+    await world.east.resolver.resolve("acc-7", SKIP)
+
+    assert sorted(world.amounts()) == [2, 7]
+    assert "parked" not in world.entries()[-1]
+
+
+async def test_a_second_fault_behind_the_first_halts_the_draining(world: World) -> None:
+    await world.east.consumer.consume(message(0, kind="account.burn"))
+    await world.east.consumer.consume(message(1, kind="account.burn"))
+    await world.east.consumer.consume(message(2))
+
+    await world.east.resolver.resolve("acc-7", SKIP)
+    assert world.amounts() == []
+
+    await world.east.resolver.resolve("acc-7", SKIP)
+    assert world.amounts() == [3]
+
+
+async def test_a_type_that_skips_goes_on_by_itself_and_stays_visible(world: World) -> None:
+    await world.east.consumer.consume(message(0))
+    assert isinstance(await world.east.consumer.consume(message(1, kind="account.hint")), Faulted)
+
+    await world.east.consumer.consume(message(2))
+
+    assert world.amounts() == [1, 3]
+    assert world.entries()[1]["faulted"] is True
+    assert len(world.bus.messages("east", "errors")) == 1
+
+
+async def test_a_body_that_is_not_the_model_is_a_fault_like_any_other(world: World) -> None:
+    await world.east.consumer.consume(message(0))
+    broken = replace(message(1), body=b"not json")
+
+    outcome = await world.east.consumer.consume(broken)
+
+    assert isinstance(outcome, Faulted)
+    assert "Invalid JSON" in str(outcome.entry.reason)
+
+
+async def test_a_session_that_is_not_halted_has_nothing_to_resolve(world: World) -> None:
+    with pytest.raises(NotHalted):
+        await world.east.resolver.resolve("acc-7", SKIP)
+
+
+@pytest.mark.parametrize(
+    ("action", "who", "why", "body"),
+    [
+        (Action.SKIP, "", "why", None),
+        (Action.SKIP, "Ada", "", None),
+        (Action.SKIP, "Ada", "why", b"{}"),
+        (Action.EDIT, "Ada", "why", None),
+    ],
+)
+def test_a_decision_must_be_complete(
+    action: Action, who: str, why: str, body: bytes | None
+) -> None:
+    with pytest.raises(InvalidMessage):
+        Decision(action, who, why, body)
