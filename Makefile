@@ -29,7 +29,7 @@ lint: .venv/ready  ## ruff, mypy and the import contracts
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
-	@.venv/bin/lint-imports --no-timestamp 2>/dev/null || .venv/bin/lint-imports
+	@.venv/bin/lint-imports
 
 clean:  ## remove everything that was made here
 	@rm -rf .venv .demo .up .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -5,10 +5,10 @@ import logging
 import azure.functions as func
 
 from shared.domain import wire
+from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
 from shared.usecases.consume import (
     AlreadyDone,
-    Consumer,
     Faulted,
     Outcome,
     Parked,
@@ -33,15 +33,28 @@ def blueprint(services: Services) -> func.Blueprint:
         data_type=func.DataType.BINARY,
     )
     async def receive(message: func.ServiceBusMessage) -> None:
-        await receive_message(services.consumer, message)
+        await receive_message(services, message)
 
     return bp
 
 
-async def receive_message(consumer: Consumer, delivery: func.ServiceBusMessage) -> None:
-    """Consume one delivery. Returning settles the message, raising abandons it."""
-    message = parse(delivery)
-    log.info(describe(message, await consumer.consume(message)))
+async def receive_message(services: Services, delivery: func.ServiceBusMessage) -> None:
+    """Consume one delivery. Returning settles it, raising abandons it."""
+    try:
+        message = parse(delivery)
+        outcome = await services.consumer.consume(message)
+    except InvalidMessage as error:
+        await reject(services, delivery, str(error))
+        return
+    log.info(describe(message, outcome))
+
+
+async def reject(services: Services, delivery: func.ServiceBusMessage, reason: str) -> None:
+    """Put a delivery that is no message of ours into the error queue."""
+    properties = delivery.application_properties or {}
+    body = delivery.get_body()
+    report = await services.rejecter.reject(delivery.session_id, properties, body, reason)
+    log.warning("rejected as %s: %s", report.id, reason)
 
 
 def parse(delivery: func.ServiceBusMessage) -> Message:

@@ -1,4 +1,4 @@
-"""The only reader of the environment: every app setting, its meaning and its default.
+"""Every app setting, its meaning and its default: the only file that interprets them.
 
 Connections follow the Functions convention: `NAME` holds a connection string, or `NAME__<endpoint>`
 an address reached with a managed identity (`NAME__clientId`, `NAME__credential`).

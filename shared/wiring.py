@@ -19,6 +19,7 @@ from shared.usecases.deliver import Delivery
 from shared.usecases.dispatch import Dispatcher
 from shared.usecases.process import Processor
 from shared.usecases.publish import Producer
+from shared.usecases.reject import Rejecter
 from shared.usecases.rescue import Rescuer
 from shared.usecases.resolve import Resolver
 from shared.usecases.services import Services
@@ -70,6 +71,7 @@ def connect(settings: Settings, handlers: Handlers) -> Services:
         region=settings.region,
         journal=journal,
         consumer=consumer,
+        rejecter=Rejecter(delivery, settings.error_queue),
         resolver=Resolver(processor, consumer),
         producer=Producer(journal, delivery, settings.queue),
         rescuer=Rescuer(journal, dispatcher, clock, settings.region, lag_seconds=lag),

@@ -16,8 +16,10 @@ from shared.usecases.deliver import Delivery
 from shared.usecases.dispatch import Dispatcher
 from shared.usecases.process import Processor
 from shared.usecases.publish import Producer
+from shared.usecases.reject import Rejecter
 from shared.usecases.rescue import Rescuer
 from shared.usecases.resolve import Resolver
+from shared.usecases.services import Services
 
 REGIONS = ("east", "west")
 DELAY_SECONDS = 15.0
@@ -141,6 +143,20 @@ class World:
             consumer,
             Resolver(processor, consumer),
             Rescuer(self.journal, dispatcher, self.clock, region, lag_seconds=LAG_SECONDS),
+        )
+
+    def services(self) -> Services:
+        """The east's services, as its triggers see them."""
+        east = self.east
+        return Services(
+            region="east",
+            journal=self.journal,
+            consumer=east.consumer,
+            rejecter=Rejecter(self.delivery(), "errors"),
+            resolver=east.resolver,
+            producer=self.producer(),
+            rescuer=east.rescuer,
+            handlers=handlers,
         )
 
     def producer(self) -> Producer:

@@ -6,6 +6,7 @@ from shared.domain.handling import Handlers
 from shared.ports import Journal
 from shared.usecases.consume import Consumer
 from shared.usecases.publish import Producer
+from shared.usecases.reject import Rejecter
 from shared.usecases.rescue import Rescuer
 from shared.usecases.resolve import Resolver
 
@@ -17,6 +18,7 @@ class Services:
     region: str
     journal: Journal
     consumer: Consumer
+    rejecter: Rejecter
     resolver: Resolver
     producer: Producer
     rescuer: Rescuer

@@ -9,25 +9,12 @@ import pytest
 from functions.ingest import accept
 from functions.operate import list_faults, report_health, resolve_fault, show_session
 from shared.adapters.memory import Mishap
-from shared.usecases.services import Services
-from tests.world import World, handlers, message
+from tests.world import World, message
 
 
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def services(world: World) -> Services:
-    return Services(
-        "east",
-        world.journal,
-        world.east.consumer,
-        world.east.resolver,
-        world.producer(),
-        world.east.rescuer,
-        handlers,
-    )
 
 
 def post(
@@ -49,7 +36,7 @@ def document(response: func.HttpResponse) -> dict[str, Any]:
 
 
 async def test_an_accepted_message_is_in_both_queues(world: World) -> None:
-    response = await accept(services(world), post())
+    response = await accept(world.services(), post())
 
     assert response.status_code == 202
     assert document(response) == {"id": "order-1", "sequence": 0, "see": "sessions/acc-7"}
@@ -60,7 +47,7 @@ async def test_an_accepted_message_is_in_both_queues(world: World) -> None:
 
 async def test_a_repeated_request_keeps_its_number_and_has_one_effect(world: World) -> None:
     for _ in range(2):
-        assert document(await accept(services(world), post()))["sequence"] == 0
+        assert document(await accept(world.services(), post()))["sequence"] == 0
     for sent in world.bus.messages("east", "in"):
         await world.east.consumer.consume(sent)
 
@@ -68,9 +55,9 @@ async def test_a_repeated_request_keeps_its_number_and_has_one_effect(world: Wor
 
 
 async def test_the_same_key_with_other_content_is_a_conflict(world: World) -> None:
-    await accept(services(world), post())
+    await accept(world.services(), post())
 
-    response = await accept(services(world), post(b'{"amount":6}'))
+    response = await accept(world.services(), post(b'{"amount":6}'))
 
     assert response.status_code == 409
     assert document(response)["type"] == "ContentConflict"
@@ -92,7 +79,7 @@ async def test_the_same_key_with_other_content_is_a_conflict(world: World) -> No
 async def test_a_bad_request_is_named_and_nothing_is_sent(
     world: World, request_: func.HttpRequest, problem: str
 ) -> None:
-    response = await accept(services(world), request_)
+    response = await accept(world.services(), request_)
 
     assert response.status_code == 400
     assert response.mimetype == "application/problem+json"
@@ -103,7 +90,7 @@ async def test_a_bad_request_is_named_and_nothing_is_sent(
 async def test_a_store_out_of_reach_asks_the_caller_to_come_back(world: World) -> None:
     world.journal.mishaps.plan("ledger", Mishap.REFUSED)
 
-    response = await accept(services(world), post())
+    response = await accept(world.services(), post())
 
     assert response.status_code == 503
     assert response.headers["Retry-After"] == "1"
@@ -112,15 +99,15 @@ async def test_a_store_out_of_reach_asks_the_caller_to_come_back(world: World) -
 async def test_health_tells_whether_the_journal_can_be_read(world: World) -> None:
     world.journal.mishaps.plan("head", Mishap.REFUSED)
 
-    assert (await report_health(services(world))).status_code == 503
-    assert (await report_health(services(world))).status_code == 200
+    assert (await report_health(world.services())).status_code == 503
+    assert (await report_health(world.services())).status_code == 200
 
 
 async def test_a_session_shows_its_head_and_an_unknown_one_is_not_found(world: World) -> None:
     await world.east.consumer.consume(message(0))
 
-    shown = await show_session(services(world), "acc-7")
-    unknown = await show_session(services(world), "acc-8")
+    shown = await show_session(world.services(), "acc-7")
+    unknown = await show_session(world.services(), "acc-8")
 
     assert document(shown)["head"]["state"] == {"amounts": [1]}
     assert unknown.status_code == 404
@@ -139,19 +126,19 @@ async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: Wor
     await world.east.consumer.consume(message(0, kind="account.burn"))
     await world.east.consumer.consume(message(1))
 
-    (listed,) = document(await list_faults(services(world)))["faults"]
+    (listed,) = document(await list_faults(world.services()))["faults"]
     assert (listed["session"], listed["parked"]) == ("acc-7", 1)
     assert listed["fault"]["reason"] == "ArithmeticError: cannot burn 1"
 
     done = await resolve_fault(
-        services(world), resolution(action="edit", who="Ada", why="a typo", body={"amount": -1})
+        world.services(), resolution(action="edit", who="Ada", why="a typo", body={"amount": -1})
     )
     assert document(done)["entry"]["resolution"] == {
         "action": "edit",
         "who": "Ada",
         "why": "a typo",
     }
-    assert document(await list_faults(services(world)))["faults"] == []
+    assert document(await list_faults(world.services()))["faults"] == []
     assert world.amounts() == [-1, 2]
 
 
@@ -169,4 +156,4 @@ async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: Wor
 async def test_a_resolution_that_makes_no_sense_is_refused(
     world: World, asked: dict[str, object], status: int
 ) -> None:
-    assert (await resolve_fault(services(world), resolution(**asked))).status_code == status
+    assert (await resolve_fault(world.services(), resolution(**asked))).status_code == status

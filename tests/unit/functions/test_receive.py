@@ -1,6 +1,9 @@
 """The session trigger: parse, consume, and only then let the host settle."""
 
+import base64
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import azure.functions as func
 import pytest
@@ -8,10 +11,13 @@ from azure.functions.servicebus import ServiceBusMessage
 
 from functions.receive import describe, parse, receive_message
 from shared.domain import wire
-from shared.domain.errors import InvalidMessage
+from shared.domain.errors import InvalidMessage, OutcomeUnknown
 from shared.domain.message import Message
 from shared.usecases.consume import AlreadyDone
 from tests.world import World, message
+
+
+UNNUMBERED = replace(message(0), number=None)
 
 
 def delivery(body: bytes, properties: Mapping[str, object]) -> func.ServiceBusMessage:
@@ -37,10 +43,47 @@ def test_a_delivery_that_is_no_message_of_ours_is_refused() -> None:
         parse(delivery(b"{}", {}))
 
 
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (delivery(b"\xff", {"origin": "fax"}), "specversion"),
+        (delivery(b"", wire.to_properties(message(0))), "no body"),
+        (
+            delivery(b"{}", wire.to_properties(replace(message(0), number=None))),
+            "no producer number",
+        ),
+    ],
+)
+async def test_what_is_no_message_of_ours_goes_whole_to_the_error_queue_and_is_settled(
+    broken: func.ServiceBusMessage, reason: str
+) -> None:
+    world = World()
+
+    await receive_message(world.services(), broken)
+    await receive_message(world.services(), broken)
+
+    for region in ("east", "west"):
+        first, second = world.bus.messages(region, "errors")
+        assert first == second
+        report = json.loads(first.body)
+        assert reason in report["reason"]
+        assert base64.b64decode(report["body"]) == broken.get_body()
+        assert report["properties"] == dict(broken.application_properties)
+    assert world.entries() == []
+
+
+async def test_what_cannot_be_rejected_now_stays_in_the_queue() -> None:
+    world = World()
+    world.bus.dark.update({"east", "west"})
+
+    with pytest.raises(OutcomeUnknown):
+        await receive_message(world.services(), delivery(b"{}", {}))
+
+
 async def test_returning_means_that_the_journal_has_it() -> None:
     world = World()
 
-    await receive_message(world.east.consumer, deliver(message(0)))
+    await receive_message(world.services(), deliver(message(0)))
 
     assert world.amounts() == [1]
 
@@ -48,7 +91,7 @@ async def test_returning_means_that_the_journal_has_it() -> None:
 async def test_an_unknown_type_is_kept_as_a_fault_and_settled() -> None:
     world = World()
 
-    await receive_message(world.east.consumer, deliver(message(0, kind="account.melt")))
+    await receive_message(world.services(), deliver(message(0, kind="account.melt")))
 
     (entry,) = world.entries()
     assert entry["status"] == "faulted"
