@@ -21,6 +21,9 @@ class ChildFailed(Exception):
 class Child:
     """A process in a group of its own; leaving the `with` block stops the whole group.
 
+    Its standard input stays open as long as we live and says nothing: a child that waits for its
+    end learns of our death even when nobody could tell it.
+
     Standard error goes to the log, and so does standard output unless a pipe is asked for. The
     child is asked with SIGTERM and, when it takes longer than `grace_seconds`, killed.
     """
@@ -40,7 +43,7 @@ class Child:
         with log.open("wb") as file:
             self._process = subprocess.Popen(  # noqa: S603 - our own modules, no shell
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if is_piped else file,
                 stderr=file,
                 env={**os.environ, **(environment or {})},
@@ -86,8 +89,9 @@ class Child:
         finally:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
         return self._process.wait()
 
     def tail(self) -> str:

@@ -46,8 +46,8 @@ class Stack:
 def stack(data: Path, logs: Path) -> Iterator[Stack]:
     """Run the local cloud over a directory; raises ChildFailed when it does not become ready."""
     setting = f"LOCKSTEP_SECONDARY_DELAY_SECONDS={SECONDARY_DELAY_SECONDS}"
-    command = [sys.executable, "-m", "local", "serve", "--data", str(data)]
-    command += ["--logs", str(logs), "--setting", setting]
+    command = [sys.executable, "-m", "local", "serve", "--until-stdin-ends"]
+    command += ["--data", str(data), "--logs", str(logs), "--setting", setting]
     with Child(command, log=logs / "local.log", is_piped=True) as child:
         yield Stack(json.loads(_first_line(child)), child)
 

@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +78,11 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     serve.add_argument(
         "--logs", type=Path, metavar="DIR", help="host logs (default: DATA/logs, or temporary)"
     )
+    serve.add_argument(
+        "--until-stdin-ends",
+        action="store_true",
+        help="stop as well when standard input ends, that is when whoever holds it open dies",
+    )
     return parser.parse_args(words)
 
 
@@ -109,6 +116,8 @@ def serve(arguments: argparse.Namespace) -> NoReturn:
     """Run until a signal, then raise Interrupted; or raise what keeps the cloud from starting."""
     for number in STOP_SIGNALS:
         signal.signal(number, interrupt)
+    if arguments.until_stdin_ends:
+        threading.Thread(target=stop_at_end_of_stdin, daemon=True).start()
     config = load_config(arguments.config or arguments.app / "local.config.json")
     with held(arguments.data), log_directory(arguments) as logs:
         options = CloudOptions(
@@ -122,6 +131,13 @@ def serve(arguments: argparse.Namespace) -> NoReturn:
             print(json.dumps(cloud.describe()), flush=True)
             while True:
                 signal.pause()
+
+
+def stop_at_end_of_stdin() -> None:
+    """Wait for the end of standard input, then ask this process to stop."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from azure.cosmos import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from tests.wire.serving import Served, http, launch, serving
+from tests.wire.serving import ROOT, STOP_SECONDS_MAX, Served, http, launch, serving
 
 pytestmark = pytest.mark.wire
 
@@ -227,6 +229,20 @@ def test_without_hosts_it_stops_within_two_seconds(app: Path) -> None:
         assert served.stop() == 0
 
         assert time.monotonic() - started < 2
+
+
+def test_it_stops_with_whoever_holds_its_standard_input_open() -> None:
+    command = [sys.executable, "-m", "local", "serve", "--no-hosts", "--until-stdin-ends"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["control"]
+
+        process.stdin.close()
+
+        assert process.wait(STOP_SECONDS_MAX) == 0
 
 
 def test_data_is_kept_over_a_restart_and_belongs_to_one_process(app: Path, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from shared.domain.message import Message
 from shared.usecases.consume import AlreadyDone
 from tests.world import World, message
 
-
 UNNUMBERED = replace(message(0), number=None)
 
 
