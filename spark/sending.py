@@ -16,7 +16,7 @@ from spark.schemas import EVENTS
 
 # How many sessions a task sends to at the same time.
 SESSIONS_AT_ONCE = 16
-# The feed is the only owner of its group; DESIGN.md section 4, "Sending".
+# The feed is the only owner of its group: two feeds of one group would number against each other.
 OWNER_LEVEL = 0
 
 
