@@ -55,8 +55,9 @@ MUTANTS = (
         "settle before the journal has it",
         "P1",
         RECEIVE,
-        "log.info(describe(message, await consumer.consume(message)))",
-        "__import__('asyncio').ensure_future(consumer.consume(message))",
+        "outcome = await services.consumer.consume(message)",
+        "outcome = AlreadyDone()\n"
+        "        __import__('asyncio').ensure_future(services.consumer.consume(message))",
         RECEIVING,
     ),
     Mutant(
