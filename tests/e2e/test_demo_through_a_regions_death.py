@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from azure.cosmos import CosmosClient
+
+from tests.wire.serving import Served, serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -79,6 +82,43 @@ def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
     assert number(second, "effects added") == "0"
     assert number(second, "effects") == str(STATUSES)
     assert "Every promise held" in (data / "report.html").read_text()
+
+    with serving("--no-hosts", "--data", str(data / "cloud")) as served:
+        forget_an_effect(served)
+        books = reconciled(served, source)
+
+    assert books.returncode == 1, books.stdout + books.stderr
+    assert re.findall(r"^[1-9]\d* .+$", books.stdout, re.MULTILINE) == [
+        f"{STATUSES} events expected",
+        "1 missing",
+    ]
+
+
+def forget_an_effect(served: Served) -> None:
+    """Take the last entry of one aircraft out of the journal, as no part of the product would."""
+    cosmos = served.contract["cosmos"]
+    with CosmosClient(cosmos["endpoint"], cosmos["key"]) as client:
+        journal = client.get_database_client("lockstep").get_container_client("journal")
+        (head,) = journal.query_items(
+            "SELECT TOP 1 c.id FROM c WHERE c.status = 'completed' ORDER BY c.id DESC",
+            partition_key="N0UA",
+        )
+        journal.delete_item(head["id"], partition_key="N0UA")
+
+
+def reconciled(served: Served, source: Path) -> subprocess.CompletedProcess[str]:
+    """Hold the served journal against the source."""
+    cosmos = served.contract["cosmos"]
+    connection = f"AccountEndpoint={cosmos['endpoint']};AccountKey={cosmos['key']};"
+    return subprocess.run(
+        [sys.executable, "-m", "spark.reconcile", "--source", str(source)],
+        cwd=ROOT,
+        env={**os.environ, "Cosmos": connection},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+    )
 
 
 @pytest.fixture
