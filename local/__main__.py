@@ -32,7 +32,7 @@ EPILOG = """\
 ports with --port-base N:
   N      control: /counters /faults /hosts /health
   N+1    Cosmos DB
-  N+2... one per namespace, then one per host, both in the order of the config
+  N+2... one per namespace, then one per host, both in the order of the config, then Durable
 
 exit status: 0 stopped by a signal, 1 a host did not start, 2 a bad option, config or taken port
 """

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from local.config import LocalConfig, filled
 from local.control import Control, Depths
@@ -17,13 +17,16 @@ from local.hosts import Hosts
 from local.loopback import check_free
 from local.servicebus.server import Namespace
 
+if TYPE_CHECKING:
+    from local.durable.backend import DurableBackend
+
 
 @dataclass(frozen=True, slots=True)
 class CloudOptions:
     """How to run: `data` None keeps everything in memory; `port_base` None takes free ports.
 
     With a port base N the ports are N for control, N+1 for Cosmos, then one per namespace and one
-    per host, both in the order of the config. `app` None starts no hosts.
+    per host, both in the order of the config, and the Durable backend. `app` None starts no hosts.
     """
 
     logs: Path
@@ -59,6 +62,7 @@ class Cloud:
             )
             for at, namespace in enumerate(config.namespaces)
         }
+        self.durable: DurableBackend | None = None
         self.hosts = Hosts(())
         self.control: Control | None = None
 
@@ -83,6 +87,7 @@ class Cloud:
             for namespace in self.namespaces.values():
                 self._begin(namespace)
             self._begin(self.cosmos)
+            self._begin_durable()
             specs = self._host_specs()
             for spec in specs:
                 check_free(spec.port, f"the host of region {spec.region}")
@@ -113,7 +118,8 @@ class Cloud:
 
     def describe(self) -> dict[str, Any]:
         """Where everything is: the line `serve` prints."""
-        return {
+        durable = {"durable": self.durable.address} if self.durable else {}
+        return durable | {
             "servicebus": {name: ns.connection_string for name, ns in self.namespaces.items()},
             "cosmos": {
                 "endpoint": self.cosmos.endpoint,
@@ -126,7 +132,20 @@ class Cloud:
             "containers": {one.name: one.name for one in self._config.cosmos.containers},
         }
 
-    def _begin(self, part: Namespace | Cosmos | Hosts | Control) -> None:
+    def _begin_durable(self) -> None:
+        """Start the Durable backend, if the hosts are to be told where it is."""
+        hosts = self._config.hosts
+        if any("{durable}" in value for value in hosts.values.values()):
+            from local.durable.backend import DurableBackend
+
+            self.durable = DurableBackend(
+                self._port(2 + len(self.namespaces) + len(hosts.regions)),
+                faults=self.faults,
+                counters=self.counters,
+            )
+            self._begin(self.durable)
+
+    def _begin(self, part: "Namespace | Cosmos | DurableBackend | Hosts | Control") -> None:
         part.start()
         self._running.callback(part.stop)
 
@@ -142,6 +161,7 @@ class Cloud:
                 region,
                 app or Path(),
                 {
+                    **self._kept(),
                     **filled(self._config.hosts.values, self._places(region)),
                     **self._options.settings,
                 },
@@ -151,6 +171,12 @@ class Cloud:
             for at, region in enumerate(regions)
         ]
 
+    def _kept(self) -> dict[str, str]:
+        """Where hosts keep what outlives them, if anything does."""
+        data = self._options.data
+        return {"LOCAL_HOST_DATA": str(data.resolve() / "hosts")} if data else {}
+
     def _places(self, region: str) -> dict[str, str]:
         buses = {f"servicebus.{n}": ns.connection_string for n, ns in self.namespaces.items()}
-        return buses | {"region": region, "cosmos": self.cosmos.connection_string}
+        durable = {"durable": self.durable.address} if self.durable else {}
+        return buses | durable | {"region": region, "cosmos": self.cosmos.connection_string}

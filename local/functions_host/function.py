@@ -7,8 +7,11 @@ from typing import Any
 
 from local.functions_host.protos import RpcFunctionMetadata
 from local.functions_host.refusal import Refused
+from local.functions_host.retry import RetryPolicy
 from local.functions_host.settings import AppSettings
 
+BESIDE_A_TRIGGER = {("durableClient", "IN"), ("http", "OUT")}
+RETRIED = {"cosmosDBTrigger", "timerTrigger"}
 COMMON_KEYS = {"type", "name", "direction", "dataType"}
 
 
@@ -63,23 +66,35 @@ class Function:
     id: str
     trigger: Binding
     others: tuple[Binding, ...]
+    retry: RetryPolicy | None = None
 
 
 def read_function(
     metadata: RpcFunctionMetadata, settings: AppSettings, trigger_types: Collection[str]
 ) -> Function:
     """Read what the worker found; a function without a trigger honoured here is Refused."""
-    if metadata.retry_options is not None:
-        raise Refused(f"function {metadata.name}: a retry policy is not honoured")
     bindings = [read_binding(metadata.name, raw, settings) for raw in metadata.raw_bindings]
     triggers = [binding for binding in bindings if binding.type in trigger_types]
     others = tuple(binding for binding in bindings if binding.type not in trigger_types)
     for binding in others:
-        if binding.type != "http" or binding.direction != "OUT":
+        if (binding.type, binding.direction) not in BESIDE_A_TRIGGER:
             raise binding.refused("this binding type is not honoured")
     if len(triggers) != 1:
         raise Refused(f"function {metadata.name}: exactly one trigger is needed")
-    return Function(metadata.name, metadata.function_id, triggers[0], others)
+    retry = retry_policy(metadata, triggers[0])
+    return Function(metadata.name, metadata.function_id, triggers[0], others, retry)
+
+
+def retry_policy(metadata: RpcFunctionMetadata, trigger: Binding) -> RetryPolicy | None:
+    """Read the retry policy, if there is one; the real host ignores it on other triggers."""
+    if metadata.retry_options is None:
+        return None
+    if trigger.type not in RETRIED:
+        raise trigger.refused("a retry policy is not honoured")
+    try:
+        return RetryPolicy.read(metadata.retry_options)
+    except ValueError as error:
+        raise trigger.refused(str(error)) from error
 
 
 def read_binding(function: str, raw: str, settings: AppSettings) -> Binding:

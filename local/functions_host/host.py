@@ -7,6 +7,7 @@ from pathlib import Path
 
 from local.functions_host import host_json
 from local.functions_host.admin import Admin
+from local.functions_host.durable.work import DurableWork
 from local.functions_host.function import Function, read_function
 from local.functions_host.settings import AppSettings
 from local.functions_host.triggers.listener import HostContext, Listener
@@ -35,12 +36,18 @@ class Host:
     ) -> "Host":
         """Load the app and make its listeners; nothing listens yet. Raises Refused."""
         worker = await Worker.load(app, limits.function_timeout_seconds)
-        context = HostContext(region, settings, limits, worker, WebServer(port))
+        durable = DurableWork(region, settings, limits.durable, worker)
+        context = HostContext(region, settings, limits, worker, WebServer(port), durable)
         listeners = {
             function: LISTENERS[function.trigger.type](function, context)
             for metadata in worker.metadata
             for function in (read_function(metadata, settings, LISTENERS),)
         }
+        for function in listeners:
+            for binding in function.others:
+                if binding.type == "durableClient":
+                    durable.add_client(function, binding)
+        durable.add_to(context.web)
         admin = Admin(region, listeners)
         admin.add_to(context.web)
         return cls(context, listeners, admin)
@@ -53,6 +60,7 @@ class Host:
     async def start(self) -> str:
         """Start every listener and the web server; the answer is its URL."""
         url = await self._context.web.start(DRAIN_SECONDS)
+        self._context.durable.start(url)
         for listener in self._listeners.values():
             await listener.start()
         log.info("listening on %s: %s", url, ", ".join(self.functions))
@@ -62,5 +70,6 @@ class Host:
         """Stop taking work, drain within the limit, settle and let go of sessions and leases."""
         log.info("stopping")
         stops = [listener.stop(DRAIN_SECONDS) for listener in self._listeners.values()]
-        await asyncio.gather(*stops, self._context.web.stop(), self._admin.stop(DRAIN_SECONDS))
+        stops += [self._context.durable.stop(DRAIN_SECONDS), self._admin.stop(DRAIN_SECONDS)]
+        await asyncio.gather(*stops, self._context.web.stop())
         log.info("stopped")

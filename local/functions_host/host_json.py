@@ -6,6 +6,7 @@ A key that is not honoured is an error that names it, so a limit is never ignore
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ LEVELS = {
     "Critical": logging.CRITICAL,
     "None": logging.CRITICAL + 10,
 }
+PROCESSORS = os.cpu_count() or 1
 CATEGORIES = ("default", "Function", "Host")
 
 
@@ -34,6 +36,20 @@ class ServiceBusOptions:
     max_auto_lock_renewal_seconds: float = 300.0
     max_concurrent_sessions: int = 8
     session_idle_seconds: float = 60.0
+    max_concurrent_calls: int = 16 * PROCESSORS
+    min_batch: int = 1
+    max_batch: int = 1000
+    max_batch_wait_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class DurableOptions:
+    """`extensions.durableTask`; there is one hub on a machine, whatever it is called."""
+
+    hub_name: str = "TestHubName"
+    max_orchestrators: int = 10 * PROCESSORS
+    max_activities: int = 10 * PROCESSORS
+    max_entities: int = 10 * PROCESSORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,7 @@ class HostJson:
     function_timeout_seconds: float = 1800.0
     route_prefix: str = "api"
     service_bus: ServiceBusOptions = field(default_factory=ServiceBusOptions)
+    durable: DurableOptions = field(default_factory=DurableOptions)
     log_levels: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -95,7 +112,9 @@ def parse(document: Any) -> HostJson:
     timeout = root.take("functionTimeout", function_timeout, 1800.0)
     levels = log_levels(root.section("logging"))
     extensions = root.section("extensions")
-    host = HostJson(timeout, http(extensions), service_bus(extensions), levels)
+    host = HostJson(
+        timeout, http(extensions), service_bus(extensions), durable_task(extensions), levels
+    )
     extensions.close()
     root.close()
     return host
@@ -110,7 +129,7 @@ def http(extensions: Section) -> str:
 
 
 def service_bus(extensions: Section) -> ServiceBusOptions:
-    """Read the options of the session trigger."""
+    """Read the options of the trigger."""
     section = extensions.section("serviceBus")
     section.take("autoCompleteMessages", exactly(True), True)
     section.take("maxConcurrentCallsPerSession", exactly(1), 1)
@@ -119,6 +138,29 @@ def service_bus(extensions: Section) -> ServiceBusOptions:
         section.take("maxAutoLockRenewalDuration", seconds_of, 300.0),
         section.take("maxConcurrentSessions", whole_number(1), 8),
         section.take("sessionIdleTimeout", seconds_of, 60.0),
+        section.take("maxConcurrentCalls", whole_number(1), 16 * PROCESSORS),
+        section.take("minMessageBatchSize", whole_number(1), 1),
+        section.take("maxMessageBatchSize", whole_number(1), 1000),
+        section.take("maxBatchWaitTime", seconds_of, 30.0),
+    )
+    if options.min_batch > options.max_batch:
+        raise Refused("host.json: extensions: serviceBus: minMessageBatchSize is above the maximum")
+    section.close()
+    return options
+
+
+def durable_task(extensions: Section) -> DurableOptions:
+    """Read the task hub's options; the storage provider is read, and stood in for."""
+    section = extensions.section("durableTask")
+    section.take("storageProvider", dict, {})
+    default = DurableOptions()
+    options = DurableOptions(
+        section.take("hubName", text, default.hub_name),
+        section.take(
+            "maxConcurrentOrchestratorFunctions", whole_number(1), default.max_orchestrators
+        ),
+        section.take("maxConcurrentActivityFunctions", whole_number(1), default.max_activities),
+        section.take("maxConcurrentEntityFunctions", whole_number(1), default.max_entities),
     )
     section.close()
     return options

@@ -5,11 +5,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
+from local.functions_host import identity
 from local.functions_host.refusal import Refused
 
 PLACEHOLDER = re.compile(r"%([^%]+)%")
-IDENTITY_SUFFIXES = ("__fullyQualifiedNamespace", "__accountEndpoint", "__credential")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,24 @@ class AppSettings:
     def connection(self, name: str, function: str) -> str:
         """The connection string a binding's `connection` names.
 
-        Connections by identity (`NAME__fullyQualifiedNamespace` and the like) are Refused: there
-        is no identity provider on one machine.
+        Connections by identity (`NAME__fullyQualifiedNamespace` and the like) are made for the
+        address of an emulator, and Refused for any other: there is no identity on one machine.
         """
-        for suffix in IDENTITY_SUFFIXES:
-            if name not in self.values and name + suffix in self.values:
-                raise Refused(
-                    f"function {function}: {name + suffix} asks for a connection by identity, "
-                    f"which is not honoured; set {name} to a connection string"
-                )
+        if name in self.values:
+            return self.values[name]
+        for suffix, made_of in identity.ADDRESSES.items():
+            address = self.values.get(name + suffix)
+            if address is not None:
+                return made_of(address) or self._refuse_identity(name + suffix, name, function)
+        if f"{name}__credential" in self.values:
+            self._refuse_identity(f"{name}__credential", name, function)
         return self._named(name, function)
+
+    def _refuse_identity(self, setting: str, name: str, function: str) -> NoReturn:
+        raise Refused(
+            f"function {function}: {setting} asks for a connection by identity, which is honoured "
+            f"for an emulator's host:port only; set that, or {name} to a connection string"
+        )
 
     def _named(self, name: str, function: str) -> str:
         if name not in self.values:

@@ -34,6 +34,7 @@ class Failed:
 
     reason: str
     stack: str = ""
+    is_timeout: bool = False
 
 
 type Outcome = Succeeded | Failed
@@ -48,6 +49,7 @@ class Worker:
         self.metadata = metadata
         limitless = math.isinf(function_timeout_seconds)
         self._timeout_seconds = None if limitless else function_timeout_seconds
+        self._bound: dict[str, dict[str, TypedData]] = {}
 
     @classmethod
     async def load(cls, app_directory: Path, function_timeout_seconds: float) -> "Worker":
@@ -69,26 +71,36 @@ class Worker:
             await ask(library.function_load_request, "function_load_request", request)
         return cls(found, function_timeout_seconds)
 
+    def bind(self, function_id: str, name: str, data: TypedData) -> None:
+        """Give a function an input that is the same in every run."""
+        self._bound.setdefault(function_id, {})[name] = data
+
     async def invoke(
         self,
         function_id: str,
         name: str,
         inputs: Mapping[str, TypedData],
         metadata: Mapping[str, TypedData] = NOTHING,
+        *,
+        retries: tuple[int, int] = (0, 0),
     ) -> Outcome:
         """Run one function once; whatever it raises is an outcome, never an exception.
+
+        `retries` is what the function is told of its retries: which one this is, and the most.
 
         Past the function timeout an async function is cancelled. A sync one cannot be: its thread
         runs on, its result is dropped.
         """
         invocation_id = str(uuid.uuid4())
-        request = invocation(function_id, invocation_id, inputs, metadata)
+        every_input = {**inputs, **self._bound.get(function_id, NOTHING)}
+        request = invocation(function_id, invocation_id, every_input, metadata, retries)
         with named(name, invocation_id):
             try:
                 async with asyncio.timeout(self._timeout_seconds):
                     response = await library.invocation_request(request)
             except TimeoutError:
-                return Failed(f"function {name} ran longer than {self._timeout_seconds} s")
+                reason = f"function {name} ran longer than {self._timeout_seconds} s"
+                return Failed(reason, is_timeout=True)
         return outcome_of(response)
 
 
@@ -119,6 +131,7 @@ def invocation(
     invocation_id: str,
     inputs: Mapping[str, TypedData],
     metadata: Mapping[str, TypedData],
+    retries: tuple[int, int],
 ) -> Any:
     """Build the request the real host streams to its worker."""
     request = SimpleNamespace(
@@ -127,7 +140,9 @@ def invocation(
         input_data=[protos.ParameterBinding(name=name, data=data) for name, data in inputs.items()],
         trigger_metadata=metadata,
         trace_context=SimpleNamespace(trace_parent="", trace_state="", attributes={}),
-        retry_context=SimpleNamespace(retry_count=0, max_retry_count=0, exception=None),
+        retry_context=SimpleNamespace(
+            retry_count=retries[0], max_retry_count=retries[1], exception=None
+        ),
     )
     return SimpleNamespace(request=SimpleNamespace(invocation_request=request))
 

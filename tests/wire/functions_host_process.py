@@ -14,6 +14,12 @@ from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from azure.servicebus import ServiceBusClient
+from azure.servicebus._pyamqp.client import AMQPClient
+
+from tests.wire.service_bus import HURRIED
 
 ROOT = Path(__file__).parents[2]
 SAMPLE_APP = Path(__file__).parent / "sample_app"
@@ -99,6 +105,17 @@ def running_host(
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
+
+
+@contextmanager
+def bus_client(connection_string: str) -> Iterator[ServiceBusClient]:
+    """A client that does not wait up to a second for its keep-alive thread when it closes."""
+    with (
+        patch.object(AMQPClient, "_keep_alive", lambda _: None),
+        patch("azure.servicebus._servicebus_sender.time", HURRIED),
+        ServiceBusClient.from_connection_string(connection_string) as client,
+    ):
+        yield client
 
 
 def start(app: Path, log: Path, settings: Mapping[str, str]) -> subprocess.Popen[str]:

@@ -19,7 +19,9 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-untyped]
 
+from local.counters import Counters
 from local.durable.backend import DurableBackend
+from local.faults import Action, Fault, Faults
 from local.loopback import PortTaken
 
 pytestmark = pytest.mark.wire
@@ -307,6 +309,53 @@ def test_it_stops_at_once_with_clients_waiting_and_starts_again_on_its_port() ->
         assert backend.port == port
     finally:
         backend.stop()
+
+
+def test_calls_are_counted_and_faults_hit_them() -> None:
+    faults, counters = Faults(), Counters()
+    backend = DurableBackend(faults=faults, counters=counters)
+    backend.start()
+    try:
+        with TaskHubGrpcClient(host_address=backend.address) as client, worker(backend) as only:
+            faults.arm(Fault("durable", Action.STATUS, "start-instance", status=429, times=1))
+            assert refused(client, "one") is grpc.StatusCode.RESOURCE_EXHAUSTED
+            faults.arm(Fault("durable", Action.DROP_ANSWER, "start-instance", times=1))
+            assert refused(client, "two") is grpc.StatusCode.UNAVAILABLE
+            assert refused(client, "two") is grpc.StatusCode.ALREADY_EXISTS
+            only.finish(only.next(), "done")
+            assert output_of(client, "two") == "done"
+    finally:
+        backend.stop()
+    counted = {
+        (operation, status): row["count"]
+        for operation, rows in counters.snapshot()["durable"].items()
+        for status, row in rows.items()
+    }
+    assert counted == {
+        ("start-instance", "resource-exhausted"): 1,
+        ("start-instance", "unavailable"): 1,
+        ("start-instance", "already-exists"): 1,
+        ("get-work-items", "ok"): 1,
+        ("hand-out", "ok"): 1,
+        ("complete-orchestrator-task", "ok"): 1,
+        ("wait-for-instance-completion", "ok"): 1,
+    }
+
+
+def refused(client: TaskHubGrpcClient, instance: str) -> grpc.StatusCode:
+    """With which status an instance is refused."""
+    with pytest.raises(grpc.RpcError) as refusal:
+        client.schedule_new_orchestration("saga", instance_id=instance)
+    return refusal.value.code()
+
+
+def test_a_method_that_is_not_honoured_says_so(backend: DurableBackend) -> None:
+    with worker(backend) as only, pytest.raises(grpc.RpcError) as refusal:
+        only.stub.SkipGracefulOrchestrationTerminations(
+            pb.SkipGracefulOrchestrationTerminationsRequest()
+        )
+
+    assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def name_of(item: pb.WorkItem) -> str:

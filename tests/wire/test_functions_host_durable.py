@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from local.durable.backend import DurableBackend
+from local.faults import Action, Fault, Faults
 from tests.wire.functions_host_process import HostProcess, eventually, running_host
 
 pytestmark = pytest.mark.wire
@@ -18,12 +20,21 @@ APP = Path(__file__).parent / "durable_app"
 OVER = ("Completed", "Failed", "Terminated")
 
 
+@contextmanager
+def running_backend(faults: Faults | None = None) -> Iterator[DurableBackend]:
+    """A backend for one `with` block."""
+    backend = DurableBackend(faults=faults)
+    backend.start()
+    try:
+        yield backend
+    finally:
+        backend.stop()
+
+
 @pytest.fixture(scope="module")
 def backend() -> Iterator[DurableBackend]:
-    backend = DurableBackend()
-    backend.start()
-    yield backend
-    backend.stop()
+    with running_backend() as backend:
+        yield backend
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +163,22 @@ def test_a_management_link_suspends_resumes_and_terminates(host: HostProcess) ->
     assert ended(host, links["id"]) == ("Terminated", "enough")
 
 
+def test_a_management_link_rewinds_what_failed_and_restarts_what_is_over(
+    host: HostProcess,
+) -> None:
+    links = started(host, "shaky", "one")
+    assert ended(host, links["id"])[0] == "Failed"
+
+    assert ask(host, links["rewindPostUri"].replace("{text}", "again"))[0] == 202
+    eventually(lambda: state_of(host, links) == "Completed")
+    assert ended(host, links["id"]) == ("Completed", "one is done")
+
+    code, document = ask(host, links["restartPostUri"])
+    assert code == 202
+    assert document["id"] != links["id"]
+    assert ended(host, document["id"]) == ("Completed", "one is done")
+
+
 def test_management_needs_the_key_and_names_what_it_does_not_honour(host: HostProcess) -> None:
     path = "/runtime/webhooks/durabletask/instances/nobody"
 
@@ -165,30 +192,23 @@ def test_management_needs_the_key_and_names_what_it_does_not_honour(host: HostPr
 def test_what_a_dead_or_silent_host_held_is_done_by_the_other(
     tmp_path: Path, how: signal.Signals
 ) -> None:
-    backend = DurableBackend()
-    backend.start()
-    address = backend.address
-    try:
-        with (
-            running_host(tmp_path, APP, "first", LOCAL_DURABLE_ADDRESS=address) as first,
-            running_host(tmp_path, APP, "second", LOCAL_DURABLE_ADDRESS=address) as second,
-        ):
-            instance = started(first, "patient", 1.0)["id"]
-            eventually(lambda: holding(first) or holding(second))
-            victim, other = (first, second) if holding(first) else (second, first)
+    with (
+        running_backend() as backend,
+        running_host(tmp_path, APP, "first", LOCAL_DURABLE_ADDRESS=backend.address) as first,
+        running_host(tmp_path, APP, "second", LOCAL_DURABLE_ADDRESS=backend.address) as second,
+    ):
+        instance = started(first, "patient", 1.0)["id"]
+        eventually(lambda: holding(first) or holding(second))
+        victim, other = (first, second) if holding(first) else (second, first)
 
-            victim.process.send_signal(how)
+        victim.process.send_signal(how)
 
-            assert ended(other, instance) == ("Completed", other.process.pid)
-    finally:
-        backend.stop()
+        assert ended(other, instance) == ("Completed", other.process.pid)
 
 
 def test_a_host_that_stops_answers_for_what_it_runs(tmp_path: Path) -> None:
-    backend = DurableBackend()
-    backend.start()
-    address = backend.address
-    try:
+    with running_backend() as backend:
+        address = backend.address
         with running_host(tmp_path, APP, "first", LOCAL_DURABLE_ADDRESS=address) as first:
             instance = started(first, "patient", 0.5)["id"]
             eventually(lambda: holding(first))
@@ -197,8 +217,6 @@ def test_a_host_that_stops_answers_for_what_it_runs(tmp_path: Path) -> None:
         with running_host(tmp_path, APP, "second", LOCAL_DURABLE_ADDRESS=address) as second:
             assert ended(second, instance) == ("Completed", pid)
             assert not holding(second)
-    finally:
-        backend.stop()
 
 
 def test_a_host_waits_for_a_backend_that_is_not_there_yet(tmp_path: Path) -> None:
@@ -212,3 +230,45 @@ def test_a_host_waits_for_a_backend_that_is_not_there_yet(tmp_path: Path) -> Non
             assert outcome(host, "chain", "late-") == ("Completed", "late-abc")
         finally:
             backend.stop()
+
+
+def test_answers_that_are_dropped_or_refused_change_no_outcome(tmp_path: Path) -> None:
+    faults = Faults()
+    with (
+        running_backend(faults) as backend,
+        running_host(tmp_path, APP, LOCAL_DURABLE_ADDRESS=backend.address) as host,
+    ):
+        for operation in ("orchestrator", "activity", "entity"):
+            complete = f"complete-{operation}-task"
+            faults.arm(Fault("durable", Action.DROP_ANSWER, complete, times=2))
+            faults.arm(Fault("durable", Action.STATUS, complete, times=1))
+
+        instances = [started(host, "count", "once")["id"] for _ in range(3)]
+        chain = started(host, "chain", "x-")["id"]
+
+        totals = [ended(host, instance)[1] for instance in instances]
+        assert max(totals) == 21
+        assert ended(host, chain) == ("Completed", "x-abc")
+        assert faults.listing() == []
+
+
+def test_every_call_of_an_entity_counts_once_while_hosts_are_killed(tmp_path: Path) -> None:
+    with running_backend() as backend, ExitStack() as hosts:
+        address = backend.address
+
+        def host(name: str) -> HostProcess:
+            running = running_host(tmp_path, APP, name, LOCAL_DURABLE_ADDRESS=address)
+            return hosts.enter_context(running)
+
+        lasting, doomed = host("lasting"), host("doomed")
+        instances = []
+        for at in range(3):
+            instances += [started(lasting, "count", f"key{n % 2}")["id"] for n in range(8)]
+            doomed.process.kill()
+            doomed = host(f"doomed{at}")
+
+        outputs = [ended(lasting, instance) for instance in instances]
+
+        assert {state for state, _ in outputs} == {"Completed"}
+        highest = [max(total for _, total in outputs[key::2]) for key in range(2)]
+        assert highest == [12 * 7, 12 * 7]

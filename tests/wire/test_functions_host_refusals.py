@@ -17,11 +17,13 @@ app = df.DFApp()
 def saga(context):
     return None
 """
-SESSIONLESS = """
+SETTLING = """
 import azure.functions as func
 app = func.FunctionApp()
-@app.service_bus_queue_trigger(arg_name="m", queue_name="q", connection="ServiceBus")
-def plain(m: func.ServiceBusMessage) -> None: ...
+@app.service_bus_queue_trigger(
+    arg_name="m", queue_name="q", connection="ServiceBus", auto_complete_messages=False
+)
+def settle(m: func.ServiceBusMessage) -> None: ...
 """
 MISSING_SETTING = """
 import azure.functions as func
@@ -54,7 +56,7 @@ def refusal(tmp_path: Path, app: str, limits: dict[str, Any]) -> str:
     ("app", "limits", "named"),
     [
         (DURABLE, PLAIN, "function BuiltIn__HttpActivity: activityTrigger"),
-        (SESSIONLESS, PLAIN, "function plain: serviceBusTrigger: only sessions"),
+        (SETTLING, PLAIN, "function settle: serviceBusTrigger: autoCompleteMessages"),
         (MISSING_SETTING, PLAIN, "function tick: the app setting NO_SUCH_SETTING"),
         (OUTPUT, PLAIN, "function write: cosmosDB"),
         ("import nothing_like_this", PLAIN, "nothing_like_this"),

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
 from local.servicebus.config import parse_namespaces
 from local.servicebus.server import Namespace
-from tests.wire.functions_host_process import HostProcess, eventually, running_host
+from tests.wire.functions_host_process import HostProcess, bus_client, eventually, running_host
 
 pytestmark = pytest.mark.wire
 
@@ -22,7 +22,11 @@ QUEUE = {
     "Name": "sample",
     "Properties": {"RequiresSession": True, "LockDuration": "PT2S", "MaxDeliveryCount": 20},
 }
-CONFIG = {"Namespaces": [{"Name": "east", "Queues": [QUEUE]}]}
+HASTY = {
+    "Name": "hasty",
+    "Properties": {"RequiresSession": True, "LockDuration": "PT1S", "MaxDeliveryCount": 20},
+}
+CONFIG = {"Namespaces": [{"Name": "east", "Queues": [QUEUE, HASTY]}]}
 
 
 class World:
@@ -34,11 +38,13 @@ class World:
         (config,) = parse_namespaces(CONFIG)
         self.namespace = Namespace(config, port=0, faults=self.faults, counters=self.counters)
 
-    def send(self, messages: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
+    def send(
+        self, messages: Iterable[tuple[str, str, dict[str, Any]]], queue: str = "sample"
+    ) -> None:
         """Send (session, message id, body) in order."""
         with (
-            ServiceBusClient.from_connection_string(self.namespace.connection_string) as client,
-            client.get_queue_sender("sample") as sender,
+            bus_client(self.namespace.connection_string) as client,
+            client.get_queue_sender(queue) as sender,
         ):
             batch = [
                 ServiceBusMessage(
@@ -51,9 +57,9 @@ class World:
             ]
             sender.send_messages(batch)
 
-    def is_drained(self) -> bool:
+    def is_drained(self, queue: str = "sample") -> bool:
         """Whether nothing waits and nothing is locked."""
-        depth = self.namespace.depth("sample")
+        depth = self.namespace.depth(queue)
         return depth["active"] == depth["locked"] == 0
 
     def operations(self) -> dict[str, Any]:
@@ -139,12 +145,13 @@ def test_a_failed_message_comes_again_first_in_its_session(world: World, host: H
 
 def test_a_lock_is_renewed_while_a_function_runs(world: World, tmp_path: Path) -> None:
     app = app_with(tmp_path, functionTimeout="00:01:00")
-    with running_host(tmp_path, app, ServiceBus=world.namespace.connection_string) as host:
-        world.send([("s1", "m-1", {"pause": 3.2})])
+    connection = world.namespace.connection_string
+    with running_host(tmp_path, app, ServiceBus=connection, SAMPLE_QUEUE="hasty") as host:
+        world.send([("s1", "m-1", {"pause": 1.8})], "hasty")
 
         notes = received(host, 1)
 
-        eventually(world.is_drained)
+        eventually(lambda: world.is_drained("hasty"))
         assert [note["delivery_count"] for note in notes] == [1]
         assert host.seen("messages") == notes
 
@@ -152,10 +159,11 @@ def test_a_lock_is_renewed_while_a_function_runs(world: World, tmp_path: Path) -
 def test_a_lock_that_is_renewed_no_more_is_lost_and_the_message_comes_again(
     world: World, tmp_path: Path
 ) -> None:
-    limits = {"maxAutoLockRenewalDuration": "00:00:00.5", "maxConcurrentSessions": 4}
+    limits = {"maxAutoLockRenewalDuration": "00:00:00.3", "maxConcurrentSessions": 4}
     app = app_with(tmp_path, functionTimeout="00:01:00", extensions={"serviceBus": limits})
-    with running_host(tmp_path, app, ServiceBus=world.namespace.connection_string) as host:
-        world.send([("s1", "m-1", {"pause": 2.6})])
+    connection = world.namespace.connection_string
+    with running_host(tmp_path, app, ServiceBus=connection, SAMPLE_QUEUE="hasty") as host:
+        world.send([("s1", "m-1", {"pause": 1.4})], "hasty")
 
         notes = received(host, 2)
 

@@ -34,6 +34,9 @@ class LinkOwner(Protocol):
     def on_settled(self, delivery: proton.Delivery) -> None:
         """The peer settled a delivery; its outcome is in `delivery.remote`."""
 
+    def on_flow(self) -> None:
+        """The peer told of the link's credit."""
+
 
 class AmqpConnection(asyncio.Protocol):
     """A client connection; ConnectionLost is what everyone gets once it broke."""
@@ -165,6 +168,12 @@ class AmqpConnection(asyncio.Protocol):
             owner.on_detached(name, (condition.description or "") if condition else "")
 
     on_link_remote_detach = on_link_remote_close
+
+    def on_link_flow(self, event: Any) -> None:
+        """The peer told how much credit is left, or that it has drained it."""
+        owner = self._owners.get(event.link.name)
+        if owner is not None:
+            owner.on_flow()
 
     def on_delivery(self, event: Any) -> None:
         """A message arrived, or the peer changed the state of one."""

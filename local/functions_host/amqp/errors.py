@@ -13,5 +13,5 @@ class RequestRefused(Exception):
         self.condition = condition
 
 
-class SessionLockLost(Exception):
+class LockLost(Exception):
     """The session, or the lock of one of its messages, is no longer ours."""

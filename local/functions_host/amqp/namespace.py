@@ -7,6 +7,7 @@ from itertools import count
 from local.functions_host.amqp.address import NamespaceAddress
 from local.functions_host.amqp.connection import AmqpConnection
 from local.functions_host.amqp.errors import ConnectionLost, RequestRefused
+from local.functions_host.amqp.plain import PlainReceiver
 from local.functions_host.amqp.requests import RequestNode
 from local.functions_host.amqp.session import Session
 
@@ -16,12 +17,12 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 
 
-class SessionQueue:
-    """A queue with sessions, as one receiver host sees it; safe for many tasks at once."""
+class Entity:
+    """A queue or subscription as one receiver host sees it; safe for many tasks at once."""
 
-    def __init__(self, address: NamespaceAddress, queue: str, prefetch: int) -> None:
+    def __init__(self, address: NamespaceAddress, entity: str, prefetch: int) -> None:
         self._address = address
-        self._queue = queue
+        self._entity = entity
         self._prefetch = prefetch
         self._connecting = asyncio.Lock()
         self._connection: AmqpConnection | None = None
@@ -37,13 +38,21 @@ class SessionQueue:
         """
         connection, management = await self._connected()
         name = f"receiver-{next(self._links)}"
-        session = Session(connection, management, self._queue, name, self._prefetch)
+        session = Session(connection, management, self._entity, name, self._prefetch)
         try:
             accepted = await session.accept_next(wait_seconds)
         except asyncio.CancelledError:
             session.release()
             raise
         return session if accepted else None
+
+    async def open_plain(self) -> PlainReceiver:
+        """Begin to receive without sessions; waits and raises as `accept_next` does."""
+        connection, management = await self._connected()
+        name = f"receiver-{next(self._links)}"
+        receiver = PlainReceiver(connection, management, self._entity, name, self._prefetch)
+        await receiver.attach()
+        return receiver
 
     async def close(self) -> None:
         """Close the connection, and with it every session still held."""
@@ -78,17 +87,17 @@ class SessionQueue:
     def _manage(self, connection: AmqpConnection) -> RequestNode:
         """The way to renew locks; a namespace may close it when it lies idle for long."""
         if self._management is None or not self._management.is_open:
-            self._management = RequestNode(connection, f"{self._queue}/$management")
+            self._management = RequestNode(connection, f"{self._entity}/$management")
         return self._management
 
     async def _put_token(self, connection: AmqpConnection) -> None:
         properties = {
             "operation": "put-token",
-            "name": self._address.audience(self._queue),
+            "name": self._address.audience(self._entity),
             "type": "servicebus.windows.net:sastoken",
         }
         tokens = RequestNode(connection, "$cbs")
-        await tokens.ask(properties, self._address.token(self._queue))
+        await tokens.ask(properties, self._address.token(self._entity))
         tokens.close()
 
     def _say_down(self, error: Exception) -> None:

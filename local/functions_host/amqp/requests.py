@@ -72,6 +72,9 @@ class RequestNode:
             if not answer.done():
                 answer.set_exception(ConnectionLost(f"{condition} {description}".strip()))
 
+    def on_flow(self) -> None:
+        """The engine sends when there is credit."""
+
     def on_message(self, delivery: proton.Delivery, content: bytes) -> None:
         """An answer arrived."""
         answer = proton.Message()

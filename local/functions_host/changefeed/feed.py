@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from azure.cosmos.aio import ContainerProxy
 
 from local.functions_host.changefeed.lease import Lease
+
+type Start = Literal["Beginning", "Now"] | datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,22 +20,20 @@ class Page:
     continuation: str | None
 
 
-async def read_page(
-    container: ContainerProxy, lease: Lease, page_items: int, from_beginning: bool
-) -> Page:
+async def read_page(container: ContainerProxy, lease: Lease, page_items: int, start: Start) -> Page:
     """Read the next page behind a lease; it may be empty.
 
-    `from_beginning` counts only while the lease has no continuation. Errors are the client's.
+    `start` counts only while the lease has no continuation. Errors are the client's.
     """
     answers: list[Mapping[str, Any]] = []
-    start: dict[str, Any] = {
+    first: dict[str, Any] = {
         "feed_range": dict(lease.feed_range),
-        "start_time": "Beginning" if from_beginning else "Now",
+        "start_time": start,
     }
     feed = container.query_items_change_feed(
         max_item_count=page_items,
         response_hook=lambda headers, _: answers.append(headers),
-        **({"continuation": lease.continuation} if lease.continuation else start),
+        **({"continuation": lease.continuation} if lease.continuation else first),
     )
     documents: list[dict[str, Any]] = []
     async for page in feed.by_page():

@@ -1,11 +1,12 @@
 """The change feed processor: takes leases, reads their ranges, and hands changes over.
 
-As in the real extension, a lease advances after its changes were handed over, however that ended.
+A lease advances after its changes were handed over, however that ended, unless the hand-over was
+stopped. It is renewed meanwhile.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,13 +15,13 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 
 from local.functions_host.changefeed.balance import leases_to_take
-from local.functions_host.changefeed.feed import read_page
+from local.functions_host.changefeed.feed import Page, Start, read_page
 from local.functions_host.changefeed.lease import Lease
 from local.functions_host.changefeed.lease_store import LeaseLost, LeaseStore
 
 log = logging.getLogger(__name__)
 
-type ChangeHandler = Callable[[list[dict[str, Any]]], Awaitable[None]]
+type ChangeHandler = Callable[[list[dict[str, Any]]], Coroutine[Any, Any, bool]]
 
 BROKEN_PAUSE_SECONDS = 1.0
 
@@ -34,7 +35,7 @@ class FeedOptions:
     renew_interval: float
     expiration_interval: float
     page_items: int
-    from_beginning: bool
+    start: Start
 
 
 class Processor:
@@ -120,16 +121,36 @@ class Processor:
     async def _step(self, lease: Lease) -> Lease:
         """Read a page; hand it over and advance, or wait and renew."""
         options = self._options
-        page = await read_page(self._monitored, lease, options.page_items, options.from_beginning)
+        page = await read_page(self._monitored, lease, options.page_items, options.start)
         if page.documents:
-            await self._handler(page.documents)
-            return await self._leases.write(lease.read_up_to(page.continuation or ""))
+            return await self._hand_over(lease, page)
         if lease.continuation is None and page.continuation:
             return await self._leases.write(lease.read_up_to(page.continuation))
         await self._pause(options.poll_delay)
         if (datetime.now(UTC) - lease.renewed).total_seconds() >= options.renew_interval:
             return await self._leases.write(lease.held_by(self._host))
         return lease
+
+    async def _hand_over(self, lease: Lease, page: Page) -> Lease:
+        """Hand a page over and advance; raises LeaseLost when the lease went meanwhile."""
+        handing = asyncio.create_task(self._handler(page.documents))
+        try:
+            while not (await asyncio.wait([handing], timeout=self._options.renew_interval))[0]:
+                lease = await self._renewed(lease)
+        finally:
+            handing.cancel()
+            await asyncio.wait([handing])
+        if not handing.result():
+            return lease
+        return await self._leases.write(lease.read_up_to(page.continuation or ""))
+
+    async def _renewed(self, lease: Lease) -> Lease:
+        """The lease renewed, or as it was if the account does not answer."""
+        try:
+            return await self._leases.write(lease.held_by(self._host))
+        except AzureError as error:
+            log.warning("the lease %s was not renewed: %s", lease.token, first_line(error))
+            return lease
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -1,7 +1,8 @@
 """The Cosmos DB trigger: changed documents, latest version, as a JSON array.
 
-The lease advances even when the function fails; that is what the real extension does without a
-retry policy. The failure is logged with the number of changes that will not come again.
+A retry policy holds the lease until the function succeeds or the policy is used up. Then, and
+without a policy, the lease advances over a failure, as in the real extension; the failure is logged
+with the number of changes that will not come again.
 """
 
 import asyncio
@@ -12,37 +13,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from local.functions_host.function import Binding, Function
+from local.functions_host.function import Function
 from local.functions_host.protos import TypedData
-from local.functions_host.triggers.invocation import report
+from local.functions_host.triggers.attempts import Attempts, Ending
+from local.functions_host.triggers.cosmos_binding import check, feed_options, locations_of
 from local.functions_host.triggers.listener import HostContext
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy, CosmosClient
 
     from local.functions_host.changefeed.lease_store import LeaseStore
-    from local.functions_host.changefeed.processor import FeedOptions, Processor
+    from local.functions_host.changefeed.processor import Processor
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 2.0
 LEASE_RETURN_SECONDS = 1.0
-HONOURED = (
-    "connection",
-    "databaseName",
-    "containerName",
-    "leaseConnection",
-    "leaseDatabaseName",
-    "leaseContainerName",
-    "leaseContainerPrefix",
-    "createLeaseContainerIfNotExists",
-    "feedPollDelay",
-    "leaseAcquireInterval",
-    "leaseRenewInterval",
-    "leaseExpirationInterval",
-    "maxItemsPerInvocation",
-    "startFromBeginning",
-)
 
 
 class CosmosListener:
@@ -50,9 +36,9 @@ class CosmosListener:
 
     def __init__(self, function: Function, context: HostContext) -> None:
         binding = function.trigger
-        binding.only(*HONOURED)
+        check(binding)
         self._function = function
-        self._worker = context.worker
+        self._attempts = Attempts(function, context.worker)
         self._options = feed_options(binding)
         self._connection = context.settings.connection(binding.text("connection"), function.name)
         lease_setting = binding.text("leaseConnection", binding.text("connection"))
@@ -70,6 +56,7 @@ class CosmosListener:
     async def stop(self, drain_seconds: float) -> None:
         """Let a run in progress end within the limit, then give the leases back."""
         self._is_stopping = True
+        self._attempts.stop()
         if self._running is not None:
             if self._processor is not None:
                 self._processor.stop(drain_seconds)
@@ -91,8 +78,12 @@ class CosmosListener:
     async def _process(self) -> None:
         from local.functions_host.changefeed.processor import Processor
 
-        async with opened(self._connection) as client, opened(self._lease_connection) as leasing:
-            binding = self._function.trigger
+        binding = self._function.trigger
+        places = locations_of(binding)
+        async with (
+            opened(self._connection, places) as client,
+            opened(self._lease_connection, places) as leasing,
+        ):
             database = client.get_database_client(binding.text("databaseName"))
             monitored = database.get_container_client(binding.text("containerName"))
             leases = await self._lease_store(leasing, monitored)
@@ -118,37 +109,26 @@ class CosmosListener:
         feed = (await monitored.read())["_rid"]
         return LeaseStore(container, f"{binding.text('leaseContainerPrefix', '')}{feed}")
 
-    async def _invoke(self, documents: list[dict[str, Any]]) -> None:
+    async def _invoke(self, documents: list[dict[str, Any]]) -> bool:
+        """Run the function on changes; False if a stop came before it was done with them."""
         function = self._function
         inputs = {function.trigger.name: TypedData(string=json.dumps(documents))}
-        if not report(function.name, await self._worker.invoke(function.id, function.name, inputs)):
+        ending = await self._attempts.run(inputs)
+        if ending is Ending.EXHAUSTED:
             log.error(
                 "the lease advances all the same: %d changes are lost to this function",
                 len(documents),
                 extra={"function": function.name},
             )
-
-
-def feed_options(binding: Binding) -> "FeedOptions":
-    """Read the binding's numbers; the defaults are those of the extension."""
-    from local.functions_host.changefeed.processor import FeedOptions
-
-    return FeedOptions(
-        binding.number("feedPollDelay", 5000) / 1000,
-        binding.number("leaseAcquireInterval", 13000) / 1000,
-        binding.number("leaseRenewInterval", 17000) / 1000,
-        binding.number("leaseExpirationInterval", 60000) / 1000,
-        binding.number("maxItemsPerInvocation", 100),
-        binding.flag("startFromBeginning", False),
-    )
+        return ending is not Ending.STOPPED
 
 
 @asynccontextmanager
-async def opened(connection_string: str) -> AsyncIterator["CosmosClient"]:
+async def opened(connection_string: str, locations: list[str]) -> AsyncIterator["CosmosClient"]:
     """Open a client and close it, also when opening fails, which the client itself does not."""
     from azure.cosmos.aio import CosmosClient
 
-    client = CosmosClient.from_connection_string(connection_string)
+    client = CosmosClient.from_connection_string(connection_string, preferred_locations=locations)
     try:
         await client.__aenter__()
         yield client

@@ -3,15 +3,12 @@
 from aiohttp import web
 
 from local.functions_host.function import Function
+from local.functions_host.keys import DEVELOPMENT_KEY
 from local.functions_host.triggers.http_payload import request_data, response_of
 from local.functions_host.triggers.invocation import report
 from local.functions_host.triggers.listener import HostContext
 from local.functions_host.triggers.route import routes
 from local.functions_host.worker import Succeeded
-
-DEVELOPMENT_KEY = "lockstep-local"
-"""The key of every function and of the host itself. It is no secret: the host listens on loopback
-only, and checks it so that a caller without a key fails here as it would in the cloud."""
 
 
 class HttpListener:

@@ -13,6 +13,6 @@ def report(function: str, outcome: Outcome) -> bool:
         case Succeeded():
             log.debug("succeeded", extra={"function": function})
             return True
-        case Failed(reason, stack):
+        case Failed(reason, stack, _):
             log.error("failed: %s\n%s", reason, stack, extra={"function": function})
             return False

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from local.functions_host.durable.work import DurableWork
 from local.functions_host.function import Function
 from local.functions_host.host_json import HostJson
 from local.functions_host.settings import AppSettings
@@ -20,6 +21,7 @@ class HostContext:
     limits: HostJson
     worker: Worker
     web: WebServer
+    durable: DurableWork
 
 
 class Listener(Protocol):

@@ -1,153 +1,142 @@
-"""The Service Bus trigger: sessions in parallel, one message of a session at a time.
+"""The Service Bus trigger: queues and subscriptions, with sessions or without, one or many.
 
-Honoured: a queue with sessions, cardinality one. A message is completed when the function returns
-and abandoned when it fails; then the same message comes again, first in its session.
+Cardinality one: up to `maxConcurrentSessions` sessions, or `maxConcurrentCalls` messages without
+sessions, in parallel, with locks renewed. Cardinality many: one batch at a time, with sessions of
+one session only, and no lock renewed. Messages are completed when the function returns. When it
+fails, all it was given are abandoned; they come again, first in their session.
 """
 
-import asyncio
 import logging
+from collections.abc import Sequence
 
-from local.functions_host.amqp.address import NamespaceAddress
-from local.functions_host.amqp.errors import ConnectionLost, RequestRefused, SessionLockLost
-from local.functions_host.amqp.namespace import SessionQueue
-from local.functions_host.amqp.session import ReceivedMessage, Session
-from local.functions_host.function import Binding, Function
-from local.functions_host.settings import AppSettings
+from local.functions_host.amqp.errors import ConnectionLost, LockLost
+from local.functions_host.amqp.namespace import Entity
+from local.functions_host.amqp.plain import MessageLock, PlainReceiver
+from local.functions_host.amqp.receiver import ReceivedMessage, Receiver
+from local.functions_host.amqp.session import Session
+from local.functions_host.function import Function
 from local.functions_host.triggers.invocation import report
 from local.functions_host.triggers.listener import HostContext
 from local.functions_host.triggers.lock_keeper import LockKeeper
+from local.functions_host.triggers.service_bus_batch import batch_payload
+from local.functions_host.triggers.service_bus_binding import read_binding
 from local.functions_host.triggers.service_bus_payload import payload
+from local.functions_host.triggers.slots import Slots
 
 log = logging.getLogger(__name__)
 
 ACCEPT_SECONDS = 60.0
-LOST_PAUSE_SECONDS = 0.1
-REFUSED_PAUSE_SECONDS = 2.0
-HONOURED = (
-    "connection",
-    "queueName",
-    "isSessionsEnabled",
-    "cardinality",
-    "accessRights",
-    "autoCompleteMessages",
-)
 
 
 class ServiceBusListener:
-    """Visits sessions of one queue, as many at a time as host.json allows."""
+    """Serves one function from one queue or subscription."""
 
     def __init__(self, function: Function, context: HostContext) -> None:
-        check(function.trigger)
         self._function = function
         self._worker = context.worker
         self._options = context.limits.service_bus
-        self._is_binary = function.trigger.text("dataType", "STRING").upper() == "BINARY"
-        address = address_of(function.trigger, context.settings)
-        queue = function.trigger.text("queueName")
-        self._queue = SessionQueue(address, queue, self._options.prefetch_count)
-        self._slots: list[asyncio.Task[None]] = []
-        self._busy: set[asyncio.Task[None] | None] = set()
-        self._is_stopping = False
-        self._refusal = ""
+        self._binding = read_binding(function.trigger, context.settings)
+        self._entity = Entity(
+            self._binding.address, self._binding.entity, self._options.prefetch_count
+        )
+        self._slots = Slots(function.name)
 
     async def start(self) -> None:
-        """Begin to visit sessions; a namespace that is down is tried on."""
-        count = self._options.max_concurrent_sessions
-        self._slots = [asyncio.create_task(self._visit_sessions()) for _ in range(count)]
+        """Begin to visit; a namespace that is down is tried on."""
+        visit = self._visit_session if self._binding.has_sessions else self._visit_plain
+        self._slots.start(self._slot_count(), visit)
 
     async def stop(self, drain_seconds: float) -> None:
         """Accept nothing new, let running invocations settle within the limit, release the rest.
 
-        What is cut off is not settled: its message returns to the queue with its session.
+        What is cut off is not settled: its message returns to the queue when its lock ends.
         """
-        self._is_stopping = True
-        for slot in self._slots:
-            if slot not in self._busy:
-                slot.cancel()
-        if self._slots:
-            _, late = await asyncio.wait(self._slots, timeout=drain_seconds)
-            for slot in late:
-                log.warning("still running: cut off", extra={"function": self._function.name})
-                slot.cancel()
-        await asyncio.gather(*self._slots, return_exceptions=True)
-        await self._queue.close()
+        await self._slots.stop(drain_seconds)
+        await self._entity.close()
 
-    async def _visit_sessions(self) -> None:
-        while not self._is_stopping:
-            try:
-                session = await self._queue.accept_next(ACCEPT_SECONDS)
-                if session is not None:
-                    self._refusal = ""
-                    await self._visit(session)
-            except ConnectionLost:  # the queue says it and connects again
-                await asyncio.sleep(LOST_PAUSE_SECONDS)
-            except RequestRefused as error:
-                self._say_refused(str(error))
-                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
-            except Exception:  # a message of a kind never seen must not end the listener
-                log.exception("a visit broke", extra={"function": self._function.name})
-                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
+    def _slot_count(self) -> int:
+        if self._binding.is_batch:
+            return 1
+        if self._binding.has_sessions:
+            return self._options.max_concurrent_sessions
+        return self._options.max_concurrent_calls
 
-    async def _visit(self, session: Session) -> None:
-        keeper = LockKeeper(session, self._options.max_auto_lock_renewal_seconds)
+    async def _visit_session(self) -> None:
+        session = await self._entity.accept_next(ACCEPT_SECONDS)
+        if session is None:
+            return
+        keeper = None if self._binding.is_batch else self._keeper(session)
         try:
-            while not self._is_stopping:
-                message = await session.receive(self._options.session_idle_seconds)
-                if message is None:
-                    return
-                keeper.message_arrived()
-                await self._process(session, message)
-        except (ConnectionLost, SessionLockLost) as error:
-            log.warning(
-                "session %s ended early: %s",
-                session.id,
-                error,
-                extra={"function": self._function.name},
-            )
+            await self._empty_session(session, keeper)
+        except (ConnectionLost, LockLost) as error:
+            self._warn(f"session {session.id} ended early: {error}")
         finally:
-            keeper.stop()
+            if keeper is not None:
+                keeper.stop()
             session.release()
 
-    async def _process(self, session: Session, message: ReceivedMessage) -> None:
-        function, slot = self._function, asyncio.current_task()
-        self._busy.add(slot)
+    async def _empty_session(self, session: Session, keeper: LockKeeper | None) -> None:
+        while not self._slots.is_stopping:
+            messages = await self._take(session, self._options.session_idle_seconds)
+            if not messages:
+                return
+            if keeper is not None:
+                keeper.message_arrived()
+            with self._slots.busy():
+                await self._process(session, messages, session.id)
+
+    async def _visit_plain(self) -> None:
+        receiver = await self._entity.open_plain()
         try:
-            content = payload(message, session.id, function.name, self._is_binary)
-            inputs = {function.trigger.name: content.data}
-            outcome = await self._worker.invoke(
-                function.id, function.name, inputs, content.metadata
-            )
-            if report(function.name, outcome):
-                await session.complete(message)
-            else:
-                await session.abandon(message)
+            while not self._slots.is_stopping:
+                messages = await self._take(receiver, None)
+                with self._slots.busy():
+                    await self._process_plain(receiver, messages)
         finally:
-            self._busy.discard(slot)
+            await receiver.let_go()
 
-    def _say_refused(self, refusal: str) -> None:
-        """Say it once, not for each slot and each attempt."""
-        if refusal != self._refusal:
-            self._refusal = refusal
-            log.error("the queue refuses: %s", refusal, extra={"function": self._function.name})
+    async def _process_plain(
+        self, receiver: PlainReceiver, messages: Sequence[ReceivedMessage]
+    ) -> None:
+        locks = [] if self._binding.is_batch else [MessageLock(receiver, one) for one in messages]
+        keepers = [self._keeper(lock) for lock in locks]
+        try:
+            await self._process(receiver, messages, None)
+        except LockLost as error:
+            self._warn(f"not settled, it comes again: {error}")
+        finally:
+            for keeper in keepers:
+                keeper.stop()
 
+    async def _take(
+        self, receiver: Receiver, idle_seconds: float | None
+    ) -> Sequence[ReceivedMessage]:
+        """The next message, or batch; nothing if none comes in time."""
+        if self._binding.is_batch:
+            options = self._options
+            return await receiver.receive_batch(
+                options.min_batch, options.max_batch, idle_seconds, options.max_batch_wait_seconds
+            )
+        message = await receiver.receive(idle_seconds)
+        return [message] if message is not None else []
 
-def check(binding: Binding) -> None:
-    """Refuse what this listener does not honour."""
-    binding.only(*HONOURED)
-    if not binding.flag("isSessionsEnabled", False):
-        raise binding.refused("only sessions are honoured: set is_sessions_enabled")
-    if binding.text("cardinality", "ONE").upper() != "ONE":
-        raise binding.refused("only cardinality one is honoured")
-    if not binding.flag("autoCompleteMessages", True):
-        raise binding.refused("autoCompleteMessages false is not honoured")
-    if binding.text("dataType", "STRING").upper() not in ("STRING", "BINARY", "UNDEFINED"):
-        raise binding.refused("dataType must be string or binary")
+    async def _process(
+        self, receiver: Receiver, messages: Sequence[ReceivedMessage], session_id: str | None
+    ) -> None:
+        function, is_binary = self._function, self._binding.is_binary
+        if self._binding.is_batch:
+            content = batch_payload(messages, session_id, function.name, is_binary)
+        else:
+            content = payload(messages[0], session_id, function.name, is_binary)
+        inputs = {function.trigger.name: content.data}
+        outcome = await self._worker.invoke(function.id, function.name, inputs, content.metadata)
+        if report(function.name, outcome):
+            await receiver.complete(messages)
+        else:
+            await receiver.abandon(messages)
 
+    def _keeper(self, lock: Session | MessageLock) -> LockKeeper:
+        return LockKeeper(lock, self._options.max_auto_lock_renewal_seconds)
 
-def address_of(binding: Binding, settings: AppSettings) -> NamespaceAddress:
-    """Read the namespace's address from the setting the binding names."""
-    name = binding.text("connection")
-    try:
-        return NamespaceAddress.parse(settings.connection(name, binding.function))
-    except ValueError as error:
-        raise binding.refused(f"setting {name}: {error}") from error
+    def _warn(self, words: str) -> None:
+        log.warning("%s", words, extra={"function": self._function.name})

@@ -18,7 +18,7 @@ from typing import Any
 
 import proton
 
-from local.functions_host.amqp.session import ReceivedMessage
+from local.functions_host.amqp.receiver import ReceivedMessage
 from local.functions_host.protos import TypedData
 from local.functions_host.triggers.dotnet import date_json, invariant_text, plain_json
 
@@ -30,6 +30,21 @@ ACTIONS = (
     "SessionActions",
     "ReceiveActions",
 )
+TEXTS = (
+    "MessageId",
+    "SessionId",
+    "CorrelationId",
+    "Subject",
+    "Label",
+    "To",
+    "ReplyTo",
+    "ReplyToSessionId",
+    "ContentType",
+    "PartitionKey",
+    "LockToken",
+    "DeadLetterSource",
+)
+JSONS = ("DeliveryCount", "EnqueuedTimeUtc", "EnqueuedTime", "ExpiresAtUtc", "ExpiresAt")
 OBJECT_TEXT = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
 EMPTY_OBJECT = TypedData(json="{}")
 
@@ -42,12 +57,14 @@ class Payload:
     metadata: Mapping[str, TypedData]
 
 
-def payload(message: ReceivedMessage, session_id: str, function: str, binary: bool) -> Payload:
+def payload(
+    message: ReceivedMessage, session_id: str | None, function: str, binary: bool
+) -> Payload:
     """Decode a message and build both; `binary` hands the body over as bytes."""
     decoded = proton.Message()
     decoded.decode(message.content)
     body = body_bytes(decoded.body)
-    metadata = message_metadata(decoded, session_id, message.tag)
+    metadata = message_metadata(decoded, session_id or decoded.group_id, message.tag)
     metadata["sys"] = system_entry(function)
     if binary:
         return Payload(TypedData(bytes=body), metadata)
@@ -67,7 +84,9 @@ def body_bytes(body: Any) -> bytes:
             return b""
 
 
-def message_metadata(message: proton.Message, session_id: str, tag: bytes) -> dict[str, TypedData]:
+def message_metadata(
+    message: proton.Message, session_id: str | None, tag: bytes
+) -> dict[str, TypedData]:
     """Build the entries a message gives; None and what the message lacks is left out."""
     annotations = {str(name): value for name, value in (message.annotations or {}).items()}
     properties = TypedData(json=plain_json(message.properties or {}))

@@ -1,6 +1,11 @@
 """Which listener serves which trigger; a type that is not here is refused by the host."""
 
 from local.functions_host.triggers.cosmos import CosmosListener
+from local.functions_host.triggers.durable import (
+    activity_listener,
+    entity_listener,
+    orchestration_listener,
+)
 from local.functions_host.triggers.http import HttpListener
 from local.functions_host.triggers.listener import ListenerFactory
 from local.functions_host.triggers.manual import ManualListener
@@ -8,9 +13,12 @@ from local.functions_host.triggers.service_bus import ServiceBusListener
 from local.functions_host.triggers.timer import TimerListener
 
 LISTENERS: dict[str, ListenerFactory] = {
+    "activityTrigger": activity_listener,
     "cosmosDBTrigger": CosmosListener,
+    "entityTrigger": entity_listener,
     "httpTrigger": HttpListener,
     "manualTrigger": ManualListener,
+    "orchestrationTrigger": orchestration_listener,
     "serviceBusTrigger": ServiceBusListener,
     "timerTrigger": TimerListener,
 }

@@ -1,76 +1,52 @@
-"""The timer trigger: NCRONTAB with seconds, in UTC, missed occurrences skipped.
+"""The timer trigger: an occurrence during a run is skipped, one during an outage is made up once.
 
-The real host keeps the last run in a storage account and marks a first run after an outage as past
-due. This host keeps nothing over a restart, so no run is ever past due.
+The real host keeps the status of a timer in a storage account. This one keeps it below the
+directory in the setting `LOCAL_HOST_DATA`; without that setting nothing outlives the process, and
+no run is ever past due.
 """
 
 import asyncio
 import json
 import logging
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-
-from croniter import croniter
+from datetime import datetime
+from pathlib import Path
 
 from local.functions_host.function import Function
 from local.functions_host.protos import TypedData
 from local.functions_host.refusal import Refused
-from local.functions_host.triggers.invocation import report
+from local.functions_host.triggers.attempts import Attempts
 from local.functions_host.triggers.listener import HostContext
+from local.functions_host.triggers.schedule import Schedule, now
+from local.functions_host.triggers.schedule_monitor import ScheduleMonitor
 
 log = logging.getLogger(__name__)
 
-MONITORED_INTERVAL = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Six fields: second, minute, hour, day, month, day of week."""
-
-    expression: str
-
-    @classmethod
-    def parse(cls, expression: str) -> "Schedule":
-        """Read a schedule; anything but six valid fields raises ValueError."""
-        if len(expression.split()) != 6:
-            raise ValueError(f"schedule {expression!r}: six fields are needed, seconds first")
-        if not croniter.is_valid(expression, second_at_beginning=True):
-            raise ValueError(f"schedule {expression!r} is not NCRONTAB")
-        return cls(expression)
-
-    def after(self, moment: datetime) -> datetime:
-        """The first occurrence later than the moment."""
-        steps = croniter(self.expression, moment, second_at_beginning=True)
-        occurrence: datetime = steps.get_next(datetime)
-        return occurrence
-
-    def is_monitored(self, moment: datetime) -> bool:
-        """Whether the real host would keep the status: not below a minute between occurrences."""
-        first = self.after(moment)
-        return self.after(first) - first >= MONITORED_INTERVAL
+DATA_SETTING = "LOCAL_HOST_DATA"
 
 
 class TimerListener:
-    """Invokes one function at each occurrence; an occurrence during a run is skipped."""
+    """Invokes one function at each occurrence of its schedule."""
 
     def __init__(self, function: Function, context: HostContext) -> None:
         binding = function.trigger
         binding.only("schedule", "runOnStartup", "useMonitor")
         self._function = function
-        self._worker = context.worker
+        self._attempts = Attempts(function, context.worker)
         self._schedule = schedule_of(function)
         self._runs_on_startup = binding.flag("runOnStartup", False)
-        self._monitored = binding.flag("useMonitor", True) and self._schedule.is_monitored(now())
-        self._last: datetime | None = None
+        is_monitored = binding.flag("useMonitor", True) and self._schedule.is_monitored(now())
+        self._monitor = monitor_of(function, self._schedule, context) if is_monitored else None
         self._clock: asyncio.Task[None] | None = None
         self._running = asyncio.Lock()
 
     async def start(self) -> None:
         """Begin to wait for the next occurrence."""
-        self._clock = asyncio.create_task(self._tick())
+        is_past_due = self._monitor is not None and self._monitor.begin(now())
+        self._clock = asyncio.create_task(self._tick(is_past_due))
 
     async def stop(self, drain_seconds: float) -> None:
         """Wait for a run in progress up to the limit, then stop the clock."""
+        self._attempts.stop()
         try:
             async with asyncio.timeout(drain_seconds), self._running:
                 pass
@@ -84,33 +60,34 @@ class TimerListener:
         """Invoke the function once, apart from its schedule."""
         await self._invoke()
 
-    async def _tick(self) -> None:
-        if self._runs_on_startup:
-            await self._invoke()
+    async def _tick(self, is_past_due: bool) -> None:
         due = now()
+        if is_past_due or self._runs_on_startup:
+            await self._invoke(is_past_due=is_past_due)
+            self._note(due)
         while True:
             due = self._schedule.after(max(now(), due))  # the sleep may end a little early
             await asyncio.sleep((due - now()).total_seconds())
             await self._invoke()
-            self._last = due
+            self._note(due)
 
-    async def _invoke(self) -> None:
-        function = self._function
+    async def _invoke(self, *, is_past_due: bool = False) -> None:
         async with self._running:
-            inputs = {function.trigger.name: TypedData(json=json.dumps(self._payload()))}
-            report(function.name, await self._worker.invoke(function.id, function.name, inputs))
+            document = {
+                "Schedule": {"AdjustForDST": True},
+                "ScheduleStatus": self._monitor.document() if self._monitor else None,
+                "IsPastDue": is_past_due,
+            }
+            data = TypedData(json=json.dumps(document))
+            await self._attempts.run({self._function.trigger.name: data})
 
-    def _payload(self) -> dict[str, object]:
-        return {
-            "Schedule": {"AdjustForDST": True},
-            "ScheduleStatus": self._status() if self._monitored else None,
-            "IsPastDue": False,
-        }
-
-    def _status(self) -> dict[str, str]:
-        never = "0001-01-01T00:00:00+00:00"
-        last = self._last.isoformat() if self._last else never
-        return {"Last": last, "LastUpdated": last, "Next": self._schedule.after(now()).isoformat()}
+    def _note(self, due: datetime) -> None:
+        if self._monitor is None:
+            return
+        try:
+            self._monitor.ran(due)
+        except OSError as error:
+            log.error("not kept: %s", error, extra={"function": self._function.name})
 
 
 def schedule_of(function: Function) -> Schedule:
@@ -121,6 +98,10 @@ def schedule_of(function: Function) -> Schedule:
         raise Refused(f"function {function.name}: {error}") from error
 
 
-def now() -> datetime:
-    """The time on the wall, in UTC."""
-    return datetime.now(UTC)
+def monitor_of(function: Function, schedule: Schedule, context: HostContext) -> ScheduleMonitor:
+    """Make the monitor; each region and function has a file of its own."""
+    directory = context.settings.values.get(DATA_SETTING)
+    if not directory:
+        return ScheduleMonitor(schedule, None)
+    path = Path(directory) / "timers" / context.region / f"{function.name}.json"
+    return ScheduleMonitor(schedule, path)

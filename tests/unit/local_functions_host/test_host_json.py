@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from local.functions_host.host_json import HostJson, ServiceBusOptions, load, parse
+from local.functions_host.host_json import DurableOptions, HostJson, ServiceBusOptions, load, parse
 from local.functions_host.refusal import Refused
 
 
@@ -37,6 +37,17 @@ def test_every_honoured_limit_is_read() -> None:
                     "maxConcurrentSessions": 32,
                     "maxConcurrentCallsPerSession": 1,
                     "sessionIdleTimeout": "00:00:01.5",
+                    "maxConcurrentCalls": 7,
+                    "minMessageBatchSize": 2,
+                    "maxMessageBatchSize": 20,
+                    "maxBatchWaitTime": "00:00:05",
+                },
+                "durableTask": {
+                    "hubName": "hub",
+                    "maxConcurrentOrchestratorFunctions": 3,
+                    "maxConcurrentActivityFunctions": 4,
+                    "maxConcurrentEntityFunctions": 5,
+                    "storageProvider": {"type": "azureManaged"},
                 },
             },
             "extensionBundle": {"id": "any", "version": "[4.*, 5.0.0)"},
@@ -46,7 +57,8 @@ def test_every_honoured_limit_is_read() -> None:
     assert host == HostJson(
         function_timeout_seconds=300.0,
         route_prefix="v1",
-        service_bus=ServiceBusOptions(2, math.inf, 32, 1.5),
+        service_bus=ServiceBusOptions(2, math.inf, 32, 1.5, 7, 2, 20, 5.0),
+        durable=DurableOptions("hub", 3, 4, 5),
         log_levels={"default": logging.WARNING, "Function.receive": logging.DEBUG},
     )
 
@@ -63,9 +75,12 @@ def test_every_honoured_limit_is_read() -> None:
         ({"logging": {"logLevel": {"default": "Loud"}}}, "Loud"),
         ({"extensions": {"queues": {}}}, "queues"),
         ({"extensions": {"http": {"routePrefix": 1}}}, "routePrefix"),
-        ({"extensions": {"serviceBus": {"maxMessageBatchSize": 5}}}, "maxMessageBatchSize"),
+        ({"extensions": {"serviceBus": {"maxMessageBatchSize": 0}}}, "maxMessageBatchSize"),
         ({"extensions": {"serviceBus": {"autoCompleteMessages": False}}}, "autoCompleteMessages"),
         ({"extensions": {"serviceBus": {"maxConcurrentCallsPerSession": 2}}}, "CallsPerSession"),
+        ({"extensions": {"serviceBus": {"minMessageBatchSize": 1001}}}, "minMessageBatchSize"),
+        ({"extensions": {"serviceBus": {"clientRetryOptions": {}}}}, "clientRetryOptions"),
+        ({"extensions": {"durableTask": {"tracing": {}}}}, "tracing"),
         ({"extensions": {"serviceBus": {"maxConcurrentSessions": 0}}}, "maxConcurrentSessions"),
         ({"extensions": {"serviceBus": {"prefetchCount": True}}}, "prefetchCount"),
         ({"extensions": []}, "extensions"),

@@ -8,7 +8,7 @@ from unittest.mock import sentinel
 import proton
 import pytest
 
-from local.functions_host.amqp.session import ReceivedMessage
+from local.functions_host.amqp.receiver import ReceivedMessage
 from local.functions_host.triggers.service_bus_payload import Payload, payload
 
 TAG = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from local.functions_host.amqp.address import NamespaceAddress
 from local.functions_host.function import read_function
 from local.functions_host.protos import RpcFunctionMetadata
 from local.functions_host.refusal import Refused
@@ -32,12 +33,43 @@ def test_a_missing_setting_is_refused_with_function_and_name() -> None:
         AppSettings({}).resolve("%QUEUE%", "receive")
 
 
-@pytest.mark.parametrize("suffix", ["__fullyQualifiedNamespace", "__accountEndpoint"])
-def test_a_connection_by_identity_is_refused_by_name(suffix: str) -> None:
-    settings = AppSettings({f"Bus{suffix}": "bus.example"})
+@pytest.mark.parametrize(
+    ("suffix", "address"),
+    [
+        ("__fullyQualifiedNamespace", "bus.servicebus.windows.net"),
+        ("__accountEndpoint", "https://account.documents.azure.com:443/"),
+        ("__credential", "managedidentity"),
+    ],
+)
+def test_a_connection_by_identity_to_the_cloud_is_refused_by_name(
+    suffix: str, address: str
+) -> None:
+    settings = AppSettings({f"Bus{suffix}": address})
 
-    with pytest.raises(Refused, match=f"Bus{suffix}"):
+    with pytest.raises(Refused, match=f"function receive: Bus{suffix} asks"):
         settings.connection("Bus", "receive")
+
+
+def test_a_connection_by_identity_to_an_emulator_is_made_with_its_published_key() -> None:
+    settings = AppSettings(
+        {
+            "Bus__fullyQualifiedNamespace": "127.0.0.1:5673",
+            "Bus__credential": "managedidentity",
+            "Documents__accountEndpoint": "http://localhost:8081/",
+        }
+    )
+
+    bus = NamespaceAddress.parse(settings.connection("Bus", "receive"))
+    documents = settings.connection("Documents", "follow")
+
+    assert (bus.host, bus.port, bus.key) == ("127.0.0.1", 5673, "SAS_KEY_VALUE")
+    assert documents.startswith("AccountEndpoint=http://localhost:8081/;AccountKey=")
+
+
+def test_a_connection_string_goes_before_an_identity() -> None:
+    settings = AppSettings({"Bus": "a string", "Bus__fullyQualifiedNamespace": "127.0.0.1:5673"})
+
+    assert settings.connection("Bus", "receive") == "a string"
 
 
 def metadata(*bindings: dict[str, str], retry: object = None) -> RpcFunctionMetadata:
@@ -47,7 +79,7 @@ def metadata(*bindings: dict[str, str], retry: object = None) -> RpcFunctionMeta
 
 @pytest.mark.parametrize(
     "binding_type",
-    ["orchestrationTrigger", "activityTrigger", "entityTrigger", "durableClient", "queueTrigger"],
+    ["eventGridTrigger", "eventHubTrigger", "queueTrigger", "cosmosDB", "blob"],
 )
 def test_a_binding_type_without_a_listener_is_refused_with_the_functions_name(
     binding_type: str,
@@ -58,11 +90,11 @@ def test_a_binding_type_without_a_listener_is_refused_with_the_functions_name(
         read_function(metadata(binding), AppSettings({}), {"httpTrigger"})
 
 
-def test_a_retry_policy_is_refused() -> None:
-    binding = {"type": "httpTrigger", "name": "req", "direction": "IN"}
+def test_a_retry_policy_is_refused_where_the_platform_ignores_it() -> None:
+    binding = {"type": "serviceBusTrigger", "name": "message", "direction": "IN"}
 
-    with pytest.raises(Refused, match="function saga: a retry policy"):
-        read_function(metadata(binding, retry=object()), AppSettings({}), {"httpTrigger"})
+    with pytest.raises(Refused, match="function saga: serviceBusTrigger: a retry policy"):
+        read_function(metadata(binding, retry=object()), AppSettings({}), {"serviceBusTrigger"})
 
 
 def test_a_function_without_a_trigger_is_refused() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from local.functions_host.timespan import seconds_of
-from local.functions_host.triggers.timer import Schedule
+from local.functions_host.triggers.schedule import Schedule
 
 MOMENT = datetime(2013, 12, 31, 23, 59, 50, tzinfo=UTC)
 

@@ -15,6 +15,8 @@ from durabletask.task import OrchestrationContext
 
 app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 
+stumbled: set[str] = set()
+
 type Steps = Generator[Any, Any, Any]
 
 
@@ -71,6 +73,12 @@ def broken(context: OrchestrationContext, _: None) -> Steps:
     return (yield context.call_activity("fail"))
 
 
+@app.orchestration_trigger(context_name="context")
+def shaky(context: OrchestrationContext, key: str) -> Steps:
+    """A step that fails the first time."""
+    return (yield context.call_activity("stumble", input=key))
+
+
 @app.activity_trigger(input_name="work")
 def append(work: Any) -> str:
     """Append a letter."""
@@ -96,6 +104,15 @@ async def hold(seconds: float) -> int:
 def fail(nothing: None) -> None:
     """Fail."""
     raise ValueError("broken on purpose")
+
+
+@app.activity_trigger(input_name="key")
+def stumble(key: str) -> str:
+    """Fail the first time a key is seen."""
+    if key not in stumbled:
+        stumbled.add(key)
+        raise ValueError("stumbled")
+    return f"{key} is done"
 
 
 @app.entity_trigger(context_name="context")

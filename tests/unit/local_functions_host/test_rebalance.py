@@ -1,0 +1,102 @@
+"""Two processors that share the leases of one feed, without an account."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from local.functions_host.changefeed import processor
+from local.functions_host.changefeed.feed import Page
+from local.functions_host.changefeed.lease import Lease
+from local.functions_host.changefeed.lease_store import LeaseLost, LeaseStore
+from local.functions_host.changefeed.processor import FeedOptions, Processor
+
+RANGES = [f"range-{number}" for number in range(4)]
+OPTIONS = FeedOptions(
+    poll_delay=0.01,
+    acquire_interval=0.03,
+    renew_interval=0.03,
+    expiration_interval=1.0,
+    page_items=10,
+    start="Now",
+)
+SECONDS_MAX = 10.0
+
+
+class LeasesInMemory:
+    """Leases guarded by a number in place of an etag."""
+
+    def __init__(self) -> None:
+        self.leases = {
+            name: Lease(name, name, {}, None, None, datetime.now(UTC), "0") for name in RANGES
+        }
+
+    async def ensure(self, feed_ranges: list[Any]) -> list[str]:
+        return list(self.leases)
+
+    async def find(self, lease_id: str) -> Lease | None:
+        return self.leases[lease_id]
+
+    async def write(self, lease: Lease) -> Lease:
+        await asyncio.sleep(0)
+        if self.leases[lease.id].etag != lease.etag:
+            raise LeaseLost(lease.id)
+        self.leases[lease.id] = replace(lease, etag=str(int(lease.etag) + 1))
+        return self.leases[lease.id]
+
+    def shares(self) -> dict[str | None, int]:
+        """How many leases each host holds."""
+        return dict(Counter(lease.owner for lease in self.leases.values()))
+
+
+class FeedOfNothing:
+    """A container in which nothing changes."""
+
+    async def read_feed_ranges(self) -> Any:
+        for name in RANGES:
+            yield name
+
+
+async def nothing(*_: Any) -> Page:
+    return Page([], None)
+
+
+async def hand_over(documents: list[dict[str, Any]]) -> bool:
+    raise AssertionError("nothing changes here")
+
+
+def processor_of(host: str, leases: LeasesInMemory) -> Processor:
+    monitored = cast(Any, FeedOfNothing())
+    return Processor(host, monitored, cast(LeaseStore, leases), OPTIONS, hand_over)
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+async def test_a_second_host_gets_half_of_the_leases_and_all_when_the_first_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processor, "read_page", nothing)
+    leases = LeasesInMemory()
+    first, second = processor_of("first", leases), processor_of("second", leases)
+
+    running = asyncio.create_task(first.run())
+    await eventually(lambda: leases.shares() == {"first": 4})
+    also_running = asyncio.create_task(second.run())
+    await eventually(lambda: leases.shares() == {"first": 2, "second": 2})
+    first.stop(1.0)
+    await running
+    await eventually(lambda: leases.shares() == {"second": 4})
+    second.stop(1.0)
+    await also_running
+
+    assert leases.shares() == {None: 4}

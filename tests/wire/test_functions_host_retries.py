@@ -1,0 +1,118 @@
+"""Retry policies of the change feed, and timers over a restart, with real hosts."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.cosmos import CosmosClient
+
+from local.cloud import Cloud, CloudOptions
+from local.config import parse_config
+from local.cosmos.config import CosmosConfig
+from local.cosmos.server import Cosmos
+from tests.wire.functions_host_process import HostProcess, eventually, running_host
+
+pytestmark = pytest.mark.wire
+
+APP = Path(__file__).parent / "feed_app"
+CONFIG = {"Database": "sample", "Containers": [{"Name": "things", "PartitionKey": "/session"}]}
+
+
+@pytest.fixture
+def account() -> Iterator[Cosmos]:
+    with Cosmos(CosmosConfig.parse(CONFIG)) as account:
+        yield account
+
+
+def create(account: Cosmos, *documents: dict[str, Any]) -> None:
+    """Create documents of one session, one after the other."""
+    with CosmosClient(account.endpoint, account.key) as client:
+        things = client.get_database_client("sample").get_container_client("things")
+        for document in documents:
+            things.create_item({"session": "s", **document})
+
+
+def wait_for(host: HostProcess, kind: str, expected: list[list[Any]]) -> None:
+    """Wait until so many runs are there, and compare them."""
+    eventually(lambda: len(host.seen(kind)) >= len(expected))
+    assert host.seen(kind) == expected
+
+
+def test_a_policy_without_end_holds_the_lease_until_the_function_succeeds(
+    account: Cosmos, tmp_path: Path
+) -> None:
+    connection = account.connection_string
+    create(account, {"id": "a1", "failures": 2}, {"id": "a2"})
+    with running_host(tmp_path, APP, "first", Cosmos=connection) as first:
+        eventually(lambda: first.seen("patient"))
+        with running_host(tmp_path, APP, "second", Cosmos=connection) as second:
+            wait_for(first, "patient", [["a1", 0, -1], ["a1", 1, -1], ["a1", 2, -1], ["a2", 0, -1]])
+
+            assert second.seen("patient") == []
+
+
+def test_a_policy_that_is_used_up_loses_the_changes_and_goes_on(
+    account: Cosmos, tmp_path: Path
+) -> None:
+    create(account, {"id": "a1", "failures": 9}, {"id": "a2", "failures": 1}, {"id": "a3"})
+    with running_host(tmp_path, APP, Cosmos=account.connection_string) as host:
+        wait_for(
+            host,
+            "hasty",
+            [["a1", 0, 2], ["a1", 1, 2], ["a1", 2, 2], ["a2", 0, 2], ["a2", 1, 2], ["a3", 0, 2]],
+        )
+
+        lost = [line for line in host.log() if "1 changes are lost" in line["message"]]
+        assert [line["function"] for line in lost] == ["hasty"]
+
+
+def test_a_stop_between_two_tries_leaves_the_change_to_the_next_host(
+    account: Cosmos, tmp_path: Path
+) -> None:
+    create(account, {"id": "a1", "failures": 1})
+    with running_host(tmp_path, APP, "first", Cosmos=account.connection_string) as first:
+        eventually(lambda: first.seen("patient"))
+        began = time.monotonic()
+        assert first.end() == 0
+        assert time.monotonic() - began < 3
+    with running_host(tmp_path, APP, "second", Cosmos=account.connection_string) as second:
+        wait_for(second, "patient", [["a1", 0, -1], ["a1", 1, -1]])
+
+
+def test_an_occurrence_missed_during_an_outage_is_made_up_once(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    kept = tmp_path / "data" / "timers" / "east" / "yearly.json"
+    with running_host(tmp_path, APP, "first", LOCAL_HOST_DATA=data) as first:
+        assert first.seen("timers") == []
+    status = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**status, "Next": "2013-12-31T00:00:00+00:00"}))
+
+    with running_host(tmp_path, APP, "second", LOCAL_HOST_DATA=data) as second:
+        (run,) = eventually(lambda: second.seen("timers"))
+        assert run["past_due"]
+        assert run["schedule_status"]["Next"] == "2013-12-31T00:00:00+00:00"
+        eventually(lambda: json.loads(kept.read_text())["Last"] > "2014")
+
+    with running_host(tmp_path, APP, "third", LOCAL_HOST_DATA=data) as third:
+        third.request("/admin/functions/yearly", "POST")
+        runs = eventually(lambda: third.seen("timers"))
+        assert [run["past_due"] for run in runs] == [False]
+
+
+def test_a_cloud_that_keeps_its_data_keeps_when_timers_ran(tmp_path: Path) -> None:
+    config = parse_config(
+        {
+            "UserConfig": {},
+            "Cosmos": CONFIG,
+            "Hosts": {"Regions": ["east"], "Values": {"Cosmos": "{cosmos}"}},
+        }
+    )
+    data = tmp_path / "data"
+
+    with Cloud(config, CloudOptions(logs=tmp_path, app=APP, data=data)):
+        status = json.loads((data / "hosts" / "timers" / "east" / "yearly.json").read_text())
+
+    assert set(status) == {"Last", "LastUpdated", "Next"}
