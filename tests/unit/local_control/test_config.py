@@ -45,7 +45,7 @@ def test_the_config_of_this_repository_is_read() -> None:
         ({"Hosts": {"Regions": "east"}}, r"Hosts\.Regions"),
         ({"Hosts": {"Values": {"A": 1}}}, r"Hosts\.Values\.A"),
         ({"Hosts": {"Region": []}}, r"Hosts\.Region "),
-        ({"UserConfig": {"Namespaces": [{"Name": "x", "Topics": [{"Name": "t"}]}]}}, "Topics"),
+        ({"UserConfig": {"Namespaces": [{"Name": "x", "Relays": []}]}}, "Relays"),
     ],
 )
 def test_a_bad_config_is_refused_by_the_name_of_the_key(
