@@ -1,5 +1,5 @@
 # make demo   the main job, on one machine, through a region's death
-# make test   lint, types, import contracts and every test
+# make test   lint, types, import contracts and every test, two files at a time
 SHELL := /bin/bash
 RUN := .venv/bin/python
 DAYS ?= 1
@@ -20,7 +20,7 @@ up: .venv/ready  ## start Azure on one machine and leave it running until Ctrl-C
 	@$(RUN) -m demo up $(ARGS)
 
 test: lint  ## lint, then every test that can run here
-	@$(RUN) -m pytest $(ARGS)
+	@$(RUN) -m pytest -n 2 $(ARGS)
 
 unit: .venv/ready  ## the fast tests only
 	@$(RUN) -m pytest -m "not wire and not spark and not e2e" $(ARGS)

@@ -15,6 +15,7 @@ from local.faults import Faults
 from local.host_process import HostSpec
 from local.hosts import Hosts
 from local.loopback import check_free
+from local.servicebus.config import NamespaceConfig
 from local.servicebus.server import Namespace
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ class Cloud:
         self._running.close()
 
     def depths(self) -> Depths:
-        """Messages by state, per namespace and queue."""
+        """Messages by state, per namespace and queue, topic or subscription."""
         return {
-            name: {queue.name: namespace.depth(queue.name) for queue in namespace.config.queues}
+            name: {entity: namespace.depth(entity) for entity in entities(namespace.config)}
             for name, namespace in self.namespaces.items()
         }
 
@@ -180,3 +181,11 @@ class Cloud:
         buses = {f"servicebus.{n}": ns.connection_string for n, ns in self.namespaces.items()}
         durable = {"durable": self.durable.address} if self.durable else {}
         return buses | durable | {"region": region, "cosmos": self.cosmos.connection_string}
+
+
+def entities(config: NamespaceConfig) -> list[str]:
+    """The names of everything in a namespace that can hold messages."""
+    names = [queue.name for queue in config.queues]
+    for topic in config.topics:
+        names += [topic.name, *(one.queue.name for one in topic.subscriptions)]
+    return names

@@ -6,7 +6,7 @@ matched in the order in which they were added; the first that applies wins.
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
@@ -21,6 +21,13 @@ class Action(StrEnum):
     DELAY = "delay"  # the operation waits `seconds` first
     STATUS = "status"  # the operation is refused with `status`, nothing applied
     DROP_ANSWER = "drop-answer"  # the operation is applied, its answer never sent
+    DROP_CONNECTION = "drop-connection"  # the client's connection is cut, nothing applied
+    DUPLICATE = "duplicate"  # what is delivered comes once more after it was completed
+    LOSE_LOCK = "lose-lock"  # the lock that the operation is under is lost first
+
+
+# Only those who ask for them by name know what these mean: the queues, of their deliveries.
+OF_DELIVERIES = frozenset({Action.DUPLICATE, Action.LOSE_LOCK})
 
 
 class InvalidFault(ValueError):
@@ -126,13 +133,23 @@ class Faults:
             self._armed = kept
             return lifted
 
-    def strike(self, component: str, operation: str) -> Fault | None:
-        """The fault that hits this operation now, or None; a hit is spent by asking."""
+    def strike(
+        self,
+        component: str,
+        operation: str,
+        *,
+        among: Collection[Action] = frozenset(Action) - OF_DELIVERIES,
+    ) -> Fault | None:
+        """The fault that hits this operation now, or None; a hit is spent by asking.
+
+        Faults whose action is not `among` those the caller can carry out are passed over.
+        """
         with self._lock:
             self._forget_spent()
             for armed in self._armed:
                 if (
-                    armed.fault.hits(component, operation)
+                    armed.fault.action in among
+                    and armed.fault.hits(component, operation)
                     and self._random.random() < armed.fault.rate
                 ):
                     armed.hits += 1

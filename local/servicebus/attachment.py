@@ -4,15 +4,16 @@ from typing import Protocol, cast
 
 from proton import Delivery, Link, Receiver, Sender
 
+from local.servicebus.authorization import Authorization
 from local.servicebus.broker import Broker
-from local.servicebus.directory import Directory, Kind, Node
-from local.servicebus.entity import Entity, PlainEntity, SessionEntity
+from local.servicebus.directory import CBS, Directory, Kind, Node, path_of
+from local.servicebus.entity import Entity, PlainEntity, SessionEntity, TopicEntity
 from local.servicebus.gate import Wire
 from local.servicebus.intake import Intake
 from local.servicebus.management import Management
 from local.servicebus.plain_outlet import PlainOutlet
 from local.servicebus.refusal import Condition, Refused
-from local.servicebus.requests import RequestIntake, Responder, ResponseOutlets, authorize
+from local.servicebus.requests import RequestIntake, Responder, ResponseOutlets
 from local.servicebus.session_outlet import SessionOutlet, has_filter
 
 
@@ -43,26 +44,33 @@ class Attaching:
         self._directory = directory
         self._broker = broker
         self._wire = wire
+        self._authorization = Authorization(broker)
         self._responses = ResponseOutlets()
 
     def attach(self, link: Link) -> LinkEnd:
         """The end for a link; refused when there is no such node, or it cannot do that."""
         if link.is_receiver:
-            node = self._directory.find(link.remote_target.address)
+            node = self._find(link.remote_target.address)
             return self._intake(cast(Receiver, link), node)
-        node = self._directory.find(link.remote_source.address)
+        node = self._find(link.remote_source.address)
         return self._outlet(cast(Sender, link), node)
+
+    def _find(self, address: str | None) -> Node:
+        path = path_of(address)
+        if path != CBS:
+            self._authorization.check(path)
+        return self._directory.find(path)
 
     def _intake(self, link: Receiver, node: Node) -> LinkEnd:
         if node.kind is not Kind.MESSAGES:
             return RequestIntake(link, self._responder(node), self._responses)
-        if node.entity is None or node.entity.takes_no_messages:
-            raise Refused(Condition.NOT_ALLOWED, "A dead-letter queue cannot be sent to")
+        if node.entity is None or not node.entity.takes_messages:
+            raise Refused(Condition.NOT_ALLOWED, f"Nothing can be sent to {role_of(node)}")
         return Intake(link, node.entity, self._broker, self._wire)
 
     def _responder(self, node: Node) -> Responder:
         if node.kind is Kind.AUTHORIZATION or node.entity is None:
-            return authorize
+            return self._authorization.respond
         return Management(node.entity, self._broker, self._wire).respond
 
     def _outlet(self, link: Sender, node: Node) -> LinkEnd:
@@ -76,9 +84,18 @@ class Attaching:
                 return SessionOutlet(link, entity, self._broker, self._wire)
             case PlainEntity(), False:
                 return PlainOutlet(link, entity, self._broker, self._wire)
+            case TopicEntity(), _:
+                raise Refused(
+                    Condition.NOT_ALLOWED, "A topic cannot be received from, but its subscriptions"
+                )
             case SessionEntity(), False:
                 raise Refused(
                     Condition.NOT_ALLOWED,
                     f"{entity.name} requires sessions: a receiver must ask for one",
                 )
         raise Refused(Condition.NOT_ALLOWED, "There are no sessions in this entity")
+
+
+def role_of(node: Node) -> str:
+    """What stands at a node, for a sentence."""
+    return "this node" if node.entity is None else node.entity.role.value

@@ -47,8 +47,11 @@ class Broker:
         return time.time()
 
     def later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Do something in a turn of its own, after some seconds."""
-        return asyncio.get_running_loop().call_later(seconds, self.turn, callback)
+        """Do something in a turn of its own, after some seconds; 0: before anybody is heard."""
+        loop = asyncio.get_running_loop()
+        if seconds <= 0:
+            return loop.call_soon(self.turn, callback)
+        return loop.call_later(seconds, self.turn, callback)
 
     def touched(self, connection: Writable) -> None:
         """This connection has something to write when the turn ends."""

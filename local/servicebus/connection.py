@@ -83,8 +83,9 @@ class Connection(asyncio.Protocol):
 
     def hang_up(self) -> None:
         """Drop the connection abruptly."""
-        if self._socket is not None:
-            self._socket.abort()
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.abort()
 
     def say_goodbye(self) -> None:
         """Close in an orderly way: the service is stopping."""
@@ -179,11 +180,13 @@ class Connection(asyncio.Protocol):
         if end is not None:
             end.on_closed()
         link.close()
+        link.free()  # or Proton keeps it as long as the connection
 
     def _on_end(self, session: Session) -> None:
         for link in [link for link in self._ends if link.session == session]:
             self._ends.pop(link).on_closed()
         session.close()
+        session.free()
 
     def _let_go(self) -> None:
         ends, self._ends = self._ends, {}

@@ -29,7 +29,7 @@ class Node:
 
 
 class Directory:
-    """Every node of a namespace. Names ignore case; a scheme and host in front do not matter."""
+    """Every node of a namespace, by path; names ignore case."""
 
     def __init__(self, entities: Iterable[Entity]) -> None:
         self._nodes = {CBS: Node(Kind.AUTHORIZATION)}
@@ -38,11 +38,15 @@ class Directory:
             self._nodes[name] = Node(Kind.MESSAGES, entity)
             self._nodes[name + MANAGEMENT_SUFFIX] = Node(Kind.MANAGEMENT, entity)
 
-    def find(self, address: str | None) -> Node:
-        """The node at an address; refused when there is none."""
-        _, scheme, rest = (address or "").rpartition("://")
-        path = rest.partition("/")[2] if scheme else rest
+    def find(self, path: str) -> Node:
+        """The node at a path; refused when there is none."""
         node = self._nodes.get(path.lower())
         if node is None:
-            raise Refused(Condition.NOT_FOUND, f"The messaging entity {path!r} does not exist")
+            raise Refused(Condition.NOT_FOUND, f"The messaging entity {path!r} could not be found")
         return node
+
+
+def path_of(address: str | None) -> str:
+    """The path in an address; a scheme and host in front do not matter."""
+    _, scheme, rest = (address or "").rpartition("://")
+    return rest.partition("/")[2] if scheme else rest

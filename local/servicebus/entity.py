@@ -1,13 +1,16 @@
-"""An entity: a queue, and the links that wait for something from it."""
+"""An entity: a queue or topic, and the links that wait for something from it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Protocol
 
 from local.servicebus.gate import Gate, Wire
+from local.servicebus.inbox import Inbox
 from local.servicebus.plain_queue import PlainQueue
 from local.servicebus.queue import Queue
 from local.servicebus.session_queue import SessionQueue
+from local.servicebus.topic import Subscription, Topic
 
 
 class Consumer(Protocol):
@@ -43,20 +46,28 @@ class SessionConsumer(Protocol):
         ...
 
 
-class Entity(ABC):
-    """What plain and session entities have in common."""
+class Role(Enum):
+    """What an entity is to those who would send to it."""
 
-    def __init__(self, queue: Queue, gate: Gate, dead_letters: "PlainEntity | None") -> None:
-        self.name = queue.config.name
-        self.dead_letters = dead_letters
-        self.store = queue
+    QUEUE = "a queue"
+    TOPIC = "a topic"
+    SUBSCRIPTION = "a subscription"
+    DEAD_LETTER_QUEUE = "a dead-letter queue"
+
+
+class Entity(ABC):
+    """What every entity has in common."""
+
+    def __init__(self, store: Inbox, gate: Gate, role: Role) -> None:
+        self.name = store.name
+        self.store = store
+        self.role = role
         self._gate = gate
-        self._counted_expirations = 0
 
     @property
-    def takes_no_messages(self) -> bool:
-        """Whether only the service itself puts messages here: a dead-letter queue."""
-        return self.dead_letters is None
+    def takes_messages(self) -> bool:
+        """Whether clients may send here; to all others only the service itself does."""
+        return self.role in (Role.QUEUE, Role.TOPIC)
 
     def act[Result](self, now: float, operation: Callable[[], Result]) -> Result:
         """Apply an operation at a time, then serve those who wait for its effect."""
@@ -70,6 +81,27 @@ class Entity(ABC):
         """Let time pass."""
         self.store.advance(now)
         self.serve(now)
+
+    @abstractmethod
+    def serve(self, now: float) -> None:
+        """Give what is ready to those who wait."""
+
+    @abstractmethod
+    def forget_waiting(self) -> None:
+        """Every link is gone."""
+
+
+class QueueEntity(Entity):
+    """What plain and session entities have in common."""
+
+    def __init__(
+        self, queue: Queue, gate: Gate, role: Role, dead_letters: "PlainEntity | None"
+    ) -> None:
+        super().__init__(queue, gate, role)
+        self.store: Queue = queue
+        self.dead_letters = dead_letters
+        self.subscription: Subscription | None = None  # what fills it, if it is one's queue
+        self._counted_expirations = 0
 
     def serve(self, now: float) -> None:
         """Give what is ready to those who wait."""
@@ -85,18 +117,34 @@ class Entity(ABC):
     def serve_waiting(self, now: float) -> None:
         """Give what is ready to this entity's own links."""
 
-    @abstractmethod
+
+class TopicEntity(Entity):
+    """A topic; nobody waits at it, but at its subscriptions."""
+
+    def __init__(self, topic: Topic, gate: Gate, subscriptions: Sequence[QueueEntity]) -> None:
+        super().__init__(topic, gate, Role.TOPIC)
+        self.subscriptions = subscriptions
+
+    def serve(self, now: float) -> None:
+        """What has come may have made somebody's wait end."""
+        for subscription in self.subscriptions:
+            subscription.serve(now)
+
     def forget_waiting(self) -> None:
-        """Every link is gone."""
+        """Its subscriptions are entities of their own."""
 
 
-class PlainEntity(Entity):
+class PlainEntity(QueueEntity):
     """A plain queue; consumers take turns."""
 
     def __init__(
-        self, queue: PlainQueue, gate: Gate, dead_letters: "PlainEntity | None" = None
+        self,
+        queue: PlainQueue,
+        gate: Gate,
+        role: Role,
+        dead_letters: "PlainEntity | None" = None,
     ) -> None:
-        super().__init__(queue, gate, dead_letters)
+        super().__init__(queue, gate, role, dead_letters)
         self.queue = queue
         self._waiting: dict[Consumer, None] = {}
 
@@ -121,13 +169,13 @@ class PlainEntity(Entity):
         self._waiting.clear()
 
 
-class SessionEntity(Entity):
+class SessionEntity(QueueEntity):
     """A session queue; acceptors are served in the order in which they came."""
 
     def __init__(
-        self, queue: SessionQueue, gate: Gate, dead_letters: PlainEntity | None = None
+        self, queue: SessionQueue, gate: Gate, role: Role, dead_letters: PlainEntity | None
     ) -> None:
-        super().__init__(queue, gate, dead_letters)
+        super().__init__(queue, gate, role, dead_letters)
         self.queue = queue
         self._holders: dict[object, SessionConsumer] = {}
         self._waiting: dict[Acceptor, None] = {}

@@ -6,9 +6,13 @@ from typing import Any, Protocol
 
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
-from local.servicebus.refusal import Condition, Refused
+from local.servicebus.refusal import Refused, refusal_of
 
-BUSY = Refused(Condition.SERVER_BUSY, "The service is busy: a fault was armed")
+ANY_OPERATION = frozenset(
+    {Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER, Action.DROP_CONNECTION}
+)
+UNDER_LOCK = ANY_OPERATION | {Action.LOSE_LOCK}
+DELIVERY = frozenset({Action.DUPLICATE, Action.LOSE_LOCK, Action.DROP_CONNECTION})
 
 
 class Wire(Protocol):
@@ -33,7 +37,8 @@ class Attempt[Result]:
     """One operation asked for by a client.
 
     `apply` does it and returns the answer or raises Refused; `answer` tells the client either.
-    `count` and `size` (bytes) are for the counters.
+    `count` and `size` (bytes) are for the counters. `lose_lock` ends the lock that the operation
+    is under, where there is one.
     """
 
     operation: str
@@ -42,13 +47,13 @@ class Attempt[Result]:
     wire: Wire
     count: int = 1
     size: int = 0
+    lose_lock: Callable[[], object] | None = None
 
 
 class Gate:
     """Counts and breaks the operations of one component.
 
-    STATUS refuses with server-busy whatever the fault's own number is; DELAY holds the operation
-    back alone, so one sent after it may overtake it.
+    DELAY holds the operation back alone, so one sent after it may overtake it.
     """
 
     def __init__(
@@ -72,25 +77,33 @@ class Gate:
 
     def run(self, attempt: Attempt[Any]) -> None:
         """Do what was asked and answer, unless a fault is in the way."""
-        fault = self._faults.strike(self._component, attempt.operation)
-        match fault:
+        among = ANY_OPERATION if attempt.lose_lock is None else UNDER_LOCK
+        match self._faults.strike(self._component, attempt.operation, among=among):
             case None:
                 self._answer(attempt, self._apply(attempt))
-            case Fault(action=Action.STATUS):
-                self._answer(attempt, self._refuse(attempt, BUSY))
+            case Fault(action=Action.STATUS, status=status):
+                self._answer(attempt, self._refuse(attempt, refusal_of(status)))
             case Fault(action=Action.DELAY, seconds=seconds):
                 self._later(seconds, lambda: self._answer(attempt, self._apply(attempt)))
             case Fault(action=Action.DROP_ANSWER):
                 self._apply(attempt)
-            case Fault(action=Action.DOWN):
+            case Fault(action=Action.LOSE_LOCK):
+                self._answer(attempt, self._apply(attempt, first=attempt.lose_lock))
+            case Fault(action=Action.DOWN | Action.DROP_CONNECTION):
                 attempt.wire.hang_up()
+
+    def strike_delivery(self) -> Fault | None:
+        """What shall happen to the delivery that is about to be made, if anything."""
+        return self._faults.strike(self._component, "deliver", among=DELIVERY)
 
     def count(self, operation: str, status: str = "ok", *, count: int = 1, size: int = 0) -> None:
         """Count something that happened without being asked for."""
         self._counters.add(self._component, operation, status, count=count, size=size)
 
-    def _apply(self, attempt: Attempt[Any]) -> Any:
+    def _apply(self, attempt: Attempt[Any], first: Callable[[], object] | None = None) -> Any:
         try:
+            if first is not None:
+                first()
             result = attempt.apply()
         except Refused as refusal:
             return self._refuse(attempt, refusal)

@@ -1,19 +1,16 @@
-"""The hall of a namespace: its queues, its listener and everybody connected, on one loop."""
+"""The hall of a namespace: its entities, its listener and everybody connected, on one loop."""
 
 import asyncio
-from uuid import uuid4
 
 from local.counters import Counters
 from local.faults import Faults
 from local.servicebus.broker import Broker
-from local.servicebus.config import NamespaceConfig, QueueConfig
+from local.servicebus.config import NamespaceConfig
 from local.servicebus.connection import Connection
-from local.servicebus.directory import DEAD_LETTER_SUFFIX, Directory
-from local.servicebus.entity import Entity, PlainEntity, SessionEntity
+from local.servicebus.directory import Directory
+from local.servicebus.inbox import Inbox
 from local.servicebus.ledger import Ledger
-from local.servicebus.plain_queue import PlainQueue
-from local.servicebus.queue import Queue
-from local.servicebus.session_queue import SessionQueue
+from local.servicebus.opening import Opening
 
 BEAT_SECONDS = 0.05  # how late an expiry, a schedule or a fault may be noticed
 GOODBYE_SECONDS_MAX = 0.5  # how long clients may take to notice that the service stops
@@ -25,23 +22,24 @@ class Hall:
     def __init__(
         self, config: NamespaceConfig, faults: Faults, counters: Counters, ledger: Ledger
     ) -> None:
-        """Open every declared queue with what the ledger kept of it."""
+        """Open every declared entity with what the ledger kept of it."""
         self._ledger = ledger
         self._broker = Broker(
             f"servicebus.{config.name}", faults=faults, counters=counters, ledger=ledger
         )
-        self._queues = {queue.name.lower(): self._open(queue) for queue in config.queues}
-        self._entities = [*self._queues.values()]
-        self._entities += [e.dead_letters for e in self._entities if e.dead_letters is not None]
+        self._entities = Opening(self._broker.gate, ledger).entities(config)
         self._directory = Directory(self._entities)
         self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
         self._address = ("", 0)
         self._empty: asyncio.Future[None] | None = None  # awaited while closing
 
-    def queue(self, name: str) -> Queue:
-        """The declared queue of that name; raises KeyError if there is none."""
-        return self._queues[name.lower()].store
+    def store(self, name: str) -> Inbox:
+        """What the entity of that name holds; raises KeyError if there is none."""
+        for entity in self._entities:
+            if entity.name.lower() == name.lower():
+                return entity.store
+        raise KeyError(name)
 
     async def listen(self, host: str, port: int) -> int:
         """Let clients in; returns the port."""
@@ -104,22 +102,3 @@ class Hall:
     def _leave_if_empty(self) -> None:
         if self._empty is not None and not self._connections and not self._empty.done():
             self._empty.set_result(None)
-
-    def _open(self, config: QueueConfig) -> Entity:
-        dead_letters = PlainQueue(
-            QueueConfig(config.name + DEAD_LETTER_SUFFIX, lock_seconds=config.lock_seconds),
-            tokens=uuid4,
-            ledger=self._ledger,
-            dead_letters=None,
-        )
-        dead_letters.restore(self._ledger.load(dead_letters.config.name))
-        graveyard = PlainEntity(dead_letters, self._broker.gate)
-        if config.requires_session:
-            sessions = SessionQueue(
-                config, tokens=uuid4, ledger=self._ledger, dead_letters=dead_letters
-            )
-            sessions.restore(self._ledger.load(config.name))
-            return SessionEntity(sessions, self._broker.gate, graveyard)
-        plain = PlainQueue(config, tokens=uuid4, ledger=self._ledger, dead_letters=dead_letters)
-        plain.restore(self._ledger.load(config.name))
-        return PlainEntity(plain, self._broker.gate, graveyard)

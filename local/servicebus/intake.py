@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proton import Condition as AmqpCondition
-from proton import Delivery, Receiver, symbol
+from proton import Delivery, Endpoint, Receiver, symbol
 
 from local.servicebus.broker import Broker
 from local.servicebus.encoding import Undecodable
@@ -108,7 +108,9 @@ def read(data: bytes) -> list[Message] | Refused:
 
 
 def settle(delivery: Delivery, result: Refused | None) -> None:
-    """Tell the sender what became of its transfer."""
+    """Tell the sender what became of its transfer, if it is still there."""
+    if delivery.link.state & Endpoint.LOCAL_CLOSED:
+        return
     if isinstance(result, Refused):
         # The info says nothing, but azure-servicebus cannot read an error of a send without one.
         info: Any = {symbol("refused-by"): "local-servicebus"}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from local.servicebus.duplicates import Seen
 from local.servicebus.message import StoredMessage
 
 
@@ -13,6 +14,7 @@ class Kept:
     last_sequence_number: int = 0
     messages: tuple[StoredMessage, ...] = ()
     session_states: dict[str, bytes] = field(default_factory=dict)
+    seen: tuple[Seen, ...] = ()
 
 
 class Ledger(Protocol):
@@ -36,6 +38,14 @@ class Ledger(Protocol):
 
     def keep_session_state(self, queue: str, session_id: str, state: bytes | None) -> None:
         """Record a session's state; None clears it."""
+        ...
+
+    def remember(self, queue: str, seen: Seen) -> None:
+        """Record that a message id was sent."""
+        ...
+
+    def unremember(self, queue: str, message_id: str) -> None:
+        """Record that a message id may be sent again."""
         ...
 
     def commit(self) -> None:
@@ -65,6 +75,12 @@ class NoLedger:
 
     def keep_session_state(self, queue: str, session_id: str, state: bytes | None) -> None:
         """Forgotten."""
+
+    def remember(self, queue: str, seen: Seen) -> None:
+        """Forgotten."""
+
+    def unremember(self, queue: str, message_id: str) -> None:
+        """Already forgotten."""
 
     def commit(self) -> None:
         """Nothing to commit."""

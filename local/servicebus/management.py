@@ -8,27 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from proton import Array, Data, Message, int32, timestamp
+from proton import Array, Data, Message, int32
 
 from local.servicebus.broker import Broker
 from local.servicebus.encoding import Undecodable
-from local.servicebus.entity import Entity, PlainEntity, SessionEntity
+from local.servicebus.entity import Entity, PlainEntity, QueueEntity, SessionEntity
 from local.servicebus.gate import Attempt, Wire
-from local.servicebus.message import DeadLetter, Settlement, StoredMessage
+from local.servicebus.message import DeadLetter, Settlement
 from local.servicebus.refusal import Condition, Refused
 from local.servicebus.requests import Respond
+from local.servicebus.responses import Body, elements, locked, milliseconds, write_response
+from local.servicebus.rules import NotHonoured
+from local.servicebus.rules_wire import read_rule, write_rule
 from local.servicebus.sections import read_message, write_delivery
+from local.servicebus.topic import Subscription
 
-STATUS_OK, STATUS_NO_CONTENT = 200, 204
-STATUS_OF = {
-    Condition.NOT_FOUND: 404,
-    Condition.MESSAGE_NOT_FOUND: 404,
-    Condition.MESSAGE_LOCK_LOST: 410,
-    Condition.SESSION_LOCK_LOST: 410,
-    Condition.NOT_IMPLEMENTED: 501,
-    Condition.SERVER_BUSY: 503,
-}
-STATUS_BAD_REQUEST = 400
+LAST_UPDATED_ANY = 253_402_300_799_000  # the end of the year 9999: any session with messages
 
 SETTLEMENTS = {
     "completed": Settlement.COMPLETE,
@@ -37,15 +32,17 @@ SETTLEMENTS = {
     "suspended": Settlement.DEAD_LETTER,
 }
 
-type Body = dict[str, Any]
+
+type Perform = Callable[[Body, float], Body]
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A request: the name it is counted under, and what does it."""
+    """A request: the name it is counted under, what does it, and how to lose its lock, if any."""
 
     counted_as: str
-    perform: Callable[[Body, float], Body]
+    perform: Perform
+    lose_lock: Perform | None = None
 
 
 class Management:
@@ -59,11 +56,21 @@ class Management:
             "schedule-message": Operation("schedule", self._schedule),
             "cancel-scheduled-message": Operation("cancel-scheduled", self._cancel),
             "peek-message": Operation("peek", self._peek),
-            "renew-lock": Operation("renew-lock", self._renew_locks),
-            "renew-session-lock": Operation("renew-session-lock", self._renew_session),
-            "get-session-state": Operation("get-session-state", self._get_state),
-            "set-session-state": Operation("set-session-state", self._set_state),
+            "renew-lock": Operation("renew-lock", self._renew_locks, self._lose_locks),
+            "renew-session-lock": Operation(
+                "renew-session-lock", self._renew_session, self._lose_session
+            ),
+            "get-session-state": Operation(
+                "get-session-state", self._get_state, self._lose_session
+            ),
+            "set-session-state": Operation(
+                "set-session-state", self._set_state, self._lose_session
+            ),
             "receive-by-sequence-number": Operation("receive-deferred", self._receive_deferred),
+            "get-message-sessions": Operation("list-sessions", self._list_sessions),
+            "add-rule": Operation("add-rule", self._add_rule),
+            "remove-rule": Operation("remove-rule", self._remove_rule),
+            "enumerate-rules": Operation("list-rules", self._list_rules),
         }
 
     def respond(self, request: Message, respond: Respond) -> None:
@@ -72,12 +79,14 @@ class Management:
         name = str(properties.get("operation", ""))
         body = request.body if isinstance(request.body, dict) else {}
         operation = self._find(name.removeprefix("com.microsoft:"), body)
+        lose = operation.lose_lock
         self._broker.gate.run(
             Attempt(
                 operation.counted_as,
-                lambda: self._perform(operation, body),
+                lambda: self._perform(operation.perform, body),
                 lambda result: respond(write_response(result)),
                 self._wire,
+                lose_lock=None if lose is None else lambda: self._perform(lose, body),
             )
         )
 
@@ -86,22 +95,27 @@ class Management:
             settlement = SETTLEMENTS.get(str(body.get("disposition-status")))
             if settlement is not None:
                 return Operation(
-                    settlement.value, lambda body, now: self._settle(settlement, body, now)
+                    settlement.value,
+                    lambda body, now: self._settle(settlement, body, now),
+                    self._lose_locks,
                 )
         return self._operations.get(name) or Operation("unknown", lambda _, __: refuse(name))
 
-    def _perform(self, operation: Operation, body: Body) -> Body:
+    def _perform(self, perform: Perform, body: Body) -> Body:
         now = self._broker.now()
         try:
-            return self._entity.act(now, lambda: operation.perform(body, now))
+            return self._entity.act(now, lambda: perform(body, now))
+        except NotHonoured as error:
+            raise Refused(Condition.NOT_IMPLEMENTED, str(error)) from error
         except (KeyError, TypeError, ValueError, Undecodable) as error:
             raise Refused(Condition.ARGUMENT_ERROR, f"malformed request: {error!r}") from error
 
     # Messages
 
     def _schedule(self, body: Body, now: float) -> Body:
-        if self._entity.takes_no_messages:
-            raise Refused(Condition.NOT_ALLOWED, "A dead-letter queue cannot be sent to")
+        if not self._entity.takes_messages:
+            role = self._entity.role.value
+            raise Refused(Condition.NOT_ALLOWED, f"Nothing can be sent to {role}")
         messages = [read_message(bytes(entry["message"])) for entry in body["messages"]]
         numbers = self._entity.store.send(messages, now)
         return {"sequence-numbers": Array(None, Data.LONG, *numbers)}
@@ -126,11 +140,11 @@ class Management:
             case PlainEntity() as entity:
                 found = entity.queue.receive_deferred(numbers, now)
             case _:
-                found = []
+                raise Refused(Condition.NOT_ALLOWED, f"{self._entity.name} holds no messages")
         answer = {"messages": [locked(stored) for stored in found]}
         if int(body.get("receiver-settle-mode", 1)) == 0:
             for stored in answer["messages"]:
-                self._entity.store.settle(stored["lock-token"], Settlement.COMPLETE, now)
+                self._queue_entity().store.settle(stored["lock-token"], Settlement.COMPLETE, now)
         return answer
 
     # Locks
@@ -138,7 +152,7 @@ class Management:
     def _settle(self, settlement: Settlement, body: Body, now: float) -> Body:
         why = DeadLetter(body.get("deadletter-reason"), body.get("deadletter-description"))
         for token in elements(body["lock-tokens"]):
-            self._entity.store.settle(UUID(str(token)), settlement, now, why)
+            self._queue_entity().store.settle(UUID(str(token)), settlement, now, why)
         return {}
 
     def _renew_locks(self, body: Body, now: float) -> Body:
@@ -147,6 +161,15 @@ class Management:
         tokens = [UUID(str(token)) for token in elements(body["lock-tokens"])]
         times = self._entity.queue.renew(tokens, now)
         return {"expirations": Array(None, Data.TIMESTAMP, *map(milliseconds, times))}
+
+    def _lose_locks(self, body: Body, now: float) -> Body:
+        for token in elements(body["lock-tokens"]):
+            self._queue_entity().store.lose_lock(UUID(str(token)), now)
+        return {}
+
+    def _lose_session(self, body: Body, now: float) -> Body:
+        self._session_entity().queue.lose_session(body["session-id"], now)
+        return {}
 
     # Sessions
 
@@ -167,6 +190,42 @@ class Management:
         entity.queue.set_state(session_id, holder, None if state is None else bytes(state))
         return {}
 
+    def _list_sessions(self, body: Body, now: float) -> Body:  # noqa: ARG002
+        if int(body["last-updated-time"]) < LAST_UPDATED_ANY:
+            raise NotHonoured("sessions cannot be listed by the time of their last update")
+        skip, top = int(body["skip"]), int(body["top"])
+        found = self._session_entity().queue.session_ids()[skip : skip + top]
+        names: Any = Array(None, Data.STRING, *found) if found else []
+        return {"skip": int32(skip + len(found)), "sessions-ids": names}
+
+    # Rules
+
+    def _add_rule(self, body: Body, now: float) -> Body:  # noqa: ARG002
+        self._subscription().add(read_rule(str(body["rule-name"]), body["rule-description"]))
+        return {}
+
+    def _remove_rule(self, body: Body, now: float) -> Body:  # noqa: ARG002
+        self._subscription().remove(str(body["rule-name"]))
+        return {}
+
+    def _list_rules(self, body: Body, now: float) -> Body:  # noqa: ARG002
+        first, count = int(body.get("skip") or 0), int(body["top"])
+        rules = self._subscription().rules[first : first + count]
+        return {"rules": [write_rule(rule) for rule in rules]}
+
+    # Of what kind the entity must be
+
+    def _subscription(self) -> Subscription:
+        subscription = self._queue_entity().subscription
+        if subscription is None:
+            raise Refused(Condition.NOT_ALLOWED, f"{self._entity.name} is not a subscription")
+        return subscription
+
+    def _queue_entity(self) -> QueueEntity:
+        if not isinstance(self._entity, QueueEntity):
+            raise Refused(Condition.NOT_ALLOWED, f"{self._entity.name} holds no messages")
+        return self._entity
+
     def _session_entity(self) -> SessionEntity:
         if not isinstance(self._entity, SessionEntity):
             raise Refused(Condition.NOT_ALLOWED, f"{self._entity.name} has no sessions")
@@ -176,34 +235,3 @@ class Management:
 def refuse(name: str) -> Body:
     """There is no such operation."""
     raise Refused(Condition.NOT_IMPLEMENTED, f"the operation {name!r} is not honoured")
-
-
-def locked(stored: StoredMessage) -> Body:
-    """A message that was locked by request, as it is answered."""
-    token = None if stored.lock is None else stored.lock.token
-    return {"lock-token": token, "message": write_delivery(stored)}
-
-
-def elements(value: Any) -> list[Any]:
-    """The elements of an AMQP array or list."""
-    return list(value.elements if isinstance(value, Array) else value)
-
-
-def milliseconds(seconds: float) -> timestamp:
-    """A time as AMQP has it."""
-    return timestamp(int(seconds * 1000))
-
-
-def write_response(result: Body | Refused) -> Message:
-    """The response to a request: a status, and a body if there is something to say."""
-    if isinstance(result, Refused):
-        properties = {
-            "statusCode": int32(STATUS_OF.get(result.condition, STATUS_BAD_REQUEST)),
-            "statusDescription": result.description,
-            "errorCondition": result.condition.value,
-        }
-        return Message(properties=properties)
-    empty = result.get("messages") == []
-    status = STATUS_NO_CONTENT if empty else STATUS_OK
-    properties = {"statusCode": int32(status), "statusDescription": "OK"}
-    return Message(body=result, properties=properties)

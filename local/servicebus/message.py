@@ -28,18 +28,24 @@ class Settlement(StrEnum):
 class Message:
     """What was sent. `encoded` is never altered, so bodies and properties stay as they were.
 
-    Times are seconds since 1970; `time_to_live_seconds` None leaves it to the queue.
+    Times are seconds since 1970; `time_to_live_seconds` None leaves it to the queue. `message_id`
+    is for those who take the message: it is not kept apart from `encoded`.
     """
 
     encoded: bytes
     session_id: str | None = None
     time_to_live_seconds: float | None = None
     scheduled_for: float | None = None
+    message_id: str | None = None
 
-    def expiry(self, enqueued_at: float, queue_seconds: float | None) -> float | None:
-        """When it expires if it is enqueued now: the shorter time to live counts."""
-        limits = (self.time_to_live_seconds, queue_seconds)
-        seconds = min((limit for limit in limits if limit is not None), default=None)
+    def shortest(self, limit_seconds: float | None) -> float | None:
+        """Its time to live where there is a limit: the shorter counts."""
+        limits = (self.time_to_live_seconds, limit_seconds)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def expiry(self, enqueued_at: float, limit_seconds: float | None) -> float | None:
+        """When it expires if it is enqueued now."""
+        seconds = self.shortest(limit_seconds)
         return None if seconds is None else enqueued_at + seconds
 
 
@@ -60,6 +66,11 @@ class DeadLetter:
     def after_expiry(cls) -> "DeadLetter":
         """Its time to live was over."""
         return cls("TTLExpiredException", "The message expired and was dead lettered.")
+
+    @classmethod
+    def without_session(cls, description: str) -> "DeadLetter":
+        """A subscription with sessions wanted it, but it has no session id."""
+        return cls("Session ID is null", description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,7 @@ class StoredMessage:
     lock: Lock | None = None
     set_aside: bool = False  # deferred once: it never goes back into the line
     dead_letter: DeadLetter | None = None
+    comes_again: bool = False  # once, after it was completed: a fault
 
     def is_expired(self, now: float) -> bool:
         """Whether its time to live is over."""

@@ -3,10 +3,11 @@
 from uuid import UUID
 
 from proton import Condition as AmqpCondition
-from proton import Delivery, Link, Sender, Terminus, symbol
+from proton import Delivery, Endpoint, Link, Sender, Terminus, symbol
 
+from local.faults import Action, Fault
 from local.servicebus.broker import Broker
-from local.servicebus.entity import Entity
+from local.servicebus.entity import QueueEntity
 from local.servicebus.gate import Attempt, Wire
 from local.servicebus.message import DeadLetter, Settlement, StoredMessage
 from local.servicebus.refusal import Condition, Refused
@@ -18,7 +19,7 @@ REASON, DESCRIPTION = symbol("DeadLetterReason"), symbol("DeadLetterErrorDescrip
 class Outlet:
     """Writes deliveries to a link and applies what the client decides about them."""
 
-    def __init__(self, link: Sender, entity: Entity, broker: Broker, wire: Wire) -> None:
+    def __init__(self, link: Sender, entity: QueueEntity, broker: Broker, wire: Wire) -> None:
         self.link = link
         self._entity = entity
         self._broker = broker
@@ -27,20 +28,19 @@ class Outlet:
         self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
 
     def send(self, stored: StoredMessage, now: float) -> None:
-        """Deliver a locked message."""
+        """Deliver a locked message, as faithfully as a fault allows."""
         if stored.lock is None:
             return
-        payload = write_delivery(stored)
         token = stored.lock.token
-        # The binding declares str and takes bytes as they are; a lock token is no UTF-8.
-        delivery = self.link.delivery(delivery_tag(token))  # type: ignore[arg-type]
-        delivery.lock_token = token
-        self.link.stream(payload)
-        self.link.advance()
-        if self._deletes:
-            self._entity.store.settle(token, Settlement.COMPLETE, now)
-            delivery.settle()
-        self._broker.gate.count("deliver", size=len(payload))
+        match self._broker.gate.strike_delivery():
+            case Fault(action=Action.DROP_CONNECTION):
+                self._wire.hang_up()
+                return
+            case Fault(action=Action.LOSE_LOCK, seconds=seconds):
+                self._broker.later(seconds, lambda: self._lose_lock(token))
+            case Fault(action=Action.DUPLICATE):
+                stored.comes_again = True
+        self._transfer(stored, token, now)
 
     def on_delivery(self, delivery: Delivery) -> None:
         """The client has decided about a delivery."""
@@ -59,12 +59,29 @@ class Outlet:
                     lambda: self._settle(token, settlement, dead_letter),
                     lambda result: echo(delivery, result),
                     self._wire,
+                    lose_lock=lambda: self._lose_lock(token),
                 )
             )
+
+    def _transfer(self, stored: StoredMessage, token: UUID, now: float) -> None:
+        payload = write_delivery(stored)
+        # The binding declares str and takes bytes as they are; a lock token is no UTF-8.
+        delivery = self.link.delivery(delivery_tag(token))  # type: ignore[arg-type]
+        delivery.lock_token = token
+        self.link.stream(payload)
+        self.link.advance()
+        if self._deletes:
+            self._entity.store.settle(token, Settlement.COMPLETE, now)
+            delivery.settle()
+        self._broker.gate.count("deliver", size=len(payload))
 
     def _settle(self, token: UUID, settlement: Settlement, why: DeadLetter | None) -> None:
         now = self._broker.now()
         self._entity.act(now, lambda: self._entity.store.settle(token, settlement, now, why))
+
+    def _lose_lock(self, token: UUID) -> None:
+        now = self._broker.now()
+        self._entity.act(now, lambda: self._entity.store.lose_lock(token, now))
 
 
 def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetter | None]:
@@ -82,7 +99,8 @@ def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetter |
         case Delivery.MODIFIED if remote.undeliverable:
             return Settlement.DEFER, None
         case Delivery.MODIFIED:
-            return Settlement.ABANDON if remote.failed else Settlement.RELEASE, None
+            # Whether or not it says that the delivery failed: npm's client does not.
+            return Settlement.ABANDON, None
     return (Settlement.RELEASE if delivery.settled else None), None
 
 
@@ -100,7 +118,12 @@ def text(value: object) -> str | None:
 
 
 def echo(delivery: Delivery, result: Refused | None) -> None:
-    """Settle with the client's own outcome, or rejected with the reason why not."""
+    """Settle with the client's own outcome, or rejected with the reason why not.
+
+    On a link that was detached meanwhile nothing is said: the detaching gave the reason.
+    """
+    if delivery.link.state & Endpoint.LOCAL_CLOSED:
+        return
     if isinstance(result, Refused):
         delivery.local.condition = AmqpCondition(result.condition.value, result.description)
         delivery.update(Delivery.REJECTED)

@@ -42,9 +42,9 @@ class PlainOutlet:
         self._entity.stop_waiting(self)
 
     def deliver_one(self, now: float) -> bool:
-        """Deliver one message; returns whether there is credit for more."""
+        """Deliver one message; returns whether more can be delivered."""
         stored = self._entity.queue.receive(now)
         if stored is not None:
             self._outlet.send(stored, now)
             self._wire.touch()
-        return self._link.credit > 0
+        return self._link.credit > 0 and self._wire.is_open

@@ -48,6 +48,11 @@ class PlainQueue(Queue):
     def left(self, stored: StoredMessage) -> None:
         """The shelf is all there was to leave."""
 
+    def lose(self, stored: StoredMessage, now: float) -> None:
+        """A message alone is no longer locked."""
+        self.expired_locks += 1
+        self.give_back(stored, now, failed=True)
+
     def unlocked(self, stored: StoredMessage) -> None:
         """A lock belongs to its message alone."""
 

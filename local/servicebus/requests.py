@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from proton import Delivery, Message, ProtonException, Receiver, Sender, Session, int32
+from proton import Delivery, Endpoint, Message, ProtonException, Receiver, Sender, Session
 
 from local.servicebus.intake import Inflow, settle
 from local.servicebus.refusal import Condition, Refused
@@ -14,15 +14,19 @@ type Responder = Callable[[Message, Respond], None]
 class ResponseOutlet:
     """A link on which a client waits for responses."""
 
-    def __init__(self, link: Sender) -> None:
+    def __init__(self, link: Sender, forget: Callable[["ResponseOutlet"], None]) -> None:
+        """`forget` is called when the link is gone."""
         self._link = link
+        self._forget = forget
 
     def open(self) -> None:
         """Attach."""
         self._link.open()
 
     def send(self, response: Message) -> None:
-        """Answer; nothing is heard of the answer again."""
+        """Answer, if the client still waits; nothing is heard of the answer again."""
+        if self._link.state & Endpoint.LOCAL_CLOSED:
+            return
         delivery = self._link.delivery(self._link.delivery_tag())
         self._link.stream(response.encode())
         self._link.advance()
@@ -35,7 +39,8 @@ class ResponseOutlet:
         """Answers are settled when they are sent."""
 
     def on_closed(self) -> None:
-        """Nothing is waiting."""
+        """No more answers can be sent."""
+        self._forget(self)
 
 
 class ResponseOutlets:
@@ -45,14 +50,19 @@ class ResponseOutlets:
         self._outlets: dict[tuple[Session, str], ResponseOutlet] = {}
 
     def add(self, link: Sender) -> ResponseOutlet:
-        """Know a link by the address its client gave it."""
-        outlet = ResponseOutlet(link)
-        self._outlets[link.session, link.remote_target.address or ""] = outlet
+        """Know a link by the address its client gave it, and by its name: npm's on $cbs has no
+        address and asks for answers by name."""
+        outlet = ResponseOutlet(link, self._forget)
+        for address in (link.name, link.remote_target.address or ""):
+            self._outlets[link.session, address] = outlet
         return outlet
 
     def find(self, session: Session, address: str) -> ResponseOutlet | None:
         """The link that has this address, or None."""
         return self._outlets.get((session, address))
+
+    def _forget(self, outlet: ResponseOutlet) -> None:
+        self._outlets = {key: one for key, one in self._outlets.items() if one is not outlet}
 
 
 class RequestIntake:
@@ -82,7 +92,7 @@ class RequestIntake:
         request = Message()
         try:
             request.decode(data)
-        except ProtonException as error:
+        except (ProtonException, TypeError, ValueError) as error:
             settle(delivery, Refused(Condition.DECODE_ERROR, str(error)))
             return
         settle(delivery, None)
@@ -95,9 +105,3 @@ class RequestIntake:
         if outlet is not None:
             response.correlation_id = request.id
             outlet.send(response)
-
-
-def authorize(request: Message, respond: Respond) -> None:  # noqa: ARG001
-    """Take any token: this service listens on loopback and guards nothing."""
-    properties = {"status-code": int32(202), "status-description": "Accepted"}
-    respond(Message(properties=properties))

@@ -6,6 +6,7 @@ written: a new header and new message annotations around the untouched rest.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from uuid import UUID
 
 from local.servicebus import encoding
@@ -18,7 +19,7 @@ DATA, SEQUENCE, VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
 REPEATABLE = (DATA, SEQUENCE)
 
 TIME_TO_LIVE_INDEX = 2  # of header
-GROUP_ID_INDEX = 10  # of properties
+MESSAGE_ID_INDEX, GROUP_ID_INDEX = 0, 10  # of properties
 DURABLE, PRIORITY, FIRST_ACQUIRER = 0, 1, 3  # of header
 
 SCHEDULED_ENQUEUE_TIME = "x-opt-scheduled-enqueue-time"
@@ -107,6 +108,7 @@ def read_message(data: bytes) -> Message:
     session_id: str | None = None
     time_to_live: float | None = None
     scheduled_for: float | None = None
+    message_id: str | None = None
     for section in sections(data):
         if section.code == HEADER:
             milliseconds = element(data, section, TIME_TO_LIVE_INDEX)
@@ -116,7 +118,20 @@ def read_message(data: bytes) -> Message:
         elif section.code == PROPERTIES:
             group_id = element(data, section, GROUP_ID_INDEX)
             session_id = group_id if isinstance(group_id, str) else None
-    return Message(data, session_id, time_to_live, scheduled_for)
+            message_id = identity(data, section, MESSAGE_ID_INDEX)
+    return Message(data, session_id, time_to_live, scheduled_for, message_id)
+
+
+def identity(data: bytes, section: Section, index: int) -> str | None:
+    """One field of a section that is a list, in a form to compare by; None if it is left out.
+
+    AMQP allows ids to be text, numbers, UUIDs and bytes.
+    """
+    extent = next(islice(encoding.elements(data, section.value), index, None), None)
+    if extent is None or data[extent[0]] == encoding.NULL:
+        return None
+    value = encoding.scalar(data, extent[0])
+    return data[slice(*extent)].hex() if value is None else str(value)
 
 
 def element(data: bytes, section: Section, index: int) -> int | str | None:

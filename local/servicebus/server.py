@@ -4,7 +4,8 @@ Promised: with `data_dir`, what was acknowledged to a client (a send, a settleme
 state) is there again after a stop or a kill of the process; locks are not. Without it, the content
 ends with `stop`.
 
-Not promised: authorization (any key will do), topics, transactions, duplicate detection.
+Not promised: secrecy (the one key is known to everybody), transactions, SQL filters, forwarding.
+Rules of subscriptions that were added or removed by a client last as long as the process.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from local.counters import Counters
 from local.faults import Faults
+from local.servicebus.authorization import KEY, KEY_NAME
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.hall import Hall
 from local.servicebus.ledger import Ledger, NoLedger
@@ -52,8 +54,8 @@ class Namespace:
     def connection_string(self) -> str:
         """What the SDKs take."""
         return (
-            f"Endpoint=sb://{self.host}:{self.port};SharedAccessKeyName=RootManageSharedAccessKey;"
-            "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+            f"Endpoint=sb://{self.host}:{self.port};SharedAccessKeyName={KEY_NAME};"
+            f"SharedAccessKey={KEY};UseDevelopmentEmulator=true"
         )
 
     def start(self) -> None:
@@ -82,16 +84,17 @@ class Namespace:
         thread.join(STOP_SECONDS_MAX)
         self._thread = None
 
-    def depth(self, queue: str) -> dict[str, int]:
-        """Messages by state; raises KeyError for an unknown queue.
+    def depth(self, entity: str) -> dict[str, int]:
+        """Messages by state; raises KeyError for an unknown entity.
 
+        An entity is a queue, a topic (its scheduled messages), or `topic/Subscriptions/name`.
         The keys are active, scheduled, locked, deferred and dead_lettered. May be called from any
         thread while the namespace runs.
         """
         loop, hall = self._loop, self._hall
         if self._thread is None or loop is None or hall is None:
             raise RuntimeError(f"namespace {self.config.name} is not running")
-        store = hall.queue(queue)
+        store = hall.store(entity)
         depth: Future[dict[str, int]] = Future()
         loop.call_soon_threadsafe(lambda: depth.set_result(store.depth()))
         return depth.result(DEPTH_SECONDS_MAX)

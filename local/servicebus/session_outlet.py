@@ -76,7 +76,7 @@ class SessionOutlet:
 
     def deliver(self) -> None:
         """Deliver what the session has and credit allows."""
-        while self.session_id is not None and self._link.credit > 0:
+        while self.session_id is not None and self._link.credit > 0 and self._wire.is_open:
             stored = self._entity.queue.receive(self.session_id, self)
             if stored is None:
                 return

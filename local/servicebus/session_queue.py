@@ -43,7 +43,7 @@ class SessionQueue(Queue):
         if message.session_id is None:
             raise Refused(
                 Condition.NOT_ALLOWED,
-                f"{self.config.name} requires sessions: the message has no session id",
+                f"{self.name} requires sessions: the message has no session id",
             )
 
     def restore(self, kept: Kept) -> None:
@@ -75,6 +75,10 @@ class SessionQueue(Queue):
         session = self._session_of(stored)
         session.line.discard(stored.sequence_number)
         self._note_readiness(session)
+
+    def lose(self, stored: StoredMessage, now: float) -> None:
+        """The lock is the session's: all that was handed out comes back."""
+        self.lose_session(self._session_of(stored).id, now)
 
     def unlocked(self, stored: StoredMessage) -> None:
         """A message is no longer handed out."""
@@ -131,6 +135,14 @@ class SessionQueue(Queue):
         if session is not None and session.holder is holder:
             self._unlock_session(session, now, failed=False)
 
+    def lose_session(self, session_id: str, now: float) -> None:
+        """The lock is over; what was handed out counts as failed. Nothing if nobody holds it."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.holder is not None:
+            self.expired_locks += 1
+            self._evicted.append(session.holder)
+            self._unlock_session(session, now, failed=True)
+
     def held(self, session_id: str, holder: Holder | None) -> Session:
         """The session, if this holder holds it; refused otherwise."""
         session = self._sessions.get(session_id)
@@ -141,7 +153,7 @@ class SessionQueue(Queue):
     def set_state(self, session_id: str, holder: Holder | None, state: bytes | None) -> None:
         """Keep a state with the session for its next holder; None clears it."""
         self.held(session_id, holder).state = state
-        self._ledger.keep_session_state(self.config.name, session_id, state)
+        self._ledger.keep_session_state(self.name, session_id, state)
 
     # What happened
 
@@ -160,6 +172,10 @@ class SessionQueue(Queue):
         session = self._sessions.get(session_id)
         return None if session is None else session.holder
 
+    def session_ids(self) -> list[str]:
+        """The sessions that have messages, in any state, in the order of their first sign."""
+        return [one.id for one in self._sessions.values() if len(one.shelf) > 0]
+
     def shelf_of(self, session_id: str | None) -> Shelf:
         """Where to look for the messages of a session, or of all."""
         if session_id is None:
@@ -171,12 +187,7 @@ class SessionQueue(Queue):
         """Do what one alarm asks for."""
         if alarm is not Alarm.UNLOCK_SESSION:
             return super().ring(alarm, key, now)
-        session = self._sessions.get(str(key))
-        if session is not None and session.holder is not None:
-            self.expired_locks += 1
-            self._evicted.append(session.holder)
-            self._unlock_session(session, now, failed=True)
-        return None
+        return self.lose_session(str(key), now)
 
     # Inside
 

@@ -8,6 +8,7 @@ not kept: after a restart every message is free, and the interrupted delivery do
 import sqlite3
 from pathlib import Path
 
+from local.servicebus.duplicates import Seen
 from local.servicebus.ledger import Kept
 from local.servicebus.message import DeadLetter, Message, State, StoredMessage
 
@@ -20,6 +21,8 @@ CREATE TABLE IF NOT EXISTS messages (
 CREATE TABLE IF NOT EXISTS numbers (queue TEXT PRIMARY KEY, last INTEGER);
 CREATE TABLE IF NOT EXISTS session_states (
     queue TEXT, session_id TEXT, state BLOB, PRIMARY KEY (queue, session_id));
+CREATE TABLE IF NOT EXISTS seen (
+    queue TEXT, message_id TEXT, at REAL, number INTEGER, PRIMARY KEY (queue, message_id));
 """
 KEEP = f"INSERT OR REPLACE INTO messages VALUES ({','.join('?' * 14)})"  # noqa: S608 - placeholders
 
@@ -43,7 +46,15 @@ class Store:
         states = self._db.execute(
             "SELECT session_id, state FROM session_states WHERE queue=?", (queue,)
         )
-        return Kept(0 if last is None else last[0], messages, dict(states.fetchall()))
+        seen = self._db.execute(
+            "SELECT message_id, at, number FROM seen WHERE queue=? ORDER BY at", (queue,)
+        )
+        return Kept(
+            0 if last is None else last[0],
+            messages,
+            dict(states.fetchall()),
+            tuple(Seen(*row) for row in seen),
+        )
 
     def keep(self, queue: str, stored: StoredMessage) -> None:
         """Record a message as it now is."""
@@ -71,6 +82,17 @@ class Store:
             self._db.execute(
                 "INSERT OR REPLACE INTO session_states VALUES (?, ?, ?)", (queue, session_id, state)
             )
+
+    def remember(self, queue: str, seen: Seen) -> None:
+        """Record that a message id was sent."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)",
+            (queue, seen.message_id, seen.at, seen.sequence_number),
+        )
+
+    def unremember(self, queue: str, message_id: str) -> None:
+        """Record that a message id may be sent again."""
+        self._db.execute("DELETE FROM seen WHERE queue=? AND message_id=?", (queue, message_id))
 
     def commit(self) -> None:
         """Make everything recorded so far outlive the process."""

@@ -19,15 +19,36 @@ from azure.servicebus._pyamqp.client import AMQPClient
 
 from local.counters import Counters
 from local.faults import Faults
-from local.servicebus.config import NamespaceConfig, QueueConfig
+from local.servicebus.config import (
+    NamespaceConfig,
+    QueueConfig,
+    SubscriptionConfig,
+    TopicConfig,
+    subscription_path,
+)
+from local.servicebus.rules import CorrelationFilter, Rule
 from local.servicebus.server import Namespace
+from local.servicebus.traits import Trait
 
 SESSIONS = QueueConfig("flights", requires_session=True, lock_seconds=30, max_delivery_count=3)
 HASTY = QueueConfig("hasty", requires_session=True, lock_seconds=0.3)
 PLAIN = QueueConfig("parcels", lock_seconds=30, max_delivery_count=3)
 SHORT = QueueConfig("short", lock_seconds=0.3, max_delivery_count=3)
 MORTAL = QueueConfig("mortal", time_to_live_seconds=0.2, dead_letter_expired=True)
-CONFIG = NamespaceConfig("east", (SESSIONS, HASTY, PLAIN, SHORT, MORTAL))
+CROWD = QueueConfig("crowd", requires_session=True, max_delivery_count=2000)
+UNIQUE = QueueConfig("unique", duplicate_window_seconds=1.0)
+DEPARTED = Rule("departed", CorrelationFilter({Trait.LABEL: "departed"}, {"late": True}))
+NEWS = TopicConfig(
+    "news",
+    (
+        SubscriptionConfig(QueueConfig(subscription_path("news", "everything"))),
+        SubscriptionConfig(QueueConfig(subscription_path("news", "departures")), (DEPARTED,)),
+        SubscriptionConfig(
+            QueueConfig(subscription_path("news", "by-flight"), True, max_delivery_count=3)
+        ),
+    ),
+)
+CONFIG = NamespaceConfig("east", (SESSIONS, HASTY, PLAIN, SHORT, MORTAL, UNIQUE, CROWD), (NEWS,))
 HURRIED = SimpleNamespace(
     time=time.time,
     time_ns=time.time_ns,
@@ -65,20 +86,29 @@ class Bus:
 
 
 @contextmanager
-def running_bus(data_dir: Path | None = None, config: NamespaceConfig = CONFIG) -> Iterator[Bus]:
-    """A namespace on a free port, and a client that does not retry.
+def hurried_client() -> Iterator[None]:
+    """Let the client hurry where it only waits for itself.
 
-    The client is made to hurry where it only waits for itself: it sleeps 50 ms after each frame
-    while a link opens, and up to a second for its keep-alive thread while one closes.
+    It sleeps 50 ms after each frame while a link opens, and up to a second for its keep-alive
+    thread while one closes.
     """
+    with (
+        patch.object(AMQPClient, "_keep_alive", lambda _: None),
+        patch("azure.servicebus._servicebus_receiver.time", HURRIED),
+        patch("azure.servicebus._servicebus_sender.time", HURRIED),
+    ):
+        yield
+
+
+@contextmanager
+def running_bus(data_dir: Path | None = None, config: NamespaceConfig = CONFIG) -> Iterator[Bus]:
+    """A namespace on a free port, and a client that does not retry."""
     faults, counters = Faults(), Counters()
     namespace = Namespace(config, port=0, faults=faults, counters=counters, data_dir=data_dir)
     namespace.start()
     try:
         with (
-            patch.object(AMQPClient, "_keep_alive", lambda _: None),
-            patch("azure.servicebus._servicebus_receiver.time", HURRIED),
-            patch("azure.servicebus._servicebus_sender.time", HURRIED),
+            hurried_client(),
             ServiceBusClient.from_connection_string(
                 namespace.connection_string, retry_total=0
             ) as client,
@@ -119,6 +149,7 @@ __all__ = [
     "NEXT_AVAILABLE_SESSION",
     "Bus",
     "eventually",
+    "hurried_client",
     "receive",
     "receive_one",
     "running_bus",

@@ -59,3 +59,25 @@ async def test_a_lock_is_renewed_and_a_wait_for_a_session_ends(bus: Bus) -> None
 
     assert before is not None
     assert after > before
+
+
+async def test_a_subscription_is_received_from_like_a_queue(bus: Bus) -> None:
+    async with ServiceBusClient.from_connection_string(bus.namespace.connection_string) as client:
+        async with client.get_topic_sender("news") as sender:
+            await sender.send_messages(
+                [
+                    ServiceBusMessage("on time", subject="departed"),
+                    ServiceBusMessage(
+                        "late", subject="departed", application_properties={"late": True}
+                    ),
+                ]
+            )
+        bodies = {}
+        for name, count in (("everything", 2), ("departures", 1)):
+            async with client.get_subscription_receiver("news", name, max_wait_time=5) as receiver:
+                messages = await receiver.receive_messages(count)
+                for message in messages:
+                    await receiver.complete_message(message)
+                bodies[name] = [str(message) for message in messages]
+
+    assert bodies == {"everything": ["on time", "late"], "departures": ["late"]}

@@ -225,10 +225,10 @@ def test_an_unknown_queue_is_not_found(bus: Bus, action: str) -> None:
 def test_a_management_operation_that_is_not_honoured_is_refused_by_name(bus: Bus) -> None:
     with (
         bus.receiver(QUEUE) as receiver,
-        pytest.raises(ServiceBusError, match=r"get-message-sessions.*501"),
+        pytest.raises(ServiceBusError, match=r"set-rule-state.*501"),
     ):
         receiver._mgmt_request_response(
-            b"com.microsoft:get-message-sessions", {}, refuse_unless_ok, timeout=5
+            b"com.microsoft:set-rule-state", {}, refuse_unless_ok, timeout=5
         )
 
 

@@ -38,7 +38,7 @@ def session_queue(max_delivery_count: int = 3) -> SessionQueue:
 
 
 def message(body: str, session_id: str | None = None, **times: float) -> Message:
-    return Message(body.encode(), session_id, **times)
+    return Message(body.encode(), session_id, **times)  # type: ignore[arg-type]
 
 
 def body(stored: StoredMessage | None) -> str | None:

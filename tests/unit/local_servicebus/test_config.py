@@ -45,7 +45,13 @@ def test_what_is_left_out_takes_the_service_s_defaults() -> None:
         ({"MaxDeliveryCount": 0}, "MaxDeliveryCount"),
         ({"MaxDeliveryCount": "10"}, "MaxDeliveryCount"),
         ({"RequiresSession": "yes"}, "RequiresSession"),
-        ({"RequiresDuplicateDetection": True}, "RequiresDuplicateDetection"),
+        (
+            {
+                "RequiresDuplicateDetection": True,
+                "DuplicateDetectionHistoryTimeWindow": "PT5S",
+            },
+            "DuplicateDetectionHistoryTimeWindow.*PT5S",
+        ),
         ({"ForwardTo": "other"}, "ForwardTo"),
         ({"Colour": "blue"}, "Colour"),
     ],
@@ -60,7 +66,14 @@ def test_a_property_that_cannot_be_kept_is_refused_by_name(
 @pytest.mark.parametrize(
     ("document", "named"),
     [
-        ({"Namespaces": [{"Name": "east", "Topics": [{"Name": "news"}]}]}, "Topics"),
+        (
+            {
+                "Namespaces": [
+                    {"Name": "east", "Queues": [{"Name": "news"}], "Topics": [{"Name": "News"}]}
+                ]
+            },
+            "News",
+        ),
         ({"Namespaces": [{"Name": "east", "Relays": []}]}, "Relays"),
         ({"Namespaces": [{"Queues": []}]}, "Name"),
         ({"Namespaces": [{"Name": "east"}, {"Name": "East"}]}, "East"),

@@ -35,6 +35,22 @@ def test_a_lock_runs_out_exactly_at_its_time_and_the_token_is_worth_nothing_then
     assert refusal.value.condition is Condition.MESSAGE_LOCK_LOST
 
 
+def test_a_message_that_comes_again_does_so_once_and_counts_no_failure() -> None:
+    queue = plain_queue()
+    queue.send([message("a"), message("b")], now=0)
+    first = queue.receive(0)
+    assert first is not None
+    first.comes_again = True
+
+    queue.settle(token(first), Settlement.COMPLETE, now=1)
+    again = queue.receive(1)
+    queue.settle(token(again), Settlement.COMPLETE, now=2)
+
+    assert (body(again), again.delivery_count if again else None) == ("a", 0)
+    assert body(queue.receive(2)) == "b"
+    assert queue.depth()["active"] == 0
+
+
 def test_a_renewed_lock_runs_out_later() -> None:
     queue = plain_queue()
     queue.send([message("a")], now=0)

@@ -59,6 +59,30 @@ def test_an_old_holder_can_do_nothing_to_its_successor() -> None:
     assert queue.holder_of("s") == "new"
 
 
+def test_a_lock_lost_before_its_time_is_like_one_that_ran_out() -> None:
+    queue = session_queue()
+    queue.send([message("one", "s"), message("two", "s")], now=0)
+    queue.accept("s", "holder", 0)
+    held = token(queue.receive("s", "holder"))
+
+    queue.lose_lock(held, 1)
+    queue.lose_lock(held, 1)
+
+    assert queue.take_evicted() == ["holder"]
+    assert queue.expired_locks == 1
+    assert [m.delivery_count for m in queue.peek(0, 9, "s")] == [1, 0]
+    queue.accept("s", "next", 1)
+    assert body(queue.receive("s", "next")) == "one"
+
+
+def test_only_sessions_with_messages_are_listed() -> None:
+    queue = session_queue()
+    queue.accept("empty", "holder", 0)
+    queue.send([message("x", "b"), message("x", "a"), message("y", "b")], now=0)
+
+    assert queue.session_ids() == ["b", "a"]
+
+
 def test_a_session_without_messages_state_or_holder_is_forgotten() -> None:
     queue = session_queue()
     for number in range(1000):

@@ -1,0 +1,110 @@
+"""A topic in virtual time."""
+
+from proton import Message as AmqpMessage
+
+from local.servicebus.config import TopicConfig
+from local.servicebus.ledger import NoLedger
+from local.servicebus.message import Message
+from local.servicebus.queue import Queue
+from local.servicebus.rules import EVERYTHING, CorrelationFilter, Rule
+from local.servicebus.sections import read_message
+from local.servicebus.topic import Subscription, Topic
+from local.servicebus.traits import Trait
+from tests.unit.local_servicebus.queues import message, plain_queue, session_queue
+
+
+def sent(body: str, **properties: object) -> Message:
+    encoded = AmqpMessage(body=body, **properties)
+    return read_message(encoded.encode())
+
+
+def equal_to(**application: object) -> tuple[Rule, ...]:
+    return (Rule("r", CorrelationFilter({}, application)),)
+
+
+def topic(*subscriptions: Subscription, **limits: float) -> Topic:
+    return Topic(TopicConfig("news", (), **limits), subscriptions, NoLedger())
+
+
+def bodies(queue: Queue) -> list[object]:
+    found: list[object] = []
+    for stored in queue.peek(0, 100):
+        decoded = AmqpMessage()
+        decoded.decode(stored.message.encoded)
+        found.append(decoded.body)
+    return found
+
+
+def test_every_subscription_gets_what_its_rules_match_and_gets_it_once() -> None:
+    everything, gates, both = plain_queue(), plain_queue(), plain_queue()
+    two_rules = (
+        Rule("gate", CorrelationFilter({}, {"gate": 7})),
+        Rule("label", CorrelationFilter({Trait.LABEL: "departed"})),
+    )
+    news = topic(
+        Subscription(everything, EVERYTHING),
+        Subscription(gates, equal_to(gate=7, late=True)),
+        Subscription(both, two_rules),
+    )
+
+    news.send(
+        [
+            sent("a", subject="departed", properties={"gate": 7, "late": True}),
+            sent("b", properties={"gate": 7}),
+            sent("c", properties={"gate": 8, "late": True}),
+            sent("d"),
+        ],
+        now=0,
+    )
+
+    assert bodies(everything) == ["a", "b", "c", "d"]
+    assert bodies(gates) == ["a"]
+    assert bodies(both) == ["a", "b"]
+
+
+def test_a_scheduled_message_meets_the_rules_of_the_time_at_which_it_is_due() -> None:
+    queue = plain_queue()
+    subscription = Subscription(queue, equal_to(gate=7))
+    news = topic(subscription)
+    (number,) = news.send([message("later", scheduled_for=5)], now=0)
+    assert [m.sequence_number for m in news.peek(0, 9)] == [number]
+
+    subscription.remove("R")
+    subscription.add(EVERYTHING[0])
+    news.advance(5)
+
+    assert news.depth()["scheduled"] == 0
+    assert queue.depth()["active"] == 1
+
+
+def test_a_message_without_a_session_is_a_dead_letter_where_sessions_are_required() -> None:
+    sessions, plain = session_queue(), plain_queue()
+    news = topic(Subscription(sessions, EVERYTHING), Subscription(plain, EVERYTHING))
+
+    news.send([message("whose?")], now=0)
+
+    assert sessions.depth()["active"] == 0
+    assert plain.depth()["active"] == 1
+    assert sessions.dead_letters is not None
+    (buried,) = sessions.dead_letters.peek(0, 9)
+    assert buried.dead_letter is not None
+    assert buried.dead_letter.reason == "Session ID is null"
+
+
+def test_the_topic_s_time_to_live_is_a_limit_for_its_subscriptions() -> None:
+    queue = plain_queue(time_to_live_seconds=100.0)
+    news = topic(Subscription(queue, EVERYTHING), time_to_live_seconds=5)
+
+    news.send([message("short"), message("shorter", time_to_live_seconds=2)], now=0)
+
+    assert [stored.expires_at for stored in queue.peek(0, 9)] == [5, 2]
+
+
+def test_duplicates_are_dropped_before_they_reach_a_subscription() -> None:
+    queue = plain_queue()
+    news = topic(Subscription(queue, EVERYTHING), duplicate_window_seconds=60)
+
+    numbers = news.send([Message(b"x", message_id="m"), Message(b"y", message_id="m")], now=0)
+
+    assert numbers[0] == numbers[1]
+    assert queue.depth()["active"] == 1

@@ -1,0 +1,73 @@
+"""Duplicate detection: a message id is taken once in its window."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from tests.wire.service_bus import Bus, eventually, receive, running_bus
+
+pytestmark = pytest.mark.wire
+QUEUE = "unique"  # its window is a second
+
+
+def send(bus: Bus, body: str, message_id: str, scheduled_for: datetime | None = None) -> None:
+    message = ServiceBusMessage(
+        body, message_id=message_id, scheduled_enqueue_time_utc=scheduled_for
+    )
+    with bus.client.get_queue_sender(QUEUE) as sender:
+        sender.send_messages(message)
+
+
+def drained(bus: Bus, count: int) -> list[str]:
+    with bus.receiver(QUEUE) as receiver:
+        messages = receive(receiver, count)
+        for message in messages:
+            receiver.complete_message(message)
+    assert bus.namespace.depth(QUEUE)["active"] == 0
+    return [str(message) for message in messages]
+
+
+def test_a_repeated_send_succeeds_and_adds_nothing_until_the_window_is_over() -> None:
+    with running_bus() as bus:
+        send(bus, "first", "m")
+        send(bus, "second", "m")
+        assert drained(bus, 1) == ["first"]
+        assert eventually(lambda: taken_again(bus))
+        assert set(drained(bus, 1)) == {"again"}
+
+
+def taken_again(bus: Bus) -> bool:
+    send(bus, "again", "m")
+    return bus.namespace.depth(QUEUE)["active"] == 1
+
+
+def test_a_scheduled_message_and_a_sent_one_are_duplicates_of_each_other() -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=0.4)
+    with running_bus() as bus:
+        send(bus, "scheduled", "a", soon)
+        send(bus, "dropped", "a")
+        send(bus, "sent", "b")
+        send(bus, "dropped", "b", soon)
+
+        assert drained(bus, 2) == ["sent", "scheduled"]
+        assert bus.namespace.depth(QUEUE)["scheduled"] == 0
+
+
+def test_a_repeated_schedule_answers_the_number_of_the_first() -> None:
+    with running_bus() as bus, bus.client.get_queue_sender(QUEUE) as sender:
+        soon = datetime.now(UTC) + timedelta(seconds=60)
+        message = ServiceBusMessage("x", message_id="m")
+        first = sender.schedule_messages(message, soon)
+        assert sender.schedule_messages(message, soon) == first
+        sender.cancel_scheduled_messages(first)
+        assert bus.namespace.depth(QUEUE)["scheduled"] == 0
+
+
+def test_what_was_sent_is_remembered_over_a_restart(tmp_path: Path) -> None:
+    with running_bus(tmp_path) as bus:
+        send(bus, "first", "m")
+    with running_bus(tmp_path) as bus:
+        send(bus, "second", "m")
+        assert drained(bus, 1) == ["first"]
