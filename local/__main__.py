@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,7 +131,8 @@ def serve(arguments: argparse.Namespace) -> NoReturn:
         with Cloud(config, options) as cloud:
             print(json.dumps(cloud.describe()), flush=True)
             while True:
-                signal.pause()
+                # Not pause(): a signal that comes just before it would be waited out for ever.
+                time.sleep(1)
 
 
 def stop_at_end_of_stdin() -> None:
