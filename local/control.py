@@ -1,7 +1,7 @@
 """The control endpoint: what happened (counters), what shall break (faults), which hosts live.
 
     GET  /health                  {"status": "ok"}
-    GET  /counters                counts by component, and "queues": depths by namespace and queue
+    GET  /counters                counts by component, and "queues": depths by namespace and entity
     GET  /faults                  the faults in force
     POST /faults                  a fault as JSON; answers {"id": n}, or 400 with the reason
     DELETE /faults, /faults/{id}  lift all, or one; answers {"lifted": n}

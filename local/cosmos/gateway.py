@@ -17,6 +17,8 @@ from local.faults import Action, Fault, Faults
 COMPONENT = "cosmos"
 BODY_BYTES_MAX = 4 * 1024 * 1024
 THROTTLED = 429
+# Faults that cut the connection before anything is applied.
+CUTS = (Action.DOWN, Action.DROP_CONNECTION)
 RETRY_AFTER_SECONDS = 0.01
 
 
@@ -46,7 +48,7 @@ class Gateway:
         operation = operation_of(http.method, address, http.headers)
         component = component_of(address)
         fault = self._strike(component, operation)
-        if fault is not None and fault.action is Action.DOWN:
+        if fault is not None and fault.action in CUTS:
             self._counters.add(component, operation, "down")
             return broken(http)
         if fault is not None and fault.action is Action.DELAY:

@@ -80,6 +80,16 @@ def test_the_client_repeats_a_create_after_a_503(account: RunningAccount) -> Non
         account.journal.create_item(dict(ENTRY))
 
 
+def test_a_dropped_connection_leaves_nothing_applied(account: RunningAccount) -> None:
+    account.arm(Action.DROP_CONNECTION, "create")
+
+    with pytest.raises(AzureError):
+        account.journal.create_item({"id": "a", "session": "s"})
+
+    assert account.counted("create") == {"down": 1}
+    assert list(account.journal.read_all_items()) == []
+
+
 def test_a_delay_holds_one_operation_back(account: RunningAccount) -> None:
     account.arm(Action.DELAY, "create", seconds=0.3)
 

@@ -1,0 +1,115 @@
+"""docs/local.md on what Cosmos DB honours is what the code says, and the other way round."""
+
+import re
+
+import pytest
+
+from local.cosmos import account, batch, charges, identity, items, nesting, partition, requests
+from local.cosmos.addresses import KINDS, parse_address
+from local.cosmos.answers import Refusal
+from local.cosmos.catalogue import KNOWN_PROPERTIES
+from local.cosmos.gateway import BODY_BYTES_MAX
+from local.cosmos.indexing import KNOWN_KEYS
+from local.cosmos.query_conditions import COMPARISONS, CONSTANTS, DEPTH_MAX, FUNCTIONS
+from local.cosmos.query_page import PAGE_BYTES, PAGE_ITEMS
+from local.cosmos.query_parser import parse_query
+from tests.docs.local_page import (
+    ITEM,
+    ITEMS,
+    MEBIBYTE,
+    cells,
+    coded,
+    modules,
+    names,
+    paragraph,
+    rows,
+)
+
+
+def test_every_resource_and_property_of_a_container() -> None:
+    resources, settings = paragraph("Cosmos DB", "Resources").split("Container properties")
+
+    assert set(coded(resources)) == set(KINDS)
+    assert set(coded(settings.split("Throughput")[0])) == KNOWN_PROPERTIES | KNOWN_KEYS
+
+
+def test_every_operation_on_items() -> None:
+    examples: dict[str, tuple[str, str, dict[str, str]]] = {
+        "create": ("POST", ITEMS, {}),
+        "upsert": ("POST", ITEMS, {"x-ms-documentdb-is-upsert": "true"}),
+        "read": ("GET", ITEM, {}),
+        "replace": ("PUT", ITEM, {}),
+        "delete": ("DELETE", ITEM, {}),
+        "batch": ("POST", ITEMS, {"x-ms-cosmos-is-batch-request": "true"}),
+        "query": ("POST", ITEMS, {"x-ms-documentdb-isquery": "true"}),
+        "feed": ("GET", ITEMS, {"A-IM": "Incremental Feed"}),
+        "account": ("GET", "/", {}),
+    }
+
+    called = {
+        requests.operation_of(method, parse_address(path), headers)
+        for method, path, headers in examples.values()
+    }
+
+    assert called == set(examples) == names("Cosmos DB", "operation")
+    assert set(coded(cells("Cosmos DB", "operation")["batch"])) == set(batch.ACTIONS)
+
+
+def test_every_header_and_substatus() -> None:
+    source = modules("local/cosmos")
+    headers = set(re.findall(r'"(x-ms-[\w-]+|If-[\w-]+|A-IM|Prefer)"', source))
+    substatuses = {*re.findall(r"substatus=(\d+)", source)} | {
+        str(requests.RANGE_GONE),
+        str(account.RID_MISMATCH),
+    }
+
+    assert names("Cosmos DB", "header") == headers
+    assert set(re.findall(r"\b1\d{3}\b", paragraph("Cosmos DB", "Everywhere"))) == substatuses
+
+
+def test_every_query_that_is_honoured_can_be_parsed_and_shows_every_word() -> None:
+    examples = names("Cosmos DB", "query", 1)
+    for example in examples:
+        parse_query(example, {"@p": 1})
+
+    text = " ".join(examples)
+    words = set(re.findall(r"_word\(\"(\w+)\"\)", modules("local/cosmos"))) - {"RANK"}
+    assert set(re.findall(r"\b[A-Z_]{2,}\b", text)) == words | {*FUNCTIONS, *CONSTANTS, "COUNT"}
+    assert {mark for mark in COMPARISONS if f" {mark} " in text} == set(COMPARISONS)
+
+
+def test_every_query_that_is_refused_is_refused() -> None:
+    for example in names("Cosmos DB", "query refused", 1):
+        with pytest.raises(Refusal):
+            parse_query(example, {})
+
+
+def test_every_limit() -> None:
+    numbers = [int(number) for number in re.findall(r"\d+", paragraph("Cosmos DB", "Limits"))]
+
+    assert numbers == [
+        *(BODY_BYTES_MAX // MEBIBYTE, items.ITEM_BYTES_MAX // MEBIBYTE),
+        *(batch.OPERATIONS_MAX, batch.BATCH_BYTES_MAX // MEBIBYTE),
+        *(PAGE_ITEMS, PAGE_BYTES // MEBIBYTE),
+        *(identity.ID_BYTES_MAX, partition.KEY_BYTES_MAX),
+        *(nesting.LEVELS_MAX, DEPTH_MAX),
+    ]
+
+
+def test_every_charge() -> None:
+    prices = [
+        (
+            charges.read(size, is_strong=False),
+            charges.read(size, is_strong=True),
+            charges.insert(size, 0),
+            charges.replace(size, 0),
+            charges.delete(size),
+            charges.query([size], is_strong=False),
+        )
+        for size in (1024, 100 * 1024)
+    ]
+    expected = [f"{small:g} / {large:g}" for small, large in zip(*prices, strict=True)]
+
+    assert [row[1] for row in rows("Cosmos DB", "charge")] == expected
+    assert charges.INDEXED_PROPERTY == 0.5
+    assert charges.METADATA == charges.REFUSAL == 1.0

@@ -1,0 +1,110 @@
+"""docs/local.md on the Functions host and Durable is what the code says, and the other way round."""
+
+import json
+import re
+from typing import Any
+
+from durabletask.internal import orchestrator_service_pb2
+
+import local.functions_host.triggers.cosmos_binding as cosmos_trigger
+import local.functions_host.triggers.durable as durable_trigger
+import local.functions_host.triggers.http as http_trigger
+import local.functions_host.triggers.timer as timer_trigger
+from local.durable import gate as durable_gate
+from local.durable.service import operation_of
+from local.functions_host import host_json
+from local.functions_host.admin import Admin
+from local.functions_host.durable import management as instances
+from local.functions_host.durable.work import ADDRESS_SETTING
+from local.functions_host.function import BESIDE_A_TRIGGER, RETRIED
+from local.functions_host.identity import ADDRESSES
+from local.functions_host.keys import DEVELOPMENT_KEY
+from local.functions_host.triggers.route import CONSTRAINTS
+from local.functions_host.triggers.service_bus_binding import HONOURED
+from local.functions_host.triggers.table import LISTENERS
+from local.functions_host.web import Route, WebHandler, WebServer
+from tests.docs.local_page import (
+    cells,
+    coded,
+    names,
+    paragraph,
+    quoted,
+    rows,
+    section,
+)
+
+
+def test_every_trigger_and_its_properties() -> None:
+    durable = quoted(r"binding\.only(\(.*\))", durable_trigger) | quoted(
+        r"Kind\.\w+(, \".*\")", durable_trigger
+    )
+    honoured = {
+        "serviceBusTrigger": set(HONOURED),
+        "cosmosDBTrigger": set(cosmos_trigger.HONOURED),
+        "httpTrigger": quoted(r"binding\.only(\(.*\))", http_trigger) | set(CONSTRAINTS),
+        "timerTrigger": quoted(r"binding\.only(\(.*\))", timer_trigger),
+        "manualTrigger": set(),
+        **dict.fromkeys(("orchestrationTrigger", "activityTrigger", "entityTrigger"), durable),
+    }
+    documented = {
+        name: set(coded(cell)) for name, cell in cells("Functions host", "trigger").items()
+    }
+
+    assert documented == honoured
+    assert set(documented) == set(LISTENERS)
+    beside = set(coded(paragraph("Functions host", "Beside a trigger")))
+    assert beside == {kind for kind, _ in BESIDE_A_TRIGGER} | RETRIED
+
+
+def test_every_key_of_host_json_with_its_default() -> None:
+    keys: set[str] = set()
+    for where, words in rows("Functions host", "host.json"):
+        path = where.strip("`").split(".") if where else []
+        keys |= {*path, *coded(re.sub(r" = `[^`]+`", "", words))}
+        for key, default in re.findall(r"`(\w+)` = `([^`]+)`", words):
+            document: Any = {key: json.loads(default)}
+            for outer in reversed(path):
+                document = {outer: document}
+            assert host_json.parse(document) == host_json.parse({}), document
+
+    assert keys == quoted(r"\.(?:take|section)\(\s*(\"\w+\")", host_json)
+
+
+class Recorder(WebServer):
+    """Notes routes instead of serving them."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.routes: set[str] = set()
+
+    def add(self, route: Route, handler: WebHandler) -> None:
+        """Note one."""
+        self.routes |= {f"{method} {route.path}" for method in route.methods}
+
+
+def test_every_admin_route_and_setting() -> None:
+    server = Recorder()
+    Admin("east", {}).add_to(server)
+
+    assert names("Functions host", "route") == server.routes
+    settings = {timer_trigger.DATA_SETTING, ADDRESS_SETTING}
+    assert names("Functions host", "setting") == settings | {f"NAME{end}" for end in ADDRESSES}
+    assert DEVELOPMENT_KEY in coded(section("Functions host"))
+
+
+def test_every_route_of_durable_instances() -> None:
+    server = Recorder()
+    instances.Management("127.0.0.1:1").add_to(server)
+    base, get, delete, post, *below = coded(paragraph("Durable Functions", "With the key"))
+
+    documented = {f"{get} {base}", f"{delete} {base}", *(f"{post} {base}/{one}" for one in below)}
+    assert documented == server.routes
+    assert set(coded(paragraph("Durable Functions", "Query parameters"))) == instances.HONOURED
+
+
+def test_every_operation_on_durable_that_is_named_is_one() -> None:
+    methods = orchestrator_service_pb2.DESCRIPTOR.services_by_name["TaskHubSidecarService"].methods
+    named = coded(paragraph("Durable Functions", "Operations").split(")")[0])
+
+    assert named[0] == durable_gate.COMPONENT
+    assert {*named[1:]} <= {operation_of(method.name) for method in methods}
