@@ -1,4 +1,4 @@
-"""docs/local.md on the Functions host and Durable is what the code says, and the other way round."""
+"""docs/local.md on the Functions host and Durable is what the code says, and vice versa."""
 
 import json
 import re
