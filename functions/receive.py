@@ -6,6 +6,7 @@ import azure.functions as func
 
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage
+from shared.domain.journal import require_number
 from shared.domain.message import Message
 from shared.usecases.consume import (
     AlreadyDone,
@@ -42,10 +43,10 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
     """Consume one delivery. Returning settles it, raising abandons it."""
     try:
         message = parse(delivery)
-        outcome = await services.consumer.consume(message)
     except InvalidMessage as error:
         await reject(services, delivery, str(error))
         return
+    outcome = await services.consumer.consume(message)
     log.info(describe(message, outcome))
 
 
@@ -58,8 +59,10 @@ async def reject(services: Services, delivery: func.ServiceBusMessage, reason: s
 
 
 def parse(delivery: func.ServiceBusMessage) -> Message:
-    """The message a delivery carries; raises InvalidMessage."""
-    return wire.from_properties(delivery.application_properties or {}, delivery.get_body())
+    """The numbered message a delivery carries; raises InvalidMessage."""
+    message = wire.from_properties(delivery.application_properties or {}, delivery.get_body())
+    require_number(message)
+    return message
 
 
 def describe(message: Message, outcome: Outcome) -> str:

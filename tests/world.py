@@ -29,6 +29,12 @@ GAP_SECONDS = 20.0
 handlers = Handlers()
 
 
+class Boast(BaseModel):
+    """What nobody wants to hear."""
+
+    text: str
+
+
 class Amount(BaseModel):
     """What an account is told."""
 
@@ -67,6 +73,12 @@ def burn(account: Account, body: Amount, _: Context) -> Account:
 def hint(_: Account, __: Amount, ___: Context) -> Account:
     """Fail, but nobody minds."""
     raise ArithmeticError("hints are not taken")
+
+
+@handlers.register("account.boast", state=Account, body=Amount)
+def boast(account: Account, body: Amount, _: Context) -> Handled[Account]:
+    """Send more than a queue takes."""
+    return Handled(account, (Output("account.boast", Boast(text="x" * 2**body.amount)),))
 
 
 @handlers.register("account.bill", state=Account, body=Amount)

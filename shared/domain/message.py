@@ -7,7 +7,9 @@ from shared.domain.errors import InvalidMessage
 
 # Service Bus refuses longer message and session ids.
 ID_CHARACTERS_MAX = 128
-# The seed's number ranges: sequence numbers are int32, owner levels int16.
+# A queue takes messages of 1 MiB; the rest of it is room for properties.
+BODY_BYTES_MAX = 1_000_000
+# Sequence numbers are int32 and owner levels int16, as in the idempotent producers of Event Hubs.
 SEQUENCE_MAX = 2**31 - 1
 OWNER_LEVEL_MAX = 2**15 - 1
 
@@ -35,7 +37,7 @@ class Message:
 
     `time` is the sender's own ISO 8601 time; handlers see it as `now`, so a re-run sees the same.
     Raises InvalidMessage for an empty or overlong id or session, an empty type, and a body that is
-    empty or not UTF-8.
+    empty, too large or not UTF-8.
     """
 
     id: str
@@ -52,6 +54,8 @@ class Message:
             raise InvalidMessage("the message has no type")
         if not self.body:
             raise InvalidMessage("the message has no body")
+        if len(self.body) > BODY_BYTES_MAX:
+            raise InvalidMessage(f"the body has {len(self.body)} bytes, over {BODY_BYTES_MAX}")
         if not is_utf8(self.body):
             raise InvalidMessage("the body is not UTF-8")
 

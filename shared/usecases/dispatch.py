@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
 from shared.domain.message import Message
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, in_order
 from shared.ports import Journal
@@ -24,7 +24,11 @@ class Dispatcher:
         journal and somebody's rescue finds it. A crash after sending and before acknowledging
         means that the same bytes are sent again.
         """
-        delivered = await self.delivery.deliver(owing.outbox)
+        try:
+            delivered = await self.delivery.deliver(owing.outbox)
+        except InvalidMessage:
+            # A namespace with a smaller limit than ours: the debt stays, visibly.
+            return owing.outbox
         if delivered:
             try:
                 await self.journal.acknowledge(owing.session, owing.document_id, delivered)

@@ -137,7 +137,9 @@ class TestServiceBus(BusContract[ServiceBus]):
         assert await self.received(bus, "lockstep", session) == sent
 
     async def test_a_message_over_the_limit_is_refused(self, bus: ServiceBus, session: str) -> None:
-        huge = Message("m", session, "t", b'"' + b"x" * 2_000_000 + b'"')
+        huge = Message("m", session, "t", b'""')
+        # Larger than a message may be: what a namespace with a smaller limit would see.
+        object.__setattr__(huge, "body", b'"' + b"x" * 2_000_000 + b'"')
 
         with pytest.raises(InvalidMessage, match="too large"):
             await bus.send("east", "lockstep", [huge])

@@ -137,6 +137,14 @@ async def test_a_body_that_is_not_the_model_is_a_fault_like_any_other(world: Wor
     assert "Invalid JSON" in str(outcome.entry.reason)
 
 
+async def test_an_output_that_no_queue_takes_is_a_fault_of_its_message(world: World) -> None:
+    outcome = await world.east.consumer.consume(message(0, amount=20, kind="account.boast"))
+
+    assert isinstance(outcome, Faulted)
+    assert "over 1000000" in str(outcome.entry.reason)
+    assert world.bus.messages("east", "out") == []
+
+
 async def test_a_session_that_is_not_halted_has_nothing_to_resolve(world: World) -> None:
     with pytest.raises(NotHalted):
         await world.east.resolver.resolve("acc-7", SKIP)

@@ -1,6 +1,10 @@
 """A region refuses one send and takes the next: later outputs must not overtake the missed one."""
 
+from typing import Any
+
 from shared.adapters.memory import Mishap
+from shared.domain.errors import InvalidMessage
+from shared.usecases.consume import Processed
 from tests.world import LAG_SECONDS, Region, World, message
 
 BILLS = [message(n, kind="account.bill") for n in range(3)]
@@ -34,6 +38,25 @@ async def test_all_of_them_arrive_in_order_with_the_next_message(world: World) -
     assert world.outputs("east") == world.outputs("west")
     assert len(world.outputs("east")) == 3
     assert await world.journal.owing_of("acc-7") == []
+
+
+async def test_a_namespace_that_refuses_an_output_for_good_leaves_it_owed_and_visible(
+    world: World,
+) -> None:
+    send = world.bus.send
+
+    async def small_east(region: str, *arguments: Any, **options: Any) -> None:
+        if region == "east":
+            raise InvalidMessage("too large for 'out'")
+        await send(region, *arguments, **options)
+
+    world.bus.send = small_east  # type: ignore[method-assign]
+
+    outcome = await world.west.consumer.consume(BILLS[0])
+
+    assert isinstance(outcome, Processed)
+    (owing,) = await world.journal.owing_of("acc-7")
+    assert "east" in owing.outbox.regions
 
 
 async def test_a_rescue_that_fails_at_the_first_sends_none_of_the_later(world: World) -> None:

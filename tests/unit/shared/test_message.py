@@ -23,6 +23,12 @@ def test_an_empty_body_is_refused_because_the_host_loses_it() -> None:
         message(body=b"")
 
 
+def test_a_body_that_no_queue_would_take_is_refused() -> None:
+    assert message(body=b"1" * 1_000_000)
+    with pytest.raises(InvalidMessage, match="1000001 bytes"):
+        message(body=b"1" * 1_000_001)
+
+
 def test_a_body_that_is_not_text_is_refused_because_the_journal_keeps_text() -> None:
     with pytest.raises(InvalidMessage, match="UTF-8"):
         message(body=b"\xff\xfe")
