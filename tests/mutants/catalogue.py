@@ -57,7 +57,7 @@ MUTANTS = (
         RECEIVE,
         "outcome = await services.consumer.consume(message)",
         "outcome = AlreadyDone()\n"
-        "        __import__('asyncio').ensure_future(services.consumer.consume(message))",
+        "    __import__('asyncio').ensure_future(services.consumer.consume(message))",
         RECEIVING,
     ),
     Mutant(
