@@ -93,7 +93,7 @@ def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not happen within {seconds} s")
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def assert_once_and_in_order(
