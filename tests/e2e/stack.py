@@ -46,6 +46,15 @@ class Stack:
             counters: dict[str, dict[str, dict[str, dict[str, float]]]] = json.load(answer)
         return counters
 
+    def ended(self, component: str, operation: str) -> dict[str, int]:
+        """How often an operation of a component ended in each status."""
+        rows = self.counted().get(component, {}).get(operation, {})
+        return {status: int(row["count"]) for status, row in rows.items()}
+
+    def completed(self, region: str) -> int:
+        """How many messages a region has settled."""
+        return sum(self.ended(f"servicebus.{region}", "complete").values())
+
     def entries(self) -> dict[str, list[Document]]:
         """Every session's entries, in order, read with plain azure-cosmos."""
         cosmos = self.cloud.cosmos

@@ -45,15 +45,9 @@ def kill_at_work(stack: Stack, chance: random.Random) -> bool:
     The answer is whether messages were waiting or locked in the region when the kill struck.
     """
     region = chance.choice(("east", "west"))
-    goal = completed(stack, region) + chance.randrange(1, 40)
-    until(lambda: completed(stack, region) >= goal, seconds=60, what=f"work in the {region}")
+    goal = stack.completed(region) + chance.randrange(1, 40)
+    until(lambda: stack.completed(region) >= goal, seconds=60, what=f"work in the {region}")
     stack.cloud.hosts.act(region, "kill")
     depth = stack.cloud.depths()[region]["lockstep"]
     stack.cloud.hosts.act(region, "start")
     return depth["active"] + depth["locked"] > 0
-
-
-def completed(stack: Stack, region: str) -> float:
-    """How many messages a region has settled."""
-    rows = stack.counted().get(f"servicebus.{region}", {}).get("complete", {})
-    return sum(row["count"] for row in rows.values())
