@@ -85,6 +85,6 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
 
 def owed_by(document: Mapping[str, Any]) -> str | None:
     """Name what a document still owes somebody, or None when it owes nothing."""
-    if document.get("kind") == "owed" or document.get("owing") is True:
+    if document.get("kind") == "owed" or document.get("owing"):
         return f"{document['session']}/{document['id']}"
     return None

@@ -1,15 +1,22 @@
-"""HTTP ingest: accept a message, number it and publish it to both regions."""
+"""HTTP ingest: accept a message, number it and publish it to every region."""
+
+from datetime import datetime
+from urllib.parse import quote
 
 import azure.functions as func
 
 from functions.problem import answer, problem
-from shared.domain.errors import InvalidMessage, LockstepError
-from shared.domain.handling import parse_body
-from shared.domain.message import Message
+from shared.domain.errors import InvalidMessage, LockstepError, TooLarge
+from shared.domain.message import BODY_BYTES_MAX, Message
 from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.running import parse_body
 from shared.usecases.services import Services
 
 PRODUCER = ProducerOptions(producer_group_id="http")
+# `code` and `clientId` are how the Functions host takes a key.
+PARAMETERS = frozenset({"type", "time", "code", "clientId"})
+# The sender's time in the CloudEvents HTTP binding.
+TIME_HEADER = "ce-time"
 
 
 def blueprint(services: Services) -> func.Blueprint:
@@ -32,31 +39,62 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
     """202 when the message is safe, which is before it is processed; problem details otherwise.
 
     `Idempotency-Key` names the message: sending the same again changes nothing, other content under
-    the same key is a 409. `type` in the query string names the handler.
+    the same key is a 409. `type` in the query names the handler; the sender's time may be given as
+    `time` there or as the header `ce-time`. The answer says where the session can be looked at.
     """
     try:
         message = checked(services, request)
-        draft = Draft(message.id, message.type, message.body)
+        draft = Draft(message.id, message.type, message.body, message.time)
         published = await services.producer.publish(message.session, [draft], PRODUCER)
     except LockstepError as error:
         return problem(error)
-    number = published.messages[0].number
-    location = f"sessions/{message.session}"
-    return answer(
-        {"id": message.id, "sequence": number.sequence if number else None, "see": location}, 202
-    )
+    return accepted(published.messages[0])
+
+
+def accepted(message: Message) -> func.HttpResponse:
+    """What was accepted, under which number, and where to look."""
+    path = f"sessions/{quote(message.session, safe='')}"
+    number = message.number.sequence if message.number else None
+    document = {"id": message.id, "session": message.session, "sequence": number, "see": path}
+    return answer(document, 202, {"Location": f"/api/{path}"})
 
 
 def checked(services: Services, request: func.HttpRequest) -> Message:
     """The request as a message that its handler will be able to read; raises CallerError."""
-    key = request.headers.get("Idempotency-Key")
-    if not key:
-        raise InvalidMessage("header Idempotency-Key is missing")
+    unknown = sorted(request.params.keys() - PARAMETERS)
+    if unknown:
+        raise InvalidMessage(f"unknown query parameter {unknown[0]!r}")
+    body = request.get_body()
+    if len(body) > BODY_BYTES_MAX:
+        raise TooLarge(f"the body has {len(body)} bytes, over {BODY_BYTES_MAX}")
     message = Message(
-        id=key,
+        id=key_of(request),
         session=request.route_params.get("session", ""),
         type=request.params.get("type", ""),
-        body=request.get_body(),
+        body=body,
+        time=time_of(request),
     )
     parse_body(services.handlers.of(message.type), message)
     return message
+
+
+def key_of(request: func.HttpRequest) -> str:
+    """The idempotency key; raises InvalidMessage where there is none."""
+    key = request.headers.get("Idempotency-Key")
+    if not key:
+        raise InvalidMessage("header Idempotency-Key is missing")
+    return str(key)
+
+
+def time_of(request: func.HttpRequest) -> str | None:
+    """The sender's time, if it gave one; raises InvalidMessage for two, or what is no ISO 8601."""
+    given = [t for t in (request.params.get("time"), request.headers.get(TIME_HEADER)) if t]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise InvalidMessage(f"the time is given twice: as time and as header {TIME_HEADER}")
+    try:
+        datetime.fromisoformat(given[0])
+    except ValueError:
+        raise InvalidMessage(f"the time is not ISO 8601: {given[0]!r}") from None
+    return str(given[0])

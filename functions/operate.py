@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from functions.problem import answer, problem
 from shared.domain.documents import entry_document
 from shared.domain.errors import InvalidBody, LockstepError
-from shared.domain.handling import summary
+from shared.domain.running import summary
+from shared.ports import Sought
 from shared.usecases.resolve import Action, Decision
 from shared.usecases.services import Services
 
@@ -93,7 +94,7 @@ async def show_session(services: Services, session: str) -> func.HttpResponse:
 async def list_faults(services: Services) -> func.HttpResponse:
     """The sessions that a fault stops now, with the message's identity and the reason."""
     try:
-        sessions = await services.journal.sessions_faulted(limit=FAULTS_MAX)
+        sessions = await services.journal.sessions(Sought.FAULTED, limit=FAULTS_MAX)
         found = [await fault_of(services, session) for session in sessions]
     except LockstepError as error:
         return problem(error)

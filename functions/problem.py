@@ -1,25 +1,35 @@
 """Answers of the HTTP triggers: JSON, and problem details (RFC 9457) for everything that failed."""
 
 import json
+from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 import azure.functions as func
 
 from shared.domain.errors import (
+    AlreadyPublished,
     CallerError,
     ContentConflict,
     LockstepError,
     NotHalted,
+    NumbersExhausted,
     ProducerDisconnected,
+    Throttled,
+    TooLarge,
     Unavailable,
 )
 
 RETRY_AFTER_SECONDS = 1
 
 
-def answer(document: Any, status: int = 200) -> func.HttpResponse:
+def answer(
+    document: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> func.HttpResponse:
     """A JSON answer."""
-    return func.HttpResponse(json.dumps(document), status_code=status, mimetype="application/json")
+    return func.HttpResponse(
+        json.dumps(document), status_code=status, mimetype="application/json", headers=headers
+    )
 
 
 def problem(error: LockstepError) -> func.HttpResponse:
@@ -37,17 +47,23 @@ def problem(error: LockstepError) -> func.HttpResponse:
 def status_of(error: LockstepError) -> int:
     """The HTTP status of an error."""
     match error:
+        case TooLarge():
+            return 413
         case ContentConflict() | NotHalted() | ProducerDisconnected():
+            return 409
+        case AlreadyPublished() | NumbersExhausted():
             return 409
         case CallerError():
             return 400
+        case Throttled():
+            return 429
         case _:
             return 503
 
 
 def retry_headers(error: LockstepError) -> dict[str, str]:
-    """When to come back, for an error that time may mend."""
+    """When to come back, in whole seconds, for an error that time may mend."""
     if isinstance(error, CallerError):
         return {}
     wanted = error.retry_after_seconds if isinstance(error, Unavailable) else None
-    return {"Retry-After": str(round(wanted or RETRY_AFTER_SECONDS))}
+    return {"Retry-After": str(max(1, ceil(wanted or RETRY_AFTER_SECONDS)))}

@@ -1,18 +1,24 @@
-"""The Service Bus session trigger: one message through its session's journal."""
+"""The Service Bus triggers: messages through their session's journal, and the dead letters."""
 
 import logging
+from collections.abc import Sequence
+from itertools import groupby
+from typing import assert_never
 
 import azure.functions as func
 
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage
-from shared.domain.journal import require_number
 from shared.domain.message import Message
-from shared.usecases.consume import (
+from shared.usecases.outcomes import (
     AlreadyDone,
+    Claimed,
+    Conflicting,
+    Expired,
     Faulted,
     Outcome,
     Parked,
+    PassedThrough,
     Processed,
     Refused,
 )
@@ -20,10 +26,22 @@ from shared.usecases.services import Services
 
 log = logging.getLogger("lockstep.receive")
 
+type Delivery = func.ServiceBusMessage
+
 
 def blueprint(services: Services) -> func.Blueprint:
-    """The trigger on this region's own namespace."""
+    """The triggers on this region's own namespace."""
     bp = func.Blueprint()
+    if services.takes_batches:
+        add_batch_trigger(bp, services)
+    else:
+        add_trigger(bp, services)
+    add_dead_letter_trigger(bp, services)
+    return bp
+
+
+def add_trigger(bp: func.Blueprint, services: Services) -> None:
+    """One message an invocation; many sessions side by side."""
 
     @bp.service_bus_queue_trigger(
         arg_name="message",
@@ -36,45 +54,118 @@ def blueprint(services: Services) -> func.Blueprint:
     async def receive(message: func.ServiceBusMessage) -> None:
         await receive_message(services, message)
 
-    return bp
+
+def add_batch_trigger(bp: func.Blueprint, services: Services) -> None:
+    """A batch of one session an invocation; the host takes one session at a time."""
+
+    @bp.service_bus_queue_trigger(
+        arg_name="messages",
+        queue_name="%LOCKSTEP_QUEUE%",
+        connection=f"ServiceBus_{services.region}",
+        is_sessions_enabled=True,
+        cardinality=func.Cardinality.MANY,
+        data_type=func.DataType.BINARY,
+    )
+    async def receive(messages: list[func.ServiceBusMessage]) -> None:
+        await receive_batch(services, messages)
 
 
-async def receive_message(services: Services, delivery: func.ServiceBusMessage) -> None:
+def add_dead_letter_trigger(bp: func.Blueprint, services: Services) -> None:
+    """What the broker itself gave up on: expired messages, or ours after very many deliveries."""
+
+    @bp.service_bus_queue_trigger(
+        arg_name="message",
+        queue_name="%LOCKSTEP_QUEUE%/$DeadLetterQueue",
+        connection=f"ServiceBus_{services.region}",
+        data_type=func.DataType.BINARY,
+    )
+    async def dead_letter(message: func.ServiceBusMessage) -> None:
+        await receive_dead_letter(services, message)
+
+
+async def receive_message(services: Services, delivery: Delivery) -> None:
     """Consume one delivery. Returning settles it, raising abandons it."""
     try:
         message = parse(delivery)
+        outcome = await services.consumer.consume(message)
     except InvalidMessage as error:
         await reject(services, delivery, str(error))
         return
-    outcome = await services.consumer.consume(message)
-    log.info(describe(message, outcome))
+    await conclude(services, delivery, message, outcome)
 
 
-async def reject(services: Services, delivery: func.ServiceBusMessage, reason: str) -> None:
-    """Put a delivery that is no message of ours into the error queue."""
+async def receive_batch(services: Services, deliveries: Sequence[Delivery]) -> None:
+    """Consume a batch of one session. Returning settles all of it, raising abandons all of it."""
+    parsed: list[tuple[Delivery, Message]] = []
+    for delivery in deliveries:
+        try:
+            parsed.append((delivery, parse(delivery)))
+        except InvalidMessage as error:
+            await reject(services, delivery, str(error))
+    for numbered, group in groupby(parsed, lambda pair: pair[1].number is not None):
+        pairs = list(group)
+        if numbered:
+            outcomes = await services.batches.consume([message for _, message in pairs])
+            for (delivery, message), outcome in zip(pairs, outcomes, strict=True):
+                await conclude(services, delivery, message, outcome)
+        else:
+            for delivery, _ in pairs:
+                await receive_message(services, delivery)
+
+
+async def receive_dead_letter(services: Services, delivery: Delivery) -> None:
+    """Put a dead letter into the error queue, where people look, with the broker's reason."""
+    reason = delivery.dead_letter_reason or "no reason given"
+    await reject(services, delivery, f"dead-lettered by the broker: {reason}")
+
+
+async def conclude(
+    services: Services, delivery: Delivery, message: Message, outcome: Outcome
+) -> None:
+    """Log what became of a message; one that no journal takes goes to the error queue."""
+    if isinstance(outcome, Conflicting | Expired):
+        await reject(services, delivery, outcome.reason)
+    else:
+        log.info(describe(message, outcome))
+
+
+async def reject(services: Services, delivery: Delivery, reason: str) -> None:
+    """Put a delivery that cannot be taken into the error queue."""
     properties = delivery.application_properties or {}
     body = delivery.get_body()
     report = await services.rejecter.reject(delivery.session_id, properties, body, reason)
     log.warning("rejected as %s: %s", report.id, reason)
 
 
-def parse(delivery: func.ServiceBusMessage) -> Message:
-    """The numbered message a delivery carries; raises InvalidMessage."""
-    message = wire.from_properties(delivery.application_properties or {}, delivery.get_body())
-    require_number(message)
-    return message
+def parse(delivery: Delivery) -> Message:
+    """The message a delivery carries; raises InvalidMessage."""
+    return wire.from_properties(delivery.application_properties or {}, delivery.get_body())
 
 
 def describe(message: Message, outcome: Outcome) -> str:
     """One line for the log."""
+    return f"{message.session} {message.id} {ending(outcome)}"
+
+
+def ending(outcome: Outcome) -> str:
+    """What became of a message, in a few words."""
     match outcome:
         case Processed(entry):
-            return f"{message.session} {message.id} processed as entry {entry.position}"
+            words = f"processed as entry {entry.position}"
         case AlreadyDone():
-            return f"{message.session} {message.id} was done already"
+            words = "was done already"
         case Parked():
-            return f"{message.session} {message.id} parked until its turn comes"
+            words = "parked until its turn comes"
+        case Claimed():
+            words = "is being worked on; the journal keeps it"
         case Faulted(entry):
-            return f"{message.session} {message.id} faulted: {entry.reason}"
+            words = f"faulted: {entry.reason}"
         case Refused(entry):
-            return f"{message.session} {message.id} refused: {entry.reason}"
+            words = f"refused: {entry.reason}"
+        case Conflicting(reason) | Expired(reason):
+            words = f"rejected: {reason}"
+        case PassedThrough(fault):
+            words = f"failed without a journal: {fault}" if fault else "passed through"
+        case unexpected:
+            assert_never(unexpected)
+    return words

@@ -8,6 +8,7 @@ import azure.functions as func
 
 from shared.domain.documents import owing_from
 from shared.domain.errors import LockstepError
+from shared.usecases.compact import Compactor
 from shared.usecases.rescue import Rescuer
 from shared.usecases.services import Services
 
@@ -15,7 +16,7 @@ log = logging.getLogger("lockstep.rescue")
 
 
 def blueprint(services: Services) -> func.Blueprint:
-    """Both triggers. Each region has leases of its own, so each sees every change."""
+    """The change feed and the timers. Each region has leases of its own: each sees every change."""
     bp = func.Blueprint()
 
     @bp.cosmos_db_trigger(
@@ -33,6 +34,10 @@ def blueprint(services: Services) -> func.Blueprint:
     async def sweep(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
         await sweep_journal(services.rescuer)
 
+    @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_COMPACT_SCHEDULE%")
+    async def compact(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
+        await compact_journal(services.compactor)
+
     return bp
 
 
@@ -42,14 +47,11 @@ async def rescue_documents(rescuer: Rescuer, documents: Iterable[Mapping[str, An
     Never raises for a store or a region that is out of reach: the feed speaks of each change once
     and moves on even when the function fails, so failing would gain nothing. The sweep comes later.
     """
-    seen = [owing for document in documents if (owing := owing_from(document))]
-    try:
-        rescued = await rescuer.rescue(seen)
-    except LockstepError as error:
-        log.warning("rescue left to the sweep: %s", error)
-        return
-    if rescued.paid or rescued.left:
-        log.info("rescue paid %d outboxes and left %d", rescued.paid, rescued.left)
+    rescued = await rescuer.rescue([o for document in documents if (o := owing_from(document))])
+    if rescued.paid:
+        log.info("rescue paid %d sessions", rescued.paid)
+    if rescued.left:
+        log.warning("rescue left %d sessions to the sweep", rescued.left)
 
 
 async def sweep_journal(rescuer: Rescuer) -> None:
@@ -61,3 +63,14 @@ async def sweep_journal(rescuer: Rescuer) -> None:
         return
     if rescued.paid or rescued.left:
         log.info("sweep paid %d outboxes and left %d", rescued.paid, rescued.left)
+
+
+async def compact_journal(compactor: Compactor) -> None:
+    """Remove old entries; what one run cannot remove the next one will."""
+    try:
+        compacted = await compactor.compact()
+    except LockstepError as error:
+        log.warning("compaction postponed: %s", error)
+        return
+    if compacted.entries or compacted.failed:
+        log.info("compacted %d entries, %d sessions failed", compacted.entries, compacted.failed)

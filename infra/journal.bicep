@@ -71,9 +71,11 @@ resource journal 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@
         indexingMode: 'consistent'
         automatic: true
         includedPaths: [
-          { path: '/session/?' }
-          { path: '/owing/?' }
+          { path: '/owing/[]/?' }
           { path: '/faulted/?' }
+          { path: '/claimed/?' }
+          { path: '/waiting/?' }
+          { path: '/milestone/?' }
         ]
         excludedPaths: [
           { path: '/*' }

@@ -252,6 +252,13 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_SECONDARY_DELAY_SECONDS: '15'
     LOCKSTEP_GAP_WAIT_SECONDS: '5'
     LOCKSTEP_RESCUE_LAG_SECONDS: '5'
+    LOCKSTEP_ACKNOWLEDGE_SECONDS: '1'
+    LOCKSTEP_LEASE_SECONDS: '30'
+    LOCKSTEP_WINDOW_DAYS: '7'
+    LOCKSTEP_RETENTION_DAYS: '7'
+    LOCKSTEP_PREFERENCE: 'first'
+    LOCKSTEP_CARDINALITY: 'one'
+    LOCKSTEP_COMPACT_SCHEDULE: '0 */10 * * * *'
     LOCKSTEP_SWEEP_SCHEDULE: '*/15 * * * * *'
     // Both namespaces in both regions: an app listens on its own and dispatches outputs to both.
     ServiceBus_east__fullyQualifiedNamespace: '${eastNamespace}.${serviceBusDomain}'

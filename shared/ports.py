@@ -5,14 +5,15 @@ both to what is written here. Every method may raise Unavailable (nothing happen
 writes, OutcomeUnknown (it may have happened, or may still).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
-from shared.domain.batch import Appended
-from shared.domain.journal import Entry
+from shared.domain.batch import NOTHING_CARRIED, Appended, Carried, Waiting
+from shared.domain.journal import Covered, Entry
 from shared.domain.message import Message, Number
-from shared.domain.outbox import Outbox, Owing
+from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
 
 
@@ -24,22 +25,81 @@ class StoredLedger:
     version: str
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An entry as stored: its version, and its age in seconds by the store's own clock."""
+
+    entry: Entry
+    version: str
+    age_seconds: float
+
+    @property
+    def expired(self) -> bool:
+        """Whether this is a claim whose lease has run out."""
+        # The store tells times in whole seconds, so an age may be one too high.
+        return self.entry.lease is not None and self.age_seconds > self.entry.lease.seconds + 1
+
+
+class Sought(Enum):
+    """What a session is looked for by: something in it that may need somebody."""
+
+    OWING = "owing"  # an outbox owes something to a region
+    CLAIMED = "claimed"  # an entry is claimed
+    WAITING = "waiting"  # a message is parked
+    FAULTED = "faulted"  # an entry is a fault, resolved or not, or an output was refused
+    MILESTONE = "milestone"  # there are many entries
+
+
+type Covers = Sequence[Covered]
+
+
 class Journal(Protocol):
     """The append-only journals of all sessions, and the producers' ledgers beside them."""
 
-    async def head(self, session: str) -> Entry | None:
-        """The newest entry, as new as any append acknowledged before the call; None if none."""
+    async def head(self, session: str, *, newest: bool = True) -> Entry | None:
+        """The newest entry, as new as any append acknowledged before the call; None if none.
+
+        Where an older one will do (`newest` false), it may be older, and costs half.
+        """
         ...
 
     async def entry(self, session: str, position: int) -> Entry | None:
         """The entry at a position, or None."""
         ...
 
-    async def append(self, entry: Entry) -> Appended:
-        """Apply `append_operations` of the entry, all or none.
+    async def held(self, session: str, position: int) -> Held | None:
+        """The entry at a position with its version and age, or None."""
+        ...
+
+    async def covers(self, session: str, position: int, limit: int) -> Mapping[int, Covers]:
+        """What the entries from a position on cover, by position: at most `limit` of them.
+
+        The newest ones may be missing. A `limit` of one is a point read.
+        """
+        ...
+
+    async def marked(self, session: str, message_id: str) -> Covered | None:
+        """What the marker of an un-numbered message says, while it is kept; a new one may miss."""
+        ...
+
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> Appended:
+        """Apply `append_operations`, all or none.
 
         Of all appends at one position at most one is ever CREATED, and only on an entry before it
-        that exists.
+        that exists. Raises TooLarge for more than the store takes at once.
+        """
+        ...
+
+    async def replace(
+        self,
+        entry: Entry,
+        version: str,
+        carried: Carried = NOTHING_CARRIED,
+        waiting: Waiting | None = None,
+    ) -> Appended:
+        """Apply `replace_operations`, all or none: CREATED, or TAKEN if the version is another.
+
+        Raises TooLarge for more than the store takes at once.
         """
         ...
 
@@ -47,35 +107,77 @@ class Journal(Protocol):
         """The message parked under a number, or None."""
         ...
 
-    async def sessions_faulted(self, *, limit: int) -> Sequence[str]:
-        """Sessions that have a faulted entry, resolved or not, each named once."""
-        ...
+    async def sessions(
+        self,
+        sought: Sought,
+        *,
+        region: str = "",
+        older_than_seconds: float = 0.0,
+        limit: int,
+    ) -> Sequence[str]:
+        """Sessions in which something is sought, the oldest first, each named once.
 
-    async def sessions_owing(self, *, older_than_seconds: float, limit: int) -> Sequence[str]:
-        """Sessions with unpaid outboxes, the longest waiting first, aged by the store's clock.
-
-        At most `limit` outboxes are looked at; each session is named once.
+        Ages are by the store's clock. At most `limit` documents are looked at. OWING is asked for
+        one region.
         """
         ...
 
-    async def owing_of(self, session: str) -> Sequence[Owing]:
-        """Every unpaid outbox of a session, in no particular order."""
+    async def owing_of(self, session: str, regions: Sequence[str]) -> Sequence[Owing]:
+        """A session's outboxes that owe one of these regions, in no order; the list may be cut."""
         ...
 
     async def owe(self, session: str, outbox: Outbox) -> None:
         """Keep a producer's outbox until it is paid. Owing the same twice is owing it once."""
         ...
 
-    async def acknowledge(self, session: str, document_id: str, delivered: Sequence[str]) -> None:
-        """Strike regions off an outbox. Doing so twice, or when it is paid already, is harmless."""
+    async def acknowledge(
+        self,
+        session: str,
+        document_id: str,
+        delivered: Sequence[str],
+        refused: Mapping[str, str] | None = None,
+    ) -> None:
+        """Strike regions off an outbox. Doing so twice, or when it is paid already, is harmless.
+
+        `refused` are outputs that no queue takes, by id, with the reason.
+        """
+        ...
+
+    async def stage(self, session: str, attempt: str, parcels: Sequence[Parcel]) -> None:
+        """Keep an attempt's outputs until it commits or has had its time. Raises TooLarge."""
+        ...
+
+    async def staged(self, session: str, staged: Staged) -> Sequence[Parcel]:
+        """The outputs that were staged; fewer if they are gone."""
         ...
 
     async def ledger(self, session: str, group: str) -> StoredLedger | None:
         """A producer group's ledger in a session."""
         ...
 
-    async def save_ledger(self, session: str, ledger: Ledger, version: str | None) -> bool:
-        """Create (version None) or replace a ledger; False when another producer was first."""
+    async def save_ledger(
+        self, session: str, ledger: Ledger, version: str | None, owed: Outbox = NOTHING_OWED
+    ) -> str | None:
+        """Create (version None) or replace a ledger, and keep what its newest numbers owe.
+
+        Both, or neither. The answer is the version stored, or None when another producer was first.
+        Raises TooLarge.
+        """
+        ...
+
+    async def compactable(self, session: str, limit: int) -> Sequence[Entry]:
+        """The oldest entries of a session, in order."""
+        ...
+
+    async def milestone(self, session: str, older_than_seconds: float) -> int | None:
+        """The newest marked position that is older than this by the store's clock."""
+        ...
+
+    async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
+        """Remove entries, at most 99 at once, and unmark a milestone below which none is left.
+
+        Doing so twice is harmless.
+        """
         ...
 
 
@@ -88,15 +190,20 @@ class Bus(Protocol):
         """Send messages of one session, in order; they become visible after the delay.
 
         Sending again after OutcomeUnknown or Unavailable is safe: receivers know the numbers.
+        Raises InvalidMessage where the queue will never take one of them.
         """
         ...
 
 
 class Clock(Protocol):
-    """Time passing in this process; never compared with another machine's."""
+    """Time in this process; never compared with another machine's for a lease."""
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
+        ...
+
+    def today(self) -> float:
+        """Seconds since 1970, right to the hour: for windows of days only."""
         ...
 
     async def sleep(self, seconds: float) -> None:

@@ -41,6 +41,20 @@ SETTINGS = (
         "5",
     ),
     Setting("LOCKSTEP_RESCUE_LAG_SECONDS", "how long an outbox is left to its own dispatcher", "5"),
+    Setting(
+        "LOCKSTEP_ACKNOWLEDGE_SECONDS",
+        "how long an acknowledgement waits for the session's next entry to carry it; less than the"
+        " rescue lag",
+        "1",
+    ),
+    Setting("LOCKSTEP_LEASE_SECONDS", "how long a claim outlives its owner", "30"),
+    Setting("LOCKSTEP_WINDOW_DAYS", "how long un-numbered messages are remembered", "7"),
+    Setting("LOCKSTEP_RETENTION_DAYS", "how old an entry is before it may be compacted", "7"),
+    Setting(
+        "LOCKSTEP_PREFERENCE", "first: one region leads; spread: each session has its own", "first"
+    ),
+    Setting("LOCKSTEP_CARDINALITY", "one: an entry a message; many: an entry a batch", "one"),
+    Setting("LOCKSTEP_COMPACT_SCHEDULE", "when compaction runs (NCRONTAB)", "0 */10 * * * *"),
     Setting("LOCKSTEP_SWEEP_SCHEDULE", "when the sweep runs (NCRONTAB)", "*/15 * * * * *"),
     Setting("Cosmos", "the connection of the journal's account"),
 )
@@ -69,6 +83,12 @@ class Settings:
     secondary_delay_seconds: float
     gap_wait_seconds: float
     rescue_lag_seconds: float
+    acknowledge_seconds: float
+    lease_seconds: float
+    window_days: float
+    retention_days: float
+    spread: bool
+    batches: bool
     service_bus: Mapping[str, Connection]
     cosmos: Connection
 
@@ -87,9 +107,15 @@ class Settings:
             error_queue=text(values, "LOCKSTEP_ERROR_QUEUE"),
             database=text(values, "LOCKSTEP_DATABASE"),
             journal=text(values, "LOCKSTEP_JOURNAL"),
-            secondary_delay_seconds=seconds(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
-            gap_wait_seconds=seconds(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
-            rescue_lag_seconds=seconds(values, "LOCKSTEP_RESCUE_LAG_SECONDS"),
+            secondary_delay_seconds=number(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
+            gap_wait_seconds=number(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
+            rescue_lag_seconds=number(values, "LOCKSTEP_RESCUE_LAG_SECONDS"),
+            acknowledge_seconds=number(values, "LOCKSTEP_ACKNOWLEDGE_SECONDS"),
+            lease_seconds=number(values, "LOCKSTEP_LEASE_SECONDS", least=1),
+            window_days=number(values, "LOCKSTEP_WINDOW_DAYS"),
+            retention_days=number(values, "LOCKSTEP_RETENTION_DAYS"),
+            spread=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
+            batches=choice(values, "LOCKSTEP_CARDINALITY", "one", "many") == "many",
             service_bus={r: service_bus_connection(values, r) for r in regions},
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
@@ -119,13 +145,21 @@ def text(values: Mapping[str, str], name: str) -> str:
     return value
 
 
-def seconds(values: Mapping[str, str], name: str) -> float:
-    """A duration that is not negative; raises InvalidSettings."""
+def choice(values: Mapping[str, str], name: str, *known: str) -> str:
+    """One of a few words; raises InvalidSettings."""
+    value = text(values, name)
+    if value not in known:
+        raise InvalidSettings(f"{name} must be {' or '.join(known)}, not {value!r}")
+    return value
+
+
+def number(values: Mapping[str, str], name: str, *, least: float = 0) -> float:
+    """A finite number that is not below the least; raises InvalidSettings."""
     value = text(values, name)
     try:
-        number = float(value)
+        found = float(value)
     except ValueError:
-        raise InvalidSettings(f"{name} is not a number of seconds: {value!r}") from None
-    if not 0 <= number < float("inf"):
-        raise InvalidSettings(f"{name} must be a finite number of seconds, not {value!r}")
-    return number
+        raise InvalidSettings(f"{name} is not a number: {value!r}") from None
+    if not least <= found < float("inf"):
+        raise InvalidSettings(f"{name} must be a finite number from {least:g} on, not {value!r}")
+    return found

@@ -7,22 +7,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
-from shared.adapters.cosmos import CosmosAccount, CosmosJournal
+from shared.adapters.cosmos import CosmosJournal
+from shared.adapters.cosmos_account import CosmosAccount
 from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
 from shared.domain.handling import Handlers
 from shared.domain.journal import Owner
 from shared.settings import Settings
-from shared.usecases.commit import Committer, Patience
-from shared.usecases.consume import Consumer
+from shared.usecases.assemble import Policy, assemble
+from shared.usecases.commit import Patience
 from shared.usecases.deliver import Delivery
-from shared.usecases.dispatch import Dispatcher
-from shared.usecases.process import Processor
 from shared.usecases.publish import Producer
-from shared.usecases.reject import Rejecter
-from shared.usecases.rescue import Rescuer
-from shared.usecases.resolve import Resolver
 from shared.usecases.services import Services
+
+DAY_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,35 +45,28 @@ class Adapters:
             journal=CosmosJournal(account, settings.database, settings.journal),
             bus=bus,
             clock=clock,
-            delivery=Delivery(bus, clock, settings.regions, delay),
+            delivery=Delivery(bus, clock, settings.regions, delay, spread=settings.spread),
         )
 
 
 def connect(settings: Settings, handlers: Handlers) -> Services:
     """The services of one function app."""
     outside = Adapters.of(settings)
-    journal, clock, delivery = outside.journal, outside.clock, outside.delivery
     owner = Owner(settings.region, instance_name())
-    patience = Patience(gap_seconds=settings.gap_wait_seconds)
-    dispatcher = Dispatcher(journal, delivery)
-    processor = Processor(
-        Committer(journal, clock, owner, patience),
-        dispatcher,
-        handlers,
+    policy = Policy(
         output_queue=settings.output_queue,
         error_queue=settings.error_queue,
+        patience=Patience(gap_seconds=settings.gap_wait_seconds),
+        lag_seconds=settings.rescue_lag_seconds,
+        acknowledge_seconds=settings.acknowledge_seconds,
+        lease_seconds=settings.lease_seconds,
+        window_seconds=settings.window_days * DAY_SECONDS,
+        retention_seconds=settings.retention_days * DAY_SECONDS,
+        batches=settings.batches,
     )
-    consumer = Consumer(processor)
-    lag = settings.rescue_lag_seconds
-    return Services(
-        region=settings.region,
-        journal=journal,
-        consumer=consumer,
-        rejecter=Rejecter(delivery, settings.error_queue),
-        resolver=Resolver(processor, consumer),
-        producer=Producer(journal, delivery, settings.queue),
-        rescuer=Rescuer(journal, dispatcher, clock, settings.region, lag_seconds=lag),
-        handlers=handlers,
+    producer = Producer(outside.journal, outside.delivery, settings.queue)
+    return assemble(
+        outside.journal, outside.delivery, outside.clock, owner, handlers, producer, policy
     )
 
 

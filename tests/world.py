@@ -5,26 +5,30 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from shared.adapters.memory import MemoryBus, MemoryJournal, VirtualClock
-from shared.domain.documents import Document
+from shared.adapters.memory import MemoryBus, MemoryJournal
+from shared.adapters.memory_store import VirtualClock
 from shared.domain.handling import Context, Handled, Handlers, OnFault, Output
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number, derived_id
-from shared.usecases.commit import Committer, Patience
-from shared.usecases.consume import Consumer
+from shared.domain.stored_messages import Document
+from shared.ports import Sought
+from shared.usecases.assemble import Policy, assemble
+from shared.usecases.commit import Patience
 from shared.usecases.deliver import Delivery
-from shared.usecases.dispatch import Dispatcher
-from shared.usecases.process import Processor
 from shared.usecases.publish import Producer
-from shared.usecases.reject import Rejecter
-from shared.usecases.rescue import Rescuer
-from shared.usecases.resolve import Resolver
 from shared.usecases.services import Services
 
 REGIONS = ("east", "west")
 DELAY_SECONDS = 15.0
 LAG_SECONDS = 5.0
 GAP_SECONDS = 20.0
+
+POLICY = Policy(
+    output_queue="out",
+    error_queue="errors",
+    patience=Patience(gap_seconds=GAP_SECONDS, poll_seconds=0.5),
+    lag_seconds=LAG_SECONDS,
+)
 
 handlers = Handlers()
 
@@ -114,21 +118,12 @@ def message(
 
 
 @dataclass
-class Region:
-    """One region's worker."""
-
-    processor: Processor
-    consumer: Consumer
-    resolver: Resolver
-    rescuer: Rescuer
-
-
-@dataclass
 class World:
     """The store, the bus and a worker in each region."""
 
     clock: VirtualClock = field(default_factory=VirtualClock)
     workers: int = 0
+    policy: Policy = POLICY
 
     def __post_init__(self) -> None:
         self.journal = MemoryJournal(self.clock)
@@ -136,39 +131,17 @@ class World:
         self.east = self.worker("east")
         self.west = self.worker("west")
 
-    def worker(self, region: str) -> Region:
+    def worker(self, region: str, policy: Policy | None = None) -> Services:
         """A new process in a region: it remembers nothing of earlier ones."""
         self.workers += 1
-        dispatcher = Dispatcher(self.journal, self.delivery())
-        owner = Owner(region, f"{region}-{self.workers}")
-        patience = Patience(gap_seconds=GAP_SECONDS, poll_seconds=0.5)
-        processor = Processor(
-            Committer(self.journal, self.clock, owner, patience),
-            dispatcher,
+        return assemble(
+            self.journal,
+            self.delivery(),
+            self.clock,
+            Owner(region, f"{region}-{self.workers}"),
             handlers,
-            output_queue="out",
-            error_queue="errors",
-        )
-        consumer = Consumer(processor)
-        return Region(
-            processor,
-            consumer,
-            Resolver(processor, consumer),
-            Rescuer(self.journal, dispatcher, self.clock, region, lag_seconds=LAG_SECONDS),
-        )
-
-    def services(self) -> Services:
-        """The east's services, as its triggers see them."""
-        east = self.east
-        return Services(
-            region="east",
-            journal=self.journal,
-            consumer=east.consumer,
-            rejecter=Rejecter(self.delivery(), "errors"),
-            resolver=east.resolver,
-            producer=self.producer(),
-            rescuer=east.rescuer,
-            handlers=handlers,
+            self.producer(),
+            policy or self.policy,
         )
 
     def producer(self) -> Producer:
@@ -178,6 +151,13 @@ class World:
     def delivery(self) -> Delivery:
         """Delivery to both regions, east preferred."""
         return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS)
+
+    async def owing(self) -> list[str]:
+        """Sessions that owe any region something."""
+        found = [
+            await self.journal.sessions(Sought.OWING, region=region, limit=10) for region in REGIONS
+        ]
+        return sorted({session for sessions in found for session in sessions})
 
     def amounts(self, session: str = "acc-7") -> list[int]:
         """The effects of a session, in the order of the journal."""

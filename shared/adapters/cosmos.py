@@ -4,99 +4,79 @@ The SDK retries writes by itself, so a conflict may be our own earlier success; 
 them apart by attempt. `retry_write` stays at its default: a hedged claim would fight itself.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from azure.core import MatchConditions
-from azure.core.exceptions import AzureError
-from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import (
-    CosmosAccessConditionFailedError,
-    CosmosBatchOperationError,
-    CosmosHttpResponseError,
-    CosmosResourceExistsError,
-    CosmosResourceNotFoundError,
-)
-from azure.identity.aio import DefaultAzureCredential
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNotFoundError
 
-from shared.domain.batch import Appended, Create, Delete, Operation, Read, append_operations
+from shared.adapters.cosmos_account import (
+    REFUSED_STATUSES,
+    TOO_LARGE,
+    CosmosAccount,
+    reading,
+    refusal,
+    writing,
+)
+from shared.domain.batch import (
+    NOTHING_CARRIED,
+    Appended,
+    Carried,
+    Create,
+    Delete,
+    Operation,
+    Patch,
+    Read,
+    Replace,
+    Waiting,
+    acknowledge_operations,
+    append_operations,
+    compact_operations,
+    ledger_operations,
+    parts,
+    replace_operations,
+)
 from shared.domain.documents import (
-    Document,
     entry_from,
-    ledger_document,
     ledger_from,
     ledger_id,
-    message_from,
+    marker_id,
     owed_document,
     owing_from,
+    parcels_from,
     parked_id,
     position_id,
-    with_delivered,
+    staged_documents,
 )
-from shared.domain.errors import OutcomeUnknown, Unavailable
-from shared.domain.journal import Entry
+from shared.domain.errors import OutcomeUnknown, TooLarge
+from shared.domain.journal import Covered, Entry
 from shared.domain.message import Message, Number
-from shared.domain.outbox import Outbox, Owing
+from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
-from shared.ports import StoredLedger
+from shared.domain.stored_messages import Document, covered_from, message_from
+from shared.ports import Covers, Held, Sought, StoredLedger
 
 # Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
 HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
-WAITING_QUERY = "SELECT c.session, c._ts FROM c WHERE c.owing = true ORDER BY c._ts"
-OWING_QUERY = "SELECT * FROM c WHERE c.owing = true ORDER BY c.id"
-FAULTED_QUERY = "SELECT c.session FROM c WHERE c.faulted = true"
+OLDEST_QUERY = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
+COVERS_QUERY = "SELECT c.id, c.covers FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id"
+MILESTONE_QUERY = "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c.id DESC"
+CONDITIONS = {
+    Sought.OWING: "ARRAY_CONTAINS(c.owing, @region)",
+    Sought.CLAIMED: "c.claimed = true",
+    Sought.WAITING: "c.waiting = true",
+    Sought.FAULTED: "c.faulted = true",
+    Sought.MILESTONE: "c.milestone = true",
+}
+# For reads that may be old: they cost half of what the account's strong consistency does.
+RELAXED: dict[str, Any] = {"initial_headers": {"x-ms-consistency-level": "Eventual"}}
 PAGE_MAX = 100
 # A session's debts are paid in order, so a longer list would only be read again.
 OWING_MAX = 1_000
-
-# Throttled, busy, or not the write region: refused before anything was written.
-REFUSED_STATUSES = frozenset({403, 429, 449})
-
-
-class CosmosAccount:
-    """The client of one account, connected on first use and shared by everything in a process."""
-
-    def __init__(
-        self,
-        *,
-        connection_string: str | None,
-        endpoint: str | None,
-        client_id: str | None,
-    ) -> None:
-        self.connection_string = connection_string
-        self.endpoint = endpoint
-        self.client_id = client_id
-        self.client: CosmosClient | None = None
-        self.credential: DefaultAzureCredential | None = None
-        self.connecting = asyncio.Lock()
-
-    async def container(self, database: str, name: str) -> ContainerProxy:
-        """A container, with the client connected."""
-        async with self.connecting:
-            if self.client is None:
-                async with reading():
-                    self.client = await self.new_client().__aenter__()
-        return self.client.get_database_client(database).get_container_client(name)
-
-    def new_client(self) -> CosmosClient:
-        """A client that is not connected yet."""
-        if self.connection_string is not None:
-            return CosmosClient.from_connection_string(self.connection_string)
-        self.credential = DefaultAzureCredential(managed_identity_client_id=self.client_id)
-        return CosmosClient(self.endpoint or "", credential=self.credential)
-
-    async def close(self) -> None:
-        """Disconnect; the next use connects again."""
-        client, self.client = self.client, None
-        credential, self.credential = self.credential, None
-        if client is not None:
-            await client.close()
-        if credential is not None:
-            await credential.close()
+MILESTONES_MAX = 1_000
 
 
 class CosmosJournal:
@@ -107,9 +87,10 @@ class CosmosJournal:
         self.database = database
         self.container_name = container
 
-    async def head(self, session: str) -> Entry | None:
+    async def head(self, session: str, *, newest: bool = True) -> Entry | None:
         """See Journal.head: one query in one partition."""
-        documents = await self.query(HEAD_QUERY, limit=1, answer=Answer(), partition_key=session)
+        how = {} if newest else RELAXED
+        documents = await self.query(HEAD_QUERY, limit=1, partition_key=session, **how)
         return entry_from(documents[0]) if documents else None
 
     async def entry(self, session: str, position: int) -> Entry | None:
@@ -117,111 +98,179 @@ class CosmosJournal:
         document = await self.read(session, position_id(position))
         return entry_from(document) if document else None
 
-    async def append(self, entry: Entry) -> Appended:
+    async def held(self, session: str, position: int) -> Held | None:
+        """See Journal.held: one point read; its answer's date is the store's time."""
+        answer = Answer()
+        document = await self.read(session, position_id(position), response_hook=answer.heard)
+        if document is None:
+            return None
+        age = answer.store_seconds - document["_ts"]
+        return Held(entry_from(document), document["_etag"], age)
+
+    async def covers(self, session: str, position: int, limit: int) -> Mapping[int, Covers]:
+        """See Journal.covers: one query in one partition, or a point read."""
+        if limit == 1:
+            document = await self.read(session, position_id(position), **RELAXED)
+            return covers_by_position([document] if document else [])
+        start = {"name": "@from", "value": position_id(position)}
+        found = await self.query(
+            COVERS_QUERY, limit=limit, partition_key=session, parameters=[start], **RELAXED
+        )
+        return covers_by_position(found)
+
+    async def marked(self, session: str, message_id: str) -> Covered | None:
+        """See Journal.marked: one point read."""
+        document = await self.read(session, marker_id(message_id), **RELAXED)
+        return covered_from(document["covered"]) if document else None
+
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> Appended:
         """See Journal.append: one transactional batch."""
-        operations = append_operations(entry)
-        container = await self.container()
-        try:
-            async with writing():
-                await container.execute_item_batch(
-                    [to_cosmos(operation) for operation in operations], partition_key=entry.session
-                )
-        except CosmosBatchOperationError as error:
-            return refused_append(operations, error)
-        return Appended.CREATED
+        return await self.apply(entry.session, append_operations(entry, carried))
+
+    async def replace(
+        self,
+        entry: Entry,
+        version: str,
+        carried: Carried = NOTHING_CARRIED,
+        waiting: Waiting | None = None,
+    ) -> Appended:
+        """See Journal.replace: one transactional batch."""
+        operations = replace_operations(entry, version, carried, waiting)
+        return await self.apply(entry.session, operations)
 
     async def parked(self, session: str, number: Number) -> Message | None:
         """See Journal.parked: one point read."""
         document = await self.read(session, parked_id(number))
         return message_from(document["message"]) if document else None
 
-    async def sessions_faulted(self, *, limit: int) -> Sequence[str]:
-        """See Journal.sessions_faulted: an indexed query."""
-        found = await self.query(FAULTED_QUERY, limit=limit, answer=Answer())
-        return list(dict.fromkeys(document["session"] for document in found))
-
-    async def sessions_owing(self, *, older_than_seconds: float, limit: int) -> Sequence[str]:
-        """See Journal.sessions_owing: an indexed query, aged by the date of its answer."""
+    async def sessions(
+        self,
+        sought: Sought,
+        *,
+        region: str = "",
+        older_than_seconds: float = 0.0,
+        limit: int,
+    ) -> Sequence[str]:
+        """See Journal.sessions: an indexed query, aged by the date of its answer."""
         answer = Answer()
-        found = await self.query(WAITING_QUERY, limit=limit, answer=answer)
+        found = await self.query(
+            f"SELECT c.session, c._ts FROM c WHERE {CONDITIONS[sought]} ORDER BY c._ts",  # noqa: S608 - from our own table
+            limit=limit,
+            parameters=[{"name": "@region", "value": region}] if sought is Sought.OWING else [],
+            response_hook=answer.heard,
+        )
         before = answer.store_seconds - older_than_seconds
         return list(dict.fromkeys(d["session"] for d in found if d["_ts"] <= before))
 
-    async def owing_of(self, session: str) -> Sequence[Owing]:
-        """See Journal.owing_of: an indexed query in one partition."""
+    async def owing_of(self, session: str, regions: Sequence[str]) -> Sequence[Owing]:
+        """See Journal.owing_of: one indexed query in one partition."""
+        names = [f"@r{index}" for index in range(len(regions))]
+        condition = " OR ".join(f"ARRAY_CONTAINS(c.owing, {name})" for name in names)
         found = await self.query(
-            OWING_QUERY, limit=OWING_MAX, answer=Answer(), partition_key=session
+            f"SELECT * FROM c WHERE {condition} ORDER BY c.id",  # noqa: S608 - names are ours
+            limit=OWING_MAX,
+            partition_key=session,
+            parameters=[{"name": n, "value": r} for n, r in zip(names, regions, strict=True)],
         )
         return [owing for document in found if (owing := owing_from(document))]
 
     async def owe(self, session: str, outbox: Outbox) -> None:
-        """See Journal.owe: one create; a conflict means that it is owed already."""
-        container = await self.container()
-        with suppress(CosmosResourceExistsError):
-            async with writing():
-                await container.create_item(owed_document(session, outbox))
+        """See Journal.owe: one create."""
+        await self.apply(session, [Create(owed_document(session, outbox), Appended.TAKEN)])
 
-    async def acknowledge(self, session: str, document_id: str, delivered: Sequence[str]) -> None:
+    async def acknowledge(
+        self,
+        session: str,
+        document_id: str,
+        delivered: Sequence[str],
+        refused: Mapping[str, str] | None = None,
+    ) -> None:
         """See Journal.acknowledge: read, then replace or delete if nobody else did."""
         while (document := await self.read(session, document_id)) is not None:
-            with suppress(CosmosAccessConditionFailedError):
-                await self.write_back(with_delivered(document, delivered))
+            operations = acknowledge_operations(document, delivered, refused or {})
+            if await self.apply(session, operations) is not Appended.TAKEN:
                 return
 
-    async def write_back(self, document: Document) -> None:
-        """Store what is left of a read document; a producer's debt vanishes when it is paid."""
-        container = await self.container()
-        session, document_id = document["session"], document["id"]
-        unchanged = {"etag": document["_etag"], "match_condition": MatchConditions.IfNotModified}
-        with suppress(CosmosResourceNotFoundError):
-            async with writing():
-                if document["kind"] == "owed" and not document.get("owing"):
-                    await container.delete_item(document_id, partition_key=session, **unchanged)
-                else:
-                    await container.replace_item(document_id, document, **unchanged)
+    async def stage(self, session: str, attempt: str, parcels: Sequence[Parcel]) -> None:
+        """See Journal.stage: one create for each part."""
+        for document in staged_documents(session, attempt, parcels):
+            await self.apply(session, [Create(document, Appended.TAKEN)])
+
+    async def staged(self, session: str, staged: Staged) -> Sequence[Parcel]:
+        """See Journal.staged: one point read for each part."""
+        found = [await self.read(session, document_id) for document_id in parts(staged)]
+        return [parcel for document in found if document for parcel in parcels_from(document)]
 
     async def ledger(self, session: str, group: str) -> StoredLedger | None:
         """See Journal.ledger: one point read."""
         document = await self.read(session, ledger_id(group))
         return StoredLedger(ledger_from(document), document["_etag"]) if document else None
 
-    async def save_ledger(self, session: str, ledger: Ledger, version: str | None) -> bool:
-        """See Journal.save_ledger: one create, or one replace If-Match."""
+    async def save_ledger(
+        self, session: str, ledger: Ledger, version: str | None, owed: Outbox = NOTHING_OWED
+    ) -> str | None:
+        """See Journal.save_ledger: one transactional batch."""
+        operations = ledger_operations(session, ledger, version, owed)
         container = await self.container()
-        document = ledger_document(session, ledger)
         try:
             async with writing():
-                if version is None:
-                    await container.create_item(document)
-                else:
-                    await container.replace_item(
-                        document["id"],
-                        document,
-                        etag=version,
-                        match_condition=MatchConditions.IfNotModified,
-                    )
-        except (CosmosResourceExistsError, CosmosAccessConditionFailedError):
-            return False
-        return True
+                results = await container.execute_item_batch(
+                    [to_cosmos(operation) for operation in operations], partition_key=session
+                )
+        except CosmosBatchOperationError as error:
+            refused(operations, error)
+            return None
+        stored: str = results[0]["eTag"]
+        return stored
 
-    async def read(self, session: str, document_id: str) -> Document | None:
+    async def compactable(self, session: str, limit: int) -> Sequence[Entry]:
+        """See Journal.compactable: one query in one partition."""
+        found = await self.query(OLDEST_QUERY, limit=limit, partition_key=session)
+        return [entry_from(document) for document in found]
+
+    async def milestone(self, session: str, older_than_seconds: float) -> int | None:
+        """See Journal.milestone: one query in one partition."""
+        answer = Answer()
+        found = await self.query(
+            MILESTONE_QUERY,
+            limit=MILESTONES_MAX,
+            partition_key=session,
+            response_hook=answer.heard,
+        )
+        before = answer.store_seconds - older_than_seconds
+        return next((int(d["id"]) for d in found if d["_ts"] <= before), None)
+
+    async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
+        """See Journal.compact: one transactional batch, or nothing if somebody else did it."""
+        operations = compact_operations(positions, passed)
+        if operations:
+            await self.apply(session, operations)
+
+    async def apply(self, session: str, operations: Sequence[Operation]) -> Appended:
+        """All of the operations, or the meaning of the first that was refused."""
+        container = await self.container()
+        batch = [to_cosmos(operation) for operation in operations]
+        try:
+            async with writing():
+                await container.execute_item_batch(batch, partition_key=session)
+        except CosmosBatchOperationError as error:
+            return refused(operations, error)
+        return Appended.CREATED
+
+    async def read(self, session: str, document_id: str, **options: Any) -> Document | None:
         """A document, or None where there is none."""
         container = await self.container()
-        try:
+        with suppress(CosmosResourceNotFoundError):
             async with reading():
-                return dict(await container.read_item(document_id, partition_key=session))
-        except CosmosResourceNotFoundError:
-            return None
+                found = await container.read_item(document_id, partition_key=session, **options)
+                return dict(found)
+        return None
 
-    async def query(
-        self, query: str, *, limit: int, answer: "Answer", **options: Any
-    ) -> list[Document]:
+    async def query(self, query: str, *, limit: int, **options: Any) -> list[Document]:
         """The first documents that a query finds."""
         container = await self.container()
         found: list[Document] = []
-        pages = container.query_items(
-            query, max_item_count=min(limit, PAGE_MAX), response_hook=answer.heard, **options
-        )
+        pages = container.query_items(query, max_item_count=min(limit, PAGE_MAX), **options)
         async with reading():
             async for document in pages:
                 found.append(dict(document))
@@ -232,6 +281,11 @@ class CosmosJournal:
     async def container(self) -> ContainerProxy:
         """The journal's container."""
         return await self.account.container(self.database, self.container_name)
+
+
+def covers_by_position(documents: Sequence[Document]) -> dict[int, Covers]:
+    """What stored entries cover."""
+    return {int(d["id"]): [covered_from(c) for c in d["covers"]] for d in documents}
 
 
 @dataclass
@@ -245,58 +299,31 @@ class Answer:
         self.store_seconds = parsedate_to_datetime(headers["Date"]).timestamp()
 
 
-def to_cosmos(operation: Operation) -> tuple[str, tuple[Any, ...]]:
+def to_cosmos(operation: Operation) -> tuple[Any, ...]:
     """An operation of a batch as the SDK wants it."""
     match operation:
         case Read(document_id):
             return ("read", (document_id,))
         case Create(document):
             return ("create", (document,))
-        case Delete(document_id):
+        case Replace(document, version):
+            return ("replace", (document["id"], document), {"if_match_etag": version})
+        case Patch(document_id, fields):
+            changes = [{"op": "set", "path": path, "value": v} for path, v in fields.items()]
+            return ("patch", (document_id, changes))
+        case Delete(document_id, _, None):
             return ("delete", (document_id,))
+        case Delete(document_id, _, version):
+            return ("delete", (document_id,), {"if_match_etag": version})
 
 
-def refused_append(operations: Sequence[Operation], error: CosmosBatchOperationError) -> Appended:
+def refused(operations: Sequence[Operation], error: CosmosBatchOperationError) -> Appended:
     """What a failed batch means: the first operation that was refused says so itself."""
     status: int = error.operation_responses[error.error_index]["statusCode"]
-    if status in (404, 409):
+    if status in (404, 409, 412):
         return operations[int(error.error_index)].refused
+    if status == TOO_LARGE:
+        raise TooLarge("Cosmos DB refused a document as too large") from error
     if status in REFUSED_STATUSES:
-        raise Unavailable(f"Cosmos DB refused an append: {status}") from error
-    raise OutcomeUnknown(f"Cosmos DB answered an append with {status}") from error
-
-
-@asynccontextmanager
-async def reading() -> AsyncIterator[None]:
-    """Turn failed reads into Unavailable; 404 passes, it is an answer."""
-    try:
-        yield
-    except CosmosResourceNotFoundError:
-        raise
-    except (AzureError, TimeoutError, OSError) as error:
-        raise Unavailable(f"Cosmos DB cannot be read: {first_line(error)}") from error
-
-
-@asynccontextmanager
-async def writing() -> AsyncIterator[None]:
-    """Turn failed writes into Unavailable or OutcomeUnknown; 404, 409 and 412 are answers."""
-    try:
-        yield
-    except (
-        CosmosAccessConditionFailedError,
-        CosmosBatchOperationError,
-        CosmosResourceExistsError,
-        CosmosResourceNotFoundError,
-    ):
-        raise
-    except CosmosHttpResponseError as error:
-        if error.status_code in REFUSED_STATUSES:
-            raise Unavailable(f"Cosmos DB refused a write: {first_line(error)}") from error
-        raise OutcomeUnknown(f"a write to Cosmos DB failed: {first_line(error)}") from error
-    except (AzureError, TimeoutError, OSError) as error:
-        raise OutcomeUnknown(f"a write to Cosmos DB got no answer: {first_line(error)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """An SDK error without its page of headers."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+        raise refusal(error, status) from error
+    raise OutcomeUnknown(f"Cosmos DB answered a batch with {status}") from error

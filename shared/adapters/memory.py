@@ -4,33 +4,45 @@ For unit tests, the simulation and a team's own handler tests. Time is virtual: 
 somebody sleeps.
 """
 
-import asyncio
-import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from shared.domain.batch import Appended, Create, Delete, Operation, Read, append_operations
+from shared.adapters.memory_store import MemoryStore, VirtualClock
+from shared.domain.batch import (
+    NOTHING_CARRIED,
+    Appended,
+    Carried,
+    Create,
+    Operation,
+    Waiting,
+    acknowledge_operations,
+    append_operations,
+    compact_operations,
+    ledger_operations,
+    parts,
+    replace_operations,
+)
 from shared.domain.documents import (
-    Document,
     entry_from,
-    ledger_document,
     ledger_from,
     ledger_id,
-    message_from,
+    marker_id,
     owed_document,
     owing_from,
+    parcels_from,
     parked_id,
     position_id,
-    with_delivered,
+    staged_documents,
 )
 from shared.domain.errors import OutcomeUnknown, Unavailable
-from shared.domain.journal import Entry
+from shared.domain.journal import Covered, Entry
 from shared.domain.message import Message, Number
-from shared.domain.outbox import Outbox, Owing
+from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
-from shared.ports import StoredLedger
+from shared.domain.stored_messages import covered_from, message_from
+from shared.ports import Covers, Held, Sought, StoredLedger
 
 
 class Mishap(Enum):
@@ -68,158 +80,185 @@ class Mishaps:
                 raise OutcomeUnknown(f"{operation} unanswered")
 
 
-class VirtualClock:
-    """A clock on which sleeping takes no time."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        """Virtual seconds since the start."""
-        return self.seconds
-
-    async def sleep(self, seconds: float) -> None:
-        """Advance the clock and let others run."""
-        self.seconds += seconds
-        await asyncio.sleep(0)
-
-
 class MemoryJournal:
     """A Journal whose documents live in a dictionary, in stored form."""
 
     def __init__(self, clock: VirtualClock, mishaps: Mishaps | None = None) -> None:
         self.clock = clock
         self.mishaps = mishaps or Mishaps()
-        self.partitions: dict[str, dict[str, Document]] = defaultdict(dict)
-        self.versions = 0
+        self.store = MemoryStore(clock)
+        self.partitions = self.store.partitions
 
-    async def head(self, session: str) -> Entry | None:
-        """See Journal.head."""
+    async def head(self, session: str, *, newest: bool = True) -> Entry | None:  # noqa: ARG002
+        """See Journal.head: always the newest."""
         return self.mishaps.suffer("head", lambda: self.newest(session))
 
     async def entry(self, session: str, position: int) -> Entry | None:
         """See Journal.entry."""
-        document_id = position_id(position)
-        return self.mishaps.suffer("entry", lambda: self.entry_at(session, document_id))
+        return self.mishaps.suffer("entry", lambda: self.entry_at(session, position))
 
-    async def append(self, entry: Entry) -> Appended:
+    async def held(self, session: str, position: int) -> Held | None:
+        """See Journal.held."""
+        return self.mishaps.suffer("held", lambda: self.held_at(session, position))
+
+    async def covers(self, session: str, position: int, limit: int) -> Mapping[int, Covers]:
+        """See Journal.covers."""
+        return self.mishaps.suffer(
+            "covers",
+            lambda: {
+                entry.position: entry.covers
+                for entry in self.entries(session)
+                if entry.position in range(position, position + limit)
+            },
+        )
+
+    async def marked(self, session: str, message_id: str) -> Covered | None:
+        """See Journal.marked."""
+        found = self.mishaps.suffer(
+            "marked", lambda: self.store.read(session, marker_id(message_id))
+        )
+        return covered_from(found["covered"]) if found else None
+
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> Appended:
         """See Journal.append."""
-        operations = append_operations(entry)
-        return self.mishaps.suffer("append", lambda: self.apply(entry.session, operations))
+        return self.write("append", entry.session, append_operations(entry, carried))
+
+    async def replace(
+        self,
+        entry: Entry,
+        version: str,
+        carried: Carried = NOTHING_CARRIED,
+        waiting: Waiting | None = None,
+    ) -> Appended:
+        """See Journal.replace."""
+        operations = replace_operations(entry, version, carried, waiting)
+        return self.write("replace", entry.session, operations)
 
     async def parked(self, session: str, number: Number) -> Message | None:
         """See Journal.parked."""
-        document = self.partitions[session].get(parked_id(number))
-        return self.mishaps.suffer(
-            "parked", lambda: message_from(document["message"]) if document else None
-        )
+        found = self.mishaps.suffer("parked", lambda: self.store.read(session, parked_id(number)))
+        return message_from(found["message"]) if found else None
 
-    async def sessions_faulted(self, *, limit: int) -> Sequence[str]:
-        """See Journal.sessions_faulted."""
-        faulted = [s for s, p in self.partitions.items() if any("faulted" in d for d in p.values())]
-        return self.mishaps.suffer("sessions_faulted", lambda: faulted[:limit])
-
-    async def sessions_owing(self, *, older_than_seconds: float, limit: int) -> Sequence[str]:
-        """See Journal.sessions_owing."""
+    async def sessions(
+        self,
+        sought: Sought,
+        *,
+        region: str = "",
+        older_than_seconds: float = 0.0,
+        limit: int,
+    ) -> Sequence[str]:
+        """See Journal.sessions."""
         before = self.clock.now() - older_than_seconds
-        return self.mishaps.suffer("sessions_owing", lambda: self.waiting(before, limit))
-
-    async def owing_of(self, session: str) -> Sequence[Owing]:
-        """See Journal.owing_of."""
-        documents = self.partitions[session].values()
         return self.mishaps.suffer(
-            "owing_of", lambda: [owing for d in documents if (owing := owing_from(d))]
+            f"sessions.{sought.value}", lambda: self.store.sought(sought, region, before, limit)
         )
+
+    async def owing_of(self, session: str, regions: Sequence[str]) -> Sequence[Owing]:
+        """See Journal.owing_of."""
+        return self.mishaps.suffer("owing_of", lambda: self.unpaid(session, regions))
 
     async def owe(self, session: str, outbox: Outbox) -> None:
         """See Journal.owe."""
-        self.mishaps.suffer("owe", lambda: self.put_new(owed_document(session, outbox)))
+        self.write("owe", session, [Create(owed_document(session, outbox), Appended.TAKEN)])
 
-    async def acknowledge(self, session: str, document_id: str, delivered: Sequence[str]) -> None:
+    async def acknowledge(
+        self,
+        session: str,
+        document_id: str,
+        delivered: Sequence[str],
+        refused: Mapping[str, str] | None = None,
+    ) -> None:
         """See Journal.acknowledge."""
-        self.mishaps.suffer("acknowledge", lambda: self.strike(session, document_id, delivered))
+        self.mishaps.suffer(
+            "acknowledge", lambda: self.strike(session, document_id, delivered, refused or {})
+        )
+
+    async def stage(self, session: str, attempt: str, parcels: Sequence[Parcel]) -> None:
+        """See Journal.stage."""
+        for document in staged_documents(session, attempt, parcels):
+            self.write("stage", session, [Create(document, Appended.TAKEN)])
+
+    async def staged(self, session: str, staged: Staged) -> Sequence[Parcel]:
+        """See Journal.staged."""
+        found = self.mishaps.suffer(
+            "staged", lambda: [self.store.read(session, part) for part in parts(staged)]
+        )
+        return [parcel for document in found if document for parcel in parcels_from(document)]
 
     async def ledger(self, session: str, group: str) -> StoredLedger | None:
         """See Journal.ledger."""
-        return self.mishaps.suffer("ledger", lambda: self.stored_ledger(session, group))
+        found = self.mishaps.suffer("ledger", lambda: self.store.read(session, ledger_id(group)))
+        return StoredLedger(ledger_from(found), found["_etag"]) if found else None
 
-    async def save_ledger(self, session: str, ledger: Ledger, version: str | None) -> bool:
+    async def save_ledger(
+        self, session: str, ledger: Ledger, version: str | None, owed: Outbox = NOTHING_OWED
+    ) -> str | None:
         """See Journal.save_ledger."""
-        return self.mishaps.suffer("save_ledger", lambda: self.swap(session, ledger, version))
+        operations = ledger_operations(session, ledger, version, owed)
+        if self.write("save_ledger", session, operations) is not Appended.CREATED:
+            return None
+        stored: str = self.partitions[session][ledger_id(ledger.group)]["_etag"]
+        return stored
 
-    def apply(self, session: str, operations: Sequence[Operation]) -> Appended:
-        """A transactional batch: all of it, or the meaning of its first refusal."""
-        partition = self.partitions[session]
-        for operation in operations:
-            match operation:
-                case Create(document, refused) if document["id"] in partition:
-                    return refused
-                case Read(document_id, refused) | Delete(document_id, refused):
-                    if document_id not in partition:
-                        return refused
-                case _:
-                    pass
-        for operation in operations:
-            match operation:
-                case Create(document):
-                    self.put(document)
-                case Delete(document_id):
-                    del partition[document_id]
-                case Read():
-                    pass
-        return Appended.CREATED
+    async def compactable(self, session: str, limit: int) -> Sequence[Entry]:
+        """See Journal.compactable."""
+        return self.mishaps.suffer("compactable", lambda: self.entries(session)[:limit])
+
+    async def milestone(self, session: str, older_than_seconds: float) -> int | None:
+        """See Journal.milestone."""
+        before = self.clock.now() - older_than_seconds
+        return self.mishaps.suffer("milestone", lambda: self.marked_before(session, before))
+
+    async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
+        """See Journal.compact."""
+        self.write("compact", session, compact_operations(positions, passed))
+
+    def write(self, name: str, session: str, operations: Sequence[Operation]) -> Appended:
+        """A transactional batch, unless it goes wrong as planned."""
+        return self.mishaps.suffer(name, lambda: self.store.apply(session, operations))
+
+    def entries(self, session: str) -> list[Entry]:
+        """Every entry that is kept, in order."""
+        documents = self.store.live(session)
+        found = [entry_from(d) for d in documents if d["kind"] == "entry"]
+        return sorted(found, key=lambda entry: entry.position)
 
     def newest(self, session: str) -> Entry | None:
-        """The entry with the highest id."""
+        """The entry with the highest position."""
         ids = [i for i, d in self.partitions[session].items() if d["kind"] == "entry"]
-        return self.entry_at(session, max(ids)) if ids else None
+        return entry_from(self.partitions[session][max(ids)]) if ids else None
 
-    def entry_at(self, session: str, document_id: str) -> Entry | None:
+    def entry_at(self, session: str, position: int) -> Entry | None:
         """A stored entry read back."""
-        document = self.partitions[session].get(document_id)
+        document = self.store.read(session, position_id(position))
         return entry_from(document) if document else None
 
-    def waiting(self, stored_before: float, limit: int) -> list[str]:
-        """Sessions of the oldest unpaid outboxes stored at or before a time."""
-        unpaid = [d for p in self.partitions.values() for d in p.values() if owing_from(d)]
-        old = sorted((d for d in unpaid if d["_ts"] <= stored_before), key=lambda d: d["_ts"])
-        return list(dict.fromkeys(d["session"] for d in old[:limit]))
-
-    def strike(self, session: str, document_id: str, delivered: Sequence[str]) -> None:
-        """Strike regions off; a producer's owed copies vanish when nothing is left."""
-        document = self.partitions[session].get(document_id)
+    def held_at(self, session: str, position: int) -> Held | None:
+        """A stored entry with its version and age."""
+        document = self.store.read(session, position_id(position))
         if document is None:
-            return
-        document = with_delivered(document, delivered)
-        if document["kind"] == "owed" and not document.get("owing"):
-            del self.partitions[session][document_id]
-        else:
-            self.put(document)
+            return None
+        age = self.clock.now() - document["_ts"]
+        return Held(entry_from(document), document["_etag"], age)
 
-    def stored_ledger(self, session: str, group: str) -> StoredLedger | None:
-        """A stored ledger read back, with its version."""
-        document = self.partitions[session].get(ledger_id(group))
-        return StoredLedger(ledger_from(document), document["_etag"]) if document else None
+    def unpaid(self, session: str, regions: Sequence[str]) -> list[Owing]:
+        """The outboxes that owe one of the regions."""
+        owings = [owing for d in self.store.live(session) if (owing := owing_from(d))]
+        return [owing for owing in owings if owing.outbox.only(regions).owing]
 
-    def swap(self, session: str, ledger: Ledger, version: str | None) -> bool:
-        """Compare and set a ledger."""
-        stored = self.partitions[session].get(ledger_id(ledger.group))
-        if (stored["_etag"] if stored else None) != version:
-            return False
-        self.put(ledger_document(session, ledger))
-        return True
+    def strike(
+        self, session: str, document_id: str, delivered: Sequence[str], refused: Mapping[str, str]
+    ) -> None:
+        """Strike regions off; a producer's owed copies vanish when nothing is left."""
+        document = self.store.read(session, document_id)
+        if document is not None:
+            operations = acknowledge_operations(document, delivered, refused)
+            self.store.apply(session, operations)
 
-    def put_new(self, document: Document) -> None:
-        """Create, unless it is there."""
-        if document["id"] not in self.partitions[document["session"]]:
-            self.put(document)
-
-    def put(self, document: Document) -> None:
-        """Store a copy that went through JSON, as the real store's would."""
-        self.versions += 1
-        stored = json.loads(json.dumps(document))
-        stored |= {"_etag": str(self.versions), "_ts": self.clock.now()}
-        self.partitions[document["session"]][document["id"]] = stored
+    def marked_before(self, session: str, before: float) -> int | None:
+        """The newest milestone stored at or before a time."""
+        marked = [d for d in self.store.live(session) if d.get("milestone") and d["_ts"] <= before]
+        return max((int(d["id"]) for d in marked), default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,47 @@
-"""An append as a list of operations that the store applies all or none, in this order.
+"""What is written in one go, as a list of operations that the store applies all or none, in order.
 
 The order decides what a refusal means, because the store names the first operation that failed.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from shared.domain.documents import (
-    Document,
     entry_document,
     genesis_document,
+    ledger_document,
+    marker_document,
+    owed_document,
     parked_document,
     parked_id,
     position_id,
+    staged_id,
+    with_delivered,
 )
-from shared.domain.journal import Entry, Status
+from shared.domain.journal import ARRIVALS, Covered, Entry, Status
+from shared.domain.message import Message, Number
+from shared.domain.outbox import Outbox, Staged
+from shared.domain.producer import Ledger
+from shared.domain.stored_messages import Document, outbox_from
+
+# How long the proof that an un-numbered message was seen is kept.
+MARKER_SECONDS = 7 * 24 * 3600
 
 
 class Appended(Enum):
-    """What became of a create at the end of a journal."""
+    """What became of a write at the end of a journal."""
 
     CREATED = auto()
-    TAKEN = (
-        auto()
-    )  # the position holds an entry, which may be our own earlier try: compare attempts
-    ORPHANED = auto()  # something the entry builds on is gone: its head is out of date
-    PARKED_BEFORE = auto()  # the message to be parked is parked already
+    # The position holds another entry or version, which may be our own earlier try: compare.
+    TAKEN = auto()
+    # Something the entry builds on is gone: its head is out of date.
+    ORPHANED = auto()
+    # The message to be parked is parked already.
+    PARKED_BEFORE = auto()
+    # The un-numbered message has its entry already.
+    SEEN_BEFORE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +61,163 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete a document that must exist."""
+class Replace:
+    """Replace a document that must still be of this version."""
 
-    document_id: str
+    document: Document
+    version: str
     refused: Appended
 
 
-type Operation = Read | Create | Delete
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Set fields of a document that must exist."""
+
+    document_id: str
+    fields: Mapping[str, Any]
+    refused: Appended
 
 
-def append_operations(entry: Entry) -> list[Operation]:
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a document that must exist, and be of this version where one is given."""
+
+    document_id: str
+    refused: Appended
+    version: str | None = None
+
+
+type Operation = Read | Create | Replace | Patch | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What an entry's batch does beside creating it.
+
+    `acknowledges` says that every region took the predecessor's outbox: saying so here costs no
+    write of its own.
+    """
+
+    acknowledges: bool = False
+    marker_seconds: int = MARKER_SECONDS
+
+
+NOTHING_CARRIED = Carried()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message to be parked beside a claim, and the number it is parked under."""
+
+    message: Message
+    covered: Covered
+
+    @property
+    def number(self) -> Number:
+        """The number it is parked under."""
+        return self.covered.number
+
+
+def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[Operation]:
     """The batch that appends an entry.
 
     The first entry of a session creates its genesis, which is never removed, so nobody can begin a
     session twice; every later one proves that its predecessor is still there.
     """
-    operations = [beginning(entry), Create(entry_document(entry), Appended.TAKEN)]
+    operations = [beginning(entry, carried), Create(entry_document(entry), Appended.TAKEN)]
     number = entry.covers[0].number
     if entry.status is Status.PARKED and entry.message is not None:
-        operations.append(Create(parked_document(entry.message), Appended.PARKED_BEFORE))
+        parked = parked_document(entry.message, number)
+        operations.append(Create(parked, Appended.PARKED_BEFORE))
     if entry.from_parked:
         operations.append(Delete(parked_id(number), Appended.ORPHANED))
+    elif entry.resolution is None:
+        operations += markers(entry.session, entry.covers, carried)
+    return operations + adopted(entry)
+
+
+def replace_operations(
+    entry: Entry, version: str, carried: Carried = NOTHING_CARRIED, waiting: Waiting | None = None
+) -> list[Operation]:
+    """The batch that replaces a claim, with a message to be parked beside it."""
+    operations: list[Operation] = [Replace(entry_document(entry), version, Appended.TAKEN)]
+    if waiting is not None:
+        parked = parked_document(waiting.message, waiting.number)
+        operations.append(Create(parked, Appended.PARKED_BEFORE))
+        operations += markers(entry.session, (waiting.covered,), carried)
+    return operations + adopted(entry)
+
+
+def acknowledge_operations(
+    document: Document, delivered: Sequence[str], refused: Mapping[str, str]
+) -> list[Operation]:
+    """The batch that strikes regions off a stored outbox; what is paid up leaves nothing behind."""
+    after = with_delivered(document, delivered, refused)
+    outbox = outbox_from(after)
+    version = document["_etag"]
+    if after["kind"] == "owed" and not outbox.owing and not refused:
+        return [Delete(document["id"], Appended.TAKEN, version)]
+    operations: list[Operation] = [Replace(after, version, Appended.TAKEN)]
+    if isinstance(outbox.elsewhere, Staged) and not outbox.owing:
+        operations += [
+            Delete(document_id, Appended.ORPHANED) for document_id in parts(outbox.elsewhere)
+        ]
     return operations
 
 
-def beginning(entry: Entry) -> Operation:
+def ledger_operations(
+    session: str, ledger: Ledger, version: str | None, owed: Outbox
+) -> list[Operation]:
+    """The batch that stores a ledger and what its newest numbers owe."""
+    document = ledger_document(session, ledger)
+    stored: Operation = Create(document, Appended.TAKEN)
+    if version is not None:
+        stored = Replace(document, version, Appended.TAKEN)
+    if not owed.owing:
+        return [stored]
+    return [stored, Create(owed_document(session, owed), Appended.TAKEN)]
+
+
+def compact_operations(positions: Sequence[int], passed: int | None) -> list[Operation]:
+    """The batch that removes entries, and unmarks a milestone below which none is left."""
+    operations: list[Operation] = [
+        Delete(position_id(position), Appended.ORPHANED) for position in positions
+    ]
+    if passed is not None:
+        operations.append(Patch(position_id(passed), {"/milestone": False}, Appended.ORPHANED))
+    return operations
+
+
+def beginning(entry: Entry, carried: Carried) -> Operation:
     """The proof that the position is the next one."""
     if entry.position == 0:
         return Create(genesis_document(entry.session), Appended.TAKEN)
-    return Read(position_id(entry.position - 1), Appended.ORPHANED)
+    predecessor = position_id(entry.position - 1)
+    if carried.acknowledges:
+        return Patch(predecessor, {"/owing": [], "/outbox/regions": []}, Appended.ORPHANED)
+    return Read(predecessor, Appended.ORPHANED)
+
+
+def markers(session: str, covers: Sequence[Covered], carried: Carried) -> list[Operation]:
+    """The proofs that un-numbered messages were seen."""
+    return [
+        Create(marker_document(session, covered, carried.marker_seconds), Appended.SEEN_BEFORE)
+        for covered in covers
+        if covered.number.group == ARRIVALS
+    ]
+
+
+def adopted(entry: Entry) -> list[Operation]:
+    """Staged outputs become the entry's: they no longer vanish by themselves.
+
+    An attempt that was too slow finds them gone, and cannot commit.
+    """
+    staged = entry.outbox.elsewhere
+    if not isinstance(staged, Staged):
+        return []
+    return [Patch(document_id, {"/ttl": -1}, Appended.ORPHANED) for document_id in parts(staged)]
+
+
+def parts(staged: Staged) -> list[str]:
+    """The ids of the documents that hold staged outputs."""
+    return [staged_id(staged.attempt, index) for index in range(staged.documents)]

@@ -1,12 +1,12 @@
 """Journal records as JSON documents and back: the stored format, in one place.
 
 Every document of a session lives in its logical partition (`session`). Entry ids are zero-padded
-positions, so the order of ids is the order of positions. `owing` is present, and true, only while
-the outbox has regions to reach, and `faulted` only in a fault's entry: they are what the index, the
-change feed and the sweep look at. Fields that say nothing are left out.
+positions, so the order of ids is the order of positions. Fields that say nothing are left out.
+These are what the index, the change feed and the sweep look at, and are there only while true:
+`owing` (the regions an outbox has to reach), `faulted`, `claimed`, `waiting`, `milestone`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,19 +16,34 @@ from shared.domain.journal import (
     Cursor,
     Entry,
     Halt,
+    Lease,
     Owner,
     Resolution,
     Status,
-    require_number,
 )
 from shared.domain.message import Message, Number, derived_id
-from shared.domain.outbox import NOTHING_OWED, Outbox, Owing
+from shared.domain.outbox import Outbox, Owing, Parcel
 from shared.domain.producer import Bound, Ledger
+from shared.domain.stored_messages import (
+    Document,
+    covered_from,
+    covered_json,
+    message_from,
+    message_json,
+    number_from,
+    number_json,
+    outbox_fields,
+    outbox_from,
+    parcel_from,
+    parcel_json,
+)
 
 POSITION_DIGITS = 12
 GENESIS_ID = "genesis"
-
-type Document = dict[str, Any]
+# Every so many entries one is marked, so that compaction finds long journals without a scan.
+MILESTONE_EVERY = 100
+# How long staged outputs wait for their attempt to commit before the store removes them.
+STAGED_SECONDS = 3600
 
 
 def position_id(position: int) -> str:
@@ -43,12 +58,8 @@ def ledger_id(group: str) -> str:
 
 def owed_id(outbox: Outbox) -> str:
     """The document id of a producer's owed copies: the same debt has the same id."""
-    return f"owed-{derived_id(*outbox.regions, *(message.id for message in outbox.messages))}"
-
-
-def genesis_document(session: str) -> Document:
-    """The mark that the session was begun; it outlives every entry, so nobody begins it twice."""
-    return {"id": GENESIS_ID, "session": session, "kind": "genesis"}
+    owed = (f"{message.id} {message.number}" for message in outbox.messages)
+    return f"owed-{derived_id(*outbox.regions, *owed)}"
 
 
 def parked_id(number: Number) -> str:
@@ -56,11 +67,50 @@ def parked_id(number: Number) -> str:
     return f"parked-{derived_id(number.group)}-{number.sequence:010d}"
 
 
-def parked_document(message: Message) -> Document:
+def marker_id(message_id: str) -> str:
+    """The document id of the proof that an un-numbered message was seen."""
+    return f"marker-{derived_id(message_id)}"
+
+
+def staged_id(attempt: str, index: int) -> str:
+    """The document id of a part of an attempt's staged outputs."""
+    return f"staged-{derived_id(attempt)}-{index:04d}"
+
+
+def genesis_document(session: str) -> Document:
+    """The mark that the session was begun; it outlives every entry, so nobody begins it twice."""
+    return {"id": GENESIS_ID, "session": session, "kind": "genesis"}
+
+
+def parked_document(message: Message, number: Number) -> Document:
     """A parked message as stored, beside the journal."""
-    number = require_number(message)
     document = {"id": parked_id(number), "session": message.session, "kind": "parked"}
-    return document | {"message": message_json(message)}
+    return document | {"waiting": True, "message": message_json(message)}
+
+
+def marker_document(session: str, covered: Covered, keep_seconds: int) -> Document:
+    """The proof that an un-numbered message was seen; the store removes it after its time."""
+    document = {"id": marker_id(covered.id), "session": session, "kind": "marker"}
+    return document | {"ttl": keep_seconds, "covered": covered_json(covered)}
+
+
+def staged_documents(session: str, attempt: str, parcels: Sequence[Parcel]) -> list[Document]:
+    """Outputs as an attempt stages them: they vanish unless the attempt commits in time."""
+    return [
+        {
+            "id": staged_id(attempt, index),
+            "session": session,
+            "kind": "staged",
+            "ttl": STAGED_SECONDS,
+            "parcels": [parcel_json(parcel)],
+        }
+        for index, parcel in enumerate(parcels)
+    ]
+
+
+def parcels_from(document: Mapping[str, Any]) -> tuple[Parcel, ...]:
+    """Read staged outputs back."""
+    return tuple(parcel_from(parcel) for parcel in document["parcels"])
 
 
 def entry_document(entry: Entry) -> Document:
@@ -87,18 +137,22 @@ def state_fields(entry: Entry) -> Document:
 
 def exceptional_fields(entry: Entry) -> Document:
     """What most entries have nothing to say about."""
-    is_fault = entry.status is Status.FAULTED
+    keeps_message = entry.message is not None and entry.status is not Status.PARKED
     halt = {"at": entry.halt.at} | number_json(entry.halt.number) if entry.halt else None
     fields = {
-        "produced": dict(entry.produced),
+        "produced": {to: dict(numbers) for to, numbers in entry.produced.items()},
         "behind": list(entry.behind),
         "parked": dict(entry.parked),
         "from_parked": entry.from_parked,
         "halt": halt,
-        "faulted": is_fault,
-        "message": message_json(entry.message) if entry.message and is_fault else None,
+        "faulted": entry.status is Status.FAULTED,
+        "claimed": entry.status is Status.WORKING,
+        "milestone": entry.position > 0 and entry.position % MILESTONE_EVERY == 0,
+        "message": message_json(entry.message) if entry.message and keeps_message else None,
         "reason": entry.reason,
         "resolution": asdict(entry.resolution) if entry.resolution else None,
+        "captured": dict(entry.captured),
+        "lease": asdict(entry.lease) if entry.lease else None,
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -106,7 +160,7 @@ def exceptional_fields(entry: Entry) -> Document:
 def entry_from(document: Mapping[str, Any]) -> Entry:
     """Read an entry back."""
     halt, resolution = document.get("halt"), document.get("resolution")
-    message = document.get("message")
+    message, lease = document.get("message"), document.get("lease")
     return Entry(
         session=document["session"],
         position=int(document["id"]),
@@ -125,6 +179,8 @@ def entry_from(document: Mapping[str, Any]) -> Entry:
         message=message_from(message) if message else None,
         reason=document.get("reason"),
         resolution=Resolution(**resolution) if resolution else None,
+        captured=document.get("captured", {}),
+        lease=Lease(**lease) if lease else None,
     )
 
 
@@ -140,10 +196,24 @@ def owing_from(document: Mapping[str, Any]) -> Owing | None:
     return Owing(document["session"], document["id"], outbox_from(document))
 
 
-def with_delivered(document: Mapping[str, Any], delivered: Iterable[str]) -> Document:
-    """The document after these regions took its outbox; the outbox itself stays for re-sending."""
+def with_delivered(
+    document: Mapping[str, Any],
+    delivered: Iterable[str],
+    refused: Mapping[str, str] | None = None,
+) -> Document:
+    """The document after these regions took its outbox; the outbox itself stays to be read.
+
+    An output that no queue takes makes the document a fault that people see.
+    """
     kept = {name: value for name, value in document.items() if name not in ("outbox", "owing")}
-    return kept | outbox_fields(outbox_from(document).delivered(delivered))
+    before = outbox_from(document)
+    after = Outbox(
+        before.parcels,
+        before.delivered(delivered).regions,
+        before.elsewhere,
+        {**before.refused, **(refused or {})},
+    )
+    return kept | outbox_fields(after) | ({"faulted": True} if after.refused else {})
 
 
 def ledger_document(session: str, ledger: Ledger) -> Document:
@@ -155,6 +225,7 @@ def ledger_document(session: str, ledger: Ledger) -> Document:
         "group": ledger.group,
         "level": ledger.level,
         "next": ledger.next,
+        "began": ledger.began,
         "remembered": [[b.id, b.digest, b.sequence] for b in ledger.remembered],
     }
 
@@ -162,73 +233,10 @@ def ledger_document(session: str, ledger: Ledger) -> Document:
 def ledger_from(document: Mapping[str, Any]) -> Ledger:
     """Read a ledger back."""
     remembered = tuple(Bound(*bound) for bound in document["remembered"])
-    return Ledger(document["group"], document["level"], document["next"], remembered)
-
-
-def outbox_fields(outbox: Outbox) -> Document:
-    """The fields an outbox adds to a document: none when it never held anything."""
-    if not outbox.messages:
-        return {}
-    fields: Document = {
-        "outbox": {
-            "queue": outbox.queue,
-            "messages": [message_json(message) for message in outbox.messages],
-            "regions": list(outbox.regions),
-        }
-    }
-    return fields | ({"owing": True} if outbox.owing else {})
-
-
-def outbox_from(document: Mapping[str, Any]) -> Outbox:
-    """Read an outbox back."""
-    stored = document.get("outbox")
-    if stored is None:
-        return NOTHING_OWED
-    messages = tuple(message_from(message) for message in stored["messages"])
-    return Outbox(stored["queue"], messages, tuple(stored["regions"]))
-
-
-def message_json(message: Message) -> Document:
-    """A message as stored; its body is UTF-8 JSON and is kept as the very text that is sent."""
-    return {
-        "id": message.id,
-        "session": message.session,
-        "type": message.type,
-        "body": message.body.decode(),
-        "number": number_json(message.number) if message.number else None,
-        "time": message.time,
-    }
-
-
-def message_from(document: Mapping[str, Any]) -> Message:
-    """Read a message back."""
-    number = document["number"]
-    return Message(
-        id=document["id"],
-        session=document["session"],
-        type=document["type"],
-        body=document["body"].encode(),
-        number=number_from(number) if number else None,
-        time=document["time"],
+    return Ledger(
+        group=document["group"],
+        level=document["level"],
+        next=document["next"],
+        began=document["began"],
+        remembered=remembered,
     )
-
-
-def covered_json(covered: Covered) -> Document:
-    """What an entry covers, as stored."""
-    identity = {"id": covered.id, "type": covered.type, "digest": covered.digest}
-    return identity | number_json(covered.number)
-
-
-def covered_from(document: Mapping[str, Any]) -> Covered:
-    """Read back what an entry covers."""
-    return Covered(document["id"], document["type"], document["digest"], number_from(document))
-
-
-def number_json(number: Number) -> Document:
-    """A producer's number, as stored."""
-    return {"group": number.group, "level": number.level, "sequence": number.sequence}
-
-
-def number_from(document: Mapping[str, Any]) -> Number:
-    """Read a producer's number back."""
-    return Number(document["group"], document["level"], document["sequence"])

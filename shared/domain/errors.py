@@ -7,9 +7,15 @@ LockstepError
 |  |- UnknownType
 |  |- ContentConflict
 |  |- NotHalted
+|  |- TooLarge
+|  |- InvalidOptions
 |  |- InvalidClientState
-|  `- ProducerDisconnected
+|  |- ProducerDisconnected
+|  |- ProducerClosed
+|  |- AlreadyPublished
+|  `- NumbersExhausted
 |- Unavailable             nothing happened; try again later
+|  `- Throttled
 `- OutcomeUnknown          it may have happened; read back before anything else
 """
 
@@ -42,6 +48,14 @@ class NotHalted(CallerError):
     """No fault stops the session, so there is nothing to resolve."""
 
 
+class TooLarge(CallerError):
+    """What a message would add to the journal is more than the store takes in one batch."""
+
+
+class InvalidOptions(CallerError):
+    """The options of a producer contradict themselves or are out of range."""
+
+
 class InvalidClientState(CallerError):
     """The producer's own numbers contradict the ledger; a new producer must be opened."""
 
@@ -50,12 +64,28 @@ class ProducerDisconnected(CallerError):
     """A producer with a higher owner level has taken over the session."""
 
 
+class ProducerClosed(CallerError):
+    """The producer was closed; nothing can be sent with it any more."""
+
+
+class AlreadyPublished(CallerError):
+    """The batch was published, so it can neither grow nor be published again."""
+
+
+class NumbersExhausted(CallerError):
+    """The group has no number left in the session; begin a new producer group."""
+
+
 class Unavailable(LockstepError):
     """The service refused or could not be reached; nothing was changed."""
 
     def __init__(self, reason: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(reason)
         self.retry_after_seconds = retry_after_seconds
+
+
+class Throttled(Unavailable):
+    """The store takes no more requests for the moment."""
 
 
 class OutcomeUnknown(LockstepError):

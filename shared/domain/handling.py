@@ -1,32 +1,32 @@
-"""What a team writes: pure handlers of a state and a message, and how one is run.
+"""What a team writes: handlers of a state and a message, and what they may use.
 
 A handler takes the session's state, the message's body and a Context, and returns the new state, or
-a Handled with outputs. It must not touch a clock, a random source or the network: the Context hands
-out ids, randomness and a time that are the same whenever the same message is handled again.
+a Handled with outputs. Only an effectful or idempotent handler may touch a clock, a random source
+or the network; for all of them the Context hands out ids, randomness and a time that are the same
+whenever the same message is handled again.
 """
 
 import hashlib
-import json
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from shared.domain.errors import InvalidBody, UnknownType
-from shared.domain.journal import Json
-from shared.domain.message import Message, Number, derived_id
+from shared.domain.message import Message, derived_id
 
 
 class Context:
-    """Ids, randomness and time that depend on the message alone."""
+    """Ids, randomness and time that depend on the message alone, and what was captured once."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: Message, captured: Mapping[str, Any] | None = None) -> None:
         self.message = message
+        self.values = dict(captured or {})
         self._ids = 0
 
     def new_id(self) -> str:
@@ -47,14 +47,38 @@ class Context:
             raise InvalidBody(f"message {self.message.id!r} carries no time")
         return datetime.fromisoformat(self.message.time)
 
+    def captured[T](self, name: str, look: Callable[[], T]) -> T:
+        """What `look` gave when the message was first processed, kept in its entry.
+
+        For what the message does not say, such as a price list or today's date. The value must be
+        JSON. Before the entry is committed a new attempt looks again.
+        """
+        if name not in self.values:
+            self.values[name] = look()
+        value: T = self.values[name]
+        return value
+
+    def reply(self, message_type: str, body: BaseModel) -> "Output":
+        """An answer to the message's sender; raises InvalidBody where it asked for none."""
+        if self.message.reply_to is None:
+            raise InvalidBody(f"message {self.message.id!r} asks for no answer")
+        session = self.message.reply_session or self.message.session
+        return Output(message_type, body, session, to=self.message.reply_to, ordered=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A message a handler wants sent: for another session, or for its own when none is named."""
+    """A message a handler wants sent: for another session, or for its own when none is named.
+
+    `to` names another queue, or a topic, than the app's output queue. Ordered outputs are numbered
+    per destination and session, so that whoever takes them knows a gap; unordered ones are not.
+    """
 
     type: str
     body: BaseModel
     session: str | None = None
+    to: str | None = None
+    ordered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +89,15 @@ class Handled[S: BaseModel]:
     outputs: tuple[Output, ...] = ()
 
 
+class Kind(StrEnum):
+    """What a handler may do, and so how its messages are kept from acting twice."""
+
+    PURE = "pure"  # depends on state, message and Context only; outputs are stored with the entry
+    DETERMINISTIC = "deterministic"  # pure, and outputs are made again by re-running, not stored
+    EFFECTFUL = "effectful"  # calls the outside: the session is claimed while it runs
+    IDEMPOTENT = "idempotent"  # may run any number of times; no journal, no state
+
+
 class OnFault(StrEnum):
     """What a session does after a message of a type has failed for good."""
 
@@ -72,27 +105,33 @@ class OnFault(StrEnum):
     SKIP = "skip"  # later messages go on; the fault stays visible
 
 
-type Handle = Callable[[Any, Any, Context], BaseModel | Handled[Any]]
+class NoState(BaseModel):
+    """The state of a session whose handlers keep none."""
+
+
+type Returned = BaseModel | Handled[Any]
+type Handle = Callable[[Any, Any, Context], Returned | Awaitable[Returned]]
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One message type: its body's model, its session's state model and the function between."""
+    """One message type: its body's model, its session's state model and the function between.
+
+    `attempts` is how often an effectful or idempotent handler is run before its message is a fault;
+    a pure one would fail again, so it is run once.
+    """
 
     message_type: str
     state: type[BaseModel]
     body: type[BaseModel]
     handle: Handle
     on_fault: OnFault = OnFault.HALT
+    kind: Kind = Kind.PURE
+    attempts: int = 3
 
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What running a handler gave, ready for the journal."""
-
-    state: Json
-    messages: tuple[Message, ...]
-    produced: Mapping[str, int]
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"handler of {self.message_type!r}: attempts must be 1 or more")
 
 
 @dataclass(frozen=True)
@@ -105,14 +144,16 @@ class Handlers:
         self,
         message_type: str,
         *,
-        state: type[BaseModel],
         body: type[BaseModel],
+        state: type[BaseModel] = NoState,
         on_fault: OnFault = OnFault.HALT,
+        kind: Kind = Kind.PURE,
+        attempts: int = 3,
     ) -> Callable[[H], H]:
         """Decorate a function as the handler of a type; a second one for it is a ValueError."""
 
         def add(handle: H) -> H:
-            self.add(Handler(message_type, state, body, handle, on_fault))
+            self.add(Handler(message_type, state, body, handle, on_fault, kind, attempts))
             return handle
 
         return add
@@ -131,89 +172,15 @@ class Handlers:
             known = ", ".join(sorted(self.by_type)) or "none"
             raise UnknownType(f"no handler for type {message_type!r}; known: {known}") from None
 
+    def kind_of(self, message_type: str) -> Kind:
+        """The kind of a type's handler; a type without one is pure: it becomes a fault."""
+        handler = self.by_type.get(message_type)
+        return handler.kind if handler else Kind.PURE
+
     @classmethod
     def joined(cls, parts: Iterable["Handlers"]) -> "Handlers":
         """All handlers of several modules; a type in two of them is a ValueError."""
         whole = cls()
-        for handler in (h for part in parts for h in part.by_type.values()):
-            whole.register(handler.message_type, state=handler.state, body=handler.body)(
-                handler.handle
-            )
+        for handler in (handler for part in parts for handler in part.by_type.values()):
+            whole.add(handler)
         return whole
-
-
-def run(handler: Handler, state: Json, produced: Mapping[str, int], message: Message) -> Result:
-    """Run a handler on the state before the message. Pure: the same input gives the same bytes."""
-    context = Context(message)
-    before = handler.state.model_validate(state)
-    answer = handler.handle(before, parse_body(handler, message), context)
-    handled = answer if isinstance(answer, Handled) else Handled(answer)
-    messages, numbers = numbered(message, handled.outputs, produced)
-    return Result(handled.state.model_dump(mode="json"), messages, numbers)
-
-
-def parse_body(handler: Handler, message: Message) -> BaseModel:
-    """The body as the handler's model, or InvalidBody saying which field is wrong."""
-    try:
-        return handler.body.model_validate_json(message.body)
-    except ValidationError as error:
-        raise InvalidBody(f"message {message.id!r}: {summary(error)}") from error
-
-
-def summary(error: ValidationError) -> str:
-    """A validation error in one line: field and complaint, without the input."""
-    return "; ".join(
-        f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors()
-    )
-
-
-def numbered(
-    cause: Message, outputs: tuple[Output, ...], produced: Mapping[str, int]
-) -> tuple[tuple[Message, ...], dict[str, int]]:
-    """Outputs as numbered messages: this session is their producer group, so order survives."""
-    numbers = dict(produced)
-    messages = []
-    for index, output in enumerate(outputs):
-        target = output.session or cause.session
-        sequence = numbers.get(target, 0)
-        numbers[target] = sequence + 1
-        messages.append(
-            Message(
-                id=derived_id(cause.session, cause.id, "output", str(index)),
-                session=target,
-                type=output.type,
-                body=canonical(output.body),
-                number=Number(group=f"session:{cause.session}", level=0, sequence=sequence),
-                time=cause.time,
-            )
-        )
-    return tuple(messages), numbers
-
-
-def canonical(body: BaseModel) -> bytes:
-    """A body as JSON with sorted keys and no spaces: equal models give equal bytes."""
-    document = body.model_dump(mode="json")
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def fault_report(message: Message, reason: str) -> Message:
-    """The copy of a faulted message for the error queue: everything it had, and why it failed."""
-    number = message.number
-    report = {
-        "reason": reason,
-        "message": {
-            "id": message.id,
-            "session": message.session,
-            "type": message.type,
-            "body": message.body.decode(),
-            "time": message.time,
-            "number": [number.group, number.level, number.sequence] if number else None,
-        },
-    }
-    return Message(
-        id=derived_id(message.session, message.id, "fault", message.digest),
-        session=message.session,
-        type="lockstep.fault",
-        body=json.dumps(report, sort_keys=True, ensure_ascii=False).encode(),
-        time=message.time,
-    )

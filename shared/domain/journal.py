@@ -9,16 +9,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox
 
+# The group under which the journal itself numbers what its sender did not, in order of arrival.
+ARRIVALS = "$arrivals"
+
 type Json = Mapping[str, Any]
+# By destination and target session, the next number of a session's own outputs.
+type Produced = Mapping[str, Mapping[str, int]]
 
 
 class Status(StrEnum):
-    """How an entry ended."""
+    """How an entry ended, or that it has not yet."""
 
+    WORKING = "working"  # claimed: an effectful handler is running, until the lease runs out
     COMPLETED = "completed"  # the handler ran; state and outputs are its result
     SKIPPED = "skipped"  # not processed, for the reason given; the state is unchanged
     PARKED = "parked"  # kept beside the journal, because its turn has not come
@@ -60,6 +65,14 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """How long a claim holds since it was last written, and which try at its message it is."""
+
+    seconds: float
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Halt:
     """The fault that stops a session: where its entry is, and which message it holds."""
 
@@ -81,11 +94,12 @@ class Entry:
     """One step of a session: the messages it covers and everything that is true after it.
 
     `state` is None where the step did not change it; `state_at` is the position that holds it, or
-    None before the first. `produced` is, per target session, the next number of this session's own
-    outputs. `behind` are the regions that earlier entries owed something when this one was made:
-    its outputs must not reach them first. `parked` counts, per producer group, the messages that
-    wait beside the journal; `from_parked` says that this entry took one of them. `message` is the
-    whole message of a parked or faulted entry.
+    None before the first. `produced` are the next numbers of this session's own outputs. `behind`
+    are the regions that earlier entries owed something when this one was made: its outputs must not
+    reach them first. `parked` counts, per producer group, the messages that wait beside the
+    journal; `from_parked` says that this entry took one of them. `message` is the whole message
+    where it is still needed: claimed, parked, faulted, or to be run again for its outputs.
+    `captured` is what the handler looked up once. `lease` is there while the entry is a claim.
     """
 
     session: str
@@ -96,7 +110,7 @@ class Entry:
     state_at: int | None
     attempt: Attempt
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
-    produced: Mapping[str, int] = field(default_factory=dict)
+    produced: Produced = field(default_factory=dict)
     outbox: Outbox = NOTHING_OWED
     behind: tuple[str, ...] = ()
     parked: Mapping[str, int] = field(default_factory=dict)
@@ -105,6 +119,8 @@ class Entry:
     message: Message | None = None
     reason: str | None = None
     resolution: Resolution | None = None
+    captured: Json = field(default_factory=dict)
+    lease: Lease | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +130,17 @@ class Proceed:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The message was covered by an earlier entry."""
+    """The message was covered by an earlier entry; `checked` says that the content was the same.
+
+    Where it is not, the entry that covers the message is older than the head.
+    """
+
+    checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The message's id or number was used before with other content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +148,14 @@ class Gap:
     """An earlier message of the same group has not come yet."""
 
     expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Somebody claims the session; `same` says that it is for this very message."""
+
+    at: int
+    same: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,33 +172,99 @@ class Fenced:
     level: int
 
 
-type Decision = Proceed | Duplicate | Gap | Halted | Fenced
+type Decision = Proceed | Duplicate | Conflict | Gap | Busy | Halted | Fenced
 
 
-def decide(head: Entry | None, message: Message) -> Decision:
+def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -> Decision:
     """What the message means to a session whose newest entry is `head`.
 
-    A cursor only grows, so Duplicate and Fenced stay true whatever was appended since `head` was
-    read; the others may be out of date, and creating the next entry decides.
+    A cursor only grows, so Duplicate, Conflict and Fenced stay true whatever was appended since
+    `head` was read; the others may be out of date, and creating the next entry decides. A message
+    from beside the journal is the first of those that wait.
     """
-    number = require_number(message)
-    cursor = cursor_of(head, number.group)
-    if number.sequence < cursor.next:
-        return Duplicate()
-    if number.level < cursor.level:
-        return Fenced(cursor.level)
-    if head is not None and head.halt is not None:
-        return Duplicate() if number == head.halt.number else Halted(head.halt.at)
-    if number.sequence > cursor.next:
-        return Gap(cursor.next)
-    return Proceed()
+    if head is None:
+        return Proceed() if is_next(None, message) else Gap(0)
+    if not from_parked and (covered := covering(head, message)) is not None:
+        return met_again(head, covered, message)
+    if (ended := used_up(head, message)) is not None:
+        return ended
+    if head.status is Status.WORKING:
+        return Busy(head.position, same=False)
+    if head.halt is not None:
+        same = message.number == head.halt.number
+        return Duplicate() if same else Halted(head.halt.at)
+    turn_has_come = is_next(head, message) or (from_parked and message.number is None)
+    return Proceed() if turn_has_come else Gap(expected(head, message))
 
 
-def require_number(message: Message) -> Number:
-    """The message's number; a message without one is refused by name."""
+def used_up(head: Entry, message: Message) -> Duplicate | Fenced | None:
+    """Whether the message's number was passed, or its producer was."""
     if message.number is None:
-        raise InvalidMessage(f"message {message.id!r} carries no producer number")
-    return message.number
+        return None
+    cursor = cursor_of(head, message.number.group)
+    if message.number.sequence < cursor.next:
+        return Duplicate()
+    if message.number.level < cursor.level and head.status is not Status.WORKING:
+        return Fenced(cursor.level)
+    return None
+
+
+def covering(head: Entry, message: Message) -> Covered | None:
+    """What the head says of this very message, or of another with its id or number."""
+    for covered in head.covers:
+        if message.number is None:
+            if covered.number.group == ARRIVALS and covered.id == message.id:
+                return covered
+        elif covered.number == message.number:
+            return covered
+    return None
+
+
+def met_again(head: Entry, covered: Covered, message: Message) -> Decision:
+    """What a message means that the head covers."""
+    if covered.digest != message.digest:
+        return Conflict()
+    if head.status is Status.WORKING:
+        return Busy(head.position, same=True)
+    return Duplicate(checked=True)
+
+
+def is_next(head: Entry | None, message: Message) -> bool:
+    """Whether nothing has to come before the message."""
+    if message.number is None:
+        return head is None or not head.parked.get(ARRIVALS)
+    return message.number.sequence == cursor_of(head, message.number.group).next
+
+
+def expected(head: Entry, message: Message) -> int:
+    """The number that a gap waits for."""
+    return cursor_of(head, message.number.group if message.number else ARRIVALS).next
+
+
+def number_in(
+    head: Entry | None, message: Message, *, from_parked: bool = False, resolving: bool = False
+) -> Number:
+    """The message's own number, or the one the journal gives it for its place of arrival."""
+    if message.number is not None:
+        return message.number
+    if resolving and head is not None and head.halt is not None:
+        return head.halt.number
+    place = cursor_of(head, ARRIVALS).next
+    if head is not None and not from_parked:
+        place += head.parked.get(ARRIVALS, 0) + holds_arrival(head)
+    return Number(ARRIVALS, 0, place)
+
+
+def holds_arrival(head: Entry) -> bool:
+    """Whether a message by arrival is stuck at its place: at a fault, or in somebody's claim."""
+    if head.status is Status.WORKING:
+        return head.covers[0].number.group == ARRIVALS
+    return head.halt is not None and head.halt.number.group == ARRIVALS
+
+
+def advanced(cursors: Mapping[str, Cursor], number: Number) -> dict[str, Cursor]:
+    """The cursors after a message of this number."""
+    return {**cursors, number.group: Cursor(level=number.level, next=number.sequence + 1)}
 
 
 def cursor_of(head: Entry | None, group: str) -> Cursor:

@@ -1,6 +1,7 @@
 """What a message is: identity, session, type, body and, where it has one, its number."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 
 from shared.domain.errors import InvalidMessage
@@ -9,6 +10,12 @@ from shared.domain.errors import InvalidMessage
 ID_CHARACTERS_MAX = 128
 # A queue takes messages of 1 MiB; the rest of it is room for properties.
 BODY_BYTES_MAX = 1_000_000
+# A document takes 2 MB, and a body must fit into one as a JSON string, escapes included.
+STORED_BYTES_MAX = 1_500_000
+# No character takes more than three times its UTF-8 bytes when it is escaped, bar controls: six.
+ESCAPE_FACTOR_MAX = 6
+# Groups that begin so are the journal's own; senders may not use them.
+RESERVED_PREFIX = "$"
 # Sequence numbers are int32 and owner levels int16, as in the idempotent producers of Event Hubs.
 SEQUENCE_MAX = 2**31 - 1
 OWNER_LEVEL_MAX = 2**15 - 1
@@ -36,8 +43,9 @@ class Message:
     """One message. The body is UTF-8 JSON, kept as bytes: what was sent is what is compared.
 
     `time` is the sender's own ISO 8601 time; handlers see it as `now`, so a re-run sees the same.
-    Raises InvalidMessage for an empty or overlong id or session, an empty type, and a body that is
-    empty, too large or not UTF-8.
+    `reply_to` is the queue or topic for answers and `reply_session` their session; `correlation` is
+    the id of the message that this one answers. Raises InvalidMessage for an empty or overlong id
+    or session, an empty type, and a body that is empty, too large or not UTF-8.
     """
 
     id: str
@@ -46,6 +54,9 @@ class Message:
     body: bytes
     number: Number | None = None
     time: str | None = None
+    reply_to: str | None = None
+    reply_session: str | None = None
+    correlation: str | None = None
 
     def __post_init__(self) -> None:
         require_id("message id", self.id)
@@ -58,6 +69,8 @@ class Message:
             raise InvalidMessage(f"the body has {len(self.body)} bytes, over {BODY_BYTES_MAX}")
         if not is_utf8(self.body):
             raise InvalidMessage("the body is not UTF-8")
+        if stored_bytes(self.body) > STORED_BYTES_MAX:
+            raise InvalidMessage(f"the body, escaped, is over {STORED_BYTES_MAX} bytes")
 
     @property
     def digest(self) -> str:
@@ -83,6 +96,13 @@ def is_utf8(body: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def stored_bytes(body: bytes) -> int:
+    """At most how many bytes the body takes in a document; exact where it may matter."""
+    if len(body) * ESCAPE_FACTOR_MAX <= STORED_BYTES_MAX:
+        return len(body)
+    return len(json.dumps(body.decode()))
 
 
 def require_id(what: str, value: str) -> None:

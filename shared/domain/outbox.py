@@ -4,24 +4,63 @@ An entry owes its handler's outputs; a producer owes the copy that a dark region
 Both are the same debt: the same messages, in the same order, until every region has them.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from shared.domain.message import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Outbox:
-    """Messages for one queue, and the regions that do not have them yet."""
+class Parcel:
+    """Messages for one queue or topic, in the order of sending."""
 
     queue: str
     messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The messages lie in documents of their own, written by an attempt before it committed."""
+
+    attempt: str
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """The messages are made again by running the handler on the state before its entry."""
+
+
+type Elsewhere = Staged | Rerun
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Messages, and the regions that do not have them yet.
+
+    `elsewhere` says where the messages are when the outbox does not hold them itself. `refused`
+    names the messages that no queue takes, by id, with the reason.
+    """
+
+    parcels: tuple[Parcel, ...]
     regions: tuple[str, ...]
+    elsewhere: Elsewhere | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def owing(self) -> bool:
         """Whether any region still waits for the messages."""
-        return bool(self.messages) and bool(self.regions)
+        return not self.is_empty and bool(self.regions)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there never was anything to send."""
+        return not self.parcels and self.elsewhere is None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Every message the outbox itself holds, in the order of sending."""
+        return tuple(message for parcel in self.parcels for message in parcel.messages)
 
     def delivered(self, regions: Iterable[str]) -> "Outbox":
         """The same outbox after these regions took every message."""
@@ -33,8 +72,18 @@ class Outbox:
         wanted = frozenset(regions)
         return replace(self, regions=tuple(r for r in self.regions if r in wanted))
 
+    def at(self, elsewhere: Elsewhere) -> "Outbox":
+        """The same debt with its messages kept elsewhere."""
+        return replace(self, parcels=(), elsewhere=elsewhere)
 
-NOTHING_OWED = Outbox(queue="", messages=(), regions=())
+
+NOTHING_OWED = Outbox(parcels=(), regions=())
+
+
+def owed(queue: str, messages: Iterable[Message], regions: Iterable[str]) -> Outbox:
+    """The outbox that owes these messages of one queue to these regions."""
+    kept = tuple(messages)
+    return Outbox((Parcel(queue, kept),) if kept else (), tuple(regions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +107,8 @@ def in_order(owings: Iterable[Owing]) -> list[Owing]:
 
 def payment_order(owing: Owing) -> tuple[str, str, int]:
     """Entries by position; a producer's copies by its own numbers."""
-    number = owing.outbox.messages[0].number
+    messages = owing.outbox.messages
+    number = messages[0].number if messages else None
     if owing.of_entry or number is None:
         return (owing.document_id, "", 0)
     return ("owed", number.group, number.sequence)

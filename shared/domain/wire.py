@@ -3,19 +3,27 @@
 Identity travels in application properties only: the host overwrites trigger metadata with
 same-named fields of a JSON body, so broker properties cannot be trusted to be the sender's.
 Attributes: `id`, `source`, `type`, `time`, the documented extension `partitionkey` (our session)
-and, for numbered messages, `producergroup`, `ownerlevel` and `producersequence`.
+and, for numbered messages, `producergroup`, `ownerlevel` and `producersequence`; where answers are
+wanted or given, `replyto`, `replysession` and `correlationid`.
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md
 """
 
 from collections.abc import Mapping
 
 from shared.domain.errors import InvalidMessage
-from shared.domain.message import Message, Number
+from shared.domain.message import RESERVED_PREFIX, Message, Number
 
 PREFIX = "cloudEvents_"
 SPEC_VERSION = "1.0"
 SOURCE = "lockstep"
 CONTENT_TYPE = "application/json"
+
+OPTIONAL = {
+    "time": "time",
+    "replyto": "reply_to",
+    "replysession": "reply_session",
+    "correlationid": "correlation",
+}
 
 type Property = str | int
 
@@ -29,8 +37,9 @@ def to_properties(message: Message) -> dict[str, Property]:
         "type": message.type,
         "partitionkey": message.session,
     }
-    if message.time is not None:
-        attributes["time"] = message.time
+    for attribute, field in OPTIONAL.items():
+        if (value := getattr(message, field)) is not None:
+            attributes[attribute] = value
     if message.number is not None:
         attributes["producergroup"] = message.number.group
         attributes["ownerlevel"] = message.number.level
@@ -49,16 +58,25 @@ def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
         type=text(properties, "type"),
         body=body,
         number=number(properties),
-        time=text(properties, "time") if PREFIX + "time" in properties else None,
+        **optional(properties),
     )
+
+
+def optional(properties: Mapping[str, object]) -> dict[str, str]:
+    """The fields of a message that need not be there."""
+    present = {a: f for a, f in OPTIONAL.items() if PREFIX + a in properties}
+    return {field: text(properties, attribute) for attribute, field in present.items()}
 
 
 def number(properties: Mapping[str, object]) -> Number | None:
     """The producer's number, or None where the sender gave none."""
     if PREFIX + "producergroup" not in properties:
         return None
+    group = text(properties, "producergroup")
+    if group.startswith(RESERVED_PREFIX):
+        raise InvalidMessage(f"producer group {group!r} is reserved")
     return Number(
-        group=text(properties, "producergroup"),
+        group=group,
         level=integer(properties, "ownerlevel"),
         sequence=integer(properties, "producersequence"),
     )

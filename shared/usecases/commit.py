@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import count
 
-from shared.domain.batch import Appended
+from shared.domain.batch import NOTHING_CARRIED, Appended, Carried
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.journal import Attempt, Entry, Json, Owner
 from shared.ports import Clock, Journal
@@ -34,28 +34,28 @@ class Committer:
         """A try that no other has: the instance's own name, and a count."""
         return Attempt(f"{self.owner.instance}/{next(self.attempts)}", self.owner)
 
-    async def commit(self, entry: Entry) -> Appended:
-        """Create the entry; TAKEN and ORPHANED mean that another worker was first.
+    async def commit(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> Appended:
+        """Create the entry; anything but CREATED means that another worker was first.
 
         An unknown outcome is read back and told apart by attempt. Creating the same attempt again
         is safe while nothing is stored there: both creates are the same one. Raises OutcomeUnknown
-        when the store does not answer in the end, Unavailable when it refuses.
+        when the store does not answer in the end, Unavailable when it refuses, TooLarge.
         """
         for tried in range(self.patience.unknown_tries):
-            appended = await self.append(entry)
+            appended = await self.append(entry, carried)
             if appended is not Appended.CREATED and await self.is_ours(entry):
                 appended = Appended.CREATED
             if appended is Appended.CREATED:
-                self.heads.learn(entry.session, entry)
+                self.heads.learn(entry.session, entry, is_ours=True)
             if appended is not None:
                 return appended
             await self.clock.sleep(self.patience.poll_seconds * tried)
         raise OutcomeUnknown(f"no answer for entry {entry.position} of session {entry.session!r}")
 
-    async def append(self, entry: Entry) -> Appended | None:
+    async def append(self, entry: Entry, carried: Carried) -> Appended | None:
         """Create the entry; None when the outcome is unknown."""
         try:
-            return await self.store.append(entry)
+            return await self.store.append(entry, carried)
         except OutcomeUnknown:
             return None
 
@@ -64,9 +64,9 @@ class Committer:
         stored = await self.store.entry(entry.session, entry.position)
         return stored is not None and stored.attempt == entry.attempt
 
-    async def read_head(self, session: str) -> Entry | None:
+    async def read_head(self, session: str, *, newest: bool = True) -> Entry | None:
         """The stored head, remembered from now on."""
-        head = await self.store.head(session)
+        head = await self.store.head(session, newest=newest)
         self.heads.learn(session, head)
         return head
 

@@ -1,26 +1,25 @@
 """Number messages and send them to every region; what one region misses is owed, not lost."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from weakref import WeakValueDictionary
 
-from shared.domain import producer
-from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
-from shared.domain.journal import require_number
-from shared.domain.message import Message
-from shared.domain.producer import Draft, Ledger, ProducerOptions
+from shared.domain.errors import InvalidMessage, OutcomeUnknown
+from shared.domain.message import Message, Number
+from shared.domain.outbox import Outbox
+from shared.domain.producer import Draft, ProducerOptions
 from shared.ports import Journal
 from shared.usecases.deliver import Delivery
-
-# Two producers of one group can collide on a ledger a few times, not for ever.
-LEDGER_TRIES = 5
+from shared.usecases.ledgers import Ledgers
+from shared.usecases.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The messages as sent, and how many copies are owed to regions that were out of reach."""
+    """The messages with their numbers.
+
+    `owed` counts the copies of newly sent messages that are owed to regions out of reach.
+    """
 
     messages: tuple[Message, ...]
     owed: int
@@ -31,6 +30,13 @@ class Published:
         return len(self.messages)
 
 
+type Hear = Callable[[Published], None]
+
+
+def nobody(_: Published) -> None:
+    """Nobody wants to hear of it."""
+
+
 class Producer:
     """Publishes to sessions: one operation at a time per session, many sessions at once."""
 
@@ -38,19 +44,56 @@ class Producer:
         self.journal = journal
         self.delivery = delivery
         self.queue = queue
-        self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.ledgers = Ledgers(journal, delivery, queue)
+        self.turns = Turns()
 
     async def publish(
-        self, session: str, drafts: Sequence[Draft], options: ProducerOptions
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        options: ProducerOptions,
+        hear: Hear = nobody,
     ) -> Published:
-        """Bind numbers to the drafts in the ledger, then send them.
+        """Bind numbers to the drafts and store both, then send them.
 
-        Calling again with the same drafts after any failure sends the same numbers and bytes.
-        Raises what `send` raises, and ProducerDisconnected, InvalidClientState or ContentConflict.
+        Calling again with the same drafts after any failure gives the same numbers, and the bytes
+        stored first are what is sent. What a failure left unsent goes out before anything newer.
+        `hear` is called the moment the messages are safe, even if the call is cancelled after that.
+        Raises what `Ledgers.bind` raises, and OutcomeUnknown when no region surely has the
+        messages: they keep their numbers and will be sent.
         """
-        async with self.turn_of(session):
-            messages = await self.bind(session, drafts, options)
-            return await self.send_in_turn(messages)
+        if not drafts:
+            raise InvalidMessage("nothing to send")
+        async with self.turns.of(session):
+            try:
+                return await self.publish_in_turn(session, drafts, options, hear)
+            except BaseException:
+                self.ledgers.known.forget(session, options.producer_group_id)
+                raise
+
+    async def agree(self, session: str, options: ProducerOptions) -> None:
+        """Hold the caller's starting number against the ledger; nothing is numbered.
+
+        What an earlier operation left unsent goes out first. Raises InvalidClientState or
+        ProducerDisconnected, and what `Ledgers.current` raises.
+        """
+        async with self.turns.of(session):
+            await self.ledgers.current(session, options)
+
+    async def publish_in_turn(
+        self, session: str, drafts: Sequence[Draft], options: ProducerOptions, hear: Hear
+    ) -> Published:
+        """Bind, then send what is fresh; messages that are known are in some region already."""
+        numbered = await self.ledgers.bind(session, drafts, options)
+        if not numbered.fresh:
+            known = Published(numbered.messages, owed=0)
+            hear(known)
+            return known
+        left = await self.ledgers.pay(
+            self.ledgers.owing_for(session, numbered),
+            safe=lambda left: hear(published(numbered.messages, left)),
+        )
+        return published(numbered.messages, left)
 
     async def send(self, messages: Sequence[Message]) -> Published:
         """Send messages of one session that carry consecutive numbers of one group.
@@ -60,21 +103,8 @@ class Producer:
         OutcomeUnknown when no region surely has them: send the same again.
         """
         require_consecutive(messages)
-        async with self.turn_of(messages[0].session):
+        async with self.turns.of(messages[0].session):
             return await self.send_in_turn(tuple(messages))
-
-    async def bind(
-        self, session: str, drafts: Sequence[Draft], options: ProducerOptions
-    ) -> tuple[Message, ...]:
-        """Number the drafts and store the ledger; nothing is sent before that is certain."""
-        for _ in range(LEDGER_TRIES):
-            stored = await self.journal.ledger(session, options.producer_group_id)
-            before = stored.ledger if stored else Ledger(options.producer_group_id)
-            after, messages = producer.number(before, session, drafts, options)
-            version = stored.version if stored else None
-            if after == before or await self.journal.save_ledger(session, after, version):
-                return messages
-        raise Unavailable(f"the ledger of session {session!r} is contended", 1.0)
 
     async def send_in_turn(self, messages: tuple[Message, ...]) -> Published:
         """Send to all regions; owe what is missing, if at least one region has the messages."""
@@ -85,11 +115,12 @@ class Producer:
         missing = outbox.delivered(delivered)
         if missing.owing:
             await self.journal.owe(messages[0].session, missing)
-        return Published(messages, owed=len(missing.regions) * len(messages))
+        return published(messages, missing)
 
-    def turn_of(self, session: str) -> asyncio.Lock:
-        """The lock that makes operations on one session wait for each other."""
-        return self.locks.setdefault(session, asyncio.Lock())
+
+def published(messages: tuple[Message, ...], left: Outbox) -> Published:
+    """What is told of messages of which some copies may be left to send."""
+    return Published(messages, owed=len(left.regions) * len(left.messages))
 
 
 def require_consecutive(messages: Sequence[Message]) -> None:
@@ -102,3 +133,10 @@ def require_consecutive(messages: Sequence[Message]) -> None:
         if after.session != before.session or require_number(after) != expected:
             raise InvalidMessage(f"message {after.id!r} does not continue {before.id!r}")
     require_number(messages[0])
+
+
+def require_number(message: Message) -> Number:
+    """The message's number; a message without one is refused by name."""
+    if message.number is None:
+        raise InvalidMessage(f"message {message.id!r} carries no producer number")
+    return message.number

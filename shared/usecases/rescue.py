@@ -1,74 +1,154 @@
-"""Dispatch what the first dispatcher left: soon by the change feed, for certain by the sweep.
+"""Do what a dead worker left: outputs to dispatch, claims to take over, parked messages to drain.
 
-Each region rescues only what is owed to itself. So two regions never send the same copy twice, and
-a dark region finds what it missed when it comes back.
+Soon by the change feed, for certain by the sweep. Each region pays only what is owed to itself. So
+two regions never send the same copy twice, and a dark region finds what it missed when it is back.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
+from shared.domain.errors import LockstepError
 from shared.domain.outbox import Owing
-from shared.ports import Clock, Journal
+from shared.ports import Clock, Journal, Sought
+from shared.usecases.claim import Claims
 from shared.usecases.dispatch import Dispatcher
+from shared.usecases.drain import Drainer
+
+# Documents that one search looks at; the flags of stuck sessions are small and cheap to pass over.
+LOOKED_AT_MAX = 10_000
+SESSIONS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """How many sessions have nothing owed to this region any more, and how many still have."""
+    """How many sessions were helped, and how many still need it."""
 
     paid: int = 0
     left: int = 0
 
+    def __add__(self, other: "Rescued") -> "Rescued":
+        return Rescued(self.paid + other.paid, self.left + other.left)
+
+
+@dataclass
+class Tried:
+    """When sessions were tried in vain, so that the others come first."""
+
+    clock: Clock
+    at: dict[str, float] = field(default_factory=dict)
+
+    def in_turn(self, sessions: Sequence[str]) -> list[str]:
+        """Those not tried yet in the order given, then those tried longest ago."""
+        return sorted(sessions, key=lambda session: self.at.get(session, float("-inf")))
+
+    def note(self, session: str, *, helped: bool) -> None:
+        """Remember how it went."""
+        if helped:
+            self.at.pop(session, None)
+        else:
+            self.at[session] = self.clock.now()
+
 
 class Rescuer:
-    """Pays this region's share of old outboxes."""
+    """Helps sessions whose own worker did not come to it."""
 
     def __init__(
         self,
         journal: Journal,
         dispatcher: Dispatcher,
+        claims: Claims,
+        drainer: Drainer,
         clock: Clock,
         region: str,
         *,
         lag_seconds: float,
-        sessions_at_once: int = 16,
     ) -> None:
         self.journal = journal
         self.dispatcher = dispatcher
+        self.claims = claims
+        self.drainer = drainer
         self.clock = clock
         self.region = region
         self.lag_seconds = lag_seconds
-        self.turns = asyncio.Semaphore(sessions_at_once)
+        self.tried = {sought: Tried(clock) for sought in Sought}
+        self.turns = asyncio.Semaphore(SESSIONS_AT_ONCE)
 
     async def rescue(self, seen: Sequence[Owing]) -> Rescued:
         """Pay the sessions the change feed showed, after a lag in which their own dispatcher may.
 
-        Raises Unavailable when the journal cannot be read; the sweep is the net below.
+        Never raises for a store or a region that is out of reach: the sweep is the net below.
         """
         sessions = dict.fromkeys(owing.session for owing in seen if self.is_owed(owing))
         if not sessions:
             return Rescued()
         await self.clock.sleep(self.lag_seconds)
-        return await self.pay(sessions)
+        return await self.help(Sought.OWING, sessions, self.pay_session)
 
     async def sweep(self, limit: int = 1_000) -> Rescued:
-        """Pay what is older than the lag, oldest first, looking at `limit` outboxes at most."""
-        lag = self.lag_seconds
-        return await self.pay(
-            await self.journal.sessions_owing(older_than_seconds=lag, limit=limit)
-        )
+        """Help what has waited for longer than the lag, the oldest first.
 
-    async def pay(self, sessions: Iterable[str]) -> Rescued:
-        """Pay sessions side by side."""
-        behind = await asyncio.gather(*(self.pay_session(session) for session in sessions))
-        return Rescued(paid=behind.count(False), left=behind.count(True))
+        At most `limit` sessions of a sort are helped in one run; those that were tried in vain come
+        last. Raises Unavailable when the journal cannot be searched.
+        """
+        owing = await self.sweep_for(Sought.OWING, self.pay_session, limit)
+        claimed = await self.sweep_for(Sought.CLAIMED, self.resume_session, limit)
+        waiting = await self.sweep_for(Sought.WAITING, self.drain_session, limit)
+        return owing + claimed + waiting
+
+    async def sweep_for(
+        self, sought: Sought, help_one: Callable[[str], Awaitable[bool]], limit: int
+    ) -> Rescued:
+        """Help the sessions in which something is sought."""
+        found = await self.journal.sessions(
+            sought,
+            region=self.region,
+            older_than_seconds=self.lag_seconds,
+            limit=LOOKED_AT_MAX,
+        )
+        return await self.help(sought, self.tried[sought].in_turn(found)[:limit], help_one)
+
+    async def help(
+        self, sought: Sought, sessions: Iterable[str], help_one: Callable[[str], Awaitable[bool]]
+    ) -> Rescued:
+        """Help sessions side by side; one that fails does not keep the others from it."""
+        names = list(sessions)
+        helped = await asyncio.gather(*(self.in_turn(help_one, session) for session in names))
+        for session, done in zip(names, helped, strict=True):
+            self.tried[sought].note(session, helped=done)
+        return Rescued(paid=helped.count(True), left=helped.count(False))
+
+    async def in_turn(self, help_one: Callable[[str], Awaitable[bool]], session: str) -> bool:
+        """Help one session when its turn comes."""
+        async with self.turns:
+            try:
+                return await help_one(session)
+            except LockstepError:
+                return False
 
     async def pay_session(self, session: str) -> bool:
-        """Pay one session's debts in order; the answer is whether the region is still behind."""
-        async with self.turns:
-            owings = await self.journal.owing_of(session)
-            return bool(await self.dispatcher.pay(owings, [self.region]))
+        """Pay one session's debts in order; whether this region has everything now."""
+        if self.dispatcher.delivery.is_dark(self.region):
+            return False
+        owings = await self.journal.owing_of(session, [self.region])
+        return not await self.dispatcher.pay(owings, [self.region])
+
+    async def resume_session(self, session: str) -> bool:
+        """Take over a claim whose owner is gone, and drain what waited for it."""
+        head = await self.claims.committer.read_head(session)
+        held = await self.journal.held(session, head.position) if head else None
+        if held is None or not held.expired:
+            return True
+        done = await self.claims.take_over(held) is not None
+        await self.drainer.drain(session)
+        return done
+
+    async def drain_session(self, session: str) -> bool:
+        """Drain what is parked, as far as it can be; whether nothing is left."""
+        await self.claims.committer.read_head(session)
+        await self.drainer.drain(session)
+        head = self.claims.committer.heads.get(session)
+        return head is None or not head.parked
 
     def is_owed(self, owing: Owing) -> bool:
         """Whether this region is owed anything of it."""

@@ -7,8 +7,9 @@ from shared.domain import entries
 from shared.domain.errors import InvalidMessage, NotHalted, Unavailable
 from shared.domain.journal import Entry, Resolution, Status
 from shared.domain.message import Message
-from shared.usecases.consume import Consumer
-from shared.usecases.process import Processor
+from shared.usecases.claim import Claims
+from shared.usecases.drain import Drainer
+from shared.usecases.process import Ending
 
 # Another worker can be first at the end of the journal a few times, not for ever.
 TRIES = 10
@@ -41,9 +42,10 @@ class Decision:
 class Resolver:
     """Ends halts. What was parked behind the fault is drained before the answer."""
 
-    def __init__(self, processor: Processor, consumer: Consumer) -> None:
-        self.processor = processor
-        self.consumer = consumer
+    def __init__(self, claims: Claims, drainer: Drainer) -> None:
+        self.claims = claims
+        self.processor = claims.processor
+        self.drainer = drainer
 
     async def resolve(self, session: str, decision: Decision) -> Entry:
         """The entry that records the resolution.
@@ -54,27 +56,31 @@ class Resolver:
         for _ in range(TRIES):
             entry = await self.try_once(session, decision)
             if entry is not None:
-                await self.consumer.drain(session)
+                await self.drainer.drain(session)
                 return entry
         raise Unavailable(f"session {session!r} is contended", 1.0)
 
     async def try_once(self, session: str, decision: Decision) -> Entry | None:
         """Resolve on the stored head; None when another worker was first."""
         head = await self.processor.committer.read_head(session)
-        message = await self.faulted_message(session, head)
-        resolution = Resolution(decision.action.value, decision.who, decision.why)
+        fault, message = await self.fault_of(session, head)
+        step = replace(
+            await self.processor.step(head, message),
+            resolution=Resolution(decision.action.value, decision.who, decision.why),
+            sent_digest=fault.covers[-1].digest,
+        )
         if decision.action is Action.SKIP:
-            step = await self.processor.step(head, message, resolution=resolution)
-            return await self.processor.commit(entries.skipped(step, decision.why))
+            entry = entries.skipped(entries.opened(step), decision.why)
+            return await self.processor.commit(step, Ending(entry))
         if decision.body is not None:
-            message = replace(message, body=decision.body)
-        return await self.processor.process(head, message, resolution=resolution)
+            step = replace(step, message=replace(message, body=decision.body))
+        return await self.claims.perform(step)
 
-    async def faulted_message(self, session: str, head: Entry | None) -> Message:
-        """The message that stops the session."""
+    async def fault_of(self, session: str, head: Entry | None) -> tuple[Entry, Message]:
+        """The fault that stops the session, and the message it holds."""
         if head is None or head.halt is None:
             raise NotHalted(f"session {session!r} is not halted")
         fault = await self.processor.committer.store.entry(session, head.halt.at)
         if fault is None or fault.status is not Status.FAULTED or fault.message is None:
             raise Unavailable(f"the fault of session {session!r} cannot be read", 1.0)
-        return fault.message
+        return fault, fault.message

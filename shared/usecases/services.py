@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from shared.domain.handling import Handlers
 from shared.ports import Journal
+from shared.usecases.compact import Compactor
 from shared.usecases.consume import Consumer
+from shared.usecases.consume_batch import BatchConsumer
 from shared.usecases.publish import Producer
 from shared.usecases.reject import Rejecter
 from shared.usecases.rescue import Rescuer
@@ -18,8 +20,11 @@ class Services:
     region: str
     journal: Journal
     consumer: Consumer
+    batches: BatchConsumer
     rejecter: Rejecter
     resolver: Resolver
     producer: Producer
     rescuer: Rescuer
+    compactor: Compactor
     handlers: Handlers
+    takes_batches: bool = False

@@ -11,11 +11,13 @@ from shared.domain.batch import Appended
 from shared.domain.entries import Step
 from shared.domain.journal import Attempt, Cursor, Entry, Owner
 from shared.domain.message import Message, Number
-from shared.domain.outbox import NOTHING_OWED, Outbox
+from shared.domain.outbox import NOTHING_OWED, Outbox, owed
 from shared.domain.producer import Bound, Ledger
-from shared.ports import Journal
+from shared.domain.running import Result
+from shared.ports import Journal, Sought
 from tests.world import message
 
+REGIONS = ("east", "west")
 sessions = (f"contract/{number}?#ü" for number in count())
 
 
@@ -30,9 +32,9 @@ def step(
 ) -> Entry:
     """The next entry of a session."""
     position = head.position + 1 if head else 0
-    made_from = Step(head, message(position, session=session), attempt_of(attempt))
+    opened = entries.opened(Step(head, message(position, session=session), attempt_of(attempt)))
     state = {"amounts": list(range(position + 1)), "note": "Zoë"}
-    return entries.completed(made_from, state=state, outbox=outbox, produced={"other": position})
+    return entries.completed(opened, Result(state, (), {"": {"other": position}}, {}), outbox)
 
 
 def attempt_of(name: str) -> Attempt:
@@ -46,7 +48,7 @@ def debt(session: str, *regions: str, first: int = 0) -> Outbox:
         message(first, session=session),
         message(first + 1, session=session),
     )
-    return Outbox("out", messages, regions)
+    return owed("out", messages, regions)
 
 
 class JournalContract:
@@ -116,12 +118,8 @@ class JournalContract:
         assert await journal.head(session) == replace(parked, message=None)
         assert await journal.parked(session, Number("bank", 0, 1)) == early
 
-        taken = entries.completed(
-            Step(parked, early, attempt_of("c"), from_parked=True),
-            state={},
-            outbox=NOTHING_OWED,
-            produced={},
-        )
+        opened = entries.opened(Step(parked, early, attempt_of("c"), from_parked=True))
+        taken = entries.completed(opened, Result({}, (), {}, {}), NOTHING_OWED)
         assert await journal.append(taken) is Appended.CREATED
 
         assert await journal.parked(session, Number("bank", 0, 1)) is None
@@ -132,32 +130,30 @@ class JournalContract:
         self, journal: Journal, session: str
     ) -> None:
         poison = message(0, session=session)
-        made_from = Step(None, poison, attempt_of("a"))
-        fault = entries.faulted(
-            made_from, reason="it burns", outbox=debt(session, "east"), halts=True
-        )
+        opened = entries.opened(Step(None, poison, attempt_of("a")))
+        fault = entries.faulted(opened, reason="it burns", outbox=debt(session, "east"), halts=True)
         await journal.append(fault)
 
         assert await journal.entry(session, 0) == fault
-        assert list(await journal.sessions_faulted(limit=1_000)).count(session) == 1
+        assert list(await journal.sessions(Sought.FAULTED, limit=1_000)).count(session) == 1
 
     async def test_owed_copies_are_kept_until_every_region_took_them(
         self, journal: Journal, session: str
     ) -> None:
-        owed = debt(session, "east", "west")
-        await journal.owe(session, owed)
-        await journal.owe(session, owed)
+        debts = debt(session, "east", "west")
+        await journal.owe(session, debts)
+        await journal.owe(session, debts)
 
-        (owing,) = await journal.owing_of(session)
-        assert owing.outbox == owed
+        (owing,) = await journal.owing_of(session, REGIONS)
+        assert owing.outbox == debts
 
         await journal.acknowledge(session, owing.document_id, ["east"])
-        (left,) = await journal.owing_of(session)
-        assert left.outbox == replace(owed, regions=("west",))
+        (left,) = await journal.owing_of(session, REGIONS)
+        assert left.outbox == replace(debts, regions=("west",))
 
         await journal.acknowledge(session, owing.document_id, ["west"])
         await journal.acknowledge(session, owing.document_id, ["west"])
-        assert await journal.owing_of(session) == []
+        assert await journal.owing_of(session, REGIONS) == []
 
     async def test_an_entry_keeps_its_outputs_when_they_are_paid(
         self, journal: Journal, session: str
@@ -165,11 +161,11 @@ class JournalContract:
         outbox = debt(session, "east", "west")
         entry = step(None, session, outbox=outbox)
         await journal.append(entry)
-        (owing,) = await journal.owing_of(session)
+        (owing,) = await journal.owing_of(session, REGIONS)
 
         await journal.acknowledge(session, owing.document_id, ["west", "east"])
 
-        assert await journal.owing_of(session) == []
+        assert await journal.owing_of(session, REGIONS) == []
         paid = replace(entry, outbox=replace(outbox, regions=()))
         assert await journal.entry(session, 0) == paid
 
@@ -177,14 +173,14 @@ class JournalContract:
         self, journal: Journal, session: str
     ) -> None:
         await journal.owe(session, debt(session, "east", "west"))
-        (owing,) = await journal.owing_of(session)
+        (owing,) = await journal.owing_of(session, REGIONS)
 
         await asyncio.gather(
             journal.acknowledge(session, owing.document_id, ["east"]),
             journal.acknowledge(session, owing.document_id, ["west"]),
         )
 
-        assert await journal.owing_of(session) == []
+        assert await journal.owing_of(session, REGIONS) == []
 
     async def test_sessions_that_owe_are_listed_by_age(
         self, journal: Journal, session: str
@@ -193,17 +189,29 @@ class JournalContract:
         await journal.owe(session, debt(session, "east", first=2))
 
         # The store counts whole seconds: what was stored just now may look a second old, or new.
-        old = await journal.sessions_owing(older_than_seconds=3_600, limit=1_000)
-        young = await journal.sessions_owing(older_than_seconds=-5, limit=1_000)
+        async def owing(region: str, older_than_seconds: float) -> list[str]:
+            found = await journal.sessions(
+                Sought.OWING, region=region, older_than_seconds=older_than_seconds, limit=1_000
+            )
+            return list(found)
+
+        old, young = await owing("east", 3_600), await owing("east", -5)
 
         assert session not in old
-        assert list(young).count(session) == 1
+        assert young.count(session) == 1
+        assert session not in await owing("west", -5)
 
     async def test_the_listing_of_sessions_is_limited(self, journal: Journal, session: str) -> None:
         for number in range(5):
             await journal.owe(f"{session}-{number}", debt(f"{session}-{number}", "east"))
 
-        assert 1 <= len(await journal.sessions_owing(older_than_seconds=-5, limit=3)) <= 3
+        assert (
+            1
+            <= len(
+                await journal.sessions(Sought.OWING, region="east", older_than_seconds=-5, limit=3)
+            )
+            <= 3
+        )
 
     async def test_a_ledger_is_replaced_only_at_the_version_read(
         self, journal: Journal, session: str

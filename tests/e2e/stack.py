@@ -13,8 +13,8 @@ from azure.cosmos import CosmosClient
 
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
-from shared.domain.documents import Document
 from shared.domain.message import Message, Number, content_digest, derived_id
+from shared.domain.stored_messages import Document
 from shared.wiring import open_producer
 from tests.cloud import CONFIG, settings_of
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.errors import InvalidMessage, NotHalted
-from shared.usecases.consume import AlreadyDone, Faulted, Parked, Processed
+from shared.usecases.outcomes import AlreadyDone, Faulted, Parked, Processed
 from shared.usecases.resolve import Action, Decision
 from tests.world import World, message
 

@@ -4,15 +4,16 @@ from typing import Any
 
 from shared.adapters.memory import Mishap
 from shared.domain.errors import InvalidMessage
-from shared.usecases.consume import Processed
-from tests.world import LAG_SECONDS, Region, World, message
+from shared.usecases.outcomes import Processed
+from shared.usecases.services import Services
+from tests.world import LAG_SECONDS, REGIONS, World, message
 
 BILLS = [message(n, kind="account.bill") for n in range(3)]
 
 
-def trusting(region: Region) -> Region:
+def trusting(region: Services) -> Services:
     """A worker that tries a region again at once, however often it failed."""
-    region.processor.dispatcher.delivery.dark_seconds = 0
+    region.consumer.processor.dispatcher.delivery.dark_seconds = 0
     return region
 
 
@@ -37,7 +38,7 @@ async def test_all_of_them_arrive_in_order_with_the_next_message(world: World) -
 
     assert world.outputs("east") == world.outputs("west")
     assert len(world.outputs("east")) == 3
-    assert await world.journal.owing_of("acc-7") == []
+    assert await world.journal.owing_of("acc-7", REGIONS) == []
 
 
 async def test_a_namespace_that_refuses_an_output_for_good_leaves_it_owed_and_visible(
@@ -55,7 +56,7 @@ async def test_a_namespace_that_refuses_an_output_for_good_leaves_it_owed_and_vi
     outcome = await world.west.consumer.consume(BILLS[0])
 
     assert isinstance(outcome, Processed)
-    (owing,) = await world.journal.owing_of("acc-7")
+    (owing,) = await world.journal.owing_of("acc-7", REGIONS)
     assert "east" in owing.outbox.regions
 
 

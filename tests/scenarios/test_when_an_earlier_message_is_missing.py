@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 from shared.adapters.memory import Mishap
-from shared.usecases.consume import AlreadyDone, Parked, Processed
+from shared.usecases.outcomes import AlreadyDone, Parked, Processed
 from tests.world import GAP_SECONDS, World, message
 
 
@@ -53,9 +53,9 @@ async def test_the_copy_of_a_parked_message_is_settled_without_another_entry(wor
 
 async def test_a_worker_that_dies_before_draining_leaves_it_to_the_redelivery(world: World) -> None:
     await world.east.consumer.consume(message(1))
-    processor = world.east.processor
+    processor = world.east.consumer.processor
     head = await processor.committer.read_head("acc-7")
-    assert await processor.process(head, message(0))
+    assert await processor.process(await processor.step(head, message(0)))
 
     assert await world.worker("east").consumer.consume(message(0)) == AlreadyDone()
 
@@ -83,7 +83,7 @@ async def test_an_unanswered_parking_is_recognised(world: World) -> None:
 
 
 async def test_many_parked_messages_stay_small_and_drain_in_order(world: World) -> None:
-    world.east.processor.committer.patience = world.east.consumer.patience = replace(
+    world.east.consumer.processor.committer.patience = world.east.consumer.patience = replace(
         world.east.consumer.patience, gap_seconds=0
     )
     for sequence in range(500, 0, -1):

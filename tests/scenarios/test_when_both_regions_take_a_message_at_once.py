@@ -3,7 +3,7 @@
 import asyncio
 from itertools import product
 
-from shared.usecases.consume import AlreadyDone, Outcome, Processed
+from shared.usecases.outcomes import AlreadyDone, Outcome, Processed
 from tests.world import World, message
 
 # A worker that commits makes at most this many awaits that can be interleaved.
@@ -39,7 +39,7 @@ def interleave(world: World, schedule: tuple[int, ...]) -> Turns:
     """Make every store call of worker 0 (east) and worker 1 (west) wait for its turn."""
     turns = Turns(schedule)
     for number, region in enumerate((world.east, world.west)):
-        region.processor.committer.store = Interleaved(world, turns, number)  # type: ignore[assignment]
+        region.consumer.processor.committer.store = Interleaved(world, turns, number)  # type: ignore[assignment]
     return turns
 
 

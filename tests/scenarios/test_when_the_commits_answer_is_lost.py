@@ -4,7 +4,7 @@ import pytest
 
 from shared.adapters.memory import Mishap
 from shared.domain.errors import OutcomeUnknown, Unavailable
-from shared.usecases.consume import AlreadyDone, Processed
+from shared.usecases.outcomes import AlreadyDone, Processed
 from tests.world import World, message
 
 

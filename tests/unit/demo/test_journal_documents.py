@@ -50,7 +50,7 @@ def test_a_status_nobody_knows_is_refused() -> None:
     ("changes", "owed"),
     [
         ({}, None),
-        ({"owing": True}, "N14228/000000000012"),
+        ({"owing": ["east"]}, "N14228/000000000012"),
         ({"kind": "owed", "id": "owed-7"}, "N14228/owed-7"),
         ({"kind": "genesis", "id": "genesis"}, None),
     ],

@@ -13,7 +13,7 @@ from functions.receive import describe, parse, receive_message
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, OutcomeUnknown
 from shared.domain.message import Message
-from shared.usecases.consume import AlreadyDone
+from shared.usecases.outcomes import AlreadyDone
 from tests.world import World, message
 
 UNNUMBERED = replace(message(0), number=None)
@@ -49,7 +49,7 @@ def test_a_delivery_that_is_no_message_of_ours_is_refused() -> None:
         (delivery(b"", wire.to_properties(message(0))), "no body"),
         (
             delivery(b"{}", wire.to_properties(replace(message(0), number=None))),
-            "no producer number",
+            "neither a number nor a time",
         ),
     ],
 )
@@ -58,8 +58,8 @@ async def test_what_is_no_message_of_ours_goes_whole_to_the_error_queue_and_is_s
 ) -> None:
     world = World()
 
-    await receive_message(world.services(), broken)
-    await receive_message(world.services(), broken)
+    await receive_message(world.east, broken)
+    await receive_message(world.east, broken)
 
     for region in ("east", "west"):
         first, second = world.bus.messages(region, "errors")
@@ -76,13 +76,13 @@ async def test_what_cannot_be_rejected_now_stays_in_the_queue() -> None:
     world.bus.dark.update({"east", "west"})
 
     with pytest.raises(OutcomeUnknown):
-        await receive_message(world.services(), delivery(b"{}", {}))
+        await receive_message(world.east, delivery(b"{}", {}))
 
 
 async def test_returning_means_that_the_journal_has_it() -> None:
     world = World()
 
-    await receive_message(world.services(), deliver(message(0)))
+    await receive_message(world.east, deliver(message(0)))
 
     assert world.amounts() == [1]
 
@@ -90,7 +90,7 @@ async def test_returning_means_that_the_journal_has_it() -> None:
 async def test_an_unknown_type_is_kept_as_a_fault_and_settled() -> None:
     world = World()
 
-    await receive_message(world.services(), deliver(message(0, kind="account.melt")))
+    await receive_message(world.east, deliver(message(0, kind="account.melt")))
 
     (entry,) = world.entries()
     assert entry["status"] == "faulted"

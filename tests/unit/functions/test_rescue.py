@@ -34,13 +34,13 @@ async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING):
         await rescue_documents(world.east.rescuer, world.journal.partitions["acc-7"].values())
 
-    assert "left to the sweep" in caplog.text
+    assert "left 1 sessions to the sweep" in caplog.text
     assert world.outputs("east") == []
 
 
 async def test_the_sweep_survives_a_store_out_of_reach(caplog: pytest.LogCaptureFixture) -> None:
     world = await owing_world()
-    world.journal.mishaps.plan("sessions_owing", Mishap.REFUSED)
+    world.journal.mishaps.plan("sessions.owing", Mishap.REFUSED)
 
     with caplog.at_level(logging.WARNING):
         await sweep_journal(world.east.rescuer)

@@ -6,8 +6,8 @@ import pytest
 
 from shared.domain import entries
 from shared.domain.entries import Step
-from shared.domain.errors import InvalidMessage
 from shared.domain.journal import (
+    ARRIVALS,
     Attempt,
     Cursor,
     Decision,
@@ -22,9 +22,11 @@ from shared.domain.journal import (
     Resolution,
     Status,
     decide,
+    number_in,
 )
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED
+from shared.domain.running import Result
 from tests.world import message
 
 OWNER = Owner("east", "east-1")
@@ -73,9 +75,18 @@ def test_producer_groups_do_not_know_each_other() -> None:
     assert decide(head(), message(0, group="newcomer")) == Proceed()
 
 
-def test_a_message_without_a_number_is_refused_by_name() -> None:
-    with pytest.raises(InvalidMessage, match="no producer number"):
-        decide(None, Message("m", "acc-7", "account.add", b"{}"))
+def test_messages_without_a_number_take_the_places_of_their_arrival() -> None:
+    plain = Message("m", "acc-7", "account.add", b"{}")
+    waiting = replace(head(), parked={ARRIVALS: 2})
+    stuck = replace(waiting, halt=Halt(8, Number(ARRIVALS, 0, 0)))
+
+    assert decide(None, plain) == decide(head(), plain) == Proceed()
+    assert decide(waiting, plain) == Gap(expected=0)
+    assert number_in(head(), plain) == Number(ARRIVALS, 0, 0)
+    assert number_in(waiting, plain) == Number(ARRIVALS, 0, 2)
+    assert number_in(waiting, plain, from_parked=True) == Number(ARRIVALS, 0, 0)
+    assert number_in(stuck, plain) == Number(ARRIVALS, 0, 3)
+    assert number_in(stuck, plain, resolving=True) == Number(ARRIVALS, 0, 0)
 
 
 def test_a_halted_session_knows_its_fault_and_makes_everything_else_wait() -> None:
@@ -88,12 +99,8 @@ def test_a_halted_session_knows_its_fault_and_makes_everything_else_wait() -> No
 
 
 def test_the_entry_moves_only_the_cursor_of_its_message() -> None:
-    entry = entries.completed(
-        Step(head(), message(5, level=3), ATTEMPT),
-        state={"amounts": [1, 6]},
-        outbox=NOTHING_OWED,
-        produced={},
-    )
+    opened = entries.opened(Step(head(), message(5, level=3), ATTEMPT))
+    entry = entries.completed(opened, Result({"amounts": [1, 6]}, (), {}, {}), NOTHING_OWED)
 
     assert entry.position == 9
     assert entry.cursors == {"bank": Cursor(3, 6), "other": Cursor(0, 1)}
@@ -102,7 +109,7 @@ def test_the_entry_moves_only_the_cursor_of_its_message() -> None:
 
 
 def test_a_refusal_changes_neither_state_nor_cursors() -> None:
-    entry = entries.refused(Step(head(), message(5, level=1), ATTEMPT), "fenced")
+    entry = entries.refused(entries.opened(Step(head(), message(5, level=1), ATTEMPT)), "fenced")
 
     assert (entry.position, entry.status, entry.reason) == (9, Status.SKIPPED, "fenced")
     assert (entry.state, entry.state_at, entry.cursors) == (None, 8, head().cursors)
@@ -117,7 +124,7 @@ def test_parking_points_to_the_state_and_counts() -> None:
 
 
 def test_a_fault_that_halts_keeps_the_cursor_and_one_that_skips_moves_it() -> None:
-    made_from = Step(head(), message(5, level=2), ATTEMPT)
+    made_from = entries.opened(Step(head(), message(5, level=2), ATTEMPT))
 
     halting = entries.faulted(made_from, reason="r", outbox=NOTHING_OWED, halts=True)
     skipping = entries.faulted(made_from, reason="r", outbox=NOTHING_OWED, halts=False)
@@ -132,7 +139,8 @@ def test_a_resolution_lifts_the_halt() -> None:
     decided = Resolution("skip", "Ada", "sent by mistake")
 
     entry = entries.skipped(
-        Step(halted, message(5, level=2), ATTEMPT, resolution=decided), "sent by mistake"
+        entries.opened(Step(halted, message(5, level=2), ATTEMPT, resolution=decided)),
+        "sent by mistake",
     )
 
     assert (entry.halt, entry.resolution, entry.cursors["bank"].next) == (None, decided, 6)

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.memory import MemoryBus
-from shared.domain.errors import InvalidMessage
+from shared.adapters.memory import MemoryBus, MemoryJournal, Mishap
+from shared.domain.errors import InvalidMessage, OutcomeUnknown, TooLarge, Unavailable
 from shared.domain.message import Message
-from shared.domain.producer import REMEMBERED_MAX, Draft, ProducerOptions
+from shared.domain.operation import OPERATION_MESSAGES_MAX
+from shared.domain.producer import REMEMBERED_MAX, Draft, Ledger, ProducerOptions
+from shared.ports import StoredLedger
+from shared.usecases.ledgers import KnownLedgers
+from shared.usecases.publish import Producer
 from tests.world import DELAY_SECONDS, World, message
 
 
@@ -112,3 +116,128 @@ async def test_a_ledger_does_not_grow_with_its_messages(world: World) -> None:
     assert stored is not None
     assert stored.ledger.next == 3 * REMEMBERED_MAX
     assert len(stored.ledger.remembered) == REMEMBERED_MAX
+
+
+async def test_a_large_operation_is_remembered_whole(world: World) -> None:
+    drafts = [Draft(f"d-{n}", "account.add", b"{}") for n in range(REMEMBERED_MAX + 10)]
+    first = await world.producer().publish("acc-7", drafts, ProducerOptions("bank"))
+
+    again = await world.producer().publish("acc-7", drafts, ProducerOptions("bank"))
+
+    assert again.messages == first.messages
+    assert world.bus.messages("east", "in") == list(first.messages)
+
+
+async def test_the_same_draft_twice_in_one_operation_is_one_message(world: World) -> None:
+    draft = Draft("d", "account.add", b"{}")
+
+    published = await world.producer().publish("acc-7", [draft, draft], ProducerOptions("bank"))
+
+    assert len(published.messages) == 2
+    assert world.bus.messages("east", "in") == [published.messages[0]]
+
+
+async def counted(world: World, producer: Producer, name: str) -> dict[str, int]:
+    """The calls that one publish makes."""
+    world.journal.mishaps.calls.clear()
+    world.bus.mishaps.calls.clear()
+    await producer.publish("acc-7", [Draft(name, "account.add", b"{}")], ProducerOptions("bank"))
+    return {**world.journal.mishaps.calls, **world.bus.mishaps.calls}
+
+
+async def test_a_publish_costs_two_writes_and_reads_only_what_it_does_not_know(
+    world: World,
+) -> None:
+    sent = {"send.east": 1, "send.west": 1}
+    written = {"save_ledger": 1, "acknowledge": 1, **sent}
+    producer = world.producer()
+
+    assert await counted(world, producer, "a") == {"ledger": 1, **written}
+    assert await counted(world, producer, "b") == written
+    assert await counted(world, world.producer(), "c") == {"ledger": 1, "owing_of": 1, **written}
+
+
+async def test_publishing_again_what_was_sent_sends_nothing(world: World) -> None:
+    producer = world.producer()
+    await counted(world, producer, "a")
+
+    assert await counted(world, producer, "a") == {}
+    assert await counted(world, world.producer(), "a") == {"ledger": 1, "owing_of": 1}
+
+
+@pytest.mark.parametrize(
+    "drafts",
+    [
+        [],
+        [Draft("", "account.add", b"{}")],
+        [Draft("d", "", b"{}")],
+        [Draft("d", "account.add", b"")],
+        [Draft("d", "account.add", b"{}"), Draft("e", "account.add", b"\xff")],
+    ],
+)
+async def test_what_is_no_message_is_refused_before_anything_is_numbered(
+    world: World, drafts: Sequence[Draft]
+) -> None:
+    with pytest.raises(InvalidMessage):
+        await world.producer().publish("acc-7", drafts, ProducerOptions("bank"))
+
+    assert await world.journal.ledger("acc-7", "bank") is None
+
+
+@pytest.mark.parametrize(
+    "drafts",
+    [
+        [Draft(f"d-{n}", "account.add", b"{}") for n in range(OPERATION_MESSAGES_MAX + 1)],
+        [Draft(f"d-{n}", "account.add", b'"' + b"x" * 800_000 + b'"') for n in range(2)],
+    ],
+    ids=["too many", "too long"],
+)
+async def test_more_than_an_operation_takes_is_refused_before_anything_is_numbered(
+    world: World, drafts: Sequence[Draft]
+) -> None:
+    with pytest.raises(TooLarge):
+        await world.producer().publish("acc-7", drafts, ProducerOptions("bank"))
+
+    assert await world.journal.ledger("acc-7", "bank") is None
+    assert world.bus.messages("east", "in") == []
+
+
+async def test_a_contended_ledger_is_given_up_by_name(world: World) -> None:
+    class Contended(MemoryJournal):
+        async def save_ledger(self, *_: object) -> None:
+            return None
+
+    producer = Producer(Contended(world.clock), world.delivery(), "in")
+
+    with pytest.raises(Unavailable, match="contended"):
+        await producer.publish("acc-7", [Draft("d", "t", b"{}")], ProducerOptions("bank"))
+
+
+async def test_an_unknown_write_of_the_ledger_is_read_back(world: World) -> None:
+    for mishap in (Mishap.LOST, Mishap.UNANSWERED):
+        world.journal.mishaps.plan("save_ledger", mishap)
+        name = mishap.name
+        published = await world.producer().publish(
+            "acc-7", [Draft(name, "account.add", b"{}")], ProducerOptions("bank")
+        )
+        assert world.bus.messages("east", "in")[-1] == published.messages[0]
+
+    assert arrived(world, "east") == arrived(world, "west") == [0, 1]
+
+
+async def test_an_unknown_write_that_cannot_be_read_back_stays_unknown(world: World) -> None:
+    producer = world.producer()
+    await counted(world, producer, "a")
+    world.journal.mishaps.plan("save_ledger", Mishap.UNANSWERED)
+    world.journal.mishaps.plan("ledger", Mishap.REFUSED)
+
+    with pytest.raises(OutcomeUnknown):
+        await counted(world, producer, "b")
+
+
+async def test_ledgers_heard_of_longest_ago_are_forgotten_first() -> None:
+    known = KnownLedgers(ledgers_max=2)
+    for session in ("a", "b", "a", "c"):
+        known.learn(session, StoredLedger(Ledger("bank"), "1"))
+
+    assert [known.get(s, "bank") is not None for s in ("a", "b", "c")] == [True, False, True]

@@ -1,0 +1,149 @@
+"""A partitioned document store in a dictionary, with batches, versions and times to live."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+
+from shared.domain.batch import (
+    Appended,
+    Create,
+    Delete,
+    Operation,
+    Patch,
+    Read,
+    Replace,
+)
+from shared.domain.errors import TooLarge
+from shared.domain.stored_messages import Document
+from shared.ports import Sought
+
+# What Cosmos DB takes in one transactional batch.
+BATCH_BYTES_MAX = 2 * 1024 * 1024
+BATCH_OPERATIONS_MAX = 100
+# Where the virtual calendar begins: some time in 2026.
+EPOCH_SECONDS = 1_780_000_000.0
+
+
+class VirtualClock:
+    """A clock on which sleeping takes no time."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self.seconds
+
+    def today(self) -> float:
+        """Virtual seconds since 1970."""
+        return EPOCH_SECONDS + self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Advance the clock and let others run."""
+        self.seconds += seconds
+        await asyncio.sleep(0)
+
+
+class MemoryStore:
+    """Documents by session and id, as they would come back from the real store."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.partitions: dict[str, dict[str, Document]] = defaultdict(dict)
+        self.versions = 0
+
+    def read(self, session: str, document_id: str) -> Document | None:
+        """A document that has not outlived its time, or None."""
+        document = self.partitions[session].get(document_id)
+        return document if document and not self.is_over(document) else None
+
+    def live(self, session: str) -> list[Document]:
+        """Every document of a session that has not outlived its time."""
+        return [d for d in self.partitions[session].values() if not self.is_over(d)]
+
+    def is_over(self, document: Document) -> bool:
+        """Whether the document has outlived its time to live."""
+        ttl = document.get("ttl", -1)
+        return bool(ttl >= 0 and self.clock.now() >= document["_ts"] + ttl)
+
+    def sought(self, sought: Sought, region: str, before: float, limit: int) -> list[str]:
+        """The sessions of the oldest documents that carry a flag."""
+        documents = [d for session in list(self.partitions) for d in self.live(session)]
+        found = [d for d in documents if d["_ts"] <= before and is_sought(d, sought, region)]
+        found.sort(key=lambda document: document["_ts"])
+        return list(dict.fromkeys(document["session"] for document in found[:limit]))
+
+    def apply(self, session: str, operations: Sequence[Operation]) -> Appended:
+        """A transactional batch: all of it, or the meaning of its first refusal."""
+        require_small(operations)
+        for operation in operations:
+            if not self.is_possible(session, operation):
+                return operation.refused
+        for operation in operations:
+            self.perform(session, operation)
+        return Appended.CREATED
+
+    def is_possible(self, session: str, operation: Operation) -> bool:
+        """Whether the store takes an operation."""
+        match operation:
+            case Create(document):
+                return self.read(session, document["id"]) is None
+            case Replace(document, version):
+                return self.is_version(session, document["id"], version)
+            case Delete(document_id, _, str() as version):
+                return self.is_version(session, document_id, version)
+            case Read(document_id) | Patch(document_id) | Delete(document_id):
+                return self.read(session, document_id) is not None
+
+    def is_version(self, session: str, document_id: str, version: str) -> bool:
+        """Whether a document is there in this very version."""
+        stored = self.read(session, document_id)
+        return stored is not None and stored["_etag"] == version
+
+    def perform(self, session: str, operation: Operation) -> None:
+        """Do what was found possible."""
+        match operation:
+            case Create(document) | Replace(document):
+                self.put(document)
+            case Patch(document_id, fields):
+                document = json.loads(json.dumps(self.partitions[session][document_id]))
+                for path, value in fields.items():
+                    set_field(document, path, value)
+                self.put(document)
+            case Delete(document_id):
+                del self.partitions[session][document_id]
+            case Read():
+                pass
+
+    def put(self, document: Document) -> None:
+        """Store a copy that went through JSON, as the real store's would."""
+        self.versions += 1
+        stored = json.loads(json.dumps(document))
+        stored |= {"_etag": str(self.versions), "_ts": self.clock.now()}
+        self.partitions[document["session"]][document["id"]] = stored
+
+
+def require_small(operations: Sequence[Operation]) -> None:
+    """Raise TooLarge for what no transactional batch takes."""
+    size = sum(
+        len(json.dumps(operation.document))
+        for operation in operations
+        if isinstance(operation, Create | Replace)
+    )
+    if size > BATCH_BYTES_MAX or len(operations) > BATCH_OPERATIONS_MAX:
+        raise TooLarge(f"a batch of {len(operations)} operations and {size} bytes")
+
+
+def set_field(document: Document, path: str, value: object) -> None:
+    """Set what a path such as /outbox/regions names; all but its last part must be there."""
+    *parents, last = path.strip("/").split("/")
+    for name in parents:
+        document = document[name]
+    document[last] = value
+
+
+def is_sought(document: Document, sought: Sought, region: str) -> bool:
+    """Whether a document carries the flag; an outbox must owe the region."""
+    flag = document.get(sought.value)
+    return region in (flag or ()) if sought is Sought.OWING else bool(flag)

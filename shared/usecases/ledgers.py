@@ -1,0 +1,157 @@
+"""Bind numbers in the ledgers, and settle what earlier operations left unsent.
+
+Numbers and the messages that carry them are stored in one batch, before anything is sent. So a
+number that was given is always followed by its very bytes, whoever crashes: the producer's next
+operation sends them, or the sweep does.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from shared.domain import producer
+from shared.domain.documents import owed_id
+from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.operation import require_fits
+from shared.domain.outbox import Outbox, Owing, in_order
+from shared.domain.producer import Draft, Ledger, Numbered, ProducerOptions
+from shared.ports import Journal, StoredLedger
+from shared.usecases.deliver import Delivery
+
+# Two producers of one group can collide on a ledger a few times, not for ever.
+LEDGER_TRIES = 5
+
+
+class KnownLedgers:
+    """A bounded memory of ledgers. A stale one costs a refused write, never correctness."""
+
+    def __init__(self, ledgers_max: int = 1_000) -> None:
+        self.ledgers_max = ledgers_max
+        self.ledgers: OrderedDict[tuple[str, str], StoredLedger] = OrderedDict()
+
+    def get(self, session: str, group: str) -> StoredLedger | None:
+        """The remembered ledger, if any."""
+        return self.ledgers.get((session, group))
+
+    def learn(self, session: str, stored: StoredLedger) -> None:
+        """Remember a ledger; the one heard of longest ago is forgotten first."""
+        self.forget(session, stored.ledger.group)
+        self.ledgers[session, stored.ledger.group] = stored
+        if len(self.ledgers) > self.ledgers_max:
+            self.ledgers.popitem(last=False)
+
+    def forget(self, session: str, group: str) -> None:
+        """Trust nothing about a ledger."""
+        self.ledgers.pop((session, group), None)
+
+
+class Ledgers:
+    """One producer process's way to the ledgers."""
+
+    def __init__(self, journal: Journal, delivery: Delivery, queue: str) -> None:
+        self.journal = journal
+        self.delivery = delivery
+        self.queue = queue
+        self.known = KnownLedgers()
+
+    async def bind(
+        self, session: str, drafts: Sequence[Draft], options: ProducerOptions
+    ) -> Numbered:
+        """Number the drafts and store them with the ledger; what is not known to be sent is sent.
+
+        Raises what `producer.number` and `require_fits` raise, and then nothing was stored;
+        Unavailable or OutcomeUnknown when the store did not help, or no region took the older ones.
+        """
+        group = options.producer_group_id
+        stored = await self.remembered(session, group)
+        for tried in range(LEDGER_TRIES):
+            before = stored.ledger if stored else Ledger(group)
+            numbered = producer.number(before, session, drafts, options)
+            require_fits(numbered.fresh)
+            if tried and len(numbered.fresh) < len(numbered.messages):
+                # Somebody numbered some of them just now, perhaps this very call: see them sent.
+                await self.settle(session, group)
+            if numbered.ledger == before:
+                return numbered
+            try:
+                if await self.save(session, numbered, stored):
+                    return numbered
+                stored = await self.journal.ledger(session, group)
+            except OutcomeUnknown as unanswered:
+                stored = await self.read_back(session, group, unanswered)
+        raise Unavailable(f"the ledger of session {session!r} is contended", 1.0)
+
+    async def read_back(
+        self, session: str, group: str, unanswered: OutcomeUnknown
+    ) -> StoredLedger | None:
+        """The ledger after a write that got no answer; still unknown where it cannot be read."""
+        try:
+            return await self.journal.ledger(session, group)
+        except Unavailable:
+            raise unanswered from None
+
+    async def save(self, session: str, numbered: Numbered, before: StoredLedger | None) -> bool:
+        """Store a ledger and what it owes; False when another producer was first."""
+        outbox = self.delivery.to_every_region(self.queue, numbered.fresh)
+        expected = before.version if before else None
+        version = await self.journal.save_ledger(session, numbered.ledger, expected, outbox)
+        if version is not None:
+            self.known.learn(session, StoredLedger(numbered.ledger, version))
+        return version is not None
+
+    async def current(self, session: str, options: ProducerOptions) -> Ledger:
+        """The ledger as these options may have it.
+
+        Raises ProducerDisconnected or InvalidClientState where they may not, and as `settle`.
+        """
+        stored = await self.remembered(session, options.producer_group_id)
+        return producer.taken_over(
+            stored.ledger if stored else Ledger(options.producer_group_id), options
+        )
+
+    async def remembered(self, session: str, group: str) -> StoredLedger | None:
+        """The ledger as this process knows it; one it does not know is read, and settled first."""
+        stored = self.known.get(session, group)
+        if stored is None and (stored := await self.journal.ledger(session, group)) is not None:
+            await self.settle(session, group)
+            self.known.learn(session, stored)
+        return stored
+
+    async def settle(self, session: str, group: str) -> None:
+        """Send what the group has numbered in the session and no region is known to have.
+
+        Raises OutcomeUnknown when no region takes it.
+        """
+        for owing in in_order(await self.journal.owing_of(session, self.delivery.regions)):
+            if self.is_unsent(owing, group):
+                await self.pay(owing)
+
+    def is_unsent(self, owing: Owing, group: str) -> bool:
+        """Whether it is an operation of the group that every region still waits for."""
+        if owing.of_entry or set(owing.outbox.regions) != set(self.delivery.regions):
+            return False
+        numbers = [message.number for message in owing.outbox.messages[:1]]
+        return any(number is not None and number.group == group for number in numbers)
+
+    async def pay(self, owing: Owing, safe: Callable[[Outbox], None] | None = None) -> Outbox:
+        """Send an operation's messages and strike off the regions that took them; what is left.
+
+        `safe` hears of what is left as soon as one region surely has the messages. Raises
+        OutcomeUnknown when none has.
+        """
+        delivered = await self.delivery.deliver(owing.outbox)
+        if not delivered:
+            raise OutcomeUnknown(
+                "no region surely took the messages; they keep their numbers and will be sent"
+            )
+        left = owing.outbox.delivered(delivered)
+        if safe is not None:
+            safe(left)
+        with suppress(Unavailable, OutcomeUnknown):
+            await self.journal.acknowledge(owing.session, owing.document_id, delivered)
+        return left
+
+    def owing_for(self, session: str, numbered: Numbered) -> Owing:
+        """What `bind` has stored for the fresh messages."""
+        outbox = self.delivery.to_every_region(self.queue, numbered.fresh)
+        return Owing(session, owed_id(outbox), outbox)

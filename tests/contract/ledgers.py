@@ -1,0 +1,64 @@
+"""What every Journal promises of ledgers and their debts. Subclasses bring a `journal` fixture."""
+
+from dataclasses import replace
+
+from shared.domain.outbox import owed
+from shared.domain.producer import Bound, Ledger
+from shared.ports import Journal
+from tests.world import message
+
+REGIONS = ("east", "west")
+LEDGER = Ledger("bank", level=1, next=2, began=0, remembered=(Bound("m-1", "digest", 1),))
+
+
+class LedgerContract:
+    """The promises, one test each."""
+
+    async def test_a_ledger_and_what_it_owes_are_stored_together(
+        self, journal: Journal, session: str
+    ) -> None:
+        debt = owed("in", [message(n, session=session) for n in (0, 1)], REGIONS)
+
+        version = await journal.save_ledger(session, LEDGER, None, debt)
+
+        stored = await journal.ledger(session, "bank")
+        assert stored is not None
+        assert (stored.ledger, stored.version) == (LEDGER, version)
+        (owing,) = await journal.owing_of(session, REGIONS)
+        assert owing.outbox == debt
+
+    async def test_a_ledger_that_is_not_stored_owes_nothing(
+        self, journal: Journal, session: str
+    ) -> None:
+        await journal.save_ledger(session, LEDGER, None)
+        late = owed("in", [message(2, session=session)], REGIONS)
+
+        for version in (None, '"never"'):
+            assert await journal.save_ledger(session, LEDGER, version, late) is None
+
+        assert await journal.owing_of(session, REGIONS) == []
+
+    async def test_each_version_can_be_replaced_by_one_writer(
+        self, journal: Journal, session: str
+    ) -> None:
+        first = await journal.save_ledger(session, LEDGER, None)
+        second = await journal.save_ledger(session, replace(LEDGER, next=3), first)
+
+        assert second not in (None, first)
+        assert await journal.save_ledger(session, replace(LEDGER, next=9), first) is None
+        assert await journal.save_ledger(session, replace(LEDGER, next=4, began=3), second)
+        stored = await journal.ledger(session, "bank")
+        assert stored is not None
+        assert stored.ledger == replace(LEDGER, next=4, began=3)
+
+    async def test_the_same_ids_under_new_numbers_are_another_debt(
+        self, journal: Journal, session: str
+    ) -> None:
+        old = message(0, session=session)
+        new = replace(message(7, session=session), id=old.id)
+
+        version = await journal.save_ledger(session, LEDGER, None, owed("in", [old], REGIONS))
+        assert await journal.save_ledger(session, LEDGER, version, owed("in", [new], REGIONS))
+
+        owings = await journal.owing_of(session, REGIONS)
+        assert {o.outbox.messages for o in owings} == {(old,), (new,)}

@@ -1,0 +1,124 @@
+"""The public producer keeps its promises through the real SDKs, against Azure on one machine."""
+
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from local.cloud import Cloud
+from local.faults import Action, Fault
+from shared.domain.message import Message
+from shared.ports import Journal
+from shared.publishing.opening import open_blocking_producer
+from shared.publishing.options import IdempotentProducerOptions
+from shared.publishing.producer import IdempotentProducer
+from shared.usecases.publish import Producer
+from shared.wiring import Adapters
+from tests.cloud import running_cloud, settings_of
+from tests.contract.ledgers import LedgerContract
+from tests.contract.publishing import (
+    OPTIONS,
+    PublishingBasics,
+    drafts,
+    expected,
+    numbers,
+    session,
+    told,
+)
+from tests.contract.test_wire import parse
+
+__all__ = ["session"]
+
+pytestmark = pytest.mark.wire
+
+AT_ONCE = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "0"}
+TRIES = 20
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with running_cloud(logs=Path(tmp_path_factory.mktemp("logs"))) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
+    adapters = Adapters.of(settings_of(cloud, **AT_ONCE))
+    yield adapters
+    cloud.faults.disarm()
+    await adapters.bus.close()
+    await adapters.account.close()
+
+
+class TestLedgersOverTheWire(LedgerContract):
+    @pytest.fixture
+    def journal(self, adapters: Adapters) -> Journal:
+        return adapters.journal
+
+
+class TestPublishingOverTheWire(PublishingBasics):
+    @pytest.fixture(autouse=True)
+    def in_the_cloud(self, cloud: Cloud, adapters: Adapters) -> None:
+        self.cloud = cloud
+        self.adapters = adapters
+
+    @asynccontextmanager
+    async def opening(
+        self, options: IdempotentProducerOptions
+    ) -> AsyncIterator[IdempotentProducer]:
+        """A producer that knows nothing; connections are shared, they are slow to open."""
+        unknowing = Producer(self.adapters.journal, self.adapters.delivery, "lockstep")
+        producer = IdempotentProducer(unknowing, options)
+        yield producer
+        await producer.close()
+
+    async def sent(self, region: str, session: str, how_many: int) -> list[Message]:
+        found: list[Message] = []
+        connection = self.cloud.namespaces[region].connection_string
+        async with ServiceBusClient.from_connection_string(connection) as client:
+            for _ in range(TRIES):
+                found += await received(client, session)
+                if len(found) >= how_many:
+                    break
+        assert len(found) == how_many
+        return found
+
+    async def test_a_dropped_answer_of_the_ledger_changes_nothing(self, session: str) -> None:
+        messages, later = drafts(0, 3), drafts(3, 1)
+        async with self.opening(OPTIONS) as producer:
+            self.cloud.faults.arm(Fault("cosmos", Action.DROP_ANSWER, "batch", times=1))
+            await producer.send(messages, session=session)
+            await producer.send(later, session=session)
+
+        assert numbers(messages + later) == [0, 1, 2, 3]
+        assert told(await self.sent("east", session, 4)) == expected(messages + later)
+
+    def test_threads_publish_through_one_blocking_producer(self, session: str) -> None:
+        def work(thread: int) -> list[int | None]:
+            own = drafts(0, 3)
+            for message in own:
+                producer.send([message], session=f"{session}-{thread}")
+            return numbers(own)
+
+        settings = settings_of(self.cloud, **AT_ONCE)
+        with open_blocking_producer(settings, OPTIONS) as producer, ThreadPoolExecutor(3) as pool:
+            assert list(pool.map(work, range(3))) == [[0, 1, 2]] * 3
+
+
+async def received(client: ServiceBusClient, session: str) -> list[Message]:
+    """What a session holds at this moment, completed."""
+    found = []
+    try:
+        async with client.get_queue_receiver(
+            "lockstep", session_id=session, max_wait_time=1
+        ) as receiver:
+            for delivery in await receiver.receive_messages(100, max_wait_time=1):
+                found.append(parse(delivery))
+                await receiver.complete_message(delivery)
+    except OperationTimeoutError:
+        pass
+    return found

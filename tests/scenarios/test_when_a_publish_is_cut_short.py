@@ -1,0 +1,209 @@
+"""Every call that publishing makes goes wrong, or is the last before its process dies.
+
+Then the same messages are published again, or others are, or nobody comes back. Whatever follows,
+no number has two contents, no number stays unsent, and each effect happens once, in order.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import combinations, product
+
+import pytest
+
+from shared.adapters.memory import Mishap, Mishaps
+from shared.domain.errors import LockstepError
+from shared.domain.message import Message
+from shared.domain.producer import Draft, ProducerOptions
+from shared.usecases.deliver import DARK_SECONDS
+from shared.usecases.publish import Producer
+from tests.world import LAG_SECONDS, World
+
+type Fault = tuple[str, Mishap]
+
+SESSION = "acc-7"
+OPTIONS = ProducerOptions("bank")
+STORE_CALLS = ("ledger", "owing_of", "save_ledger", "acknowledge")
+FAULTS = list(product((*STORE_CALLS, "send.east", "send.west"), Mishap))
+# A producer that starts anew on a used session: ledger, debts, ledger and debt written, a send to
+# each region, the debt struck off.
+STEPS = 6
+
+
+def drafts(*amounts: int) -> list[Draft]:
+    return [
+        Draft(f"m-{n}", "account.add", f'{{"amount":{n},"note":"Zoë"}}'.encode()) for n in amounts
+    ]
+
+
+FIRST, TRIED, OTHER = drafts(1, 2, 3), drafts(4, 5), drafts(6, 7, 8)
+FOLLOWING: dict[str, list[Draft]] = {"the same": TRIED, "others": OTHER, "nothing": []}
+
+
+class Killed(BaseException):
+    """The process died here."""
+
+
+class Death(Mishaps):
+    """Kills the process at its n-th call, before or after it is applied; the dead do nothing."""
+
+    def __init__(self, at: int, *, is_applied: bool) -> None:
+        super().__init__()
+        self.at = at
+        self.is_applied = is_applied
+        self.made = 0
+
+    def suffer[T](self, operation: str, apply: Callable[[], T]) -> T:
+        self.made += 1
+        if self.made == self.at and self.is_applied:
+            apply()
+        if self.made >= self.at:
+            raise Killed
+        return apply()
+
+
+async def begun(*, used: bool) -> World:
+    """A world whose session was published to before, or never."""
+    world = World()
+    if used:
+        await world.producer().publish(SESSION, FIRST, OPTIONS)
+    return world
+
+
+async def insist(world: World, producer: Producer, wanted: Sequence[Draft]) -> Sequence[int]:
+    """Publish until it succeeds, as callers must; the numbers are returned."""
+    for _ in range(5):
+        try:
+            published = await producer.publish(SESSION, wanted, OPTIONS)
+        except LockstepError:
+            world.clock.seconds += DARK_SECONDS
+            continue
+        return [m.number.sequence for m in published.messages if m.number]
+    return pytest.fail("never published")
+
+
+async def settled(world: World) -> World:
+    """Once faults have stopped: both regions sweep, and process what is in their queues."""
+    world.journal.mishaps = Mishaps()
+    world.bus.mishaps = Mishaps()
+    for region in ("east", "west"):
+        world.clock.seconds += LAG_SECONDS
+        await world.worker(region).rescuer.sweep()
+    for region in ("east", "west"):
+        worker = world.worker(region)
+        for arrived in world.bus.messages(region, "in"):
+            await worker.consumer.consume(arrived)
+    return world
+
+
+def contents(world: World, region: str) -> dict[int, set[tuple[str, bytes]]]:
+    """Every content that a region was sent under each number."""
+    found: dict[int, set[tuple[str, bytes]]] = {}
+    for message in world.bus.messages(region, "in"):
+        assert message.number is not None
+        found.setdefault(message.number.sequence, set()).add((message.id, message.body))
+    return found
+
+
+def assert_whole(world: World, published: Sequence[Draft], case: object) -> None:
+    """Both regions have exactly these, one content per number, and each took effect once."""
+    expected = {n: {(draft.id, draft.body)} for n, draft in enumerate(published)}
+    for region in ("east", "west"):
+        assert contents(world, region) == expected, (region, case)
+    assert world.amounts(SESSION) == [int(d.id.removeprefix("m-")) for d in published], case
+    debts = [d for d in world.journal.partitions[SESSION].values() if d.get("owing")]
+    assert debts == [], case
+
+
+async def bound(world: World) -> bool:
+    """Whether the ledger knows the messages of the operation that was cut short."""
+    stored = await world.journal.ledger(SESSION, "bank")
+    return stored is not None and TRIED[0].id in {b.id for b in stored.ledger.remembered}
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["used", "unused"])
+@pytest.mark.parametrize("following", FOLLOWING)
+async def test_a_dead_producers_numbers_are_never_lost_nor_given_away(
+    following: str, used: bool
+) -> None:
+    for step, is_applied in product(range(1, STEPS + 1), (False, True)):
+        world = await begun(used=used)
+        world.journal.mishaps = world.bus.mishaps = Death(step, is_applied=is_applied)
+        with suppress(Killed):
+            await world.producer().publish(SESSION, TRIED, OPTIONS)
+        world.journal.mishaps, world.bus.mishaps = Mishaps(), Mishaps()
+
+        was_bound = await bound(world)
+        if FOLLOWING[following]:
+            await insist(world, world.producer(), FOLLOWING[following])
+
+        tried = TRIED if was_bound or following == "the same" else []
+        others = OTHER if following == "others" else []
+        whole = [*(FIRST if used else []), *tried, *others]
+        assert_whole(await settled(world), whole, (step, is_applied))
+
+
+async def test_every_call_of_a_publish_is_among_the_deaths() -> None:
+    world = await begun(used=True)
+    life = Death(10_000, is_applied=True)
+    world.journal.mishaps = world.bus.mishaps = life
+
+    await world.producer().publish(SESSION, TRIED, OPTIONS)
+
+    assert life.made == STEPS
+
+
+@pytest.mark.parametrize("process", ["the same process", "a new process"])
+@pytest.mark.parametrize("following", FOLLOWING)
+async def test_failures_one_and_two_at_a_time_lose_nothing(following: str, process: str) -> None:
+    singles = [(fault,) for fault in FAULTS]
+    for faults in [*singles, *combinations(FAULTS, 2)]:
+        world = await begun(used=True)
+        producer = world.producer()
+        for call, mishap in faults:
+            mishaps = world.bus.mishaps if call.startswith("send") else world.journal.mishaps
+            mishaps.plan(call, mishap)
+        try:
+            await producer.publish(SESSION, TRIED, OPTIONS)
+        except LockstepError:
+            world.clock.seconds += DARK_SECONDS
+        if process == "a new process":
+            producer = world.producer()
+
+        wanted = FOLLOWING[following]
+        if wanted:
+            numbers = await insist(world, producer, wanted)
+            assert list(numbers) == list(range(numbers[0], numbers[0] + len(wanted))), faults
+
+        world.journal.mishaps = Mishaps()
+        tried = TRIED if await bound(world) else []
+        others = OTHER if following == "others" else []
+        assert_whole(await settled(world), [*FIRST, *tried, *others], faults)
+
+
+async def test_the_numbers_are_the_same_on_every_try() -> None:
+    for fault in FAULTS:
+        world = await begun(used=True)
+        world.journal.mishaps.plan(*fault)
+        world.bus.mishaps.plan(*fault)
+        world.bus.mishaps.plan("send.west", Mishap.LOST)
+        producer = world.producer()
+        for _ in range(4):
+            assert list(await insist(world, producer, TRIED)) == [3, 4], fault
+
+
+async def test_the_bytes_stored_first_are_the_bytes_sent() -> None:
+    world = await begun(used=True)
+    world.bus.dark.update({"east", "west"})
+    early = [Draft(d.id, d.type, d.body, "2013-01-01T00:00:00") for d in TRIED]
+    late = [Draft(d.id, d.type, d.body, "2014-01-01T00:00:00") for d in TRIED]
+    with pytest.raises(LockstepError):
+        await world.producer().publish(SESSION, early, OPTIONS)
+    world.bus.dark.clear()
+
+    await world.producer().publish(SESSION, late, OPTIONS)
+
+    def times(messages: Sequence[Message]) -> set[str | None]:
+        return {m.time for m in messages if m.id in {d.id for d in TRIED}}
+
+    assert times(world.bus.messages("east", "in")) == {"2013-01-01T00:00:00"}
+    assert times(world.bus.messages("west", "in")) == {"2013-01-01T00:00:00"}

@@ -1,0 +1,192 @@
+"""HTTP ingest: what a caller sends, what it gets, and what is in the queues afterwards."""
+
+import json
+from typing import Any
+
+import azure.functions as func
+import pytest
+
+from functions.ingest import accept, blueprint
+from functions.problem import problem
+from shared.adapters.memory import Mishap
+from shared.domain.errors import Throttled
+from shared.domain.message import BODY_BYTES_MAX
+from tests.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def post(
+    body: bytes = b'{"amount":5}',
+    *,
+    key: str | None = "order-1",
+    session: str = "acc-7",
+    headers: dict[str, str] | None = None,
+    **params: str,
+) -> func.HttpRequest:
+    named = {"Idempotency-Key": key} if key else {}
+    return func.HttpRequest(
+        "POST",
+        "http://127.0.0.1/api/sessions/acc-7/messages",
+        headers=named | (headers or {}),
+        params={"type": "account.add"} | params,
+        route_params={"session": session},
+        body=body,
+    )
+
+
+def document(response: func.HttpResponse) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(response.get_body())
+    return parsed
+
+
+async def test_an_accepted_message_is_in_both_queues_and_says_where_to_look(world: World) -> None:
+    response = await accept(world.worker("east"), post())
+
+    assert response.status_code == 202
+    assert document(response) == {
+        "id": "order-1",
+        "session": "acc-7",
+        "sequence": 0,
+        "see": "sessions/acc-7",
+    }
+    assert response.headers["Location"] == "/api/sessions/acc-7"
+    (east,), (west,) = world.bus.messages("east", "in"), world.bus.messages("west", "in")
+    assert east == west
+    assert (east.body, east.type) == (b'{"amount":5}', "account.add")
+
+
+async def test_a_repeated_request_keeps_its_number_and_has_one_effect(world: World) -> None:
+    services = world.worker("east")
+    for _ in range(2):
+        assert document(await accept(services, post()))["sequence"] == 0
+    assert document(await accept(world.worker("east"), post()))["sequence"] == 0
+
+    for sent in world.bus.messages("east", "in"):
+        await world.east.consumer.consume(sent)
+    assert world.amounts() == [5]
+
+
+async def test_the_same_key_in_another_session_is_another_message(world: World) -> None:
+    for session in ("acc-7", "acc-8"):
+        response = await accept(world.worker("east"), post(session=session))
+        assert (response.status_code, document(response)["sequence"]) == (202, 0)
+
+
+async def test_the_same_key_with_other_content_is_a_conflict(world: World) -> None:
+    await accept(world.worker("east"), post())
+
+    response = await accept(world.worker("east"), post(b'{"amount":6}'))
+
+    assert response.status_code == 409
+    assert document(response)["type"] == "ContentConflict"
+    assert [m.body for m in world.bus.messages("east", "in")] == [b'{"amount":5}']
+
+
+@pytest.mark.parametrize("session", ["a/b\\c?d#e", "Zoë 日本", "s" * 128, "a_b"])
+async def test_any_session_id_has_an_address(world: World, session: str) -> None:
+    response = await accept(world.worker("east"), post(session=session))
+
+    assert response.status_code == 202
+    assert response.headers["Location"].isascii()
+    assert "/" not in response.headers["Location"].removeprefix("/api/sessions/")
+    (sent,) = world.bus.messages("east", "in")
+    assert sent.session == session
+
+
+@pytest.mark.parametrize("how", ["query", "header"])
+async def test_the_senders_time_travels_with_the_message(world: World, how: str) -> None:
+    time = "2013-01-01T05:17:00+00:00"
+    request = post(time=time) if how == "query" else post(headers={"ce-time": time})
+
+    await accept(world.worker("east"), request)
+
+    (sent,) = world.bus.messages("east", "in")
+    assert sent.time == time
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "problem_type", "named"),
+    [
+        (post(key=None), 400, "InvalidMessage", "Idempotency-Key"),
+        (post(key="x" * 129), 400, "InvalidMessage", "message id"),
+        (post(session=""), 400, "InvalidMessage", "session"),
+        (post(session="s" * 129), 400, "InvalidMessage", "session"),
+        (post(b""), 400, "InvalidMessage", "no body"),
+        (post(b"\xff"), 400, "InvalidMessage", "UTF-8"),
+        (post(b"not json"), 400, "InvalidBody", "JSON"),
+        (post(b'{"amount":"much"}'), 400, "InvalidBody", "amount: "),
+        (post(b"[1]"), 400, "InvalidBody", "body: "),
+        (post(type="account.melt"), 400, "UnknownType", "account.melt"),
+        (post(type=""), 400, "InvalidMessage", "no type"),
+        (post(tpye="account.add"), 400, "InvalidMessage", "tpye"),
+        (post(time="yesterday"), 400, "InvalidMessage", "ISO 8601"),
+        (
+            post(time="2013-01-01", headers={"ce-time": "2013-01-01"}),
+            400,
+            "InvalidMessage",
+            "twice",
+        ),
+        (post(b'"' + b"x" * BODY_BYTES_MAX + b'"'), 413, "TooLarge", str(BODY_BYTES_MAX)),
+    ],
+)
+async def test_a_bad_request_is_named_and_nothing_is_numbered_or_sent(
+    world: World, request_: func.HttpRequest, status: int, problem_type: str, named: str
+) -> None:
+    response = await accept(world.worker("east"), request_)
+
+    assert response.status_code == status
+    assert response.mimetype == "application/problem+json"
+    told = document(response)
+    assert (told["type"], told["status"]) == (problem_type, status)
+    assert named in told["detail"]
+    assert "Retry-After" not in response.headers
+    assert world.bus.messages("east", "in") == []
+    assert world.journal.mishaps.calls == {}
+
+
+async def test_a_store_out_of_reach_asks_the_caller_to_come_back(world: World) -> None:
+    world.journal.mishaps.plan("ledger", Mishap.REFUSED)
+
+    response = await accept(world.worker("east"), post())
+
+    assert response.status_code == 503
+    assert response.headers["Retry-After"] == "1"
+    assert (await accept(world.worker("east"), post())).status_code == 202
+
+
+async def test_both_regions_out_of_reach_keep_the_number_for_the_next_try(world: World) -> None:
+    world.bus.dark.update({"east", "west"})
+    response = await accept(world.worker("east"), post())
+    assert (response.status_code, document(response)["type"]) == (503, "OutcomeUnknown")
+    assert response.headers["Retry-After"] == "1"
+
+    world.bus.dark.clear()
+    assert document(await accept(world.worker("east"), post(key="order-2")))["sequence"] == 1
+    assert document(await accept(world.worker("east"), post()))["sequence"] == 0
+
+    assert [m.id for m in world.bus.messages("east", "in")] == ["order-1", "order-2"]
+
+
+@pytest.mark.parametrize(("wanted", "told"), [(None, "1"), (0.02, "1"), (1.2, "2"), (30.0, "30")])
+def test_a_throttled_store_says_when_to_come_back_in_whole_seconds(
+    wanted: float | None, told: str
+) -> None:
+    response = problem(Throttled("too many requests", wanted))
+
+    assert response.status_code == 429
+    assert response.headers["Retry-After"] == told
+
+
+def test_a_key_is_required(world: World) -> None:
+    app = func.FunctionApp()
+    app.register_functions(blueprint(world.worker("east")))
+
+    (ingest,) = app.get_functions()
+
+    trigger = ingest.get_trigger()
+    assert trigger is not None
+    assert trigger.get_dict_repr()["authLevel"] is func.AuthLevel.FUNCTION

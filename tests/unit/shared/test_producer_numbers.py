@@ -1,0 +1,105 @@
+"""Numbers and their end, starting numbers, and the options of a producer."""
+
+import pytest
+
+from shared.domain.errors import (
+    InvalidClientState,
+    InvalidOptions,
+    NumbersExhausted,
+    ProducerDisconnected,
+)
+from shared.domain.message import OWNER_LEVEL_MAX, SEQUENCE_MAX
+from shared.domain.producer import Draft, Ledger, ProducerOptions, number
+
+OPTIONS = ProducerOptions("bank")
+
+
+def drafts(*names: str) -> list[Draft]:
+    return [Draft(name, "account.add", b"{}") for name in names]
+
+
+def sequences(ledger: Ledger, *names: str, options: ProducerOptions = OPTIONS) -> list[int]:
+    numbered = number(ledger, "acc-7", drafts(*names), options)
+    return [m.number.sequence for m in numbered.messages if m.number]
+
+
+def test_the_last_number_is_given_and_then_none_is_left() -> None:
+    last = number(Ledger("bank", next=SEQUENCE_MAX), "acc-7", drafts("a"), OPTIONS)
+
+    assert [m.number.sequence for m in last.fresh if m.number] == [SEQUENCE_MAX]
+    with pytest.raises(NumbersExhausted, match="begin a new group"):
+        sequences(last.ledger, "b")
+
+
+def test_an_operation_that_would_cross_the_end_is_refused_whole() -> None:
+    with pytest.raises(NumbersExhausted):
+        sequences(Ledger("bank", next=SEQUENCE_MAX), "a", "b")
+
+
+def test_what_was_numbered_keeps_its_number_after_the_end() -> None:
+    last = number(Ledger("bank", next=SEQUENCE_MAX), "acc-7", drafts("a"), OPTIONS)
+
+    assert sequences(last.ledger, "a") == [SEQUENCE_MAX]
+
+
+def test_old_and_new_messages_in_one_operation_keep_and_get_their_numbers() -> None:
+    first = number(Ledger("bank"), "acc-7", drafts("a", "b", "c"), OPTIONS)
+
+    mixed = number(first.ledger, "acc-7", drafts("d", "b", "e"), OPTIONS)
+
+    assert [m.number.sequence for m in mixed.messages if m.number] == [3, 1, 4]
+    assert [m.id for m in mixed.fresh] == ["d", "e"]
+    assert (mixed.ledger.began, mixed.ledger.next) == (3, 5)
+
+
+def test_an_operation_without_news_leaves_the_ledger_as_it_was() -> None:
+    first = number(Ledger("bank"), "acc-7", drafts("a"), OPTIONS)
+
+    assert number(first.ledger, "acc-7", drafts("a"), OPTIONS).ledger == first.ledger
+
+
+def test_a_starting_number_may_be_the_next_or_where_the_newest_operation_began() -> None:
+    ledger = Ledger("bank", next=9, began=6)
+
+    for start in (6, 9):
+        assert sequences(ledger, "a", options=ProducerOptions("bank", 0, start)) == [9]
+    for start in (0, 5, 7, 8, 10):
+        with pytest.raises(InvalidClientState, match="expects 9"):
+            sequences(ledger, "a", options=ProducerOptions("bank", 0, start))
+
+
+def test_a_group_that_a_session_never_saw_begins_at_zero() -> None:
+    with pytest.raises(InvalidClientState, match="expects 0"):
+        sequences(Ledger("bank"), "a", options=ProducerOptions("bank", 0, 121))
+
+
+def test_a_higher_level_stays_in_the_ledger() -> None:
+    raised = number(Ledger("bank"), "acc-7", drafts("a"), ProducerOptions("bank", 2)).ledger
+
+    assert raised.level == 2
+    with pytest.raises(ProducerDisconnected, match="level 2, above 1"):
+        sequences(raised, "b", options=ProducerOptions("bank", 1))
+
+
+@pytest.mark.parametrize("group", ["", "g" * 129, "$", "$arrivals", "session:acc-7"])
+def test_a_group_id_that_is_reserved_or_no_id_is_refused(group: str) -> None:
+    with pytest.raises(InvalidOptions, match="group id"):
+        ProducerOptions(group)
+
+
+@pytest.mark.parametrize("level", [-1, OWNER_LEVEL_MAX + 1, True, 1.0])
+def test_an_owner_level_is_an_int16(level: int) -> None:
+    with pytest.raises(InvalidOptions, match="owner level"):
+        ProducerOptions("bank", level)
+
+
+@pytest.mark.parametrize("start", [-1, SEQUENCE_MAX + 1, False])
+def test_a_starting_number_is_an_int32(start: int) -> None:
+    with pytest.raises(InvalidOptions, match="starting number"):
+        ProducerOptions("bank", 0, start)
+
+
+def test_the_edges_of_the_ranges_are_allowed() -> None:
+    widest = ProducerOptions("g" * 128, OWNER_LEVEL_MAX, SEQUENCE_MAX)
+
+    assert (widest.owner_level, widest.starting_sequence_number) == (OWNER_LEVEL_MAX, SEQUENCE_MAX)

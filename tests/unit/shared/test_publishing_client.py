@@ -1,0 +1,277 @@
+"""The public client: what it takes, what locks, and how it closes."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from shared.adapters.memory import MemoryBus, Mishap
+from shared.domain.errors import (
+    AlreadyPublished,
+    InvalidMessage,
+    InvalidOptions,
+    OutcomeUnknown,
+    ProducerClosed,
+    TooLarge,
+    Unavailable,
+)
+from shared.domain.message import BODY_BYTES_MAX, Message
+from shared.domain.operation import OPERATION_BYTES_MAX
+from shared.publishing.message import SessionMessage
+from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
+from shared.publishing.producer import IdempotentProducer
+from shared.publishing.properties import PartitionPublishingProperties
+from tests.world import LAG_SECONDS, World
+
+SESSION = "acc-7"
+OPTIONS = IdempotentProducerOptions("bank")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def client(world: World, options: IdempotentProducerOptions = OPTIONS) -> IdempotentProducer:
+    return IdempotentProducer(world.producer(), options)
+
+
+def message(name: str = "m-0", size: int = 1) -> SessionMessage:
+    return SessionMessage(name, "account.add", '"' + "x" * size + '"')
+
+
+async def test_a_batch_says_no_when_it_is_full_and_takes_what_still_fits(world: World) -> None:
+    batch = await client(world).create_batch(SESSION, max_size_in_bytes=1_000)
+
+    assert batch.try_add(message("m-0", 300))
+    assert not batch.try_add(message("m-1", 500))
+    with pytest.raises(TooLarge, match="full with 1 messages"):
+        batch.add(message("m-1", 500))
+    assert batch.try_add(message("m-2", 20))
+
+    assert (len(batch), batch.max_size_in_bytes) == (2, 1_000)
+    assert 300 < batch.size_in_bytes <= 1_000
+
+
+async def test_a_message_that_no_batch_of_the_size_takes_is_refused_by_name(world: World) -> None:
+    batch = await client(world).create_batch(SESSION, max_size_in_bytes=200)
+
+    with pytest.raises(TooLarge, match="the batch takes 200"):
+        batch.try_add(message(size=200))
+    assert len(batch) == 0
+
+
+@pytest.mark.parametrize("size", [0, -1, OPERATION_BYTES_MAX + 1])
+async def test_a_batch_of_an_impossible_size_is_refused(world: World, size: int) -> None:
+    with pytest.raises(InvalidMessage, match="a batch has 1 to"):
+        await client(world).create_batch(SESSION, max_size_in_bytes=size)
+
+
+async def test_a_full_batch_fits_into_one_operation(world: World) -> None:
+    producer = client(world)
+    batch = await producer.create_batch(SESSION)
+    n = 0
+    while batch.try_add(message(f"m-{n}", 100_000)):
+        n += 1
+
+    await producer.send(batch)
+
+    assert n == 14
+    assert batch.messages[-1].published_sequence_number == n - 1
+
+
+@pytest.mark.parametrize("name", ["", "s" * 129])
+async def test_a_session_that_is_none_is_refused(world: World, name: str) -> None:
+    with pytest.raises(InvalidMessage, match="session"):
+        await client(world).create_batch(name)
+    with pytest.raises(InvalidMessage, match="session"):
+        await client(world).send([message()], session=name)
+
+
+async def test_one_operation_has_one_session(world: World) -> None:
+    producer = client(world)
+    batch = await producer.create_batch(SESSION)
+    batch.add(message())
+
+    with pytest.raises(InvalidMessage, match="need a session"):
+        await producer.send([message()])
+    with pytest.raises(InvalidMessage, match="'acc-7' sent to 'acc-8'"):
+        await producer.send(batch, session="acc-8")
+    with pytest.raises(InvalidMessage, match="nothing to send"):
+        await producer.send([], session=SESSION)
+
+    await producer.send(batch, session=SESSION)
+    assert batch.starting_published_sequence_number == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "body"),
+    [
+        ("", "t", "{}"),
+        ("m" * 129, "t", "{}"),
+        ("m", "", "{}"),
+        ("m", "t", ""),
+        ("m", "t", b"\xff"),
+        ("m", "t", b"x" * (BODY_BYTES_MAX + 1)),
+    ],
+)
+def test_what_could_be_sent_nowhere_is_refused_at_once(
+    name: str, kind: str, body: str | bytes
+) -> None:
+    with pytest.raises(InvalidMessage):
+        SessionMessage(name, kind, body)
+
+
+async def test_a_failed_batch_is_open_without_numbers_and_can_be_sent_again(world: World) -> None:
+    producer = client(world)
+    batch = await producer.create_batch(SESSION)
+    batch.add(message("m-0"))
+    world.bus.dark.update({"east", "west"})
+
+    with pytest.raises(OutcomeUnknown):
+        await producer.send(batch)
+
+    assert batch.starting_published_sequence_number is None
+    assert batch.messages[0].published_sequence_number is None
+    properties = await producer.get_partition_publishing_properties(SESSION)
+    assert properties == PartitionPublishingProperties(SESSION, "bank", None, None)
+    batch.add(message("m-1"))
+    world.bus.dark.clear()
+    world.clock.seconds += 3
+    await producer.send(batch)
+    assert [m.published_sequence_number for m in batch.messages] == [0, 1]
+    assert [m.id for m in world.bus.messages("east", "in")] == ["m-0", "m-1"]
+
+
+async def test_two_failures_in_a_row_do_not_contradict_what_the_caller_kept(world: World) -> None:
+    await client(world).send([message("m-0")], session=SESSION)
+    own = {SESSION: PartitionPublishingOptions(starting_sequence_number=1)}
+    producer = client(world, IdempotentProducerOptions("bank", None, own))
+    for name in ("m-1", "m-2"):
+        world.bus.dark.update({"east", "west"})
+        with pytest.raises(OutcomeUnknown):
+            await producer.send([message(name)], session=SESSION)
+        world.bus.dark.clear()
+        world.clock.seconds += LAG_SECONDS
+        await world.east.rescuer.sweep()
+    last = message("m-3")
+
+    await producer.send([last], session=SESSION)
+
+    assert last.published_sequence_number == 3
+    assert [m.id for m in world.bus.messages("east", "in")] == ["m-0", "m-1", "m-2", "m-3"]
+
+
+async def test_a_store_that_refuses_numbers_nothing(world: World) -> None:
+    world.bus.mishaps.calls.clear()
+    world.journal.mishaps.plan("save_ledger", Mishap.REFUSED)
+    refused = message()
+
+    with pytest.raises(Unavailable):
+        await client(world).send([refused], session=SESSION)
+
+    assert refused.published_sequence_number is None
+    assert world.bus.mishaps.calls == {}
+
+
+async def test_one_region_down_is_a_success_that_owes_the_other_copy(world: World) -> None:
+    world.bus.dark.add("east")
+    sent = message()
+
+    published = await client(world).send([sent], session=SESSION)
+
+    assert (published.sent, published.owed, sent.published_sequence_number) == (1, 1, 0)
+    world.bus.dark.clear()
+    world.clock.seconds += 60
+    await world.east.rescuer.sweep()
+    assert world.bus.messages("east", "in") == world.bus.messages("west", "in")
+
+
+async def test_properties_before_the_first_send_are_what_the_options_say(world: World) -> None:
+    own = {
+        "a": PartitionPublishingOptions(producer_group_id="till", owner_level=9),
+        "b": PartitionPublishingOptions(starting_sequence_number=122),
+        "c": PartitionPublishingOptions(starting_sequence_number=0),
+    }
+    producer = client(world, IdempotentProducerOptions("bank", 3, own))
+
+    known = [await producer.get_partition_publishing_properties(s) for s in ("a", "b", "c", "d")]
+
+    assert known == [
+        PartitionPublishingProperties("a", "till", 9, None),
+        PartitionPublishingProperties("b", "bank", 3, 121),
+        PartitionPublishingProperties("c", "bank", 3, None),
+        PartitionPublishingProperties("d", "bank", 3, None),
+    ]
+    assert world.journal.mishaps.calls == {}
+
+
+async def test_a_sessions_own_options_are_used(world: World) -> None:
+    own = {SESSION: PartitionPublishingOptions(producer_group_id="till", owner_level=9)}
+
+    await client(world, IdempotentProducerOptions("bank", 3, own)).send(
+        [message()], session=SESSION
+    )
+
+    (sent,) = world.bus.messages("east", "in")
+    assert sent.number is not None
+    assert (sent.number.group, sent.number.level) == ("till", 9)
+
+
+def test_options_are_checked_for_every_session_named() -> None:
+    own = {SESSION: PartitionPublishingOptions(owner_level=-1)}
+
+    with pytest.raises(InvalidOptions, match="owner level -1"):
+        IdempotentProducerOptions("bank", None, own)
+    with pytest.raises(InvalidOptions, match="reserved"):
+        IdempotentProducerOptions("$bank")
+
+
+class Gated(MemoryBus):
+    """A bus that waits to be let through."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock)
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def send(
+        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
+    ) -> None:
+        self.reached.set()
+        await self.open.wait()
+        await super().send(region, queue, messages, delay_seconds=delay_seconds)
+
+
+async def test_a_batch_that_is_being_sent_takes_nothing(world: World) -> None:
+    world.bus = bus = Gated(world)
+    producer = client(world)
+    batch = await producer.create_batch(SESSION)
+    batch.add(message("m-0"))
+
+    sending = asyncio.ensure_future(producer.send(batch))
+    await bus.reached.wait()
+    with pytest.raises(AlreadyPublished, match="sending"):
+        batch.try_add(message("m-1"))
+    bus.open.set()
+    await sending
+
+    assert len(batch) == 1
+
+
+async def test_closing_lets_running_operations_end_and_refuses_new_ones(world: World) -> None:
+    world.bus = bus = Gated(world)
+    producer = client(world)
+    sent = message()
+
+    sending = asyncio.ensure_future(producer.send([sent], session=SESSION))
+    await bus.reached.wait()
+    closing = asyncio.ensure_future(producer.close())
+    await asyncio.sleep(0)
+    with pytest.raises(ProducerClosed):
+        await producer.send([message("m-1")], session=SESSION)
+    assert not closing.done()
+    bus.open.set()
+    await asyncio.gather(sending, closing)
+
+    assert sent.published_sequence_number == 0
