@@ -1,6 +1,5 @@
 """Run a handler on a state and a message, and turn what it returns into what the journal keeps."""
 
-import asyncio
 import inspect
 import json
 from dataclasses import dataclass, field
@@ -47,17 +46,6 @@ def run(handler: Handler, before: Before, message: Message) -> Result:
     if inspect.isawaitable(answer):
         close_unawaited(answer)
         raise TypeError(f"the {handler.kind} handler of {message.type!r} must not be async")
-    return result_of(answer, before, message, context)
-
-
-async def run_outside(handler: Handler, before: Before, message: Message) -> Result:
-    """Run a handler that may call the outside; one that is not async gets a thread of its own."""
-    context = Context(message, before.captured)
-    state, body = arguments(handler, before, message)
-    if inspect.iscoroutinefunction(handler.handle):
-        answer = await handler.handle(state, body, context)
-    else:
-        answer = await asyncio.to_thread(handler.handle, state, body, context)
     return result_of(answer, before, message, context)
 
 

@@ -86,12 +86,7 @@ class MessageBatch:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the batch while it is sent; it stays locked if its messages were published.
-
-        Raises AlreadyPublished.
-        """
-        if self.lock is Lock.PUBLISHED:
-            raise AlreadyPublished(f"the batch was published to session {self.session!r}")
+        """Lock the batch while it is sent; it stays locked if its messages were published."""
         self.lock = Lock.SENDING
         try:
             yield

@@ -15,6 +15,7 @@ from shared.domain.running import Before, Result
 from shared.usecases.commit import Committer
 from shared.usecases.dispatch import Dispatcher
 from shared.usecases.outputs import Outputs
+from shared.usecases.outside import run_outside
 
 # Between two tries of a handler that calls the outside, times the number of the try.
 RETRY_SECONDS = 1.0
@@ -106,12 +107,12 @@ class Processor:
             return running.run(handler, before, message)
         for tried in range(1, handler.attempts):
             try:
-                return await running.run_outside(handler, before, message)
+                return await run_outside(handler, before, message)
             except CallerError:
                 raise
             except Exception:
                 await self.committer.clock.sleep(RETRY_SECONDS * tried)
-        return await running.run_outside(handler, before, message)
+        return await run_outside(handler, before, message)
 
     async def pass_through(self, message: Message) -> str | None:
         """Run an idempotent handler without a journal; the answer is why it failed, or None.

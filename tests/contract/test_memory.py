@@ -8,11 +8,12 @@ from shared.domain.message import Message
 from shared.ports import Journal
 from tests.contract.bus import BusContract
 from tests.contract.journal import JournalContract, session
+from tests.contract.journal_extras import JournalExtrasContract
 
 __all__ = ["session"]
 
 
-class TestMemoryJournal(JournalContract):
+class TestMemoryJournal(JournalContract, JournalExtrasContract):
     @pytest.fixture
     def journal(self) -> Journal:
         return MemoryJournal(VirtualClock())

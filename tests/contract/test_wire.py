@@ -20,6 +20,7 @@ from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
 from tests.contract.journal import JournalContract, session, step
+from tests.contract.journal_extras import JournalExtrasContract
 from tests.world import message
 
 __all__ = ["session"]
@@ -42,7 +43,7 @@ async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
     await adapters.account.close()
 
 
-class TestCosmosJournal(JournalContract):
+class TestCosmosJournal(JournalContract, JournalExtrasContract):
     @pytest.fixture
     def journal(self, adapters: Adapters) -> Journal:
         return adapters.journal
