@@ -39,14 +39,20 @@ class CosmosAccount:
         self.client: CosmosClient | None = None
         self.credential: DefaultAzureCredential | None = None
         self.connecting = asyncio.Lock()
+        self.containers: dict[tuple[str, str], ContainerProxy] = {}
 
     async def container(self, database: str, name: str) -> ContainerProxy:
         """A container, with the client connected."""
+        known = self.containers.get((database, name))
+        if known is not None:
+            return known
         async with self.connecting:
             if self.client is None:
                 async with reading():
                     self.client = await self.new_client().__aenter__()
-        return self.client.get_database_client(database).get_container_client(name)
+        container = self.client.get_database_client(database).get_container_client(name)
+        self.containers[database, name] = container
+        return container
 
     def new_client(self) -> CosmosClient:
         """A client that is not connected yet."""
@@ -57,6 +63,7 @@ class CosmosAccount:
 
     async def close(self) -> None:
         """Disconnect; the next use connects again."""
+        self.containers.clear()
         client, self.client = self.client, None
         credential, self.credential = self.credential, None
         if client is not None:
