@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from functions.problem import answer, problem
 from shared.domain.documents import entry_document
 from shared.domain.errors import InvalidBody, LockstepError
+from shared.domain.journal import Entry
 from shared.domain.running import summary
 from shared.ports import Sought
 from shared.usecases.resolve import Action, Decision
@@ -92,25 +93,36 @@ async def show_session(services: Services, session: str) -> func.HttpResponse:
 
 
 async def list_faults(services: Services) -> func.HttpResponse:
-    """The sessions that a fault stops now, with the message's identity and the reason."""
+    """What a person should look at, by session: the fault that stops it, outputs no queue took."""
     try:
         sessions = await services.journal.sessions(Sought.FAULTED, limit=FAULTS_MAX)
-        found = [await fault_of(services, session) for session in sessions]
+        found = [await faults_of(services, session) for session in sessions]
     except LockstepError as error:
         return problem(error)
     return answer({"faults": [fault for fault in found if fault]})
 
 
-async def fault_of(services: Services, session: str) -> dict[str, Any] | None:
-    """The fault that stops a session, or None where it was resolved."""
+async def faults_of(services: Services, session: str) -> dict[str, Any] | None:
+    """What is wrong with a session, or None where everything was resolved."""
     head = await services.journal.head(session)
-    if head is None or head.halt is None:
+    if head is None:
         return None
-    fault = await services.journal.entry(session, head.halt.at)
-    if fault is None:
+    entries = await services.journal.faults_of(session)
+    halting = [e for e in entries if head.halt is not None and e.position == head.halt.at]
+    refused = [e for e in entries if e.outbox.refused]
+    if not halting and not refused:
         return None
-    waiting = sum(head.parked.values())
-    return {"session": session, "parked": waiting, "fault": entry_document(fault)}
+    return {
+        "session": session,
+        "parked": sum(head.parked.values()),
+        "fault": entry_document(halting[0]) if halting else None,
+        "refused": [refused_outputs(entry) for entry in refused],
+    }
+
+
+def refused_outputs(entry: Entry) -> dict[str, Any]:
+    """The outputs of an entry that no queue took, by id, with the reason."""
+    return {"position": entry.position, "outputs": dict(entry.outbox.refused)}
 
 
 async def resolve_fault(services: Services, request: func.HttpRequest) -> func.HttpResponse:

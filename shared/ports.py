@@ -74,7 +74,7 @@ class Journal(Protocol):
     async def covers(self, session: str, position: int, limit: int) -> Mapping[int, Covers]:
         """What the entries from a position on cover, by position: at most `limit` of them.
 
-        The newest ones may be missing. A `limit` of one is a point read.
+        The newest ones may be missing, and claims are. A `limit` of one is a point read.
         """
         ...
 
@@ -119,6 +119,13 @@ class Journal(Protocol):
 
         Ages are by the store's clock. At most `limit` documents are looked at. OWING is asked for
         one region.
+        """
+        ...
+
+    async def faults_of(self, session: str) -> Sequence[Entry]:
+        """A session's faults, resolved or not, and entries with refused outputs, in order.
+
+        A long list may be cut.
         """
         ...
 

@@ -63,6 +63,7 @@ from shared.ports import Covers, Held, Sought, StoredLedger
 HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
 OLDEST_QUERY = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
 COVERS_QUERY = "SELECT c.id, c.covers FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id"
+FAULTS_QUERY = "SELECT * FROM c WHERE c.faulted = true ORDER BY c.id"
 MILESTONE_QUERY = "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c.id DESC"
 CONDITIONS = {
     Sought.OWING: "ARRAY_CONTAINS(c.owing, @region)",
@@ -161,6 +162,11 @@ class CosmosJournal:
         )
         before = answer.store_seconds - older_than_seconds
         return list(dict.fromkeys(d["session"] for d in found if d["_ts"] <= before))
+
+    async def faults_of(self, session: str) -> Sequence[Entry]:
+        """See Journal.faults_of: one indexed query in one partition."""
+        found = await self.query(FAULTS_QUERY, limit=PAGE_MAX, partition_key=session)
+        return [entry_from(document) for document in found if document["kind"] == "entry"]
 
     async def owing_of(self, session: str, regions: Sequence[str]) -> Sequence[Owing]:
         """See Journal.owing_of: one indexed query in one partition."""

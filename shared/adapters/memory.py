@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice
 
 from shared.adapters.memory_store import MemoryStore, VirtualClock
 from shared.domain.batch import (
@@ -36,9 +37,9 @@ from shared.domain.documents import (
     position_id,
     staged_documents,
 )
-from shared.domain.errors import OutcomeUnknown, Unavailable
-from shared.domain.journal import Covered, Entry
-from shared.domain.message import Message, Number
+from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
+from shared.domain.journal import Covered, Entry, Status
+from shared.domain.message import BODY_BYTES_MAX, Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
 from shared.domain.stored_messages import covered_from, message_from
@@ -105,11 +106,7 @@ class MemoryJournal:
         """See Journal.covers."""
         return self.mishaps.suffer(
             "covers",
-            lambda: {
-                entry.position: entry.covers
-                for entry in self.entries(session)
-                if entry.position in range(position, position + limit)
-            },
+            lambda: {entry.position: entry.covers for entry in self.page(session, position, limit)},
         )
 
     async def marked(self, session: str, message_id: str) -> Covered | None:
@@ -151,6 +148,12 @@ class MemoryJournal:
         before = self.clock.now() - older_than_seconds
         return self.mishaps.suffer(
             f"sessions.{sought.value}", lambda: self.store.sought(sought, region, before, limit)
+        )
+
+    async def faults_of(self, session: str) -> Sequence[Entry]:
+        """See Journal.faults_of."""
+        return self.mishaps.suffer(
+            "faults_of", lambda: [e for e in self.flagged_entries(session) if is_fault(e)]
         )
 
     async def owing_of(self, session: str, regions: Sequence[str]) -> Sequence[Owing]:
@@ -202,7 +205,7 @@ class MemoryJournal:
 
     async def compactable(self, session: str, limit: int) -> Sequence[Entry]:
         """See Journal.compactable."""
-        return self.mishaps.suffer("compactable", lambda: self.entries(session)[:limit])
+        return self.mishaps.suffer("compactable", lambda: self.oldest(session, limit))
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:
         """See Journal.milestone."""
@@ -217,16 +220,30 @@ class MemoryJournal:
         """A transactional batch, unless it goes wrong as planned."""
         return self.mishaps.suffer(name, lambda: self.store.apply(session, operations))
 
-    def entries(self, session: str) -> list[Entry]:
-        """Every entry that is kept, in order."""
-        documents = self.store.live(session)
-        found = [entry_from(d) for d in documents if d["kind"] == "entry"]
+    def page(self, session: str, position: int, limit: int) -> list[Entry]:
+        """The entries from a position on; a limit of one is a point read."""
+        if limit == 1:
+            entry = self.entry_at(session, position)
+            return [entry] if entry else []
+        newest = self.newest(session)
+        positions = range(position, newest.position + 1 if newest else position)
+        found = (self.entry_at(session, at) for at in positions)
+        return list(islice((entry for entry in found if entry), limit))
+
+    def oldest(self, session: str, limit: int) -> list[Entry]:
+        """The first entries that are kept, in order."""
+        ids = sorted(i for i, d in self.partitions[session].items() if d["kind"] == "entry")
+        return [entry_from(self.partitions[session][i]) for i in ids[:limit]]
+
+    def flagged_entries(self, session: str) -> list[Entry]:
+        """The entries that something is to be said of, in order."""
+        found = [entry_from(d) for d in self.store.flagged(session) if d["kind"] == "entry"]
         return sorted(found, key=lambda entry: entry.position)
 
     def newest(self, session: str) -> Entry | None:
         """The entry with the highest position."""
-        ids = [i for i, d in self.partitions[session].items() if d["kind"] == "entry"]
-        return entry_from(self.partitions[session][max(ids)]) if ids else None
+        document = self.store.newest(session)
+        return entry_from(document) if document else None
 
     def entry_at(self, session: str, position: int) -> Entry | None:
         """A stored entry read back."""
@@ -243,7 +260,7 @@ class MemoryJournal:
 
     def unpaid(self, session: str, regions: Sequence[str]) -> list[Owing]:
         """The outboxes that owe one of the regions."""
-        owings = [owing for d in self.store.live(session) if (owing := owing_from(d))]
+        owings = [owing for d in self.store.flagged(session) if (owing := owing_from(d))]
         return [owing for owing in owings if owing.outbox.only(regions).owing]
 
     def strike(
@@ -257,8 +274,14 @@ class MemoryJournal:
 
     def marked_before(self, session: str, before: float) -> int | None:
         """The newest milestone stored at or before a time."""
-        marked = [d for d in self.store.live(session) if d.get("milestone") and d["_ts"] <= before]
+        flagged = self.store.flagged(session)
+        marked = [d for d in flagged if d.get("milestone") and d["_ts"] <= before]
         return max((int(d["id"]) for d in marked), default=None)
+
+
+def is_fault(entry: Entry) -> bool:
+    """Whether people should see the entry."""
+    return entry.status is Status.FAULTED or bool(entry.outbox.refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,23 +293,39 @@ class Delivered:
 
 
 class MemoryBus:
-    """A Bus whose queues are lists; a region in `dark` refuses."""
+    """A Bus whose queues are lists.
+
+    A region or a single queue of it in `dark` refuses for now; a message over the bytes that
+    `largest` gives for a queue is refused for good, after those before it were taken.
+    """
 
     def __init__(self, clock: VirtualClock, mishaps: Mishaps | None = None) -> None:
         self.clock = clock
         self.mishaps = mishaps or Mishaps()
         self.queues: dict[tuple[str, str], list[Delivered]] = defaultdict(list)
-        self.dark: set[str] = set()
+        self.dark: set[str | tuple[str, str]] = set()
+        self.largest: dict[tuple[str, str], int] = {}
 
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
         """See Bus.send."""
-        if region in self.dark:
+        if self.dark & {region, (region, queue)}:
             raise Unavailable(f"region {region} is dark")
+        self.mishaps.suffer(
+            f"send.{region}", lambda: self.put(region, queue, messages, delay_seconds)
+        )
+
+    def put(
+        self, region: str, queue: str, messages: Sequence[Message], delay_seconds: float
+    ) -> None:
+        """Take messages up to the first that is too large."""
         visible_at = self.clock.now() + delay_seconds
-        arrivals = [Delivered(message, visible_at) for message in messages]
-        self.mishaps.suffer(f"send.{region}", lambda: self.queues[region, queue].extend(arrivals))
+        largest = self.largest.get((region, queue), BODY_BYTES_MAX)
+        for message in messages:
+            if len(message.body) > largest:
+                raise InvalidMessage(f"a message is too large for {queue!r}")
+            self.queues[region, queue].append(Delivered(message, visible_at))
 
     def messages(self, region: str, queue: str) -> list[Message]:
         """Everything a queue was sent, in order."""

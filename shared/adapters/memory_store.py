@@ -51,6 +51,9 @@ class MemoryStore:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.partitions: dict[str, dict[str, Document]] = defaultdict(dict)
+        # The flags and the ends of the journals are indexed, as they are in the real store.
+        self.flags: dict[str, set[str]] = defaultdict(set)
+        self.ends: dict[str, str] = {}
         self.versions = 0
 
     def read(self, session: str, document_id: str) -> Document | None:
@@ -58,9 +61,15 @@ class MemoryStore:
         document = self.partitions[session].get(document_id)
         return document if document and not self.is_over(document) else None
 
-    def live(self, session: str) -> list[Document]:
-        """Every document of a session that has not outlived its time."""
-        return [d for d in self.partitions[session].values() if not self.is_over(d)]
+    def flagged(self, session: str) -> list[Document]:
+        """Every document of a session that carries a flag, in the order of storing."""
+        found = (self.read(session, document_id) for document_id in self.flags[session])
+        return sorted((d for d in found if d), key=lambda document: int(document["_etag"]))
+
+    def newest(self, session: str) -> Document | None:
+        """The entry with the highest position."""
+        end = self.ends.get(session)
+        return self.partitions[session].get(end) if end else None
 
     def is_over(self, document: Document) -> bool:
         """Whether the document has outlived its time to live."""
@@ -69,9 +78,9 @@ class MemoryStore:
 
     def sought(self, sought: Sought, region: str, before: float, limit: int) -> list[str]:
         """The sessions of the oldest documents that carry a flag."""
-        documents = [d for session in list(self.partitions) for d in self.live(session)]
+        documents = [d for session in list(self.flags) for d in self.flagged(session)]
         found = [d for d in documents if d["_ts"] <= before and is_sought(d, sought, region)]
-        found.sort(key=lambda document: document["_ts"])
+        found.sort(key=lambda document: (document["_ts"], int(document["_etag"])))
         return list(dict.fromkeys(document["session"] for document in found[:limit]))
 
     def apply(self, session: str, operations: Sequence[Operation]) -> Appended:
@@ -113,6 +122,7 @@ class MemoryStore:
                 self.put(document)
             case Delete(document_id):
                 del self.partitions[session][document_id]
+                self.flags[session].discard(document_id)
             case Read():
                 pass
 
@@ -121,7 +131,14 @@ class MemoryStore:
         self.versions += 1
         stored = json.loads(json.dumps(document))
         stored |= {"_etag": str(self.versions), "_ts": self.clock.now()}
-        self.partitions[document["session"]][document["id"]] = stored
+        session, document_id = document["session"], document["id"]
+        self.partitions[session][document_id] = stored
+        if any(stored.get(sought.value) for sought in Sought):
+            self.flags[session].add(document_id)
+        else:
+            self.flags[session].discard(document_id)
+        if stored["kind"] == "entry":
+            self.ends[session] = max(document_id, self.ends.get(session, ""))
 
 
 def require_small(operations: Sequence[Operation]) -> None:

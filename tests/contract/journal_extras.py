@@ -163,6 +163,7 @@ class JournalExtrasContract:
         assert stored is not None
         assert stored.outbox == replace(outbox, regions=(), refused={"m": "too large"})
         assert session in await journal.sessions(Sought.FAULTED, limit=1_000)
+        assert list(await journal.faults_of(session)) == [stored]
 
     async def test_staged_outputs_are_an_attempts_own_until_it_commits(
         self, journal: Journal, session: str

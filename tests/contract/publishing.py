@@ -204,6 +204,17 @@ class PublishingContract(PublishingBasics):
 
         assert numbers(refused) == [3]
 
+    async def test_a_broken_session_stays_broken_when_its_number_would_agree_later(
+        self, session: str
+    ) -> None:
+        async with self.opening(starting(session, 1)) as broken, self.opening(OPTIONS) as other:
+            with pytest.raises(InvalidClientState, match="expects 0"):
+                await broken.send(drafts(0, 1), session=session)
+            await other.send(drafts(0, 1), session=session)
+
+            with pytest.raises(InvalidClientState, match="open a new producer"):
+                await broken.send(drafts(1, 1), session=session)
+
     async def test_two_producers_of_one_level_share_the_numbers(self, session: str) -> None:
         async with self.opening(OPTIONS) as one, self.opening(OPTIONS) as other:
             sets = [drafts(10 * n, 2) for n in range(4)]
