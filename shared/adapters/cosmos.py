@@ -62,7 +62,9 @@ from shared.ports import Covers, Held, Sought, StoredLedger
 # Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
 HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
 OLDEST_QUERY = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
-COVERS_QUERY = "SELECT c.id, c.covers FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id"
+COVERS_QUERY = (
+    "SELECT c.id, c.covers, c.claimed FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id"
+)
 FAULTS_QUERY = "SELECT * FROM c WHERE c.faulted = true ORDER BY c.id"
 MILESTONE_QUERY = "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c.id DESC"
 CONDITIONS = {
@@ -290,8 +292,9 @@ class CosmosJournal:
 
 
 def covers_by_position(documents: Sequence[Document]) -> dict[int, Covers]:
-    """What stored entries cover."""
-    return {int(d["id"]): [covered_from(c) for c in d["covers"]] for d in documents}
+    """What stored entries cover; what is claimed is not done yet."""
+    done = [d for d in documents if not d.get("claimed")]
+    return {int(d["id"]): [covered_from(c) for c in d["covers"]] for d in done}
 
 
 @dataclass

@@ -104,10 +104,8 @@ class MemoryJournal:
 
     async def covers(self, session: str, position: int, limit: int) -> Mapping[int, Covers]:
         """See Journal.covers."""
-        return self.mishaps.suffer(
-            "covers",
-            lambda: {entry.position: entry.covers for entry in self.page(session, position, limit)},
-        )
+        page = self.mishaps.suffer("covers", lambda: self.page(session, position, limit))
+        return {e.position: e.covers for e in page if e.status is not Status.WORKING}
 
     async def marked(self, session: str, message_id: str) -> Covered | None:
         """See Journal.marked."""

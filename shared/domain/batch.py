@@ -28,6 +28,8 @@ from shared.domain.stored_messages import Document, outbox_from
 
 # How long the proof that an un-numbered message was seen is kept.
 MARKER_SECONDS = 7 * 24 * 3600
+# How long staged outputs are kept of which one was refused.
+REFUSED_SECONDS = 30 * 24 * 3600
 
 
 class Appended(Enum):
@@ -159,10 +161,15 @@ def acknowledge_operations(
         return [Delete(document["id"], Appended.TAKEN, version)]
     operations: list[Operation] = [Replace(after, version, Appended.TAKEN)]
     if isinstance(outbox.elsewhere, Staged) and not outbox.owing:
-        operations += [
-            Delete(document_id, Appended.ORPHANED) for document_id in parts(outbox.elsewhere)
-        ]
+        operations += [cleared(part, outbox) for part in parts(outbox.elsewhere)]
     return operations
+
+
+def cleared(document_id: str, outbox: Outbox) -> Operation:
+    """What becomes of a staged part that is paid: people may still want to see a refused output."""
+    if outbox.refused:
+        return Patch(document_id, {"/ttl": REFUSED_SECONDS}, Appended.ORPHANED)
+    return Delete(document_id, Appended.ORPHANED)
 
 
 def ledger_operations(

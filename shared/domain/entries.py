@@ -7,6 +7,7 @@ effectful handler's entry is stored in between, as a claim.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from shared.domain.arrival import number_in
 from shared.domain.journal import (
     Attempt,
     Covered,
@@ -17,7 +18,6 @@ from shared.domain.journal import (
     Status,
     advanced,
     next_position,
-    number_in,
     state_position,
 )
 from shared.domain.message import Message, Number

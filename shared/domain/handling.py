@@ -7,6 +7,7 @@ whenever the same message is handled again.
 """
 
 import hashlib
+import json
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -51,10 +52,11 @@ class Context:
         """What `look` gave when the message was first processed, kept in its entry.
 
         For what the message does not say, such as a price list or today's date. The value must be
-        JSON. Before the entry is committed a new attempt looks again.
+        JSON; a tuple comes back as a list. Before the entry is committed a new attempt looks again.
         """
         if name not in self.values:
-            self.values[name] = look()
+            # As it will be read back, so that a later run sees nothing else.
+            self.values[name] = json.loads(json.dumps(look(), allow_nan=False))
         value: T = self.values[name]
         return value
 

@@ -191,8 +191,7 @@ def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -
     if head.status is Status.WORKING:
         return Busy(head.position, same=False)
     if head.halt is not None:
-        same = message.number == head.halt.number
-        return Duplicate() if same else Halted(head.halt.at)
+        return Duplicate() if is_halted_on(head, message) else Halted(head.halt.at)
     turn_has_come = is_next(head, message) or (from_parked and message.number is None)
     return Proceed() if turn_has_come else Gap(expected(head, message))
 
@@ -202,7 +201,7 @@ def used_up(head: Entry, message: Message) -> Duplicate | Fenced | None:
     if message.number is None:
         return None
     cursor = cursor_of(head, message.number.group)
-    if message.number.sequence < cursor.next:
+    if is_passed(head, message):
         return Duplicate()
     if message.number.level < cursor.level and head.status is not Status.WORKING:
         return Fenced(cursor.level)
@@ -215,9 +214,33 @@ def covering(head: Entry, message: Message) -> Covered | None:
         if message.number is None:
             if covered.number.group == ARRIVALS and covered.id == message.id:
                 return covered
-        elif covered.number == message.number:
+        elif covered.number == message.number or (
+            is_place(covered.number, message) and holds_its_number(head, message)
+        ):
             return covered
     return None
+
+
+def is_place(number: Number, message: Message) -> bool:
+    """Whether the message has this number, be it of another owner level."""
+    mine = message.number
+    return mine is not None and (mine.group, mine.sequence) == (number.group, number.sequence)
+
+
+def holds_its_number(head: Entry, message: Message) -> bool:
+    """Whether the head uses the message's number up; one parked or refused leaves it free."""
+    return head.status is Status.WORKING or is_passed(head, message) or is_halted_on(head, message)
+
+
+def is_passed(head: Entry, message: Message) -> bool:
+    """Whether the session has gone beyond the message's number."""
+    number = message.number
+    return number is not None and number.sequence < cursor_of(head, number.group).next
+
+
+def is_halted_on(head: Entry, message: Message) -> bool:
+    """Whether the message's number is that of the fault that stops the session."""
+    return head.halt is not None and is_place(head.halt.number, message)
 
 
 def met_again(head: Entry, covered: Covered, message: Message) -> Decision:
@@ -239,27 +262,6 @@ def is_next(head: Entry | None, message: Message) -> bool:
 def expected(head: Entry, message: Message) -> int:
     """The number that a gap waits for."""
     return cursor_of(head, message.number.group if message.number else ARRIVALS).next
-
-
-def number_in(
-    head: Entry | None, message: Message, *, from_parked: bool = False, resolving: bool = False
-) -> Number:
-    """The message's own number, or the one the journal gives it for its place of arrival."""
-    if message.number is not None:
-        return message.number
-    if resolving and head is not None and head.halt is not None:
-        return head.halt.number
-    place = cursor_of(head, ARRIVALS).next
-    if head is not None and not from_parked:
-        place += head.parked.get(ARRIVALS, 0) + holds_arrival(head)
-    return Number(ARRIVALS, 0, place)
-
-
-def holds_arrival(head: Entry) -> bool:
-    """Whether a message by arrival is stuck at its place: at a fault, or in somebody's claim."""
-    if head.status is Status.WORKING:
-        return head.covers[0].number.group == ARRIVALS
-    return head.halt is not None and head.halt.number.group == ARRIVALS
 
 
 def advanced(cursors: Mapping[str, Cursor], number: Number) -> dict[str, Cursor]:

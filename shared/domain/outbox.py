@@ -28,7 +28,12 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """The messages are made again by running the handler on the state before its entry."""
+    """The messages are made again by running the handler on the state before its entry.
+
+    `digest` is that of the messages it gave first: others are never sent in their place.
+    """
+
+    digest: str
 
 
 type Elsewhere = Staged | Rerun

@@ -2,29 +2,37 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
-from shared.domain.message import Message, content_digest, derived_id
+from shared.domain.message import Message, derived_id, stored_bytes
 
 FAULT_TYPE = "lockstep.fault"
 VOID_TYPE = "lockstep.void"
+# A faulted message, its report and the entry that keeps both must fit into one batch of 2 MB.
+REPORTED_BYTES_MAX = 150_000
+REASON_CHARACTERS_MAX = 2_000
 
 
 def fault_report(message: Message, reason: str) -> Message:
-    """The copy of a faulted message for the error queue: everything it had, and why it failed."""
+    """The copy of a faulted message for the error queue: everything it had, and why it failed.
+
+    Of a body too large to travel beside the entry that keeps it, only size and digest are told.
+    """
     number = message.number
-    report = {
-        "reason": reason,
-        "message": {
-            "id": message.id,
-            "session": message.session,
-            "type": message.type,
-            "body": message.body.decode(),
-            "time": message.time,
-            "number": [number.group, number.level, number.sequence] if number else None,
-            "reply_to": message.reply_to,
-            "correlation": message.correlation,
-        },
+    told: dict[str, Any] = {
+        "id": message.id,
+        "session": message.session,
+        "type": message.type,
+        "time": message.time,
+        "number": [number.group, number.level, number.sequence] if number else None,
+        "reply_to": message.reply_to,
+        "correlation": message.correlation,
     }
+    if stored_bytes(message.body) <= REPORTED_BYTES_MAX:
+        told["body"] = message.body.decode()
+    else:
+        told |= {"bytes": len(message.body), "digest": message.digest}
+    report = {"reason": shortened(reason), "message": told}
     return Message(
         id=derived_id(message.session, message.id, "fault", message.digest),
         session=message.session,
@@ -34,15 +42,22 @@ def fault_report(message: Message, reason: str) -> Message:
     )
 
 
-def void(message: Message, reason: str) -> Message:
+def shortened(reason: str) -> str:
+    """A reason that fits beside anything, and is text whatever a handler put into it."""
+    return reason[:REASON_CHARACTERS_MAX].encode(errors="replace").decode()
+
+
+def void(message: Message) -> Message:
     """What is sent in place of an output that its queue refuses: same id, same number, no content.
 
-    Without it the number would be missing for ever and everything after it would stay parked.
+    Without it the number would be missing for ever and everything after it would stay parked. It
+    follows from the message alone, so it has the same bytes whenever and wherever it is sent; what
+    the queue said is kept with the sender's entry.
     """
     report = {
-        "reason": reason,
+        "reason": "its queue does not take it",
         "type": message.type,
-        "digest": content_digest(message.type, message.body),
+        "digest": message.digest,
         "bytes": len(message.body),
     }
     return replace(message, type=VOID_TYPE, body=json.dumps(report, sort_keys=True).encode())

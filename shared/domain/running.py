@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from shared.domain.errors import InvalidBody
-from shared.domain.handling import Context, Handled, Handler, Output
+from shared.domain.handling import Context, Handled, Handler, NoState, Output
 from shared.domain.journal import Json, Produced
 from shared.domain.message import Message, Number, derived_id
 from shared.domain.outbox import Parcel
@@ -50,8 +50,9 @@ def run(handler: Handler, before: Before, message: Message) -> Result:
 
 
 def arguments(handler: Handler, before: Before, message: Message) -> tuple[BaseModel, BaseModel]:
-    """State and body as the handler's models."""
-    return handler.state.model_validate(before.state), parse_body(handler, message)
+    """State and body as the handler's models; they share nothing with what is remembered."""
+    state = handler.state.model_validate_json(json.dumps(before.state))
+    return state, parse_body(handler, message)
 
 
 def close_unawaited(answer: object) -> None:
@@ -61,10 +62,18 @@ def close_unawaited(answer: object) -> None:
 
 
 def result_of(answer: Any, before: Before, message: Message, context: Context) -> Result:
-    """What the handler returned, as the journal keeps it."""
+    """What the handler returned, as the journal keeps it.
+
+    A handler that keeps no state leaves its session's alone. Raises ValueError for a number that
+    JSON does not have.
+    """
     handled = answer if isinstance(answer, Handled) else Handled(answer)
     parcels, produced = numbered(message, handled.outputs, before.produced)
-    return Result(handled.state.model_dump(mode="json"), parcels, produced, context.values)
+    state = before.state
+    if not isinstance(handled.state, NoState):
+        state = handled.state.model_dump(mode="json", by_alias=True, round_trip=True)
+        json.dumps(state, allow_nan=False)
+    return Result(state, parcels, produced, context.values)
 
 
 def parse_body(handler: Handler, message: Message) -> BaseModel:
@@ -122,8 +131,11 @@ def output_message(cause: Message, output: Output, index: int, numbers: dict[str
 
 def canonical(body: BaseModel) -> bytes:
     """A body as JSON with sorted keys and no spaces: equal models give equal bytes."""
-    document = body.model_dump(mode="json")
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    document = body.model_dump(mode="json", by_alias=True)
+    text = json.dumps(
+        document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
 
 
 def addressed(parcels: tuple[Parcel, ...], output_queue: str) -> tuple[Parcel, ...]:

@@ -1,6 +1,8 @@
 """Messages, what an entry covers of them, and outboxes as JSON and back."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -31,7 +33,7 @@ def elsewhere_json(elsewhere: Elsewhere) -> Document:
         case Staged():
             return {"staged": asdict(elsewhere)}
         case Rerun():
-            return {"rerun": True}
+            return {"rerun": elsewhere.digest}
 
 
 def outbox_from(document: Mapping[str, Any]) -> Outbox:
@@ -43,7 +45,7 @@ def outbox_from(document: Mapping[str, Any]) -> Outbox:
     if "staged" in stored:
         elsewhere = Staged(**stored["staged"])
     elif "rerun" in stored:
-        elsewhere = Rerun()
+        elsewhere = Rerun(stored["rerun"])
     parcels = tuple(parcel_from(parcel) for parcel in stored.get("parcels", ()))
     return Outbox(parcels, tuple(stored["regions"]), elsewhere, stored.get("refused", {}))
 
@@ -60,6 +62,12 @@ def parcel_from(document: Mapping[str, Any]) -> Parcel:
     """Read the messages for one destination back."""
     messages = tuple(message_from(message) for message in document["messages"])
     return Parcel(document["queue"], messages)
+
+
+def parcels_digest(parcels: Iterable[Parcel]) -> str:
+    """What messages say and where they go, ids and numbers included, as a hex SHA-256."""
+    stored = json.dumps([parcel_json(parcel) for parcel in parcels], sort_keys=True)
+    return hashlib.sha256(stored.encode()).hexdigest()
 
 
 def message_json(message: Message) -> Document:

@@ -25,6 +25,8 @@ OPTIONAL = {
     "correlationid": "correlation",
 }
 
+NUMBERING = ("producergroup", "ownerlevel", "producersequence")
+
 type Property = str | int
 
 
@@ -70,7 +72,7 @@ def optional(properties: Mapping[str, object]) -> dict[str, str]:
 
 def number(properties: Mapping[str, object]) -> Number | None:
     """The producer's number, or None where the sender gave none."""
-    if PREFIX + "producergroup" not in properties:
+    if not any(PREFIX + attribute in properties for attribute in NUMBERING):
         return None
     group = text(properties, "producergroup")
     if group.startswith(RESERVED_PREFIX):
@@ -85,9 +87,18 @@ def number(properties: Mapping[str, object]) -> Number | None:
 def text(properties: Mapping[str, object], name: str) -> str:
     """A text attribute, or InvalidMessage."""
     value = properties.get(PREFIX + name)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not is_text(value):
         raise InvalidMessage(f"attribute {name!r} is missing or not text")
     return value
+
+
+def is_text(value: str) -> bool:
+    """Whether the characters can be written down: half a surrogate pair cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def integer(properties: Mapping[str, object], name: str) -> int:

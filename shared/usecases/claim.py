@@ -7,14 +7,17 @@ finds another attempt in its place: its result is refused and its outputs are ne
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 from shared.domain import entries
+from shared.domain.arrival import number_in
 from shared.domain.batch import Appended, Carried, Waiting
 from shared.domain.entries import Step
 from shared.domain.errors import OutcomeUnknown, TooLarge, Unavailable
 from shared.domain.handling import Kind
-from shared.domain.journal import Entry, Lease, Status, number_in
+from shared.domain.journal import Entry, Lease, Status
 from shared.domain.message import Message
+from shared.domain.running import Before
 from shared.ports import Held
 from shared.usecases.process import Ending, Processor, message_in
 
@@ -40,16 +43,19 @@ class Claims:
 
     async def process(self, step: Step) -> Entry | None:
         """Claim, run, end: the entry, or None when another worker was first or took over."""
+        # Read first: a claim that cannot be worked on would only keep others waiting.
+        before = await self.processor.before(step.head)
         claim = entries.claimed(entries.opened(step), Lease(self.lease_seconds))
         if await self.processor.append(step.head, claim) is not Appended.CREATED:
             return None
-        return await self.work(claim)
+        return await self.work(claim, before)
 
     async def take_over(self, held: Held) -> Entry | None:
         """Do a dead owner's work; None when another worker was first.
 
         A message that killed its owners as often as its type allows becomes a fault.
         """
+        before = await self.processor.outputs.before(held.entry)
         claim = entries.taken_over(held.entry, self.committer.new_attempt())
         if not await self.replaced(claim, held.version):
             return None
@@ -57,42 +63,57 @@ class Claims:
         if claim.lease and handler and claim.lease.tries > handler.attempts:
             lost = RuntimeError(f"its owner was lost {claim.lease.tries - 1} times")
             return await self.end(claim, self.processor.fault(claim, message_in(claim), lost))
-        return await self.work(claim)
+        return await self.work(claim, before)
 
-    async def work(self, claim: Entry) -> Entry | None:
+    async def work(self, claim: Entry, before: Before) -> Entry | None:
         """Run the handler while the claim is renewed, and end the claim."""
         async with self.renewed(claim):
-            ending = await self.ending(claim)
+            ending = await self.ending(claim, before)
         try:
             return await self.end(claim, ending)
         except TooLarge as error:
             fault = self.processor.fault(claim, message_in(claim), error)
             return await self.end(claim, fault)
 
-    async def ending(self, claim: Entry) -> Ending:
+    async def ending(self, claim: Entry, before: Before) -> Ending:
         """What came of the claimed message."""
-        before = await self.processor.outputs.before(claim)
         try:
             return await self.processor.ending(claim, before)
         except TooLarge as error:
             return self.processor.fault(claim, message_in(claim), error)
 
     async def end(self, claim: Entry, ending: Ending) -> Entry | None:
-        """Replace the claim by what came of it, if this attempt still holds it."""
-        for tried in range(self.committer.patience.unknown_tries):
-            held = await self.store.held(claim.session, claim.position)
-            if held is None or held.entry.attempt != claim.attempt:
-                return None
-            if held.entry.status is not Status.WORKING:
-                return await self.ended(Ending(held.entry, ending.parcels))
-            # Others may have parked messages beside the claim; only it knows how many.
-            final = entries.with_parked(ending.entry, held.entry.parked)
+        """Replace the claim by what came of it; None when this attempt no longer holds it.
+
+        The handler has run, so a store that does not help is asked again before Unavailable or
+        OutcomeUnknown is raised: then the message is taken over after the lease, and runs again.
+        """
+        failed = 0
+        while True:
             try:
-                if await self.store.replace(final, held.version) is Appended.CREATED:
-                    return await self.ended(Ending(final, ending.parcels))
-            except OutcomeUnknown:
-                await self.clock.sleep(self.committer.patience.poll_seconds * tried)
-        raise OutcomeUnknown(f"no answer for the claim at {claim.position} of {claim.session!r}")
+                appended, ended = await self.try_to_end(claim, ending)
+            except (Unavailable, OutcomeUnknown):
+                failed += 1
+                if failed >= self.committer.patience.unknown_tries:
+                    raise
+                await self.clock.sleep(self.committer.patience.poll_seconds * failed)
+                continue
+            if appended is Appended.CREATED:
+                return await self.ended(ended)
+            if appended is Appended.ORPHANED:
+                return None
+
+    async def try_to_end(self, claim: Entry, ending: Ending) -> tuple[Appended, Ending]:
+        """Replace the claim once: TAKEN if it was written meanwhile, ORPHANED if it is lost."""
+        held = await self.store.held(claim.session, claim.position)
+        if held is None or held.entry.attempt != claim.attempt:
+            return Appended.ORPHANED, ending
+        if held.entry.status is not Status.WORKING:
+            return Appended.CREATED, replace(ending, entry=held.entry)
+        # Others may have parked messages beside the claim; only it knows how many.
+        final = entries.with_parked(ending.entry, held.entry.parked)
+        appended = await self.store.replace(final, held.version)
+        return appended, replace(ending, entry=final)
 
     async def ended(self, ending: Ending) -> Entry:
         """Remember and dispatch the entry that a claim became."""

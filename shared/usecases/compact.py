@@ -4,16 +4,22 @@ Only journals with a milestone are looked at, so the work is in proportion to wh
 head is never removed, and neither is what a kept entry builds on.
 """
 
+import logging
 from dataclasses import dataclass
 
 from shared.domain.errors import LockstepError
-from shared.domain.journal import state_position
+from shared.domain.journal import Entry, Status, state_position
 from shared.domain.outbox import Owing, Rerun
 from shared.ports import Journal, Sought
+from shared.usecases.turns import Tried
+
+log = logging.getLogger("lockstep.compact")
 
 # A transactional batch takes 100 operations, one of which unmarks the milestone.
 REMOVED_AT_ONCE = 99
 SESSIONS_MAX = 1_000
+# Sessions whose oldest entries are still needed are found again and again, and passed over.
+LOOKED_AT_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,9 @@ class Compacted:
 
     entries: int = 0
     failed: int = 0
+
+    def __add__(self, other: "Compacted") -> "Compacted":
+        return Compacted(self.entries + other.entries, self.failed + other.failed)
 
 
 class Compactor:
@@ -33,6 +42,7 @@ class Compactor:
         self.journal = journal
         self.regions = regions
         self.retention_seconds = retention_seconds
+        self.tried = Tried()
 
     async def compact(self, entries_max: int = 10_000) -> Compacted:
         """Remove what is old enough, in the sessions with the oldest milestones first.
@@ -40,17 +50,24 @@ class Compactor:
         Raises Unavailable when the journal cannot be searched.
         """
         sessions = await self.journal.sessions(
-            Sought.MILESTONE, older_than_seconds=self.retention_seconds, limit=SESSIONS_MAX
+            Sought.MILESTONE, older_than_seconds=self.retention_seconds, limit=LOOKED_AT_MAX
         )
-        removed = failed = 0
-        for session in sessions:
-            if removed >= entries_max:
+        done = Compacted()
+        for session in self.tried.in_turn(sessions)[:SESSIONS_MAX]:
+            if done.entries >= entries_max:
                 break
-            try:
-                removed += await self.compact_session(session, entries_max - removed)
-            except LockstepError:
-                failed += 1
-        return Compacted(removed, failed)
+            compacted = await self.try_session(session, entries_max - done.entries)
+            self.tried.note(session, helped=compacted.entries > 0)
+            done += compacted
+        return done
+
+    async def try_session(self, session: str, entries_max: int) -> Compacted:
+        """Compact one session; one that cannot be is left to a later run."""
+        try:
+            return Compacted(await self.compact_session(session, entries_max))
+        except LockstepError as error:
+            log.info("session %r is compacted later: %s", session, error)
+            return Compacted(failed=1)
 
     async def compact_session(self, session: str, entries_max: int) -> int:
         """Remove the entries below the newest old milestone; how many these were."""
@@ -75,8 +92,8 @@ class Compactor:
         head = await self.journal.head(session)
         kept = await self.journal.entry(session, milestone)
         needed = [milestone, state_position(kept)]
-        if head is not None and head.halt is not None:
-            needed.append(head.halt.at)
+        if head is not None:
+            needed += needed_by_head(head)
         owings = await self.journal.owing_of(session, self.regions)
         needed += [await self.needed_by(owing) for owing in owings]
         return min(position for position in needed if position is not None)
@@ -91,3 +108,11 @@ class Compactor:
         before = await self.journal.entry(owing.session, position - 1)
         state_at = state_position(before)
         return position - 1 if state_at is None else state_at
+
+
+def needed_by_head(head: Entry) -> list[int | None]:
+    """The positions that the head still needs: its fault, or what a claimed handler starts from."""
+    needed = [head.halt.at] if head.halt else []
+    if head.status is Status.WORKING:
+        return [*needed, head.position - 1, head.state_at]
+    return [*needed]

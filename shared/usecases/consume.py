@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
-from shared.domain import entries, journal
+from shared.domain import journal
 from shared.domain.arrival import too_old
-from shared.domain.batch import Appended
 from shared.domain.entries import Step
 from shared.domain.errors import Unavailable
 from shared.domain.handling import Kind
@@ -31,13 +30,14 @@ from shared.usecases.drain import Drainer
 from shared.usecases.outcomes import (
     AlreadyDone,
     Claimed,
-    Conflicting,
     Expired,
     Outcome,
-    Parked,
     PassedThrough,
+    conflicting,
+    met,
     outcome_of,
 )
+from shared.usecases.park import Parker, is_other, level_of
 
 
 class Consumer:
@@ -56,6 +56,7 @@ class Consumer:
         self.patience = claims.committer.patience
         self.coverage = coverage
         self.drainer = drainer
+        self.parker = Parker(claims, coverage)
         self.window_seconds = window_seconds
 
     async def consume(self, message: Message) -> Outcome:
@@ -66,7 +67,7 @@ class Consumer:
         message must stay in its queue.
         """
         if message.number is None:
-            if self.processor.handlers.kind_of(message.type) is Kind.IDEMPOTENT:
+            if self.processor.kind_of(message) is Kind.IDEMPOTENT:
                 return PassedThrough(await self.processor.pass_through(message))
             reason = too_old(message, self.clock.today(), self.window_seconds)
             if reason is not None:
@@ -84,7 +85,16 @@ class Consumer:
         digest = self.coverage.known(message)
         if digest is None and not self.leads(message.session):
             digest = await self.coverage.look(message)
-        return None if digest is None else met(message, digest)
+        if digest is None or await self.may_be_claimed(message):
+            return None
+        return met(message, digest)
+
+    async def may_be_claimed(self, message: Message) -> bool:
+        """Whether the message has a marker, and yet its work may be left to its copies."""
+        if message.number is not None or self.processor.kind_of(message) is not Kind.EFFECTFUL:
+            return False
+        head = await self.committer.read_head(message.session)
+        return head is not None and journal.decide(head, message) == Busy(head.position, same=True)
 
     def leads(self, session: str) -> bool:
         """Whether this worker's messages are probably the first copies."""
@@ -122,7 +132,7 @@ class Consumer:
             case Conflict():
                 return conflicting(message)
             case Fenced(level):
-                return await self.refuse(head, message, level)
+                return await self.parker.refuse(head, message, level)
             case Proceed():
                 return await self.proceed(head, message)
             case Gap() | Halted() | Busy() as obstacle:
@@ -148,7 +158,7 @@ class Consumer:
                 await self.clock.sleep(self.patience.poll_seconds)
                 return None
             case Gap() | Halted():
-                return await self.park(head, message)
+                return await self.parker.park(head, message)
 
     async def met_again(
         self, head: Entry | None, message: Message, *, checked: bool
@@ -173,52 +183,16 @@ class Consumer:
 
     async def proceed(self, head: Entry | None, message: Message) -> Outcome | None:
         """Process a message whose turn has come; what lies parked under its number gives way."""
-        parked = await self.parked_under(head, message)
+        parked = await self.parker.parked_under(head, message)
+        if parked is not None and level_of(parked) > level_of(message):
+            return await self.parker.refuse(head, message, level_of(parked))
+        if parked is not None and is_other(parked, message):
+            return conflicting(message)
         step = await self.processor.step(head, message)
-        if parked is not None and parked.number and message.number:
-            if parked.number.level > message.number.level:
-                return outcome_of(await self.processor.refuse(step, parked.number.level))
+        if parked is not None:
             step = taking(step, parked)
         entry = await self.claims.perform(step)
-        return outcome_of(entry) or await self.seen_before(message)
-
-    async def parked_under(self, head: Entry | None, message: Message) -> Message | None:
-        """A message parked under the same number: a copy, or a fenced producer's."""
-        number = message.number
-        if head is None or number is None or not head.parked.get(number.group):
-            return None
-        return await self.committer.store.parked(message.session, number)
-
-    async def seen_before(self, message: Message) -> Outcome | None:
-        """Whether an un-numbered message could not be committed because it was seen."""
-        if message.number is not None:
-            return None
-        digest = await self.coverage.look(message)
-        return None if digest is None else met(message, digest)
-
-    async def park(self, head: Entry | None, message: Message) -> Outcome | None:
-        """Keep the message beside the journal; None when another worker was first."""
-        step = await self.processor.step(head, message)
-        return await self.parked_as(
-            message, await self.processor.append(head, entries.parked(step))
-        )
-
-    async def parked_as(self, message: Message, appended: Appended) -> Outcome | None:
-        """What became of parking; None when another worker was first."""
-        match appended:
-            case Appended.CREATED:
-                return Parked()
-            case Appended.PARKED_BEFORE:
-                return AlreadyDone()
-            case Appended.SEEN_BEFORE:
-                return await self.seen_before(message)
-            case Appended.TAKEN | Appended.ORPHANED:
-                return None
-
-    async def refuse(self, head: Entry | None, message: Message, level: int) -> Outcome | None:
-        """Say in the journal that the message's producer was fenced."""
-        step = await self.processor.step(head, message)
-        return outcome_of(await self.processor.refuse(step, level))
+        return outcome_of(entry) or await self.parker.seen_before(message)
 
     async def wait_for_claim(
         self, message: Message, at: int, *, is_patient: bool, same: bool
@@ -238,7 +212,7 @@ class Consumer:
             return None
         if same:
             return Claimed()
-        return await self.parked_as(message, await self.claims.park_beside(held, message))
+        return await self.parker.park_beside(held, message)
 
 
 def is_first_of_its_group(message: Message) -> bool:
@@ -251,15 +225,3 @@ def taking(step: Step, parked: Message) -> Step:
     if parked.digest == step.message.digest:
         return replace(step, from_parked=True)
     return replace(step, from_parked=True, note=f"in place of the parked message {parked.id!r}")
-
-
-def met(message: Message, digest: str) -> Outcome:
-    """What a message is whose id or number is covered with this content."""
-    return AlreadyDone() if digest == message.digest else conflicting(message)
-
-
-def conflicting(message: Message) -> Conflicting:
-    """The outcome for other content under a used id or number."""
-    number = message.number
-    used = f"number {number.sequence} of group {number.group!r}" if number else "its id"
-    return Conflicting(f"message {message.id!r}: {used} was used before with other content")

@@ -8,16 +8,17 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.domain.journal import Entry, cursor_of
+from shared.domain.journal import Entry, cursor_of, is_halted_on, is_place
 from shared.domain.message import Message, Number
 from shared.ports import Covers, Journal
 
 PAGE = 40
 # Entries of other groups, faults and parked messages lie between those of a group.
 MARGIN = 4
-PAGES_MAX = 4
 
-type Place = tuple[str, str, int]
+# A number of a session. A number that a fenced producer did not get to use is used again by the
+# next one, so the owner level is part of it.
+type Place = tuple[str, Number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Coverage:
     def known(self, message: Message) -> str | None:
         """The digest under which the message's number is known to be covered."""
         number = message.number
-        return self.digests.get(place(message.session, number)) if number else None
+        return self.digests.get((message.session, number)) if number else None
 
     async def look(self, message: Message) -> str | None:
         """Look once where the message's entry would be; for one without a number, at its marker.
@@ -61,21 +62,37 @@ class Coverage:
         return self.known(message)
 
     async def search(self, head: Entry, message: Message) -> str | None:
-        """Look for the entry that covers a message of the head's past; None if it is not found.
+        """The content under the number of a message of the head's past; None if it is compacted.
 
-        It may have been compacted, or lie among more entries of others than are looked at.
+        One page where the entry is if its group has the session to itself; else by halves.
         """
         number = message.number
         if number is None:
             return await self.look(message)
+        if head.halt is not None and is_halted_on(head, message):
+            return await self.used_for(message, head.halt.at)
         anchor = Anchor(head.position, cursor_of(head, number.group).next - 1)
-        for _ in range(PAGES_MAX):
-            start = max(0, anchor.guess(number) - MARGIN)
-            found = await self.read(message.session, start, PAGE)
-            if (digest := self.known(message)) is not None:
-                return digest
-            anchor = nearest(found, number) or Anchor(max(0, start - PAGE), number.sequence)
-        return None
+        await self.read(message.session, max(0, anchor.guess(number) - MARGIN), PAGE)
+        return self.known(message) or await self.search_by_halves(head, message, number)
+
+    async def search_by_halves(self, head: Entry, message: Message, number: Number) -> str | None:
+        """Find the entry that moved its group's cursor beyond the number."""
+        below, at = -1, head.position
+        while at - below > 1:
+            middle = (below + at) // 2
+            entry = await self.journal.entry(message.session, middle)
+            # What is compacted lies below everything that is not.
+            if entry is not None and cursor_of(entry, number.group).next > number.sequence:
+                at = middle
+            else:
+                below = middle
+        return await self.used_for(message, at)
+
+    async def used_for(self, message: Message, position: int) -> str | None:
+        """The content that an entry covers under the message's number."""
+        entry = await self.journal.entry(message.session, position)
+        covers = entry.covers if entry else ()
+        return next((c.digest for c in covers if is_place(c.number, message)), None)
 
     async def read(self, session: str, start: int, limit: int) -> Mapping[int, Covers]:
         """Read what entries cover, and remember it; the oldest memories are forgotten first."""
@@ -83,26 +100,10 @@ class Coverage:
         for position, covers in found.items():
             for covered in covers:
                 number = covered.number
-                self.digests[place(session, number)] = covered.digest
+                self.digests[session, number] = covered.digest
                 self.anchors[session, number.group] = Anchor(position, number.sequence)
         while len(self.digests) > self.remembered_max:
             self.digests.popitem(last=False)
         while len(self.anchors) > self.remembered_max:
             self.anchors.popitem(last=False)
         return found
-
-
-def nearest(found: Mapping[int, Covers], number: Number) -> Anchor | None:
-    """The number of the group that was found nearest to the one sought."""
-    anchors = [
-        Anchor(position, covered.number.sequence)
-        for position, covers in found.items()
-        for covered in covers
-        if covered.number.group == number.group
-    ]
-    return min(anchors, key=lambda a: abs(a.sequence - number.sequence), default=None)
-
-
-def place(session: str, number: Number) -> Place:
-    """Which number of a session; the owner level is no part of it: a number is used once."""
-    return (session, number.group, number.sequence)

@@ -1,5 +1,6 @@
 """Pay an outbox: send what is owed, then strike off the regions that took it."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from shared.ports import Journal
 from shared.usecases.acknowledge import Acknowledger
 from shared.usecases.deliver import Delivered, Delivery
 from shared.usecases.outputs import Outputs
+
+log = logging.getLogger("lockstep.dispatch")
 
 
 class Dispatcher:
@@ -39,7 +42,8 @@ class Dispatcher:
                 await self.journal.acknowledge(
                     owing.session, owing.document_id, delivered.regions, delivered.refused
                 )
-        except (CallerError, Unavailable, OutcomeUnknown):
+        except (CallerError, Unavailable, OutcomeUnknown) as error:
+            log.warning("%s of session %r stays owed: %s", owing.document_id, owing.session, error)
             return owing.outbox
         return owing.outbox.delivered(delivered.regions)
 

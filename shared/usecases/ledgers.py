@@ -6,8 +6,9 @@ operation sends them, or the sweep does.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from shared.domain import producer
 from shared.domain.documents import owed_id
@@ -136,20 +137,35 @@ class Ledgers:
     async def pay(self, owing: Owing, safe: Callable[[Outbox], None] | None = None) -> Outbox:
         """Send an operation's messages and strike off the regions that took them; what is left.
 
-        `safe` hears of what is left as soon as one region surely has the messages. Raises
-        OutcomeUnknown when none has.
+        A message that its queue will never take is voided, so that its number is no hole, and named
+        in what is left. `safe` hears of what is left as soon as one region surely has every message
+        as it is. Raises OutcomeUnknown when no region surely has them.
         """
-        delivered = await self.delivery.deliver(owing.outbox)
-        if not delivered:
+        delivered = await self.delivery.deliver_possible(owing.outbox)
+        regions, refused = delivered.regions, delivered.refused
+        if not regions:
             raise OutcomeUnknown(
                 "no region surely took the messages; they keep their numbers and will be sent"
             )
-        left = owing.outbox.delivered(delivered)
-        if safe is not None:
+        left = replace(owing.outbox.delivered(regions), refused=refused)
+        if safe is not None and not refused:
             safe(left)
         with suppress(Unavailable, OutcomeUnknown):
-            await self.journal.acknowledge(owing.session, owing.document_id, delivered)
+            await self.journal.acknowledge(owing.session, owing.document_id, regions, refused)
         return left
+
+    async def disown(self, session: str, group: str, ids: Container[str]) -> None:
+        """Forget what no queue takes, as far as the store helps: it never gets to be known as sent.
+
+        Its number stays spent.
+        """
+        stored = self.known.get(session, group)
+        if stored is None:
+            return
+        kept = tuple(bound for bound in stored.ledger.remembered if bound.id not in ids)
+        with suppress(Unavailable, OutcomeUnknown):
+            ledger = replace(stored.ledger, remembered=kept)
+            await self.journal.save_ledger(session, ledger, stored.version)
 
     def owing_for(self, session: str, numbered: Numbered) -> Owing:
         """What `bind` has stored for the fresh messages."""

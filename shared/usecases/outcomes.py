@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shared.domain.journal import Entry, Status
+from shared.domain.message import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +91,15 @@ def outcome_of(entry: Entry | None) -> Outcome | None:
             return Parked()
         case Status.WORKING:
             return Claimed()
+
+
+def met(message: Message, digest: str) -> Outcome:
+    """What a message is whose id or number is covered with this content."""
+    return AlreadyDone() if digest == message.digest else conflicting(message)
+
+
+def conflicting(message: Message) -> Conflicting:
+    """The outcome for other content under a used id or number."""
+    number = message.number
+    used = f"number {number.sequence} of group {number.group!r}" if number else "its id"
+    return Conflicting(f"message {message.id!r}: {used} was used before with other content")

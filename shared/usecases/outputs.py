@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shared.domain import running
-from shared.domain.errors import OutcomeUnknown
+from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.handling import Handlers, Kind
 from shared.domain.journal import Attempt, Entry
 from shared.domain.message import Message, stored_bytes
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Rerun, Staged
 from shared.domain.running import Before, Result
+from shared.domain.stored_messages import parcels_digest
 from shared.ports import Journal
 from shared.usecases.commit import Committer
 
@@ -38,7 +39,7 @@ class Outputs:
         if outbox.is_empty:
             return NOTHING_OWED
         if self.handlers.kind_of(message.type) is Kind.DETERMINISTIC:
-            return outbox.at(Rerun())
+            return outbox.at(Rerun(parcels_digest(result.parcels)))
         if bytes_of(outbox.messages) <= INLINE_BYTES_MAX:
             return outbox
         stages = list(staged_parcels(outbox.parcels))
@@ -56,8 +57,8 @@ class Outputs:
                 return owing
             case Staged() as staged:
                 parcels = await self.joined(owing.session, staged)
-            case Rerun():
-                parcels = await self.rerun(owing.session, int(owing.document_id))
+            case Rerun(digest):
+                parcels = await self.rerun(owing.session, int(owing.document_id), digest)
         return replace(owing, outbox=replace(owing.outbox, parcels=parcels, elsewhere=None))
 
     async def joined(self, session: str, staged: Staged) -> tuple[Parcel, ...]:
@@ -67,13 +68,24 @@ class Outputs:
             raise OutcomeUnknown(f"staged outputs of session {session!r} are gone")
         return tuple(parcels)
 
-    async def rerun(self, session: str, position: int) -> tuple[Parcel, ...]:
-        """Outputs made again: the same handler on the state before, so the same bytes."""
+    async def rerun(self, session: str, position: int, digest: str) -> tuple[Parcel, ...]:
+        """Outputs made again: the same handler on the state before, so the same bytes.
+
+        Raises Unavailable where the handler fails now or gives others: some region may have the
+        first ones, so the debt stays until the handler gives them again.
+        """
         entry = await self.store.entry(session, position)
         if entry is None or entry.message is None:
             raise OutcomeUnknown(f"entry {position} of session {session!r} is gone")
         before = await self.before(entry)
-        result = running.run(self.handlers.of(entry.message.type), before, entry.message)
+        what = f"the outputs of entry {position} of session {session!r}"
+        try:
+            result = running.run(self.handlers.of(entry.message.type), before, entry.message)
+        except Exception as error:
+            raise Unavailable(f"{what} cannot be made again: {error}") from error
+        if parcels_digest(result.parcels) != digest:
+            changed = f"the handler of {entry.message.type!r} was changed or is not deterministic"
+            raise Unavailable(f"{what} come out otherwise than at first: {changed}")
         return running.addressed(result.parcels, self.output_queue)
 
     async def before(self, entry: Entry) -> Before:

@@ -19,4 +19,6 @@ async def run_outside(handler: Handler, before: Before, message: Message) -> Res
         answer = await handler.handle(state, body, context)
     else:
         answer = await asyncio.to_thread(handler.handle, state, body, context)
+        if inspect.isawaitable(answer):
+            answer = await answer
     return result_of(answer, before, message, context)

@@ -10,7 +10,7 @@ from shared.domain.handling import Handler, Handlers, Kind, OnFault
 from shared.domain.journal import Entry, Status, regions_behind
 from shared.domain.message import Message
 from shared.domain.outbox import NOTHING_OWED, Outbox, Parcel
-from shared.domain.reports import VOID_TYPE, fault_report, void_reason
+from shared.domain.reports import VOID_TYPE, fault_report, shortened, void_reason
 from shared.domain.running import Before, Result
 from shared.usecases.commit import Committer
 from shared.usecases.dispatch import Dispatcher
@@ -145,6 +145,10 @@ class Processor:
         copy = fault_report(message, reason)
         return self.dispatcher.delivery.to_every_region(self.error_queue, [copy])
 
+    def kind_of(self, message: Message) -> Kind:
+        """The kind of the message's handler."""
+        return self.handlers.kind_of(message.type)
+
     def policy(self, message: Message) -> OnFault:
         """What the message's type says about faults; an unknown type halts."""
         handler = self.handlers.by_type.get(message.type)
@@ -189,4 +193,5 @@ def message_in(opened: Entry) -> Message:
 def described(error: Exception) -> str:
     """Why a message failed, in one line."""
     text = str(error) or "no message"
-    return text if isinstance(error, CallerError) else f"{type(error).__name__}: {text}"
+    named = text if isinstance(error, CallerError) else f"{type(error).__name__}: {text}"
+    return shortened(named)

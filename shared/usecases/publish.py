@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from shared.domain.errors import InvalidMessage, OutcomeUnknown
+from shared.domain.errors import InvalidMessage, OutcomeUnknown, TooLarge
 from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox
 from shared.domain.producer import Draft, ProducerOptions
@@ -59,8 +59,9 @@ class Producer:
         Calling again with the same drafts after any failure gives the same numbers, and the bytes
         stored first are what is sent. What a failure left unsent goes out before anything newer.
         `hear` is called the moment the messages are safe, even if the call is cancelled after that.
-        Raises what `Ledgers.bind` raises, and OutcomeUnknown when no region surely has the
-        messages: they keep their numbers and will be sent.
+        Raises what `Ledgers.bind` raises; OutcomeUnknown when no region surely has the messages:
+        they keep their numbers and will be sent; TooLarge, naming them, for messages that a queue
+        smaller than usual refused: voids have taken their numbers.
         """
         if not drafts:
             raise InvalidMessage("nothing to send")
@@ -93,6 +94,10 @@ class Producer:
             self.ledgers.owing_for(session, numbered),
             safe=lambda left: hear(published(numbered.messages, left)),
         )
+        if left.refused:
+            group = options.producer_group_id
+            await self.ledgers.disown(session, group, left.refused)
+            raise TooLarge(f"no queue takes {dict(left.refused)}; what else was sent is safe")
         return published(numbered.messages, left)
 
     async def send(self, messages: Sequence[Message]) -> Published:

@@ -5,8 +5,9 @@ two regions never send the same copy twice, and a dark region finds what it miss
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from shared.domain.errors import LockstepError
 from shared.domain.outbox import Owing
@@ -14,6 +15,9 @@ from shared.ports import Clock, Journal, Sought
 from shared.usecases.claim import Claims
 from shared.usecases.dispatch import Dispatcher
 from shared.usecases.drain import Drainer
+from shared.usecases.turns import Tried
+
+log = logging.getLogger("lockstep.rescue")
 
 # Documents that one search looks at; the flags of stuck sessions are small and cheap to pass over.
 LOOKED_AT_MAX = 10_000
@@ -29,25 +33,6 @@ class Rescued:
 
     def __add__(self, other: "Rescued") -> "Rescued":
         return Rescued(self.paid + other.paid, self.left + other.left)
-
-
-@dataclass
-class Tried:
-    """When sessions were tried in vain, so that the others come first."""
-
-    clock: Clock
-    at: dict[str, float] = field(default_factory=dict)
-
-    def in_turn(self, sessions: Sequence[str]) -> list[str]:
-        """Those not tried yet in the order given, then those tried longest ago."""
-        return sorted(sessions, key=lambda session: self.at.get(session, float("-inf")))
-
-    def note(self, session: str, *, helped: bool) -> None:
-        """Remember how it went."""
-        if helped:
-            self.at.pop(session, None)
-        else:
-            self.at[session] = self.clock.now()
 
 
 class Rescuer:
@@ -71,7 +56,7 @@ class Rescuer:
         self.clock = clock
         self.region = region
         self.lag_seconds = lag_seconds
-        self.tried = {sought: Tried(clock) for sought in Sought}
+        self.tried = {sought: Tried() for sought in Sought}
         self.turns = asyncio.Semaphore(SESSIONS_AT_ONCE)
 
     async def rescue(self, seen: Sequence[Owing]) -> Rescued:
@@ -119,17 +104,18 @@ class Rescuer:
         return Rescued(paid=helped.count(True), left=helped.count(False))
 
     async def in_turn(self, help_one: Callable[[str], Awaitable[bool]], session: str) -> bool:
-        """Help one session when its turn comes."""
+        """Help one session when its turn comes; whatever it raises, the others get theirs."""
         async with self.turns:
             try:
                 return await help_one(session)
-            except LockstepError:
-                return False
+            except LockstepError as error:
+                log.info("session %r is left for later: %s", session, error)
+            except Exception:
+                log.exception("session %r could not be helped", session)
+        return False
 
     async def pay_session(self, session: str) -> bool:
         """Pay one session's debts in order; whether this region has everything now."""
-        if self.dispatcher.delivery.is_dark(self.region):
-            return False
         owings = await self.journal.owing_of(session, [self.region])
         return not await self.dispatcher.pay(owings, [self.region])
 

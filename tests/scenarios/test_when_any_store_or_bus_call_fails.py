@@ -20,7 +20,7 @@ FAULTY = [BILLS[0], message(1, kind="account.hint"), BILLS[2]]
 
 BUS_CALLS = ("send.east", "send.west")
 PRODUCER_CALLS = {"owe", "ledger", "save_ledger"}
-BACKGROUND_CALLS = {"sessions", "compactable", "milestone", "compact"}
+BACKGROUND_CALLS = {"sessions", "faults_of", "compactable", "milestone", "compact"}
 CLAIM_CALLS = {"held", "replace"}
 STAGING_CALLS = {"stage", "staged"}
 ARRIVAL_CALLS = {"marked"}

@@ -97,6 +97,19 @@ async def test_any_session_id_has_an_address(world: World, session: str) -> None
     assert sent.session == session
 
 
+async def test_session_and_key_that_join_to_the_same_text_are_kept_apart(world: World) -> None:
+    places = [("a_b", "c"), ("a", "b_c"), ("a/b", "c"), ("a", "b/c"), ("a", "k" * 128)]
+    for n, (session, key) in enumerate(places):
+        request = post(b'{"amount":%d}' % n, key=key, session=session)
+        assert (await accept(world.worker("east"), request)).status_code == 202
+
+    for sent in world.bus.messages("east", "in"):
+        await world.east.consumer.consume(sent)
+
+    effects = {session: world.amounts(session) for session, _ in places}
+    assert effects == {"a_b": [0], "a": [1, 3, 4], "a/b": [2]}
+
+
 @pytest.mark.parametrize("how", ["query", "header"])
 async def test_the_senders_time_travels_with_the_message(world: World, how: str) -> None:
     time = "2013-01-01T05:17:00+00:00"

@@ -27,12 +27,63 @@ def test_a_fault_is_read_with_its_defaults() -> None:
         {"times": 0},
         {"times": 1.5},
         {"duration_seconds": 0},
+        {"duration_seconds": float("nan")},
+        {"seconds": float("inf")},
+        {"region": 7},
+        {"substatus": "many"},
+        {"substatus": 1002},
         {"colour": "red"},
     ],
 )
-def test_a_bad_value_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidFault):
+def test_a_bad_value_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+
+    with pytest.raises(InvalidFault, match=name):
+        Fault.parse({"component": "cosmos", "action": "delay", **wrong})
+
+
+@pytest.mark.parametrize("name", ["component", "action"])
+def test_what_is_missing_is_named(name: str) -> None:
+    whole = {"component": "cosmos", "action": "down"}
+
+    with pytest.raises(InvalidFault, match=f"needs the field '{name}'"):
+        Fault.parse({key: value for key, value in whole.items() if key != name})
+
+
+@pytest.mark.parametrize("wrong", [{"times": 3}, {"rate": 0.5}])
+def test_what_is_down_altogether_is_not_down_now_and_then(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFault, match="neither times nor rate"):
         Fault.parse({"component": "cosmos", "action": "down", **wrong})
+
+    Fault.parse({"component": "cosmos", "action": "down", "operation": "read", **wrong})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"seconds": 5, "operation": "read"}, "of no operation"),
+        ({"seconds": 5, "times": 1}, "neither times nor rate"),
+        ({"seconds": 5, "rate": 0.5}, "neither times nor rate"),
+        ({}, "needs seconds"),
+        ({"action": "stale-read"}, "needs seconds"),
+        ({"action": "stale-read", "seconds": -5}, "must not be negative"),
+    ],
+)
+def test_a_wrong_clock_and_a_late_read_say_by_how_much(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidFault, match=said):
+        Fault.parse({"component": "cosmos", "action": "clock-offset", **wrong})
+
+
+def test_a_clock_can_be_behind_for_as_long_as_the_fault_is_in_force() -> None:
+    faults = Faults()
+    fault = Fault.parse({"component": "cosmos", "action": "clock-offset", "seconds": -5})
+    number = faults.arm(fault)
+
+    assert faults.strike("cosmos", "read") is None
+    assert faults.in_force(Action.CLOCK_OFFSET) == [fault]
+    assert faults.in_force(Action.STALE_READ) == []
+    faults.disarm(number)
+    assert faults.in_force(Action.CLOCK_OFFSET) == []
 
 
 def test_a_fault_is_spent_after_its_number_of_hits() -> None:
@@ -42,3 +93,47 @@ def test_a_fault_is_spent_after_its_number_of_hits() -> None:
     struck = [faults.strike("cosmos", name) for name in ("read", "create", "create", "create")]
 
     assert [one is not None for one in struck] == [False, True, True, False]
+
+
+def test_a_fault_of_a_region_leaves_the_others_alone() -> None:
+    faults = Faults()
+    faults.arm(Fault("cosmos", Action.DOWN, region="west"))
+
+    assert faults.is_down("cosmos.journal", "west")
+    assert not faults.is_down("cosmos.journal", "east")
+    assert faults.strike("cosmos.journal", "read", region="east") is None
+    assert faults.strike("cosmos.journal", "read", region="west") is not None
+
+
+def test_those_who_watch_are_told_of_each_arming_until_they_stop() -> None:
+    faults, told = Faults(), list[int]()
+    end = faults.watch(lambda: told.append(len(faults.listing())))
+
+    faults.arm(Fault("durable", Action.DOWN))
+    end()
+    faults.arm(Fault("cosmos", Action.DOWN))
+
+    assert told == [1]
+
+
+def test_faults_in_force_are_listed_as_they_were_armed_with_their_hits() -> None:
+    faults = Faults()
+    number = faults.arm(Fault("cosmos", Action.STATUS, "read", status=429, seconds=0.5))
+    faults.strike("cosmos.journal", "read")
+
+    assert faults.listing() == [
+        {
+            "id": number,
+            "component": "cosmos",
+            "action": "status",
+            "operation": "read",
+            "status": 429,
+            "seconds": 0.5,
+            "rate": 1.0,
+            "times": None,
+            "duration_seconds": None,
+            "region": None,
+            "substatus": None,
+            "hits": 1,
+        }
+    ]

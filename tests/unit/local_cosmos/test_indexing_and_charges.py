@@ -26,6 +26,18 @@ def test_only_named_paths_are_indexed_when_everything_is_excluded() -> None:
     assert policy.effects({"session": "s", "owing": True}) == 2
 
 
+def test_the_elements_of_an_array_are_indexed_by_a_path_of_their_own() -> None:
+    policy = parse_policy(
+        {"includedPaths": [{"path": "/owing/[]/?"}], "excludedPaths": [{"path": "/*"}]}
+    )
+
+    assert policy.covers(("owing", "[]"))
+    assert not policy.covers(("owing",))
+    assert policy.effects({"owing": ["east", "west"]}) == 2
+    assert policy.effects({"owing": "east", "other": ["east"]}) == 0
+    assert policy.effects({"owing": [["east"], {"to": "west"}]}) == 0
+
+
 def test_the_default_policy_indexes_every_scalar() -> None:
     assert parse_policy(DEFAULT_POLICY).effects({"id": "1", "a": [1, 2], "b": {"c": None}}) == 4
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from local.cosmos.catalogue import Catalogue, Container
+from local.cosmos.items import Items, Place
 from local.cosmos.query_parser import parse_query
 from local.cosmos.query_plan import Plan, plan_query
-from local.cosmos.query_run import statement
+from local.cosmos.query_run import QueryRequest, QueryRun, statement
 from local.cosmos.storage import Storage
 
 
@@ -61,18 +62,56 @@ def test_a_partition_named_in_the_condition_is_used_like_one_in_the_request(
     plan = plan_of(journal, "SELECT * FROM c WHERE c.session = 'DL1742' ORDER BY c.id DESC")
 
     assert plan.has_partition
-    assert plan.residual == []
+    assert (plan.served, plan.scanned) == ([], [])
     assert "TEMP B-TREE" not in steps(storage, plan)
 
 
 def test_only_what_sql_cannot_decide_is_left_over(journal: Container) -> None:
     plan = plan_of(journal, "SELECT * FROM c WHERE c._ts > 5 AND c.id != 'x' AND c.n = 1")
 
-    assert len(plan.residual) == 1
+    assert len(plan.served + plan.scanned) == 1
 
 
 def test_a_disjunction_is_never_split(journal: Container) -> None:
     plan = plan_of(journal, "SELECT * FROM c WHERE c.id = 'x' OR c.session = 'y'")
 
-    assert len(plan.residual) == 1
+    assert len(plan.served + plan.scanned) == 1
     assert not plan.has_partition
+
+
+def test_what_an_index_serves_is_told_from_what_needs_a_look_at_every_item(
+    journal: Container,
+) -> None:
+    plan = plan_of(journal, "SELECT * FROM c WHERE c.n > 1 AND LOWER(c.a) = 'x' AND c.b = 2")
+
+    assert len(plan.served) == 2
+    assert len(plan.scanned) == 1
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        """c["odd \\"name"] = 'é " \\u0041'""",
+        "ARRAY_CONTAINS(c.l, 'a\\nb')",
+        "IS_DEFINED(c.o.p)",
+        "'x' = c.s",
+        "c.s != 'y'",
+        "c.l[1] = 'a\\nb'",
+        "NOT c.o.p = 'x'",
+    ],
+)
+def test_the_texts_that_sqlite_looks_for_are_in_every_item_that_meets_the_condition(
+    storage: Storage, journal: Container, condition: str
+) -> None:
+    item = {
+        "id": "1",
+        'odd "name': 'é " A',
+        "l": ["x", "a\nb"],
+        "o": {"p": "p"},
+        "s": "x",
+        "session": "s",
+    }
+    Items(storage, lambda: 0.0).create(Place(journal, '"s"'), item)
+    request = QueryRequest(f"SELECT VALUE c.id FROM c WHERE {condition}", {}, key='"s"')
+
+    assert QueryRun(storage, journal, request).page(0).results == ['"1"']

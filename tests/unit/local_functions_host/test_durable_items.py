@@ -118,9 +118,11 @@ def test_an_entity_that_fails_as_a_whole_keeps_its_state_and_tells_its_callers()
 
 
 def test_a_client_learns_where_hub_and_management_are() -> None:
-    document = json.loads(client_input("127.0.0.1:4001", "hub", "http://127.0.0.1:7071").string)
+    document = json.loads(
+        client_input("127.0.0.1:4001", "hub", "http://127.0.0.1:7071", "k").string
+    )
 
     assert document["rpcBaseUrl"] == "http://127.0.0.1:4001"
     assert document["taskHubName"] == "hub"
     assert document["httpBaseUrl"] == "http://127.0.0.1:7071/runtime/webhooks/durabletask"
-    assert "code=lockstep-local" in document["requiredQueryStringParameters"]
+    assert "code=k" in document["requiredQueryStringParameters"]

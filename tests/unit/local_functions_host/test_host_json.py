@@ -70,7 +70,7 @@ def test_every_honoured_limit_is_read() -> None:
         ({"version": "1.0"}, "version"),
         ({"functionTimeout": "5 minutes"}, "functionTimeout"),
         ({"telemetryMode": "Smoke"}, "telemetryMode"),
-        ({"logging": {"applicationInsights": {}}}, "applicationInsights"),
+        ({"logging": {"fileLoggingMode": "always"}}, "fileLoggingMode"),
         ({"logging": {"logLevel": {"Azure.Core": "Error"}}}, "Azure.Core"),
         ({"logging": {"logLevel": {"default": "Loud"}}}, "Loud"),
         ({"extensions": {"queues": {}}}, "queues"),
@@ -93,17 +93,49 @@ def test_what_is_not_honoured_is_refused_by_name(part: dict[str, Any], named: st
 
 def test_a_missing_file_and_a_broken_one_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"no host\.json"):
-        load(tmp_path)
+        load(tmp_path, {})
 
     (tmp_path / "host.json").write_text("{")
     with pytest.raises(Refused, match="not JSON"):
-        load(tmp_path)
+        load(tmp_path, {})
 
 
 def test_the_repositorys_own_file_is_honoured() -> None:
     root = Path(__file__).parents[3]
 
-    limits = load(root)
+    limits = load(root, {})
 
     own = json.loads((root / "host.json").read_text())["extensions"]["serviceBus"]
     assert limits.service_bus.max_concurrent_sessions == own["maxConcurrentSessions"]
+
+
+def test_settings_overrule_the_file(tmp_path: Path) -> None:
+    limits = {"version": "2.0", "extensions": {"serviceBus": {"maxConcurrentSessions": 4}}}
+    (tmp_path / "host.json").write_text(json.dumps(limits))
+    settings = {
+        "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentSessions": "9",
+        "AzureFunctionsJobHost__extensions__serviceBus__autoCompleteMessages": "true",
+        "AzureFunctionsJobHost__logging__logLevel__Function.take": "Warning",
+        "Another__extensions__serviceBus": "5",
+    }
+
+    host = load(tmp_path, settings)
+
+    assert host.service_bus.max_concurrent_sessions == 9
+    assert host.log_levels == {"Function.take": logging.WARNING}
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        ("AzureFunctionsJobHost__extensions__queues__batchSize", "not honoured: queues"),
+        ("AzureFunctionsJobHost__version__major", "version__major lies below a value"),
+    ],
+)
+def test_a_setting_that_overrules_nothing_honoured_is_refused_by_name(
+    tmp_path: Path, setting: str, named: str
+) -> None:
+    (tmp_path / "host.json").write_text('{"version": "2.0"}')
+
+    with pytest.raises(Refused, match=named):
+        load(tmp_path, {setting: "1"})

@@ -28,6 +28,44 @@ def test_a_file_whose_values_are_no_strings_is_refused_by_name(tmp_path: Path) -
         AppSettings.load(tmp_path, {})
 
 
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        ({"IsEncrypted": True}, "IsEncrypted"),
+        ({"Host": {"LocalHttpPort": 7071}}, "not honoured: Host"),
+        ({"IsEncrypted": False, "Values": {}}, None),
+        (["Values"], "not a local settings file"),
+    ],
+)
+def test_a_local_settings_file_is_read_whole_or_refused_by_name(
+    tmp_path: Path, document: object, named: str | None
+) -> None:
+    (tmp_path / "local.settings.json").write_text(json.dumps(document))
+
+    if named is None:
+        assert AppSettings.load(tmp_path, {}).values == {}
+    else:
+        with pytest.raises(Refused, match=named):
+            AppSettings.load(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("AzureWebJobs.saga.Disabled", "true", True),
+        ("AzureWebJobs_saga_Disabled", "1", True),
+        ("AzureWebJobs.saga.Disabled", "false", False),
+        ("AzureWebJobs.other.Disabled", "true", False),
+    ],
+)
+def test_a_setting_switches_a_function_off(name: str, value: str, expected: bool) -> None:
+    binding = {"type": "httpTrigger", "name": "req", "direction": "IN"}
+
+    function = read_function(metadata(binding), AppSettings({name: value}), {"httpTrigger"})
+
+    assert function.is_disabled is expected
+
+
 def test_a_missing_setting_is_refused_with_function_and_name() -> None:
     with pytest.raises(Refused, match=r"function receive: the app setting QUEUE is missing"):
         AppSettings({}).resolve("%QUEUE%", "receive")

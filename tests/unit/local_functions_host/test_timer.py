@@ -1,7 +1,7 @@
 """NCRONTAB schedules and .NET durations."""
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -18,14 +18,41 @@ MOMENT = datetime(2013, 12, 31, 23, 59, 50, tzinfo=UTC)
         ("55 * * * * *", datetime(2013, 12, 31, 23, 59, 55, tzinfo=UTC)),
         ("0 30 9 * * 1-5", datetime(2014, 1, 1, 9, 30, 0, tzinfo=UTC)),
         ("0 0 0 1 2 *", datetime(2014, 2, 1, 0, 0, 0, tzinfo=UTC)),
+        ("0 0 12 * Feb Mon-Wed", datetime(2014, 2, 3, 12, 0, 0, tzinfo=UTC)),
+        ("0 0 0 13 * 5", datetime(2014, 6, 13, 0, 0, 0, tzinfo=UTC)),
+        ("5/20 * * * * *", datetime(2014, 1, 1, 0, 0, 5, tzinfo=UTC)),
     ],
 )
 def test_the_first_field_is_the_second(expression: str, expected: datetime) -> None:
     assert Schedule.parse(expression).after(MOMENT) == expected
 
 
-@pytest.mark.parametrize("expression", ["* * * * *", "00:05:00", "61 * * * * *", "a b c d e f"])
-def test_what_is_not_six_valid_fields_is_an_error(expression: str) -> None:
+def test_five_fields_begin_with_the_minute() -> None:
+    assert Schedule.parse("*/5 * * * *").after(MOMENT) == datetime(2014, 1, 1, tzinfo=UTC)
+
+
+def test_an_interval_counts_from_the_moment() -> None:
+    assert Schedule.parse("01:30:00").after(MOMENT) == MOMENT + timedelta(minutes=90)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "* * * *",
+        "61 * * * * *",
+        "a b c d e f",
+        "@daily",
+        "0 0 0 L * *",
+        "0 0 0 ? * *",
+        "0 0 0 * * 1#2",
+        "0 0 0 * * 7",
+        "0 0 0 * * 1-7",
+        "0 0 0 31 2 *",
+        "00:00:00",
+        "-00:05:00",
+    ],
+)
+def test_what_is_neither_ncrontab_nor_an_interval_is_an_error(expression: str) -> None:
     with pytest.raises(ValueError, match="schedule"):
         Schedule.parse(expression)
 

@@ -42,9 +42,9 @@ def test_every_subscription_gets_what_its_rules_match_and_gets_it_once() -> None
         Rule("label", CorrelationFilter({Trait.LABEL: "departed"})),
     )
     news = topic(
-        Subscription(everything, EVERYTHING),
-        Subscription(gates, equal_to(gate=7, late=True)),
-        Subscription(both, two_rules),
+        Subscription(everything, EVERYTHING, NoLedger()),
+        Subscription(gates, equal_to(gate=7, late=True), NoLedger()),
+        Subscription(both, two_rules, NoLedger()),
     )
 
     news.send(
@@ -64,7 +64,7 @@ def test_every_subscription_gets_what_its_rules_match_and_gets_it_once() -> None
 
 def test_a_scheduled_message_meets_the_rules_of_the_time_at_which_it_is_due() -> None:
     queue = plain_queue()
-    subscription = Subscription(queue, equal_to(gate=7))
+    subscription = Subscription(queue, equal_to(gate=7), NoLedger())
     news = topic(subscription)
     (number,) = news.send([message("later", scheduled_for=5)], now=0)
     assert [m.sequence_number for m in news.peek(0, 9)] == [number]
@@ -79,7 +79,9 @@ def test_a_scheduled_message_meets_the_rules_of_the_time_at_which_it_is_due() ->
 
 def test_a_message_without_a_session_is_a_dead_letter_where_sessions_are_required() -> None:
     sessions, plain = session_queue(), plain_queue()
-    news = topic(Subscription(sessions, EVERYTHING), Subscription(plain, EVERYTHING))
+    news = topic(
+        Subscription(sessions, EVERYTHING, NoLedger()), Subscription(plain, EVERYTHING, NoLedger())
+    )
 
     news.send([message("whose?")], now=0)
 
@@ -93,7 +95,7 @@ def test_a_message_without_a_session_is_a_dead_letter_where_sessions_are_require
 
 def test_the_topic_s_time_to_live_is_a_limit_for_its_subscriptions() -> None:
     queue = plain_queue(time_to_live_seconds=100.0)
-    news = topic(Subscription(queue, EVERYTHING), time_to_live_seconds=5)
+    news = topic(Subscription(queue, EVERYTHING, NoLedger()), time_to_live_seconds=5)
 
     news.send([message("short"), message("shorter", time_to_live_seconds=2)], now=0)
 
@@ -102,7 +104,7 @@ def test_the_topic_s_time_to_live_is_a_limit_for_its_subscriptions() -> None:
 
 def test_duplicates_are_dropped_before_they_reach_a_subscription() -> None:
     queue = plain_queue()
-    news = topic(Subscription(queue, EVERYTHING), duplicate_window_seconds=60)
+    news = topic(Subscription(queue, EVERYTHING, NoLedger()), duplicate_window_seconds=60)
 
     numbers = news.send([Message(b"x", message_id="m"), Message(b"y", message_id="m")], now=0)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain import entries
+from shared.domain.arrival import number_in
 from shared.domain.entries import Step
 from shared.domain.journal import (
     ARRIVALS,
@@ -22,7 +23,6 @@ from shared.domain.journal import (
     Resolution,
     Status,
     decide,
-    number_in,
 )
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED

@@ -11,6 +11,7 @@ from shared.domain.errors import InvalidMessage, OutcomeUnknown, TooLarge, Unava
 from shared.domain.message import Message
 from shared.domain.operation import OPERATION_MESSAGES_MAX
 from shared.domain.producer import REMEMBERED_MAX, Draft, Ledger, ProducerOptions
+from shared.domain.reports import VOID_TYPE
 from shared.ports import StoredLedger
 from shared.usecases.ledgers import KnownLedgers
 from shared.usecases.publish import Producer
@@ -189,8 +190,9 @@ async def test_what_is_no_message_is_refused_before_anything_is_numbered(
     [
         [Draft(f"d-{n}", "account.add", b"{}") for n in range(OPERATION_MESSAGES_MAX + 1)],
         [Draft(f"d-{n}", "account.add", b'"' + b"x" * 800_000 + b'"') for n in range(2)],
+        [Draft("d", "t" * 40_000, b"{}")],
     ],
-    ids=["too many", "too long"],
+    ids=["too many", "too long", "too much beside the body"],
 )
 async def test_more_than_an_operation_takes_is_refused_before_anything_is_numbered(
     world: World, drafts: Sequence[Draft]
@@ -241,3 +243,41 @@ async def test_ledgers_heard_of_longest_ago_are_forgotten_first() -> None:
         known.learn(session, StoredLedger(Ledger("bank"), "1"))
 
     assert [known.get(s, "bank") is not None for s in ("a", "b", "c")] == [True, False, True]
+
+
+class Narrow(MemoryBus):
+    """A bus whose queues take less than usual."""
+
+    async def send(
+        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
+    ) -> None:
+        if any(len(message.body) > 500 for message in messages):
+            raise InvalidMessage("too large for the queue")
+        await super().send(region, queue, messages, delay_seconds=delay_seconds)
+
+
+async def test_what_a_narrow_queue_refuses_is_voided_and_named_and_never_called_sent(
+    world: World,
+) -> None:
+    world.bus = Narrow(world.clock)
+    producer = world.producer()
+    huge = Draft("huge", "account.add", b'"' + b"x" * 1_000 + b'"')
+    drafts = [Draft("a", "account.add", b"{}"), huge, Draft("b", "account.add", b"{}")]
+
+    for _ in range(2):
+        with pytest.raises(TooLarge, match="huge"):
+            await producer.publish("acc-7", drafts, ProducerOptions("bank"))
+    await producer.publish("acc-7", [Draft("c", "account.add", b"{}")], ProducerOptions("bank"))
+
+    for region in ("east", "west"):
+        sent = [
+            (m.number.sequence, m.id, m.type) for m in world.bus.messages(region, "in") if m.number
+        ]
+        assert sent == [
+            (0, "a", "account.add"),
+            (1, "huge", VOID_TYPE),
+            (2, "b", "account.add"),
+            (3, "huge", VOID_TYPE),
+            (4, "c", "account.add"),
+        ]
+    assert await world.owing() == []

@@ -1,0 +1,160 @@
+"""Thousands of outboxes cannot be paid for now; what comes after them is paid all the same."""
+
+from itertools import count
+
+import pytest
+
+from shared.domain.documents import owing_from
+from shared.domain.message import Message
+from shared.domain.outbox import Owing
+from shared.testkit.strikes import Killed
+from shared.usecases.outcomes import Processed
+from shared.usecases.rescue import Rescued
+from tests.world import LAG_SECONDS, World, message
+
+STUCK = 2_000
+BURNT = "errors"
+
+
+def burnt(number: int) -> Message:
+    """A message that ends in its session's fault, of which the error queue is told."""
+    return message(0, session=f"stuck-{number}", kind="account.burn")
+
+
+async def stuck_world(stuck: int) -> World:
+    """Both error queues refuse, and so many sessions owe them something."""
+    world = World()
+    world.bus.dark = {("east", BURNT), ("west", BURNT)}
+    for number in range(stuck):
+        await world.east.consumer.consume(burnt(number))
+    world.clock.seconds += LAG_SECONDS
+    return world
+
+
+async def leave_unsent(world: World, sequence: int = 0) -> list[tuple[str, bytes]]:
+    """A bill whose dispatcher dies after the commit; the answer is what should be sent."""
+    quiet = World()
+    healthy = await quiet.east.consumer.consume(message(sequence, session="new", kind="account.bill"))
+    assert isinstance(healthy, Processed)
+    world.bus.dark |= {"east", "west"}
+    await world.worker("east").consumer.consume(message(sequence, session="new", kind="account.bill"))
+    world.bus.dark -= {"east", "west"}
+    world.clock.seconds += LAG_SECONDS
+    return quiet.outputs("east")
+
+
+async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
+    world = await stuck_world(STUCK)
+    for _ in range(2):
+        world.clock.seconds += 15
+        await world.east.rescuer.sweep()
+    expected = await leave_unsent(world)
+
+    runs = count(1)
+    while world.outputs("east") != expected:
+        assert next(runs) <= 2
+        world.clock.seconds += 15
+        await world.east.rescuer.sweep()
+
+    world.bus.dark.clear()
+    for _ in range(3):
+        world.clock.seconds += 15
+        await world.east.rescuer.sweep()
+        await world.west.rescuer.sweep()
+    assert await world.owing() == []
+    for region in ("east", "west"):
+        reports = world.bus.messages(region, BURNT)
+        assert {report.session for report in reports} == {f"stuck-{n}" for n in range(STUCK)}
+        assert len(reports) == STUCK
+
+
+async def test_one_run_tries_a_bounded_number_the_oldest_first() -> None:
+    world = await stuck_world(30)
+    world.bus.dark.clear()
+
+    assert await world.east.rescuer.sweep(limit=10) == Rescued(paid=10)
+
+    assert [m.session for m in world.bus.messages("east", BURNT)] == [
+        f"stuck-{n}" for n in range(10)
+    ]
+
+
+async def test_a_session_whose_rescue_throws_does_not_keep_the_others_from_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await stuck_world(20)
+    world.bus.dark.clear()
+    pay = world.east.rescuer.dispatcher.pay
+
+    async def pay_or_throw(owings: list[Owing], regions: list[str]) -> tuple[str, ...]:
+        if owings[0].session == "stuck-7":
+            raise ZeroDivisionError("a bug")
+        return await pay(owings, regions)
+
+    monkeypatch.setattr(world.east.rescuer.dispatcher, "pay", pay_or_throw)
+
+    assert await world.east.rescuer.sweep() == Rescued(paid=19, left=1)
+    assert len(world.bus.messages("east", BURNT)) == 19
+
+
+async def feed_of(world: World) -> list[Owing]:
+    """What the change feed shows of every document."""
+    documents = [d for p in world.journal.partitions.values() for d in p.values()]
+    return [owing for document in documents if (owing := owing_from(document))]
+
+
+async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await stuck_world(100)
+    world.bus.dark.clear()
+    seen = await feed_of(world)
+    assert len(seen) == 100
+    pay = world.east.rescuer.dispatcher.pay
+    paid = count()
+
+    async def pay_until_killed(owings: list[Owing], regions: list[str]) -> tuple[str, ...]:
+        if next(paid) == 40:
+            raise Killed
+        return await pay(owings, regions)
+
+    monkeypatch.setattr(world.east.rescuer.dispatcher, "pay", pay_until_killed)
+    with pytest.raises(Killed):
+        await world.east.rescuer.rescue(seen)
+
+    world.clock.seconds += LAG_SECONDS
+    await world.worker("east").rescuer.sweep()
+
+    reports = [m.session for m in world.bus.messages("east", BURNT)]
+    assert set(reports) == {f"stuck-{n}" for n in range(100)}
+
+
+async def test_a_feed_that_repeats_and_skips_sends_each_output_once() -> None:
+    world = await stuck_world(30)
+    world.bus.dark.clear()
+    seen = await feed_of(world)
+
+    await world.east.rescuer.rescue(seen[5:20])
+    await world.east.rescuer.rescue(seen[:15])
+    await world.worker("east").rescuer.rescue(seen[:20])
+    await world.east.rescuer.sweep()
+
+    reports = [m.session for m in world.bus.messages("east", BURNT)]
+    assert sorted(reports) == sorted(f"stuck-{n}" for n in range(30))
+
+
+async def test_two_quick_saves_of_one_session_are_paid_in_order_by_one_look(world: World) -> None:
+    bills = [message(n, kind="account.bill") for n in range(2)]
+    quiet = World()
+    for bill in bills:
+        await quiet.east.consumer.consume(bill)
+    world.bus.dark = {"east"}
+    for bill in bills:
+        await world.east.consumer.consume(bill)
+    world.bus.dark = set()
+    (newest,) = [owing for owing in await feed_of(world) if owing.document_id.endswith("1")]
+
+    await world.worker("east").rescuer.rescue([newest])
+
+    assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
+    assert await world.owing() == []

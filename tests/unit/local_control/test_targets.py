@@ -1,0 +1,71 @@
+"""A fault that could never hit anything is refused with what is wrong about it."""
+
+import pytest
+
+from local.cosmos import targets as cosmos
+from local.durable.targets import target as durable
+from local.faults import Action, Fault, InvalidFault
+from local.servicebus.gate import HONOURED
+from local.targets import Target, check_aim
+
+REGIONAL = Target("store", {"read": frozenset({Action.DOWN})}, frozenset({"east", "west"}))
+TARGETS = [
+    *cosmos.targets(["journal"]),
+    Target("servicebus.east", HONOURED),
+    durable(),
+    REGIONAL,
+]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("*", Action.DOWN),
+        Fault("cosmos", Action.STATUS, "create"),
+        Fault("cosmos", Action.DOWN, "account"),
+        Fault("cosmos.journal", Action.DROP_ANSWER, "batch"),
+        Fault("servicebus", Action.DUPLICATE),
+        Fault("servicebus.east", Action.LOSE_LOCK, "renew-session-lock"),
+        Fault("durable", Action.DELAY, "start-instance"),
+        Fault("store", Action.DOWN, region="west"),
+        Fault("*", Action.DOWN, "read", region="west"),
+    ],
+)
+def test_a_fault_that_can_hit_something_is_taken(fault: Fault) -> None:
+    check_aim(fault, TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (
+            Fault("service-bus", Action.DOWN),
+            "only *, cosmos, cosmos.journal, durable, servicebus, servicebus.east, store",
+        ),
+        (Fault("cosmos.jurnal", Action.DOWN), "no component 'cosmos.jurnal'"),
+        (Fault("cosmos.journal", Action.DOWN, "account"), "no operation 'account', only batch,"),
+        (Fault("servicebus", Action.DOWN, "read"), "servicebus has no operation 'read'"),
+        (Fault("durable", Action.DROP_CONNECTION), "drop-connection never hits * of durable"),
+        (Fault("cosmos", Action.DUPLICATE), "duplicate never hits * of cosmos"),
+        (
+            Fault("servicebus", Action.DELAY, "deliver"),
+            "never hits deliver of servicebus, only down, drop-connection, duplicate, lose-lock",
+        ),
+        (Fault("*", Action.LOSE_LOCK, "send"), "lose-lock never hits send"),
+        (
+            Fault("durable", Action.DOWN, "hand-out"),
+            "never hits hand-out of durable, which is only counted",
+        ),
+        (Fault("store", Action.DOWN, region="mars"), "'mars' in store, only east, west"),
+        (
+            Fault("servicebus.east", Action.DOWN, region="east"),
+            "'east' in servicebus.east, which is not served by region",
+        ),
+        (Fault("*", Action.DUPLICATE, region="east"), "duplicate never hits"),
+    ],
+)
+def test_a_fault_that_can_hit_nothing_is_refused_by_name(fault: Fault, reason: str) -> None:
+    with pytest.raises(InvalidFault) as refusal:
+        check_aim(fault, TARGETS)
+
+    assert reason in str(refusal.value)

@@ -1,0 +1,44 @@
+"""The `Cosmos` section of the config: what it may say, and how it is refused."""
+
+from typing import Any
+
+import pytest
+
+from local.cosmos.config import CosmosConfig, InvalidCosmosConfig
+
+JOURNAL = {"Name": "journal", "PartitionKey": "/session"}
+
+
+def section(**rest: Any) -> dict[str, Any]:
+    """A section with one container, and more."""
+    return {"Database": "lockstep", "Containers": [JOURNAL], **rest}
+
+
+def test_one_region_and_one_partition_are_the_default() -> None:
+    config = CosmosConfig.parse(section())
+
+    assert len(config.regions) == 1
+    assert [container.partitions for container in config.containers] == [1]
+
+
+def test_regions_and_partitions_are_taken_as_they_are_given() -> None:
+    containers = [{**JOURNAL, "Partitions": 3}]
+    config = CosmosConfig.parse(section(Regions=["east", "West US 2"], Containers=containers))
+
+    assert config.regions == ("east", "West US 2")
+    assert config.containers[0].partitions == 3
+    assert "Partitions" not in config.containers[0].properties
+
+
+@pytest.mark.parametrize(
+    "regions", [[], "east", [1], [""], ["east", "east"], ["East US", "east-us"], [" "], None]
+)
+def test_regions_that_clients_could_not_tell_apart_are_refused(regions: Any) -> None:
+    with pytest.raises(InvalidCosmosConfig, match=r"Cosmos\.Regions"):
+        CosmosConfig.parse(section(Regions=regions))
+
+
+@pytest.mark.parametrize("count", [0, -1, 65, 1.5, "3", True, None])
+def test_a_number_of_partitions_out_of_range_is_refused(count: Any) -> None:
+    with pytest.raises(InvalidCosmosConfig, match=r"Cosmos\.Containers\[0\]\.Partitions"):
+        CosmosConfig.parse(section(Containers=[{**JOURNAL, "Partitions": count}]))
