@@ -85,9 +85,9 @@ async def serve(options: argparse.Namespace, announcements: TextIO) -> int:
     watch_end(stopping)
     app = options.app.resolve()
     try:
-        limits = host_json.load(app)
-        logs.configure(options.region, LEVELS[options.log_level], limits.log_levels, sys.stderr)
         settings = AppSettings.load(app, os.environ)
+        limits = host_json.load(app, settings.values)
+        logs.configure(options.region, LEVELS[options.log_level], limits.log_levels, sys.stderr)
         os.environ.update(settings.values)
         host = await Host.load(app, options.port, options.region, settings, limits)
         url = await host.start()

@@ -1,6 +1,6 @@
 """The admin endpoints: the host's state, its functions, and running one of them by name.
 
-They take no key: the host listens on loopback only.
+All but the ping take the master key: without a key they answer 401, to a lesser key 403.
 """
 
 import asyncio
@@ -13,8 +13,9 @@ from typing import Any
 from aiohttp import web
 
 from local.functions_host.function import Function
+from local.functions_host.keys import Keys, key_of
 from local.functions_host.triggers.listener import Invocable, Listener
-from local.functions_host.web import Route, WebServer
+from local.functions_host.web import Route, WebHandler, WebServer
 
 VERSION = "4.1037.0"
 """The version of the real host whose behaviour is followed."""
@@ -23,17 +24,25 @@ VERSION = "4.1037.0"
 class Admin:
     """Answers `/admin/...` for a host."""
 
-    def __init__(self, region: str, listeners: Mapping[Function, Listener]) -> None:
+    def __init__(self, region: str, listeners: Mapping[Function, Listener], keys: Keys) -> None:
         self._region = region
+        self._keys = keys
         self._listeners = {function.name: (function, item) for function, item in listeners.items()}
         self._since = time.monotonic()
         self._runs: set[asyncio.Task[None]] = set()
 
     def add_to(self, server: WebServer) -> None:
         """Add the routes."""
-        server.add(Route((0,), "/admin/host/status", ("GET",)), self.status)
-        server.add(Route((0,), "/admin/functions", ("GET",)), self.functions)
-        server.add(Route((0, 0, 2), "/admin/functions/{name}", ("POST",)), self.run)
+        one = "/admin/functions/{name}"
+        server.add(Route((0,), "/admin/host/ping", ("GET", "POST")), self.ping)
+        server.add(Route((0,), "/admin/host/status", ("GET",)), self._keyed(self.status))
+        server.add(Route((0,), "/admin/functions", ("GET",)), self._keyed(self.functions))
+        server.add(Route((0, 0, 2), one, ("GET",)), self._keyed(self.function))
+        server.add(Route((0, 0, 2), one, ("POST",)), self._keyed(self.run))
+
+    async def ping(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's form
+        """Say that the process answers."""
+        return web.Response()
 
     async def status(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's form
         """Say that the host runs, since when (milliseconds) and as which process."""
@@ -50,6 +59,13 @@ class Admin:
         """List the functions with their bindings."""
         found = [describe(function) for function, _ in self._listeners.values()]
         return web.json_response(found)
+
+    async def function(self, request: web.Request) -> web.Response:
+        """Show one function with its bindings."""
+        name = request.match_info["name"]
+        if name not in self._listeners:
+            return web.Response(status=404, text=f"no function {name}")
+        return web.json_response(describe(self._listeners[name][0]))
 
     async def run(self, request: web.Request) -> web.Response:
         """Start one run of a function; 202 says that it started, the log how it ended."""
@@ -76,11 +92,25 @@ class Admin:
         for run in late:
             run.cancel()
 
+    def _keyed(self, action: WebHandler) -> WebHandler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            shown = key_of(request)
+            if self._keys.open_admin(shown):
+                return await action(request)
+            return web.Response(status=403 if self._keys.is_known(shown) else 401)
+
+        return answer
+
 
 def describe(function: Function) -> dict[str, Any]:
     """One entry of the list."""
     bindings = [dict(binding.properties) for binding in (function.trigger, *function.others)]
-    return {"name": function.name, "language": "python", "config": {"bindings": bindings}}
+    return {
+        "name": function.name,
+        "language": "python",
+        "isDisabled": function.is_disabled,
+        "config": {"bindings": bindings},
+    }
 
 
 def input_of(body: str) -> str:

@@ -53,6 +53,13 @@ class Binding:
         except (TypeError, ValueError) as error:
             raise self.refused(f"{key} must be a whole number") from error
 
+    def word(self, key: str, *choices: str) -> str:
+        """Read one of some words, in any case; the first is the default."""
+        word = self.text(key, choices[0]).upper()
+        if word not in choices:
+            raise self.refused(f"{key} must be one of {', '.join(choices).lower()}")
+        return word
+
     def refused(self, why: str) -> Refused:
         """Make the error that names function and binding."""
         return Refused(f"function {self.function}: {self.type}: {why}")
@@ -67,6 +74,7 @@ class Function:
     trigger: Binding
     others: tuple[Binding, ...]
     retry: RetryPolicy | None = None
+    is_disabled: bool = False
 
 
 def read_function(
@@ -82,7 +90,8 @@ def read_function(
     if len(triggers) != 1:
         raise Refused(f"function {metadata.name}: exactly one trigger is needed")
     retry = retry_policy(metadata, triggers[0])
-    return Function(metadata.name, metadata.function_id, triggers[0], others, retry)
+    is_disabled = settings.disables(metadata.name)
+    return Function(metadata.name, metadata.function_id, triggers[0], others, retry, is_disabled)
 
 
 def retry_policy(metadata: RpcFunctionMetadata, trigger: Binding) -> RetryPolicy | None:

@@ -9,9 +9,10 @@ from local.functions_host import host_json
 from local.functions_host.admin import Admin
 from local.functions_host.durable.work import DurableWork
 from local.functions_host.function import Function, read_function
+from local.functions_host.keys import Keys
 from local.functions_host.settings import AppSettings
 from local.functions_host.triggers.listener import HostContext, Listener
-from local.functions_host.triggers.table import LISTENERS
+from local.functions_host.triggers.table import LISTENERS, listener_of
 from local.functions_host.web import WebServer
 from local.functions_host.worker import Worker
 
@@ -37,9 +38,10 @@ class Host:
         """Load the app and make its listeners; nothing listens yet. Raises Refused."""
         worker = await Worker.load(app, limits.function_timeout_seconds)
         durable = DurableWork(region, settings, limits.durable, worker)
-        context = HostContext(region, settings, limits, worker, WebServer(port), durable)
+        keys = Keys.read(settings.values)
+        context = HostContext(region, settings, limits, keys, worker, WebServer(port), durable)
         listeners = {
-            function: LISTENERS[function.trigger.type](function, context)
+            function: listener_of(function, context)
             for metadata in worker.metadata
             for function in (read_function(metadata, settings, LISTENERS),)
         }
@@ -48,7 +50,7 @@ class Host:
                 if binding.type == "durableClient":
                     durable.add_client(function, binding)
         durable.add_to(context.web)
-        admin = Admin(region, listeners)
+        admin = Admin(region, listeners, keys)
         admin.add_to(context.web)
         return cls(context, listeners, admin)
 
@@ -61,8 +63,11 @@ class Host:
         """Start every listener and the web server; the answer is its URL."""
         url = await self._context.web.start(DRAIN_SECONDS)
         self._context.durable.start(url)
-        for listener in self._listeners.values():
-            await listener.start()
+        for function, listener in self._listeners.items():
+            if function.is_disabled:
+                log.info("disabled: not listening", extra={"function": function.name})
+            else:
+                await listener.start()
         log.info("listening on %s: %s", url, ", ".join(self.functions))
         return url
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from local.functions_host.host_json_settings import overruled
 from local.functions_host.refusal import Refused
 from local.functions_host.timespan import seconds_of
 
@@ -92,13 +93,13 @@ class Section:
             raise Refused(f"{self._path}: not honoured: {', '.join(sorted(self._left))}")
 
 
-def load(app_directory: Path) -> HostJson:
-    """Read the app's host.json; a missing file is Refused, as the real host does."""
+def load(app_directory: Path, settings: Mapping[str, str]) -> HostJson:
+    """Read the app's host.json, overruled by settings; a missing file is Refused, as in Azure."""
     path = app_directory / "host.json"
     if not path.exists():
         raise Refused(f"no host.json in {app_directory}")
     try:
-        return parse(json.loads(path.read_text("utf-8")))
+        return parse(overruled(json.loads(path.read_text("utf-8")), settings))
     except json.JSONDecodeError as error:
         raise Refused(f"{path}: not JSON: {error}") from error
 
@@ -132,6 +133,8 @@ def service_bus(extensions: Section) -> ServiceBusOptions:
     """Read the options of the trigger."""
     section = extensions.section("serviceBus")
     section.take("autoCompleteMessages", exactly(True), True)
+    section.take("enableCrossEntityTransactions", exactly(False), False)
+    section.take("transportType", exactly("amqpTcp"), "amqpTcp")
     section.take("maxConcurrentCallsPerSession", exactly(1), 1)
     options = ServiceBusOptions(
         section.take("prefetchCount", whole_number(0), 0),
@@ -167,8 +170,12 @@ def durable_task(extensions: Section) -> DurableOptions:
 
 
 def log_levels(section: Section) -> Mapping[str, int]:
-    """Read levels by category: `default`, `Host`, `Function` and `Function.<name>`."""
+    """Read levels by category: `default`, `Host`, `Function` and `Function.<name>`.
+
+    Nothing is sent to Application Insights: how it would be sampled is read, and has no effect.
+    """
     levels: dict[str, Any] = section.take("logLevel", dict, {})
+    section.take("applicationInsights", dict, {})
     section.close()
     for category, name in levels.items():
         if category not in CATEGORIES and not category.startswith("Function."):

@@ -7,26 +7,32 @@ and asks which member of a `oneof` is set; this module is that much of FunctionR
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class TypedData:
-    """One value on its way to or from a function, tagged with its kind."""
-
-    __slots__ = ("kind", "value")
+    """One value on its way to or from a function; it is the attribute named like its kind."""
 
     def __init__(self, **member: Any) -> None:
-        self.kind: str | None = next(iter(member), None)
-        self.value: Any = member.get(self.kind) if self.kind else None
+        self.__dict__ = member
 
-    def __getattr__(self, name: str) -> Any:
-        if name == self.kind:
-            return self.value
-        raise AttributeError(name)
+    @property
+    def kind(self) -> str | None:
+        """The kind of value held, or None."""
+        return next(iter(self.__dict__), None)
+
+    @property
+    def value(self) -> Any:
+        """The value, or None."""
+        return next(iter(self.__dict__.values()), None)
 
     def WhichOneof(self, group: str) -> str | None:  # noqa: ARG002, N802 - protobuf's signature
         """Name the kind of value held, or None."""
-        return self.kind
+        return next(iter(self.__dict__), None)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 class ParameterBinding(SimpleNamespace):

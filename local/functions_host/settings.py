@@ -10,6 +10,7 @@ from typing import NoReturn
 from local.functions_host import identity
 from local.functions_host.refusal import Refused
 
+DISABLED = ("AzureWebJobs.{function}.Disabled", "AzureWebJobs_{function}_Disabled")
 PLACEHOLDER = re.compile(r"%([^%]+)%")
 
 
@@ -44,6 +45,11 @@ class AppSettings:
             self._refuse_identity(f"{name}__credential", name, function)
         return self._named(name, function)
 
+    def disables(self, function: str) -> bool:
+        """Whether a function is switched off, by the setting the platform has for that."""
+        names = (name.format(function=function) for name in DISABLED)
+        return any(self.values.get(name, "").lower() in ("true", "1") for name in names)
+
     def _refuse_identity(self, setting: str, name: str, function: str) -> NoReturn:
         raise Refused(
             f"function {function}: {setting} asks for a connection by identity, which is honoured "
@@ -57,14 +63,22 @@ class AppSettings:
 
 
 def local_values(path: Path) -> dict[str, str]:
-    """Read the `Values` of a local settings file; no file means no values."""
+    """Read the `Values` of a local settings file; no file means no values.
+
+    What else such files can hold is for other tools than the host, and Refused by name.
+    """
     if not path.exists():
         return {}
     try:
-        values = json.loads(path.read_text("utf-8")).get("Values", {})
-    except (json.JSONDecodeError, AttributeError) as error:
+        document = dict(json.loads(path.read_text("utf-8-sig")))
+        values = dict(document.pop("Values", {}))
+    except (ValueError, TypeError) as error:
         raise Refused(f"{path}: not a local settings file: {error}") from error
+    if document.pop("IsEncrypted", False) is not False:
+        raise Refused(f"{path}: IsEncrypted is honoured as false only")
+    if document:
+        raise Refused(f"{path}: not honoured: {', '.join(sorted(document))}")
     wrong = [name for name, value in values.items() if not isinstance(value, str)]
     if wrong:
         raise Refused(f"{path}: Values must be strings, not so: {', '.join(wrong)}")
-    return dict(values)
+    return values

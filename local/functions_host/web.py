@@ -38,7 +38,7 @@ class WebServer:
 
     async def start(self, drain_seconds: float) -> str:
         """Begin to serve; the answer is the URL. A port that is taken raises OSError."""
-        app = web.Application(client_max_size=BODY_LIMIT_BYTES)
+        app = web.Application(client_max_size=BODY_LIMIT_BYTES, middlewares=[without_405])
         for route in sorted(self._routes):
             for method in route.methods:
                 app.router.add_route(method, route.path, self._routes[route])
@@ -51,3 +51,14 @@ class WebServer:
         """Take no new request, wait for those in hand up to the drain limit, then close."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+
+@web.middleware
+async def without_405(request: web.Request, handler: WebHandler) -> web.StreamResponse:
+    """Answer 404 where a function's path is right and the method is not, as the real host does."""
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed:
+        if request.path.startswith("/admin/"):
+            raise
+        return web.Response(status=404)

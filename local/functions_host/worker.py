@@ -14,7 +14,7 @@ from typing import Any
 
 import azure_functions_runtime as library
 
-from local.functions_host import logs, protos
+from local.functions_host import dates, logs, protos
 from local.functions_host.protos import InvocationResponse, RpcFunctionMetadata, TypedData
 from local.functions_host.refusal import Refused
 
@@ -62,6 +62,7 @@ class Worker:
             raise Refused(f"no function_app.py in {app_directory}")
         os.chdir(app_directory)
         sys.path.insert(0, str(app_directory))
+        dates.shorten_way()
         library.start_threadpool_executor()
         await ask(library.worker_init_request, "worker_init_request", init(app_directory))
         answer = await ask(library.functions_metadata_request, "functions_metadata_request")

@@ -11,14 +11,16 @@ import local.functions_host.triggers.durable as durable_trigger
 import local.functions_host.triggers.http as http_trigger
 import local.functions_host.triggers.timer as timer_trigger
 from local.durable import gate as durable_gate
-from local.durable.service import operation_of
-from local.functions_host import host_json
+from local.durable.targets import operation_of
+from local.functions_host import host_json, host_json_settings, keys
 from local.functions_host.admin import Admin
 from local.functions_host.durable import management as instances
+from local.functions_host.durable.client import EXTENSION
 from local.functions_host.durable.work import ADDRESS_SETTING
 from local.functions_host.function import BESIDE_A_TRIGGER, RETRIED
 from local.functions_host.identity import ADDRESSES
-from local.functions_host.keys import DEVELOPMENT_KEY
+from local.functions_host.keys import Keys
+from local.functions_host.settings import DISABLED
 from local.functions_host.triggers.route import CONSTRAINTS
 from local.functions_host.triggers.service_bus_binding import HONOURED
 from local.functions_host.triggers.table import LISTENERS
@@ -57,17 +59,17 @@ def test_every_trigger_and_its_properties() -> None:
 
 
 def test_every_key_of_host_json_with_its_default() -> None:
-    keys: set[str] = set()
+    documented: set[str] = set()
     for where, words in rows("Functions host", "host.json"):
         path = where.strip("`").split(".") if where else []
-        keys |= {*path, *coded(re.sub(r" = `[^`]+`", "", words))}
+        documented |= {*path, *coded(re.sub(r" = `[^`]+`", "", words))}
         for key, default in re.findall(r"`(\w+)` = `([^`]+)`", words):
             document: Any = {key: json.loads(default)}
             for outer in reversed(path):
                 document = {outer: document}
             assert host_json.parse(document) == host_json.parse({}), document
 
-    assert keys == quoted(r"\.(?:take|section)\(\s*(\"\w+\")", host_json)
+    assert documented == quoted(r"\.(?:take|section)\(\s*(\"\w+\")", host_json)
 
 
 class Recorder(WebServer):
@@ -84,17 +86,20 @@ class Recorder(WebServer):
 
 def test_every_admin_route_and_setting() -> None:
     server = Recorder()
-    Admin("east", {}).add_to(server)
+    Admin("east", {}, Keys.read({})).add_to(server)
 
     assert names("Functions host", "route") == server.routes
-    settings = {timer_trigger.DATA_SETTING, ADDRESS_SETTING}
+    settings = {timer_trigger.DATA_SETTING, ADDRESS_SETTING, keys.MASTER}
+    settings |= {f"{keys.HOST_PREFIX}KEY", f"{keys.FUNCTION_PREFIX}FUNCTION.KEY"}
+    settings |= {f"{keys.SYSTEM_PREFIX}{EXTENSION}", f"{host_json_settings.PREFIX}PATH__KEY"}
+    settings |= {name.replace("{function}", "FUNCTION") for name in DISABLED}
     assert names("Functions host", "setting") == settings | {f"NAME{end}" for end in ADDRESSES}
-    assert DEVELOPMENT_KEY in coded(section("Functions host"))
+    assert keys.DEVELOPMENT_KEY in coded(section("Functions host"))
 
 
 def test_every_route_of_durable_instances() -> None:
     server = Recorder()
-    instances.Management("127.0.0.1:1").add_to(server)
+    instances.Management("127.0.0.1:1", Keys.read({})).add_to(server)
     base, get, delete, post, *below = coded(paragraph("Durable Functions", "With the key"))
 
     documented = {f"{get} {base}", f"{delete} {base}", *(f"{post} {base}/{one}" for one in below)}

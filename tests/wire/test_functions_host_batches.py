@@ -1,61 +1,26 @@
-"""Batches, plain queues and subscriptions, from an emulated namespace into a real host."""
+"""Many messages at a time, from an emulated namespace into a real host."""
 
-import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from local.counters import Counters
-from local.faults import Faults
-from local.servicebus.config import parse_namespaces
+from local.faults import Action, Fault
 from local.servicebus.server import Namespace
-from tests.wire.functions_host_process import HostProcess, bus_client, eventually, running_host
+from tests.wire.functions_host_bus import (
+    BUS_APP,
+    is_drained,
+    message,
+    numbers,
+    running_namespace,
+    runs,
+    send,
+)
+from tests.wire.functions_host_process import HostProcess, eventually, running_host
 
 pytestmark = pytest.mark.wire
-
-APP = Path(__file__).parent / "bus_app"
-BRIEF = {"LockDuration": "PT2S", "MaxDeliveryCount": 5}
-IDENTITY_APP = """
-import azure.functions as func
-app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
-seen = []
-@app.service_bus_queue_trigger(arg_name="m", queue_name="plain", connection="Bus")
-def take(m: func.ServiceBusMessage) -> None:
-    seen.append(m.message_id)
-@app.route("seen/ids")
-def tell(req: func.HttpRequest) -> str:
-    return __import__("json").dumps(seen)
-"""
-CONFIG = {
-    "Namespaces": [
-        {
-            "Name": "east",
-            "Queues": [
-                {"Name": "plain", "Properties": BRIEF},
-                {"Name": "heaps", "Properties": BRIEF},
-                {"Name": "batches", "Properties": {**BRIEF, "RequiresSession": True}},
-            ],
-            "Topics": [{"Name": "news", "Subscriptions": [{"Name": "all", "Properties": BRIEF}]}],
-        }
-    ]
-}
-
-
-@contextmanager
-def running_namespace() -> Iterator[Namespace]:
-    """A namespace for one `with` block."""
-    (config,) = parse_namespaces(CONFIG)
-    namespace = Namespace(config, port=0, faults=Faults(), counters=Counters())
-    namespace.start()
-    try:
-        yield namespace
-    finally:
-        namespace.stop()
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +34,7 @@ def shared_host(
     namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[HostProcess]:
     path = tmp_path_factory.mktemp("batches")
-    with running_host(path, APP, ServiceBus=namespace.connection_string) as host:
+    with running_host(path, BUS_APP, ServiceBus=namespace.connection_string) as host:
         yield host
 
 
@@ -78,110 +43,6 @@ def host(shared_host: HostProcess) -> HostProcess:
     """The host, with nothing seen yet."""
     assert shared_host.request("/api/forget", "POST").status == 200
     return shared_host
-
-
-def message(body: dict[str, Any], session: str | None = None, **rest: Any) -> ServiceBusMessage:
-    """A message with a JSON body."""
-    return ServiceBusMessage(json.dumps(body), session_id=session, **rest)
-
-
-def send(namespace: Namespace, entity: str, messages: Iterable[ServiceBusMessage]) -> None:
-    """Send messages together, so that they are there at once."""
-    with bus_client(namespace.connection_string) as client:
-        is_topic = entity == "news"
-        sender = client.get_topic_sender if is_topic else client.get_queue_sender
-        with sender(entity) as link:
-            link.send_messages(list(messages))
-
-
-def runs(host: HostProcess, kind: str, messages: int) -> list[dict[str, Any]]:
-    """The runs so far, once they were given so many messages."""
-
-    def enough() -> bool:
-        return sum(len(run["messages"]) for run in host.seen(kind)) >= messages
-
-    eventually(enough)
-    return host.seen(kind)
-
-
-def numbers(run: dict[str, Any]) -> list[int]:
-    """The numbers in the bodies of a run."""
-    return [note["body"]["n"] for note in run["messages"]]
-
-
-def is_drained(namespace: Namespace, queue: str) -> bool:
-    """Whether nothing waits and nothing is locked."""
-    depth = namespace.depth(queue)
-    return depth["active"] == depth["locked"] == 0
-
-
-def test_a_plain_queue_is_worked_off_by_so_many_calls_at_a_time(
-    namespace: Namespace, host: HostProcess
-) -> None:
-    send(
-        namespace, "plain", (message({"n": n, "pause": 0.1}, message_id=f"m{n}") for n in range(9))
-    )
-
-    found = runs(host, "plain", 9)
-
-    assert sorted(note for run in found for note in numbers(run)) == list(range(9))
-    assert {run["messages"][0]["message_id"] for run in found} == {f"m{n}" for n in range(9)}
-    at_once = max(sum(o["began"] <= r["began"] < o["ended"] for o in found) for r in found)
-    assert 2 <= at_once <= 3
-    eventually(lambda: is_drained(namespace, "plain"))
-
-
-def test_a_failed_plain_message_comes_again_until_it_is_done(
-    namespace: Namespace, host: HostProcess
-) -> None:
-    send(namespace, "plain", [message({"n": 1, "failures": 2})])
-
-    found = runs(host, "plain", 3)
-
-    assert [run["messages"][0]["delivery_count"] for run in found] == [1, 2, 3]
-    eventually(lambda: is_drained(namespace, "plain"))
-
-
-def test_the_lock_of_a_plain_message_is_renewed_while_the_function_runs(
-    namespace: Namespace, host: HostProcess
-) -> None:
-    send(namespace, "plain", [message({"n": 1, "pause": 2.6})])
-
-    found = runs(host, "plain", 1)
-
-    eventually(lambda: is_drained(namespace, "plain"))
-    assert [run["messages"][0]["delivery_count"] for run in found] == [1]
-    assert host.seen("plain") == found
-
-
-def test_a_host_that_stops_leaves_no_plain_message_locked(tmp_path: Path) -> None:
-    with running_namespace() as namespace:
-        connection = namespace.connection_string
-        with running_host(tmp_path, APP, ServiceBus=connection) as host:
-            send(namespace, "plain", (message({"n": n, "pause": 0.5}) for n in range(6)))
-            eventually(lambda: namespace.depth("plain")["locked"] == 3)
-
-            assert host.end() == 0
-
-        depth = namespace.depth("plain")
-        assert (depth["active"], depth["locked"]) == (3, 0)
-        with (
-            bus_client(connection) as client,
-            client.get_queue_receiver("plain", receive_mode="receiveanddelete") as receiver,
-        ):
-            left = [receiver.next() for _ in range(3)]
-        assert {message.delivery_count for message in left} == {0}
-
-
-def test_a_subscription_hands_over_what_was_sent_to_its_topic(
-    namespace: Namespace, host: HostProcess
-) -> None:
-    send(namespace, "news", [message({"n": 7}, message_id="m7", subject="late")])
-
-    (run,) = runs(host, "news", 1)
-
-    assert numbers(run) == [7]
-    assert run["messages"][0]["message_id"] == "m7"
 
 
 def test_a_plain_queue_comes_in_batches_one_after_the_other(
@@ -251,6 +112,20 @@ def test_a_failed_batch_is_abandoned_whole_and_comes_again_in_order(
     eventually(lambda: is_drained(namespace, "batches"))
 
 
+def test_a_batch_whose_lock_is_lost_while_it_is_completed_comes_again_though_it_succeeded(
+    tmp_path: Path,
+) -> None:
+    lost = Fault("servicebus.east", Action.LOSE_LOCK, "complete", times=1)
+    with running_namespace(lost) as namespace:
+        send(namespace, "batches", (message({"n": n}, "s") for n in range(4)))
+        with running_host(tmp_path, BUS_APP, ServiceBus=namespace.connection_string) as host:
+            found = runs(host, "batches", 8)
+            eventually(lambda: is_drained(namespace, "batches"))
+
+        assert [numbers(run) for run in found] == [[0, 1, 2, 3]] * 2
+        assert any("session s ended early" in line["message"] for line in host.log())
+
+
 def test_an_empty_body_breaks_its_batch(namespace: Namespace, host: HostProcess) -> None:
     send(namespace, "heaps", [message({"n": 0}), ServiceBusMessage(b"")])
 
@@ -258,17 +133,3 @@ def test_an_empty_body_breaks_its_batch(namespace: Namespace, host: HostProcess)
 
     assert said[0]["function"] == "heaps"
     eventually(lambda: namespace.depth("heaps")["dead_lettered"] == 2)
-
-
-def test_a_connection_by_identity_reaches_an_emulator(tmp_path: Path) -> None:
-    (tmp_path / "function_app.py").write_text(IDENTITY_APP)
-    (tmp_path / "host.json").write_text('{"version": "2.0"}')
-    with (
-        running_namespace() as namespace,
-        running_host(
-            tmp_path, tmp_path, Bus__fullyQualifiedNamespace=f"127.0.0.1:{namespace.port}"
-        ) as host,
-    ):
-        send(namespace, "plain", [message({"n": 1}, message_id="m1")])
-
-        assert eventually(lambda: host.seen("ids")) == ["m1"]

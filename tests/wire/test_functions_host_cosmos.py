@@ -1,5 +1,6 @@
 """The change feed of an emulated account through real host processes into the sample app."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ CONFIG = {
     "Database": "sample",
     "Containers": [{"Name": "things", "PartitionKey": "/session"}],
 }
+RANGES = 4
+IN_RANGES = {
+    "Database": "sample",
+    "Containers": [{"Name": "things", "PartitionKey": "/session", "Partitions": RANGES}],
+}
+SESSIONS = 24  # enough to find some in every range
 
 
 @pytest.fixture
@@ -133,3 +140,63 @@ def test_a_host_that_stops_gives_its_lease_back_and_the_next_goes_on_from_there(
         eventually(lambda: ids_seen(second))
 
         assert ids_seen(second) == ["a2"]
+
+
+@pytest.fixture
+def ranged() -> Iterator[Cosmos]:
+    """An account whose container has several partition key ranges."""
+    with Cosmos(CosmosConfig.parse(IN_RANGES)) as account:
+        yield account
+
+
+def write_round(account: Cosmos, number: int) -> set[str]:
+    """Create one document in each session; the answer is their ids."""
+    with CosmosClient(account.endpoint, account.key) as client:
+        things = client.get_database_client("sample").get_container_client("things")
+        for session in range(SESSIONS):
+            things.create_item({"id": f"{session}-{number}", "session": f"s{session}", "n": number})
+    return {f"{session}-{number}" for session in range(SESSIONS)}
+
+
+def shares(account: Cosmos) -> list[int]:
+    """How many leases each owner has, most first."""
+    owners = [lease["Owner"] for lease in leases_of(account)]
+    return sorted(Counter(owner for owner in owners if owner).values(), reverse=True)
+
+
+def rounds_by_session(host: HostProcess) -> dict[str, list[int]]:
+    """The rounds of each session as a host saw them, without immediate repetitions."""
+    rounds: dict[str, list[int]] = {}
+    for batch in host.seen("documents"):
+        for document in batch:
+            seen = rounds.setdefault(document["session"], [])
+            if document["n"] not in seen[-1:]:
+                seen.append(document["n"])
+    return rounds
+
+
+def test_two_hosts_share_the_ranges_and_one_takes_over_when_the_other_is_killed(
+    ranged: Cosmos, tmp_path: Path
+) -> None:
+    connection = ranged.connection_string
+    with running_host(tmp_path, name="first", Cosmos=connection) as first:
+        alone = write_round(ranged, 0)
+        eventually(lambda: set(ids_seen(first)) == alone)
+        assert shares(ranged) == [RANGES]
+
+        with running_host(tmp_path, name="second", Cosmos=connection) as second:
+            eventually(lambda: shares(ranged) == [RANGES // 2, RANGES // 2], 30)
+            shared = write_round(ranged, 1)
+            eventually(lambda: {*ids_seen(first), *ids_seen(second)} >= shared)
+            eventually(lambda: all(shared & {*ids_seen(host)} for host in (first, second)))
+
+            before = rounds_by_session(first)
+            first.process.kill()
+            orphaned = write_round(ranged, 2)
+            eventually(lambda: set(ids_seen(second)) >= orphaned, 30)
+
+            assert shares(ranged) == [RANGES]
+            after = rounds_by_session(second)
+    assert all(rounds == sorted(rounds) for rounds in (*before.values(), *after.values()))
+    both = {s: {*before.get(s, ()), *after.get(s, ())} for s in {*before, *after}}
+    assert both == {f"s{session}": {0, 1, 2} for session in range(SESSIONS)}

@@ -38,6 +38,15 @@ app = func.FunctionApp()
 @app.cosmos_db_output(arg_name="o", database_name="d", container_name="c", connection="Cosmos")
 def write(t: func.TimerRequest, o: func.Out[func.Document]) -> None: ...
 """
+LEASES_AT_HOME = """
+import azure.functions as func
+app = func.FunctionApp()
+@app.cosmos_db_trigger(
+    arg_name="d", database_name="d", container_name="c", connection="Cosmos",
+    lease_container_name="c",
+)
+def follow(d: func.DocumentList) -> None: ...
+"""
 PLAIN: dict[str, Any] = {"version": "2.0"}
 
 
@@ -59,6 +68,7 @@ def refusal(tmp_path: Path, app: str, limits: dict[str, Any]) -> str:
         (SETTLING, PLAIN, "function settle: serviceBusTrigger: autoCompleteMessages"),
         (MISSING_SETTING, PLAIN, "function tick: the app setting NO_SUCH_SETTING"),
         (OUTPUT, PLAIN, "function write: cosmosDB"),
+        (LEASES_AT_HOME, PLAIN, "function follow: cosmosDBTrigger: the lease container"),
         ("import nothing_like_this", PLAIN, "nothing_like_this"),
         (DURABLE, {**PLAIN, "watchDirectories": []}, "watchDirectories"),
     ],

@@ -13,7 +13,7 @@ from local.cloud import Cloud, CloudOptions
 from local.config import parse_config
 from local.cosmos.config import CosmosConfig
 from local.cosmos.server import Cosmos
-from tests.wire.functions_host_process import HostProcess, eventually, running_host
+from tests.wire.functions_host_process import KEY, HostProcess, eventually, running_host
 
 pytestmark = pytest.mark.wire
 
@@ -77,7 +77,7 @@ def test_a_stop_between_two_tries_leaves_the_change_to_the_next_host(
         eventually(lambda: first.seen("patient"))
         began = time.monotonic()
         assert first.end() == 0
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 4.5  # the limit of draining is 5
     with running_host(tmp_path, APP, "second", Cosmos=account.connection_string) as second:
         wait_for(second, "patient", [["a1", 0, -1], ["a1", 1, -1]])
 
@@ -97,7 +97,7 @@ def test_an_occurrence_missed_during_an_outage_is_made_up_once(tmp_path: Path) -
         eventually(lambda: json.loads(kept.read_text())["Last"] > "2014")
 
     with running_host(tmp_path, APP, "third", LOCAL_HOST_DATA=data) as third:
-        third.request("/admin/functions/yearly", "POST")
+        third.request("/admin/functions/yearly", "POST", KEY)
         runs = eventually(lambda: third.seen("timers"))
         assert [run["past_due"] for run in runs] == [False]
 

@@ -17,6 +17,9 @@ from local.functions_host.amqp.errors import ConnectionLost
 
 END_OF_STREAM = -1
 CLOSE_SECONDS = 0.5
+# Proton's own wrappers carry no types.
+WRAP_DELIVERY: Any = proton.Delivery.wrap
+WRAP_EVENT: Any = proton.Event.wrap
 
 
 class LinkOwner(Protocol):
@@ -175,9 +178,9 @@ class AmqpConnection(asyncio.Protocol):
         if owner is not None:
             owner.on_flow()
 
-    def on_delivery(self, event: Any) -> None:
+    def on_delivery(self, delivery: proton.Delivery) -> None:
         """A message arrived, or the peer changed the state of one."""
-        delivery, link = event.delivery, event.link
+        link = delivery.link
         owner = self._owners.get(link.name)
         if link.is_receiver and delivery.readable and not delivery.partial:
             content = link.recv(delivery.pending) or b""
@@ -194,8 +197,12 @@ class AmqpConnection(asyncio.Protocol):
             raise ConnectionLost("the connection is gone")
 
     def _dispatch(self) -> None:
-        while (event := self._collector.peek()) is not None:
-            event.dispatch(cast(Any, self))
+        """Handle events; most are deliveries, which go without Proton's costly event objects."""
+        while not cproton.isnull(event := cproton.pn_collector_peek(self._collector._impl)):
+            if cproton.pn_event_type(event) == cproton.PN_DELIVERY:
+                self.on_delivery(WRAP_DELIVERY(cproton.pn_event_delivery(event)))
+            else:
+                WRAP_EVENT(event).dispatch(self)
             self._collector.pop()
 
     def _pump(self) -> None:

@@ -67,14 +67,14 @@ class Receiver:
 
     async def complete(self, messages: Sequence[ReceivedMessage]) -> None:
         """Remove messages from the queue; raises LockLost when one is ours no more."""
-        await asyncio.gather(*(self._settle(one, proton.Delivery.ACCEPTED) for one in messages))
+        await self._settle_all(messages, proton.Delivery.ACCEPTED)
 
     async def abandon(self, messages: Sequence[ReceivedMessage]) -> None:
         """Give messages back, to be delivered again with their counts raised."""
         for message in messages:
             message.delivery.local.failed = True
             message.delivery.local.undeliverable = False
-        await asyncio.gather(*(self._settle(one, proton.Delivery.MODIFIED) for one in messages))
+        await self._settle_all(messages, proton.Delivery.MODIFIED)
 
     def release(self) -> None:
         """Detach the link."""
@@ -152,6 +152,13 @@ class Receiver:
     def _require_link(self) -> None:
         if self._lost is not None:
             raise self._lost
+
+    async def _settle_all(self, messages: Sequence[ReceivedMessage], outcome: int) -> None:
+        match messages:
+            case [only]:  # without the tasks of a gathering
+                await self._settle(only, outcome)
+            case _:
+                await asyncio.gather(*(self._settle(one, outcome) for one in messages))
 
     async def _settle(self, message: ReceivedMessage, outcome: int) -> None:
         self._require_link()

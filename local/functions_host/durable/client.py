@@ -3,17 +3,17 @@
 import json
 from urllib.parse import urlencode
 
-from local.functions_host.keys import DEVELOPMENT_KEY
 from local.functions_host.protos import TypedData
 
 WEBHOOKS = "/runtime/webhooks/durabletask"
+EXTENSION = "durabletask_extension"  # whose key opens the management endpoints
 CONNECTION = "Storage"
 LARGEST_MESSAGE_BYTES = 2**31 - 1
 
 
-def client_input(backend_address: str, hub_name: str, host_url: str) -> TypedData:
-    """Build what azure-functions-durable 2 makes its client of."""
-    query = {"taskHub": hub_name, "connection": CONNECTION, "code": DEVELOPMENT_KEY}
+def client_input(backend_address: str, hub_name: str, host_url: str, key: str) -> TypedData:
+    """Build what azure-functions-durable 2 makes its client of; `key` is for the endpoints."""
+    query = {"taskHub": hub_name, "connection": CONNECTION, "code": key}
     base_url = f"{host_url}{WEBHOOKS}"
     document = {
         "taskHubName": hub_name,

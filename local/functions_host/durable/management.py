@@ -1,9 +1,9 @@
 """The management endpoints that check-status responses point at.
 
 `/runtime/webhooks/durabletask/instances/{id}`: GET its status, DELETE to purge it; POST below it
-`raiseEvent/{name}`, `terminate`, `suspend`, `resume`, `rewind` and `restart`. All take the host's
-key. Starting and listing instances and entities are not honoured (404), nor are query parameters
-other than those below (400, by name).
+`raiseEvent/{name}`, `terminate`, `suspend`, `resume`, `rewind` and `restart`. All take the
+extension's key or the master key. Starting and listing instances and entities are not honoured
+(404), nor are query parameters other than those below (400, by name).
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
-from local.functions_host.durable.client import WEBHOOKS
-from local.functions_host.keys import DEVELOPMENT_KEY
+from local.functions_host.durable.client import EXTENSION, WEBHOOKS
+from local.functions_host.keys import Keys, key_of
 from local.functions_host.web import Route, WebServer
 
 INSTANCE = f"{WEBHOOKS}/instances/{{id}}"
@@ -35,8 +35,9 @@ type Action = Callable[[web.Request, str], Awaitable[web.Response]]
 class Management:
     """Answers for the instances of one task hub."""
 
-    def __init__(self, backend_address: str) -> None:
+    def __init__(self, backend_address: str, keys: Keys) -> None:
         self._address = backend_address
+        self._keys = keys
         self._opened: Any = None
 
     def add_to(self, server: WebServer) -> None:
@@ -118,7 +119,7 @@ class Management:
         """Check key and query before the action."""
 
         async def answer(request: web.Request) -> web.Response:
-            if request.query.get("code") != DEVELOPMENT_KEY:
+            if not self._keys.open_extension(key_of(request), EXTENSION):
                 return web.Response(status=401)
             unknown = sorted(request.query.keys() - HONOURED)
             if unknown:

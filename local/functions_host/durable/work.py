@@ -6,11 +6,12 @@ Nothing of Durable's libraries is imported before `start` finds that the app has
 import os
 from typing import TYPE_CHECKING
 
-from local.functions_host.durable.client import client_input
+from local.functions_host.durable.client import EXTENSION, client_input
 from local.functions_host.durable.functions import DurableFunctions, Kind
 from local.functions_host.durable.management import Management
 from local.functions_host.function import Binding, Function
 from local.functions_host.host_json import DurableOptions
+from local.functions_host.keys import Keys
 from local.functions_host.settings import AppSettings
 from local.functions_host.web import WebServer
 from local.functions_host.worker import Worker
@@ -29,6 +30,7 @@ class DurableWork:
     ) -> None:
         self._name = f"{region}-{os.getpid()}"
         self._settings = settings
+        self._keys = Keys.read(settings.values)
         self._options = options
         self._worker = worker
         self._functions = DurableFunctions()
@@ -52,13 +54,14 @@ class DurableWork:
     def add_to(self, server: WebServer) -> None:
         """Add the management endpoints, if the app has to do with Durable at all."""
         if self._functions or self._clients:
-            self._management = Management(self._settings.values[ADDRESS_SETTING])
+            self._management = Management(self._settings.values[ADDRESS_SETTING], self._keys)
             self._management.add_to(server)
 
     def start(self, host_url: str) -> None:
         """Hand clients their settings and begin to take work; a backend that is down is tried."""
         for function, binding in self._clients:
-            value = client_input(self._address(binding), self._options.hub_name, host_url)
+            key = self._keys.of_extension(EXTENSION)
+            value = client_input(self._address(binding), self._options.hub_name, host_url, key)
             self._worker.bind(function.id, binding.name, value)
         if self._functions:
             from local.functions_host.durable.stream import WorkStream

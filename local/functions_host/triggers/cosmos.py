@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 from local.functions_host.function import Function
 from local.functions_host.protos import TypedData
 from local.functions_host.triggers.attempts import Attempts, Ending
-from local.functions_host.triggers.cosmos_binding import check, feed_options, locations_of
+from local.functions_host.triggers.cosmos_binding import (
+    check,
+    feed_of,
+    feed_options,
+    leases_of,
+    locations_of,
+)
 from local.functions_host.triggers.listener import HostContext
 
 if TYPE_CHECKING:
@@ -43,6 +49,8 @@ class CosmosListener:
         self._connection = context.settings.connection(binding.text("connection"), function.name)
         lease_setting = binding.text("leaseConnection", binding.text("connection"))
         self._lease_connection = context.settings.connection(lease_setting, function.name)
+        if self._lease_connection == self._connection and leases_of(binding) == feed_of(binding):
+            raise binding.refused("the lease container must not be the monitored one")
         self._creates_leases = binding.flag("createLeaseContainerIfNotExists", False)
         self._host = f"{context.region}-{uuid.uuid4()}"
         self._processor: Processor | None = None
@@ -84,8 +92,9 @@ class CosmosListener:
             opened(self._connection, places) as client,
             opened(self._lease_connection, places) as leasing,
         ):
-            database = client.get_database_client(binding.text("databaseName"))
-            monitored = database.get_container_client(binding.text("containerName"))
+            database_name, container_name = feed_of(binding)
+            database = client.get_database_client(database_name)
+            monitored = database.get_container_client(container_name)
             leases = await self._lease_store(leasing, monitored)
             self._processor = Processor(self._host, monitored, leases, self._options, self._invoke)
             await self._processor.run()
@@ -98,10 +107,8 @@ class CosmosListener:
         from local.functions_host.changefeed.lease_store import LeaseStore
 
         binding = self._function.trigger
-        name = binding.text("leaseContainerName", "leases")
-        database = client.get_database_client(
-            binding.text("leaseDatabaseName", binding.text("databaseName"))
-        )
+        database_name, name = leases_of(binding)
+        database = client.get_database_client(database_name)
         if self._creates_leases:
             await database.create_container_if_not_exists(name, PartitionKey("/id"))
         container = database.get_container_client(name)

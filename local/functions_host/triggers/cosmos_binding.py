@@ -64,6 +64,17 @@ def locations_of(binding: Binding) -> list[str]:
     return [name.strip() for name in names if name.strip()]
 
 
+def feed_of(binding: Binding) -> tuple[str, str]:
+    """The database and the container whose changes are followed."""
+    return binding.text("databaseName"), binding.text("containerName")
+
+
+def leases_of(binding: Binding) -> tuple[str, str]:
+    """The database and the container in which leases are kept."""
+    database = binding.text("leaseDatabaseName", binding.text("databaseName"))
+    return database, binding.text("leaseContainerName", "leases")
+
+
 def check(binding: Binding) -> None:
     """Refuse what is not honoured, and every mode but the latest version."""
     binding.only(*HONOURED)

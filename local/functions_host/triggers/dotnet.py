@@ -11,8 +11,8 @@ ISO_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,7})?(?:Z|[+-]\d\
 
 def date_json(moment: datetime) -> str:
     """A date as Newtonsoft writes one of unspecified kind: no zone, no trailing zeros."""
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S.%f")
-    return text.rstrip("0").rstrip(".")
+    text = moment.replace(tzinfo=None).isoformat()
+    return text.rstrip("0") if moment.microsecond else text
 
 
 def invariant_text(value: Any) -> str:

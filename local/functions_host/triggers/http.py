@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from local.functions_host.function import Function
-from local.functions_host.keys import DEVELOPMENT_KEY
+from local.functions_host.keys import key_of
 from local.functions_host.triggers.http_payload import request_data, response_of
 from local.functions_host.triggers.invocation import report
 from local.functions_host.triggers.listener import HostContext
@@ -19,7 +19,8 @@ class HttpListener:
         binding.only("methods", "authLevel", "route")
         self._function = function
         self._worker = context.worker
-        self._open = binding.text("authLevel", "FUNCTION").upper() == "ANONYMOUS"
+        self._level = binding.word("authLevel", "FUNCTION", "ANONYMOUS", "ADMIN")
+        self._keys = context.keys
         methods = tuple(str(method).upper() for method in binding.properties.get("methods", ()))
         try:
             found = routes(
@@ -38,9 +39,12 @@ class HttpListener:
 
     async def answer(self, request: web.Request) -> web.Response:
         """Invoke the function; a failure is status 500 without a body, details in the log."""
-        if not self._open and key_of(request) != DEVELOPMENT_KEY:
-            return web.Response(status=401)
         function = self._function
+        shown = key_of(request)
+        if not self._is_open_to(shown):
+            return web.Response(status=401)
+        if function.is_disabled and not self._keys.open_admin(shown):
+            return web.Response(status=404)
         inputs = {function.trigger.name: await request_data(request)}
         outcome = await self._worker.invoke(function.id, function.name, inputs)
         report(function.name, outcome)
@@ -50,7 +54,11 @@ class HttpListener:
             case _:
                 return web.Response(status=500)
 
-
-def key_of(request: web.Request) -> str | None:
-    """The key a caller shows, in the header or in the query."""
-    return request.headers.get("x-functions-key") or request.query.get("code")
+    def _is_open_to(self, shown: str | None) -> bool:
+        match self._level:
+            case "ANONYMOUS":
+                return True
+            case "ADMIN":
+                return self._keys.open_admin(shown)
+            case _:
+                return self._keys.open_function(shown, self._function.name)

@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from local.functions_host.protos import RpcHttp, TypedData
+from local.functions_host.triggers.route import parameters
 
 
 async def request_data(request: web.Request) -> TypedData:
@@ -19,7 +20,7 @@ async def request_data(request: web.Request) -> TypedData:
             method=request.method,
             url=str(request.url),
             headers={name.lower(): value for name, value in request.headers.items()},
-            params=dict(request.match_info),
+            params=parameters(request.match_info),
             query={name: value for name, value in request.query.items() if value},
             body=TypedData(bytes=body) if body else TypedData(),
         )

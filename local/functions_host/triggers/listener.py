@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from local.functions_host.durable.work import DurableWork
 from local.functions_host.function import Function
 from local.functions_host.host_json import HostJson
+from local.functions_host.keys import Keys
 from local.functions_host.settings import AppSettings
 from local.functions_host.web import WebServer
 from local.functions_host.worker import Worker
@@ -19,6 +20,7 @@ class HostContext:
     region: str
     settings: AppSettings
     limits: HostJson
+    keys: Keys
     worker: Worker
     web: WebServer
     durable: DurableWork

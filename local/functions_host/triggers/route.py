@@ -1,10 +1,11 @@
 """Route templates of the HTTP trigger, translated for aiohttp.
 
-Honoured: literals, `{name}`, `{name?}` at the end, `{*rest}`, and the constraints below. Paths are
-matched in the case in which they are written, unlike in the real host.
+Honoured: literals, which match in any case, `{name}`, `{name?}` at the end, `{*rest}`, and the
+constraints below.
 """
 
 import re
+from collections.abc import Mapping
 
 from local.functions_host.web import Route
 
@@ -19,6 +20,7 @@ PARAMETER = re.compile(
     r"\{(?P<rest>\*)?(?P<name>[A-Za-z_]\w*)(?::(?P<constraint>\w+))?(?P<optional>\?)?\}"
 )
 ALL_METHODS = ("*",)
+LITERAL = "literal__"  # begins the names of what aiohttp takes for parameters and is none
 
 
 def routes(prefix: str, template: str, methods: tuple[str, ...]) -> list[Route]:
@@ -30,7 +32,7 @@ def routes(prefix: str, template: str, methods: tuple[str, ...]) -> list[Route]:
     optional = bool(segments) and segments[-1].endswith("?}")
     if any("?}" in segment for segment in segments[:-1]):
         raise ValueError("an optional parameter is honoured at the end only")
-    translated = [translate(segment) for segment in segments]
+    translated = [translate(segment, place) for place, segment in enumerate(segments)]
     variants = [translated, translated[:-1]] if optional else [translated]
     return [route(variant, methods or ALL_METHODS) for variant in variants]
 
@@ -41,10 +43,15 @@ def route(segments: list[tuple[int, str]], methods: tuple[str, ...]) -> Route:
     return Route(tuple(rank for rank, _ in segments), path, methods)
 
 
-def translate(segment: str) -> tuple[int, str]:
+def parameters(found: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of the template among those aiohttp found."""
+    return {name: value for name, value in found.items() if not name.startswith(LITERAL)}
+
+
+def translate(segment: str, place: int) -> tuple[int, str]:
     """Return one segment's rank (literal, constrained, free, rest) and its aiohttp notation."""
     if "{" not in segment and "}" not in segment:
-        return 0, segment
+        return 0, f"{{{LITERAL}{place}:(?i:{re.escape(segment.lower())})}}"
     match = PARAMETER.fullmatch(segment)
     if match is None:
         raise ValueError(f"the route segment {segment} is not honoured")

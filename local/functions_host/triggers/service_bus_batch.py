@@ -13,9 +13,8 @@ import proton
 from local.functions_host.amqp.receiver import ReceivedMessage
 from local.functions_host.protos import TypedData
 from local.functions_host.triggers.service_bus_payload import (
-    ACTIONS,
-    EMPTY_OBJECT,
     JSONS,
+    OBJECTS,
     TEXTS,
     Payload,
     body_bytes,
@@ -36,7 +35,7 @@ def batch_payload(
         message_metadata(one, session_id or one.group_id, message.tag)
         for one, message in zip(decoded, messages, strict=True)
     ]
-    metadata = dict.fromkeys((*ACTIONS, "Client"), EMPTY_OBJECT) | arrays(entries)
+    metadata = OBJECTS | arrays(entries)
     metadata["sys"] = system_entry(function)
     if binary:
         return Payload(TypedData(collection_bytes=SimpleNamespace(bytes=bodies)), metadata)

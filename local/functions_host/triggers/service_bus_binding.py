@@ -38,8 +38,8 @@ def read_binding(binding: Binding, settings: AppSettings) -> ServiceBusBinding:
         address_of(binding, settings),
         entity_of(binding),
         binding.flag("isSessionsEnabled", False),
-        one_of(binding, "cardinality", "ONE", "MANY") == "MANY",
-        one_of(binding, "dataType", "STRING", "BINARY", "UNDEFINED") == "BINARY",
+        binding.word("cardinality", "ONE", "MANY") == "MANY",
+        binding.word("dataType", "STRING", "BINARY", "UNDEFINED") == "BINARY",
     )
 
 
@@ -48,14 +48,6 @@ def entity_of(binding: Binding) -> str:
     if "topicName" in binding.properties:
         return f"{binding.text('topicName')}/Subscriptions/{binding.text('subscriptionName')}"
     return binding.text("queueName")
-
-
-def one_of(binding: Binding, key: str, *choices: str) -> str:
-    """Read a word, in any case; the first choice is the default."""
-    word = binding.text(key, choices[0]).upper()
-    if word not in choices:
-        raise binding.refused(f"{key} must be one of {', '.join(choices).lower()}")
-    return word
 
 
 def address_of(binding: Binding, settings: AppSettings) -> NamespaceAddress:

@@ -9,7 +9,6 @@ dates and maps as JSON, absent values left out. Its traps are kept:
 """
 
 import json
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,8 +44,7 @@ TEXTS = (
     "DeadLetterSource",
 )
 JSONS = ("DeliveryCount", "EnqueuedTimeUtc", "EnqueuedTime", "ExpiresAtUtc", "ExpiresAt")
-OBJECT_TEXT = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
-EMPTY_OBJECT = TypedData(json="{}")
+OBJECTS = dict.fromkeys((*ACTIONS, "Client"), TypedData(json="{}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def message_metadata(
     message: proton.Message, session_id: str | None, tag: bytes
 ) -> dict[str, TypedData]:
     """Build the entries a message gives; None and what the message lacks is left out."""
-    annotations = {str(name): value for name, value in (message.annotations or {}).items()}
+    annotations: Mapping[str, Any] = message.annotations or {}  # symbols equal their texts
     properties = TypedData(json=plain_json(message.properties or {}))
     enqueued = moment(annotations.get("x-opt-enqueued-time"))
     expires = expiry(message, annotations)
@@ -115,8 +113,7 @@ def message_metadata(
         "ExpiresAtUtc": f'"{expires}"',
         "ExpiresAt": f'"{expires}+00:00"',
     }
-    metadata = dict.fromkeys(ACTIONS, EMPTY_OBJECT)
-    metadata["Client"] = EMPTY_OBJECT
+    metadata = OBJECTS.copy()
     metadata |= {name: TypedData(string=str(value)) for name, value in texts.items() if value}
     metadata |= {name: TypedData(json=value) for name, value in jsons.items()}
     metadata["ApplicationProperties"] = metadata["UserProperties"] = properties
@@ -146,7 +143,8 @@ def expiry(message: proton.Message, annotations: Mapping[str, Any]) -> str:
 
 def apply_body(text: str, metadata: dict[str, TypedData]) -> None:
     """Let the fields of a JSON object overwrite entries, as the real host does."""
-    if not OBJECT_TEXT.fullmatch(text):
+    stripped = text.strip()
+    if not (stripped.startswith("{") and stripped.endswith("}")):
         return
     try:
         fields = json.loads(text)
@@ -166,9 +164,7 @@ def apply_body(text: str, metadata: dict[str, TypedData]) -> None:
 
 def system_entry(function: str) -> TypedData:
     """The `sys` entry every invocation has."""
-    document = {
-        "MethodName": function,
-        "UtcNow": date_json(datetime.now(UTC)) + "Z",
-        "RandGuid": str(uuid.uuid4()),
-    }
-    return TypedData(json=json.dumps(document))
+    now = date_json(datetime.now(UTC))
+    return TypedData(
+        json=f'{{"MethodName":"{function}","UtcNow":"{now}Z","RandGuid":"{uuid.uuid4()}"}}'
+    )

@@ -1,5 +1,6 @@
 """Which listener serves which trigger; a type that is not here is refused by the host."""
 
+from local.functions_host.function import Function
 from local.functions_host.triggers.cosmos import CosmosListener
 from local.functions_host.triggers.durable import (
     activity_listener,
@@ -7,7 +8,7 @@ from local.functions_host.triggers.durable import (
     orchestration_listener,
 )
 from local.functions_host.triggers.http import HttpListener
-from local.functions_host.triggers.listener import ListenerFactory
+from local.functions_host.triggers.listener import HostContext, Listener, ListenerFactory
 from local.functions_host.triggers.manual import ManualListener
 from local.functions_host.triggers.service_bus import ServiceBusListener
 from local.functions_host.triggers.timer import TimerListener
@@ -22,3 +23,13 @@ LISTENERS: dict[str, ListenerFactory] = {
     "serviceBusTrigger": ServiceBusListener,
     "timerTrigger": TimerListener,
 }
+
+DURABLE = (activity_listener, entity_listener, orchestration_listener)
+
+
+def listener_of(function: Function, context: HostContext) -> Listener:
+    """Make the listener of a function; what its binding asks for and is not honoured is Refused."""
+    factory = LISTENERS[function.trigger.type]
+    if function.is_disabled and factory in DURABLE:
+        raise function.trigger.refused("switching off a Durable function is not honoured")
+    return factory(function, context)

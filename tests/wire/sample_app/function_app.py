@@ -122,4 +122,10 @@ def stuck(req: func.HttpRequest) -> str:
     return "at last"
 
 
+@blueprint.route("disabled", auth_level=func.AuthLevel.ANONYMOUS)
+def disabled(req: func.HttpRequest) -> str:
+    """Switched off by a setting in the tests that ask for it."""
+    return "all the same"
+
+
 app.register_functions(blueprint)
