@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +19,7 @@ from local.config import InvalidLocalConfig, load_config
 from local.cosmos.answers import Refusal
 from local.data_directory import DataInUse, held
 from local.host_process import HostFailed
+from local.loopback import HOST
 
 USAGE_ERROR = 2
 HOST_ERROR = 1
@@ -31,9 +33,10 @@ until SIGINT or SIGTERM and leaves nothing behind but --data and --logs.
 """
 EPILOG = """\
 ports with --port-base N:
-  N      control: /counters /faults /hosts /health
+  N      control: /counters /faults /cosmos /hosts /health
   N+1    Cosmos DB
-  N+2... one per namespace, then one per host, both in the order of the config, then Durable
+  N+2... one per namespace, then one per host, both in the order of the config, then Durable, then
+         one per region of Cosmos DB, if there are several
 
 exit status: 0 stopped by a signal, 1 a host did not start, 2 a bad option, config or taken port
 """
@@ -54,6 +57,13 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         "--data", type=Path, metavar="DIR", help="keep everything here over restarts"
     )
     serve.add_argument("--port-base", type=port_base, metavar="N", help="fixed ports (see below)")
+    serve.add_argument(
+        "--bus-host",
+        type=address,
+        metavar="ADDRESS",
+        default=HOST,
+        help="where the namespaces listen (default: %(default)s, this machine only)",
+    )
     serve.add_argument("--no-hosts", action="store_true", help="start no Functions hosts")
     serve.add_argument(
         "--app",
@@ -94,6 +104,14 @@ def port_base(text: str) -> int:
     return int(text)
 
 
+def address(text: str) -> str:
+    """An IP address."""
+    try:
+        return str(ip_address(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def setting(text: str) -> tuple[str, str]:
     """One NAME=VALUE."""
     name, equals, value = text.partition("=")
@@ -126,6 +144,7 @@ def serve(arguments: argparse.Namespace) -> NoReturn:
             app=None if arguments.no_hosts else arguments.app.resolve(),
             data=arguments.data,
             port_base=arguments.port_base,
+            bus_host=arguments.bus_host,
             settings=dict(arguments.setting),
         )
         with Cloud(config, options) as cloud:

@@ -14,9 +14,10 @@ from local.counters import Counters
 from local.faults import Faults
 from local.host_process import HostSpec
 from local.hosts import Hosts
-from local.loopback import check_free
+from local.loopback import HOST, check_free
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.server import Namespace
+from local.targets import Target
 
 if TYPE_CHECKING:
     from local.durable.backend import DurableBackend
@@ -27,13 +28,15 @@ class CloudOptions:
     """How to run: `data` None keeps everything in memory; `port_base` None takes free ports.
 
     With a port base N the ports are N for control, N+1 for Cosmos, then one per namespace and one
-    per host, both in the order of the config, and the Durable backend. `app` None starts no hosts.
+    per host, both in the order of the config, the Durable backend, and one per region of Cosmos, if
+    there are several. `app` None starts no hosts.
     """
 
     logs: Path
     app: Path | None = None
     data: Path | None = None
     port_base: int | None = None
+    bus_host: str = HOST
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -49,6 +52,7 @@ class Cloud:
         self.cosmos = Cosmos(
             config.cosmos,
             port=self._port(1),
+            region_ports=[self._port(at) for at in region_offsets(config)],
             faults=self.faults,
             counters=self.counters,
             data_dir=options.data,
@@ -57,6 +61,7 @@ class Cloud:
             namespace.name: Namespace(
                 namespace,
                 port=self._port(2 + at),
+                host=options.bus_host,
                 faults=self.faults,
                 counters=self.counters,
                 data_dir=options.data,
@@ -98,7 +103,9 @@ class Cloud:
                 faults=self.faults,
                 counters=self.counters,
                 hosts=self.hosts,
+                cosmos=self.cosmos,
                 depths=self.depths,
+                targets=self.targets,
             )
             self._begin(self.control)
             self._begin(self.hosts)
@@ -117,6 +124,13 @@ class Cloud:
             for name, namespace in self.namespaces.items()
         }
 
+    def targets(self) -> list[Target]:
+        """What faults can hit."""
+        found = self.cosmos.targets()
+        for namespace in self.namespaces.values():
+            found += namespace.targets()
+        return found + (self.durable.targets() if self.durable else [])
+
     def describe(self) -> dict[str, Any]:
         """Where everything is: the line `serve` prints."""
         durable = {"durable": self.durable.address} if self.durable else {}
@@ -126,6 +140,7 @@ class Cloud:
                 "endpoint": self.cosmos.endpoint,
                 "key": self.cosmos.key,
                 "database": self._config.cosmos.database,
+                "regions": self.cosmos.region_endpoints,
             },
             "hosts": self.hosts.urls,
             "control": self.control.url if self.control else "",
@@ -140,7 +155,7 @@ class Cloud:
             from local.durable.backend import DurableBackend
 
             self.durable = DurableBackend(
-                self._port(2 + len(self.namespaces) + len(hosts.regions)),
+                self._port(durable_offset(self._config)),
                 faults=self.faults,
                 counters=self.counters,
             )
@@ -181,6 +196,17 @@ class Cloud:
         buses = {f"servicebus.{n}": ns.connection_string for n, ns in self.namespaces.items()}
         durable = {"durable": self.durable.address} if self.durable else {}
         return buses | durable | {"region": region, "cosmos": self.cosmos.connection_string}
+
+
+def durable_offset(config: LocalConfig) -> int:
+    """The place of the Durable backend among the ports."""
+    return 2 + len(config.namespaces) + len(config.hosts.regions)
+
+
+def region_offsets(config: LocalConfig) -> range:
+    """The places of the regions of Cosmos among the ports."""
+    first = durable_offset(config) + 1
+    return range(first, first + len(config.cosmos.regions))
 
 
 def entities(config: NamespaceConfig) -> list[str]:

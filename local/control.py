@@ -5,6 +5,8 @@
     GET  /faults                  the faults in force
     POST /faults                  a fault as JSON; answers {"id": n}, or 400 with the reason
     DELETE /faults, /faults/{id}  lift all, or one; answers {"lifted": n}
+    GET  /cosmos/write-region     {"region": name, "regions": all of them}
+    POST /cosmos/write-region     {"region": name}: it takes the writes from now on; answers as GET
     GET  /hosts                   state, url, process id and log by region
     POST /hosts/{region}          {"action": "kill" | "stop" | "start"}; answers when it is done
 
@@ -18,11 +20,14 @@ from typing import Any
 
 from aiohttp import web
 
+from local.cosmos.regions import UnknownRegion
+from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Fault, Faults, InvalidFault
 from local.host_process import HostFailed
 from local.hosts import Hosts
 from local.loopback import HOST, LoopbackService
+from local.targets import Target, check_aim
 
 type Depths = dict[str, dict[str, dict[str, int]]]
 
@@ -46,12 +51,16 @@ class Control:
         faults: Faults,
         counters: Counters,
         hosts: Hosts,
+        cosmos: Cosmos,
         depths: Callable[[], Depths],
+        targets: Callable[[], list[Target]],
     ) -> None:
         self._faults = faults
         self._counters = counters
         self._hosts = hosts
+        self._cosmos = cosmos
         self._depths = depths
+        self._targets = targets
         self._service = LoopbackService("control", port=port)
 
     @property
@@ -84,6 +93,8 @@ class Control:
                 return {**self._counters.snapshot(), "queues": queues}
             case _, ["faults", *rest]:
                 return await self._answer_faults(request, rest)
+            case "GET" | "POST", ["cosmos", "write-region"]:
+                return await self._answer_write_region(request)
             case "GET", ["hosts"]:
                 return self._hosts.listing()
             case "POST", ["hosts", region]:
@@ -96,7 +107,8 @@ class Control:
             case "GET", []:
                 return self._faults.listing()
             case "POST", []:
-                return {"id": self._arm(await json_of(request))}
+                document = await json_of(request)
+                return {"id": await asyncio.to_thread(self._arm, document)}
             case "DELETE", []:
                 return {"lifted": self._faults.disarm()}
             case "DELETE", [number] if number.isdigit():
@@ -106,11 +118,30 @@ class Control:
 
     def _arm(self, document: dict[str, Any]) -> int:
         try:
-            return self._faults.arm(Fault.parse(document))
+            fault = Fault.parse(document)
+            check_aim(fault, self._targets())
         except InvalidFault as error:
+            raise ControlRefusal(400, str(error)) from error
+        return self._faults.arm(fault)
+
+    async def _answer_write_region(self, request: web.BaseRequest) -> dict[str, Any]:
+        if request.method == "POST":
+            await self._move_write_region(await json_of(request))
+        return {"region": self._cosmos.write_region, "regions": list(self._cosmos.regions)}
+
+    async def _move_write_region(self, document: dict[str, Any]) -> None:
+        unknown = [name for name in document if name != "region"]
+        if unknown:
+            raise ControlRefusal(400, f"a move of the write region has no field {unknown[0]!r}")
+        try:
+            await asyncio.to_thread(self._cosmos.move_write_region, str(document.get("region")))
+        except UnknownRegion as error:
             raise ControlRefusal(400, str(error)) from error
 
     async def _act(self, region: str, document: dict[str, Any]) -> dict[str, Any]:
+        unknown = [name for name in document if name != "action"]
+        if unknown:
+            raise ControlRefusal(400, f"an action on a host has no field {unknown[0]!r}")
         try:
             return await asyncio.to_thread(self._hosts.act, region, str(document.get("action")))
         except KeyError as error:

@@ -6,7 +6,7 @@ handler), whatever loop that code may or may not run.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from threading import Thread
 from typing import Any
 
@@ -14,7 +14,7 @@ from aiohttp import web
 
 HOST = "127.0.0.1"
 SHUTDOWN_SECONDS = 0.5
-CLOSING_TURNS = 3  # turns of the loop in which closed connections take leave of their server
+TURNS = 3  # of the loop, in which connections join their server or take leave of it
 
 type Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -29,22 +29,29 @@ class PortTaken(OSError):
 class LoopbackService:
     """Serves one handler from `start` until `stop`; nothing but this machine can reach it.
 
-    It may be started again after it was stopped, and keeps its port.
+    It may be started again after it was stopped, and keeps its ports. All of them are served on the
+    same thread.
     """
 
-    def __init__(self, name: str, *, port: int = 0) -> None:
+    def __init__(self, name: str, *, port: int = 0, more_ports: Sequence[int] = ()) -> None:
         self._name = name
-        self._port = port
+        self._ports = [port, *more_ports]
         self._thread: LoopThread | None = None
+        self._listeners: list[socket.socket] = []
         self._runner: web.ServerRunner
 
     @property
     def port(self) -> int:
         """The port it listens on; known once started."""
-        return self._port
+        return self._ports[0]
+
+    @property
+    def more_ports(self) -> list[int]:
+        """The other ports it listens on, in the order in which they were asked for."""
+        return self._ports[1:]
 
     def start(self, handler: Handler) -> None:
-        """Listen; raises PortTaken when the port cannot be had. Returns when it is reachable."""
+        """Listen; raises PortTaken when a port cannot be had. Returns when it is reachable."""
         thread = LoopThread(self._name)
         try:
             self._runner = thread.run(self._listen(handler))
@@ -60,22 +67,45 @@ class LoopbackService:
             self._thread.end()
             self._thread = None
 
+    def call[T](self, work: Callable[[], T]) -> T:
+        """Do something on the thread that serves, between requests; only while started."""
+        if self._thread is None:
+            raise RuntimeError(f"{self._name} is not running")
+
+        async def at_once() -> T:
+            return work()
+
+        return self._thread.run(at_once())
+
     async def _listen(self, handler: Handler) -> web.ServerRunner:
         server = web.Server(handler, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
-        try:
-            await web.TCPSite(runner, HOST, self._port).start()
-        except OSError as error:
-            await runner.cleanup()
-            raise PortTaken(self._port, self._name) from error
-        self._port = runner.addresses[0][1]
+        self._listeners = []
+        for port in self._ports:
+            try:
+                listener = socket.create_server((HOST, port))
+            except OSError as error:
+                await runner.cleanup()
+                raise PortTaken(port, self._name) from error
+            await web.SockSite(runner, listener).start()
+            self._listeners.append(listener)
+        self._ports = [listener.getsockname()[1] for listener in self._listeners]
         return runner
 
     async def _close(self) -> None:
+        # What is being accepted needs its server for a moment: close that only afterwards.
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+        await some_turns()
         await self._runner.cleanup()
-        for _ in range(CLOSING_TURNS):
-            await asyncio.sleep(0)
+        await some_turns()
+
+
+async def some_turns() -> None:
+    """Let the loop do what is due."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
 
 
 class LoopThread:

@@ -26,7 +26,8 @@ class Address:
     """`names` pairs each kind with an id; a feed ends in a kind that has none.
 
     `dbs/lockstep/colls/journal/docs` is the feed of kind docs in database lockstep, container
-    journal; `link` and `kind` are what the authorization header signs.
+    journal; `link` and `kind` are what the authorization header signs. `birth` is an item's number
+    in a self-link.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Address:
     container: str = ""
     item: str = ""
     is_feed: bool = False
+    birth: int | None = None
 
 
 def parse_address(path: str) -> Address:

@@ -34,22 +34,34 @@ class Answer:
     charge: float = 0.0
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    def with_headers(self, more: Mapping[str, str]) -> "Answer":
+        """The same with more headers; its own are stronger."""
+        return Answer(self.status, self.body, self.charge, {**more, **self.headers})
+
 
 class Refusal(Exception):
-    """The service says no: an HTTP status, the service's sub-status, and a sentence."""
+    """The service says no: an HTTP status, the service's sub-status, and a sentence.
 
-    def __init__(self, status: int, message: str, *, substatus: int | None = None) -> None:
+    `additional` is what a client may need to go on.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, substatus: int | None = None, additional: str = ""
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.substatus = substatus
+        self.additional = additional
 
     def answer(self) -> Answer:
         """The refusal as a response."""
         code = CODES.get(self.status, "Error")
         headers = {} if self.substatus is None else {"x-ms-substatus": str(self.substatus)}
-        body = compact({"code": code, "message": self.message})
-        return Answer(self.status, body.encode(), charges.REFUSAL, headers)
+        body = {"code": code, "message": self.message}
+        if self.additional:
+            body["additionalErrorInfo"] = self.additional
+        return Answer(self.status, compact(body).encode(), charges.REFUSAL, headers)
 
 
 def unsupported(what: str) -> Refusal:

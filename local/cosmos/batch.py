@@ -9,12 +9,14 @@ from typing import Any
 
 from local.cosmos.answers import Answer, Refusal, compact, unsupported
 from local.cosmos.items import Done, Items, Place, parse_item
+from local.cosmos.patch import parse_patch
 from local.cosmos.storage import Storage
 
 OPERATIONS_MAX = 100
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 FAILED_DEPENDENCY = 424
-BY_ID = ("Read", "Replace", "Delete")
+KNOWN_KEYS = {"operationType", "id", "resourceBody", "ifMatch"}
+BY_ID = ("Read", "Replace", "Patch", "Delete")
 
 
 class OperationFailed(Exception):
@@ -57,12 +59,13 @@ def parse_operations(payload: bytes) -> list[dict[str, Any]]:
 def check_operation(operation: Any) -> None:
     """Raise a Refusal for an operation, or a condition, that is not offered."""
     kind = operation.get("operationType") if isinstance(operation, dict) else None
-    if kind not in ACTIONS:
+    if not isinstance(kind, str) or kind not in ACTIONS:
         raise unsupported(f"the batch operation {kind!r}")
+    for key in operation:
+        if key not in KNOWN_KEYS:
+            raise unsupported(f"{key!r} in a batch operation")
     if kind in BY_ID and not isinstance(operation.get("id"), str):
         raise Refusal(400, f"the batch operation {kind!r} needs an id")
-    if "ifNoneMatch" in operation:
-        raise unsupported("ifNoneMatch in a batch")
     if "ifMatch" in operation and kind in ("Create", "Read"):
         raise unsupported(f"ifMatch on the batch operation {kind!r}")
 
@@ -85,6 +88,9 @@ ACTIONS: dict[str, BatchAction] = {
     ),
     "Upsert": lambda items, place, op: items.upsert(
         place, op.get("resourceBody"), op.get("ifMatch")
+    ),
+    "Patch": lambda items, place, op: items.patch(
+        place, op["id"], parse_patch(op.get("resourceBody")), op.get("ifMatch")
     ),
     "Delete": lambda items, place, op: items.delete(place, op["id"], op.get("ifMatch")),
 }

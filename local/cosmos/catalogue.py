@@ -10,6 +10,7 @@ from local.cosmos.answers import Refusal, compact, unsupported
 from local.cosmos.identity import check_id
 from local.cosmos.indexing import DEFAULT_POLICY, IndexingPolicy, parse_policy
 from local.cosmos.partition import KeyPath, parse_key_path
+from local.cosmos.ring import Ring, cut_ring
 from local.cosmos.storage import Storage
 
 KNOWN_PROPERTIES = {
@@ -45,7 +46,10 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container with its settings parsed; `default_ttl` None means items never expire."""
+    """A container with its settings parsed; `default_ttl` None means items never expire.
+
+    `ring` is how its keys are spread over physical partitions.
+    """
 
     number: int
     database: Database
@@ -55,6 +59,7 @@ class Container:
     key_path: KeyPath
     policy: IndexingPolicy
     default_ttl: int | None
+    ring: Ring
 
     @property
     def rid_bytes(self) -> bytes:
@@ -122,8 +127,8 @@ class Catalogue:
     def containers(self, database: Database) -> list[Container]:
         """All containers of a database, by name."""
         rows = self._storage.connection.execute(
-            "SELECT number, name, created, properties FROM containers WHERE database = ?"
-            " ORDER BY name",
+            "SELECT number, name, created, properties, partitions FROM containers"
+            " WHERE database = ? ORDER BY name",
             (database.number,),
         )
         return [parse_container(database, *row) for row in rows.fetchall()]
@@ -139,7 +144,9 @@ class Catalogue:
         self._containers[database, name] = known
         return known
 
-    def create_container(self, database: str, document: dict[str, Any]) -> Container:
+    def create_container(
+        self, database: str, document: dict[str, Any], partitions: int = 1
+    ) -> Container:
         """Create from a resource document; 409 when the name is taken, 400 for bad settings."""
         owner = self.database(database)
         name = document.get("id")
@@ -148,10 +155,11 @@ class Catalogue:
             raise Refusal(409, f"container {name!r} exists already")
         properties = normalised(document)
         created = int(self._now())
-        parse_container(owner, 0, str(name), created, compact(properties))
+        parse_container(owner, 0, str(name), created, compact(properties), partitions)
         self._storage.connection.execute(
-            "INSERT INTO containers (database, name, created, properties) VALUES (?, ?, ?, ?)",
-            (owner.number, name, created, compact(properties)),
+            "INSERT INTO containers (database, name, created, properties, partitions)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (owner.number, name, created, compact(properties), partitions),
         )
         return self.container(database, str(name))
 
@@ -176,7 +184,7 @@ def normalised(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_container(
-    database: Database, number: int, name: str, created: int, text: str
+    database: Database, number: int, name: str, created: int, text: str, partitions: int
 ) -> Container:
     """A container from its row; a Refusal when its settings make no sense."""
     properties = json.loads(text)
@@ -192,6 +200,7 @@ def parse_container(
         key_path=parse_key_path(properties.get("partitionKey")),
         policy=parse_policy(properties.get("indexingPolicy", DEFAULT_POLICY)),
         default_ttl=default_ttl,
+        ring=cut_ring(partitions),
     )
 
 

@@ -1,7 +1,9 @@
 """The change feed in latest-version mode: each item once, at its newest version.
 
 Oldest change first. Deletes and overwritten versions do not appear, as on the real service. A
-position in the feed is the sequence number (LSN) of the last change seen, as an entity tag.
+position in the feed of a physical partition is the sequence number (LSN) of the last transaction
+seen, as an entity tag. What one transaction wrote has one number and is never torn apart, so a page
+may hold more items than were asked for.
 """
 
 import re
@@ -22,8 +24,12 @@ TAG = re.compile(r'"?(\d+)"?')
 
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """What part of the feed is asked for; `after` None means from the beginning."""
+    """What part of the feed of one physical partition is asked for.
 
+    `after` None means from the beginning; `key`, if given, is a logical partition.
+    """
+
+    pkrange: int
     after: int | None
     since: int | None
     key: str | None
@@ -32,12 +38,12 @@ class FeedRequest:
     is_strong: bool
 
 
-def parse_position(if_none_match: str | None, storage: Storage) -> int | None:
+def parse_position(if_none_match: str | None, newest: int) -> int | None:
     """The sequence number to resume behind; `*` is now."""
     if if_none_match is None:
         return None
     if if_none_match == "*":
-        return storage.lsn
+        return newest
     match = TAG.fullmatch(if_none_match)
     if match is None:
         raise Refusal(400, f"{if_none_match!r} is not a position in the change feed")
@@ -57,13 +63,12 @@ def parse_since(if_modified_since: str | None) -> int | None:
 
 def read_feed(storage: Storage, container: Container, request: FeedRequest, now: int) -> Answer:
     """One page of changes; 304 with the newest position when there is none."""
-    newest = storage.lsn
     position = request.after or 0
     texts: list[str] = []
     sizes: list[int] = []
     room = PAGE_BYTES
     for lsn, partition, body in changes(storage, container, request, now):
-        if len(texts) >= request.page_items or room <= 0:
+        if lsn != position and (len(texts) >= request.page_items or room <= 0):
             break
         position = lsn
         if request.key_range.covers(partition):
@@ -71,7 +76,7 @@ def read_feed(storage: Storage, container: Container, request: FeedRequest, now:
             sizes.append(len(body))
             room -= len(body)
     else:
-        position = max(position, newest)
+        position = max(position, storage.lsn(container.number, request.pkrange))
     charge = charges.query(sizes, is_strong=request.is_strong)
     headers = {"etag": f'"{position}"', "x-ms-item-count": str(len(texts))}
     if not texts:
@@ -83,13 +88,16 @@ def changes(
     storage: Storage, container: Container, request: FeedRequest, now: int
 ) -> Iterator[tuple[int, str, str]]:
     """Rows (lsn, partition, body) behind the position, oldest first."""
-    where = ["container = ?", "lsn > ?", "(expires IS NULL OR expires > ?)"]
-    values: list[object] = [container.number, request.after or 0, now]
+    where = ["container = ?", "pkrange = ?", "lsn > ?", "(expires IS NULL OR expires > ?)"]
+    values: list[object] = [container.number, request.pkrange, request.after or 0, now]
     if request.key is not None:
         where.append("partition = ?")
         values.append(request.key)
     if request.since is not None:
         where.append("ts >= ?")
         values.append(request.since)
-    sql = f"SELECT lsn, partition, body FROM items WHERE {' AND '.join(where)} ORDER BY lsn"  # noqa: S608 - built from constants, values are bound
+    sql = (
+        f"SELECT lsn, partition, body FROM items WHERE {' AND '.join(where)}"  # noqa: S608 - built from constants, values are bound
+        " ORDER BY lsn, version"
+    )
     return iter(storage.connection.execute(sql, values))

@@ -3,12 +3,13 @@
 Published anchors (learn.microsoft.com/azure/cosmos-db/optimize-cost-reads-writes): a point read of
 1 KB is 1 RU and of 100 KB 10 RU; an insert without indexing is about 5.5 RU at 1 KB and 50 RU at
 100 KB; a replace is about twice an insert; reads under strong or bounded staleness cost twice.
-Between the anchors the line is straight, in steps of a started KB.
+Between the anchors the line is straight, in steps of a started KB. A patch costs what a replace by
+its result would ("Partial document update", questions and answers: there is no reduction).
 
 Estimates, because no table is published: half a unit per indexed property of a write; a delete like
 an insert of that size without indexing; a query 2.3 RU and a tenth of a point read's price for each
-item it had to look at; one unit for metadata and for what is refused. A batch is the sum of its
-operations.
+item it had to look at, which are those that no index rules out; one unit for metadata and for what
+is refused. A batch is the sum of its operations. The plan of a query is free.
 """
 
 from math import ceil
@@ -38,7 +39,7 @@ def insert(size: int, indexed: int) -> float:
 
 
 def replace(size: int, indexed: int) -> float:
-    """A replace, or an upsert that replaces."""
+    """A replace, a patch, or an upsert that replaces."""
     return round(2 * insert(size, indexed), 2)
 
 

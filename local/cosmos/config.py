@@ -1,8 +1,14 @@
-"""The `Cosmos` section of `local.config.json`: a database and its containers."""
+"""The `Cosmos` section of `local.config.json`: regions, a database and its containers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from local.cosmos.ring import PARTITIONS_MAX
+
+ONE_REGION = ("Local",)
+NO_MARKS = str.maketrans("", "", " -_")
+PROPERTIES = {"DefaultTtl": "defaultTtl", "IndexingPolicy": "indexingPolicy"}
 
 
 class InvalidCosmosConfig(ValueError):
@@ -11,36 +17,60 @@ class InvalidCosmosConfig(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """One container; `properties` is its resource document as the service would show it."""
+    """One container; `properties` is its resource document as the service would show it.
+
+    It is created with so many physical `partitions`.
+    """
 
     name: str
     properties: Mapping[str, Any]
+    partitions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class CosmosConfig:
-    """The database to create, and its containers."""
+    """The database to create, its containers, and the regions of the account.
+
+    Writes go to the first region until they are moved.
+    """
 
     database: str
     containers: tuple[ContainerConfig, ...]
+    regions: tuple[str, ...] = ONE_REGION
 
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> "CosmosConfig":
         """Read the section; raises InvalidCosmosConfig naming the key at fault."""
-        refuse_unknown(section, {"Database", "Containers"}, "Cosmos")
+        refuse_unknown(section, {"Regions", "Database", "Containers"}, "Cosmos")
         database = text(section, "Database", "Cosmos")
         containers = section.get("Containers", [])
         if not isinstance(containers, list):
             raise InvalidCosmosConfig("Cosmos.Containers must be a list")
         named = enumerate(containers)
-        return cls(database, tuple(parse_container(c, f"Cosmos.Containers[{i}]") for i, c in named))
+        return cls(
+            database,
+            tuple(parse_container(c, f"Cosmos.Containers[{i}]") for i, c in named),
+            parse_regions(section.get("Regions", list(ONE_REGION))),
+        )
+
+
+def parse_regions(names: Any) -> tuple[str, ...]:
+    """Read the names of the regions, which clients compare without case, blanks, `-` and `_`."""
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+        raise InvalidCosmosConfig("Cosmos.Regions must be a list of names")
+    folded = [name.translate(NO_MARKS).lower() for name in names]
+    if not all(folded) or len(set(folded)) < len(folded):
+        raise InvalidCosmosConfig("Cosmos.Regions must have names that differ")
+    return tuple(names)
 
 
 def parse_container(section: Any, where: str) -> ContainerConfig:
-    """Read one container: Name, PartitionKey, and perhaps DefaultTtl and IndexingPolicy."""
+    """Read one container: Name, PartitionKey, perhaps DefaultTtl, IndexingPolicy, Partitions."""
     if not isinstance(section, Mapping):
         raise InvalidCosmosConfig(f"{where} must be an object")
-    refuse_unknown(section, {"Name", "PartitionKey", "DefaultTtl", "IndexingPolicy"}, where)
+    refuse_unknown(
+        section, {"Name", "PartitionKey", "DefaultTtl", "IndexingPolicy", "Partitions"}, where
+    )
     name = text(section, "Name", where)
     path = text(section, "PartitionKey", where)
     if not path.startswith("/"):
@@ -49,10 +79,17 @@ def parse_container(section: Any, where: str) -> ContainerConfig:
         "id": name,
         "partitionKey": {"paths": [path], "kind": "Hash", "version": 2},
     }
-    for key, property_name in (("DefaultTtl", "defaultTtl"), ("IndexingPolicy", "indexingPolicy")):
+    for key, property_name in PROPERTIES.items():
         if key in section:
             properties[property_name] = section[key]
-    return ContainerConfig(name, properties)
+    return ContainerConfig(name, properties, parse_partitions(section.get("Partitions", 1), where))
+
+
+def parse_partitions(count: Any, where: str) -> int:
+    """Read how many physical partitions a container is to have."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
+        raise InvalidCosmosConfig(f"{where}.Partitions must be a number from 1 to {PARTITIONS_MAX}")
+    return count
 
 
 def refuse_unknown(section: Mapping[str, Any], known: set[str], where: str) -> None:

@@ -1,30 +1,29 @@
 """The token that says where the next page of a query begins.
 
-In an order that SQL delivers, a page resumes behind the last row shown, whatever was written in
-between. In an order that is sorted afterwards it resumes by count, so rows written in between may
-shift it.
+A page resumes behind the last row taken, whatever was written in between; only without repeats, by
+SELECT DISTINCT, does it resume by count.
 """
 
 import base64
 import json
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 from local.cosmos.answers import Refusal, compact
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """`consumed` rows are passed, `shown` of them given out; `after` is the last one's key."""
+    """`consumed` rows are passed, `shown` of them given out; `after` is the last one's position."""
 
     consumed: int = 0
     shown: int = 0
-    after: tuple[str, str] | None = None
+    after: list[Any] | None = None
 
     def token(self, query: str) -> str:
         """As an opaque text that only fits this query."""
-        after = list(self.after) if self.after else None
-        fields = compact([checksum(query), self.consumed, self.shown, after])
+        fields = compact([checksum(query), self.consumed, self.shown, self.after])
         return base64.urlsafe_b64encode(fields.encode()).decode()
 
 
@@ -34,7 +33,7 @@ def parse_continuation(token: str | None, query: str) -> Continuation:
         return Continuation()
     try:
         check, consumed, shown, after = json.loads(base64.urlsafe_b64decode(token))
-        continuation = Continuation(int(consumed), int(shown), tuple(after) if after else None)
+        continuation = Continuation(int(consumed), int(shown), after)
     except (ValueError, TypeError) as error:
         raise Refusal(400, "the continuation token is damaged") from error
     if check != checksum(query):

@@ -2,7 +2,9 @@
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from email.utils import formatdate
+from functools import lru_cache
 
 from aiohttp import web
 
@@ -10,15 +12,16 @@ from local.cosmos.account import Account
 from local.cosmos.addresses import Address, parse_address
 from local.cosmos.answers import CODES, Answer, Refusal, compact
 from local.cosmos.authorization import MasterKey
-from local.cosmos.requests import Request, operation_of
+from local.cosmos.requests import READING, STALE_LEVELS, Request, operation_of
+from local.cosmos.targets import COMPONENT, HONOURED
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
 
-COMPONENT = "cosmos"
 BODY_BYTES_MAX = 4 * 1024 * 1024
 THROTTLED = 429
 # Faults that cut the connection before anything is applied.
 CUTS = (Action.DOWN, Action.DROP_CONNECTION)
+LATE = (Action.STALE_READ,)
 RETRY_AFTER_SECONDS = 0.01
 
 
@@ -28,32 +31,39 @@ class Gateway:
     A fault strikes once per request. Faults and counters know items by their container, as
     `cosmos.<container>`; a fault on `cosmos` hits all of them. Counters take every request that
     reached an operation, under its HTTP status, or `down` and `dropped` when no answer was sent;
-    their bytes are those of the request's body and the answer's.
+    their bytes are those of the request's body and the answer's. `clock` is the account's.
     """
 
     def __init__(
-        self, account: Account, key: MasterKey, faults: Faults, counters: Counters
+        self,
+        account: Account,
+        key: MasterKey,
+        faults: Faults,
+        counters: Counters,
+        clock: Callable[[], float],
     ) -> None:
         self._account = account
         self._key = key
         self._faults = faults
         self._counters = counters
+        self._clock = clock
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, or break its connection when a fault says so."""
         try:
-            address = parse_address(http.raw_path.partition("?")[0])
+            address = self._account.named(parse_address(http.raw_path.partition("?")[0]))
         except Refusal as refusal:
-            return self._respond(http, refusal.answer(), None)
+            return self._respond(http, refusal.answer(), 0.0)
         operation = operation_of(http.method, address, http.headers)
         component = component_of(address)
-        fault = self._strike(component, operation)
+        region = self._region(http, address)
+        fault = self._strike(component, operation, region)
         if fault is not None and fault.action in CUTS:
             self._counters.add(component, operation, "down")
             return broken(http)
         if fault is not None and fault.action is Action.DELAY:
             await asyncio.sleep(fault.seconds)
-        size, answer = await self._answer(http, address, fault)
+        size, answer = await self._answer(http, address, operation, region, fault)
         is_dropped = fault is not None and fault.action is Action.DROP_ANSWER
         self._counters.add(
             component,
@@ -62,15 +72,29 @@ class Gateway:
             size=size + len(answer.body),
             request_units=answer.charge,
         )
-        return broken(http) if is_dropped else self._respond(http, answer, address)
+        return broken(http) if is_dropped else self._respond(http, answer, self._skew(region))
 
-    def _strike(self, component: str, operation: str) -> Fault | None:
-        if self._faults.is_down(component):
+    def _region(self, http: web.BaseRequest, address: Address) -> str | None:
+        """Where a request is served: behind the account's own endpoint that is the write region.
+
+        None is for the account's description there, which no region's loss takes away.
+        """
+        regions = self._account.regions
+        region = regions.at(port_of(http))
+        return regions.write if region is None and address.kind else region
+
+    def _strike(self, component: str, operation: str, region: str | None) -> Fault | None:
+        if self._faults.is_down(component, region):
             return Fault(component, Action.DOWN)
-        return self._faults.strike(component, operation)
+        return self._faults.strike(component, operation, region=region, among=HONOURED)
 
     async def _answer(
-        self, http: web.BaseRequest, address: Address, fault: Fault | None
+        self,
+        http: web.BaseRequest,
+        address: Address,
+        operation: str,
+        region: str | None,
+        fault: Fault | None,
     ) -> tuple[int, Answer]:
         if (http.content_length or 0) > BODY_BYTES_MAX:
             refusal = Refusal(413, f"a request may have {BODY_BYTES_MAX} bytes at most")
@@ -81,9 +105,34 @@ class Gateway:
         refusal_or_none = self._unsigned(http, address)
         if refusal_or_none is not None:
             return len(body), refusal_or_none.answer()
-        base_url = f"http://{http.host}/"
-        request = Request(http.method, address, http.headers, body, base_url)
+        request = Request(
+            http.method,
+            address,
+            http.headers,
+            body,
+            base_url=f"http://{http.host}/",
+            region=region,
+            skew=self._skew(region),
+            lag=self._lag(http, address, operation, region),
+        )
         return len(body), self._account.answer(request)
+
+    def _lag(
+        self, http: web.BaseRequest, address: Address, operation: str, region: str | None
+    ) -> float | None:
+        """How late a read is here, None for not at all; the account remembers as far back."""
+        faults = self._faults.in_force(Action.STALE_READ)
+        self._account.remember(max((fault.seconds for fault in faults), default=None))
+        level = http.headers.get("x-ms-consistency-level")
+        if not faults or operation not in READING or level not in STALE_LEVELS:
+            return None
+        fault = self._faults.strike(component_of(address), operation, region=region, among=LATE)
+        return None if fault is None else fault.seconds
+
+    def _skew(self, region: str | None) -> float:
+        """How far the clock of a region is ahead."""
+        faults = self._faults.in_force(Action.CLOCK_OFFSET)
+        return sum(fault.seconds for fault in faults if fault.covers(COMPONENT, region))
 
     def _unsigned(self, http: web.BaseRequest, address: Address) -> Refusal | None:
         try:
@@ -98,23 +147,28 @@ class Gateway:
             return refusal
         return None
 
-    def _respond(
-        self, http: web.BaseRequest, answer: Answer, address: Address | None
-    ) -> web.Response:
+    def _respond(self, http: web.BaseRequest, answer: Answer, skew: float) -> web.Response:
         headers = {
             "Content-Type": "application/json",
             "x-ms-request-charge": str(answer.charge),
             "x-ms-activity-id": http.headers.get("x-ms-activity-id") or str(uuid.uuid4()),
             "x-ms-gatewayversion": "version=2.14.0",
-            "Date": formatdate(usegmt=True),
+            "Date": http_date(int(self._clock() + skew)),
             **answer.headers,
         }
-        if address is not None and address.container:
-            lsn = self._account.lsn
-            headers["lsn"] = str(lsn)
-            headers["x-ms-session-token"] = f"0:-1#{lsn}"
-            headers["x-ms-alt-content-path"] = f"dbs/{address.database}/colls/{address.container}"
         return web.Response(status=answer.status, body=answer.body or None, headers=headers)
+
+
+def port_of(http: web.BaseRequest) -> int:
+    """The port a request came in by; 0 when its connection is gone."""
+    transport = http.transport
+    return 0 if transport is None else int(transport.get_extra_info("sockname")[1])
+
+
+@lru_cache(maxsize=4)
+def http_date(seconds: int) -> str:
+    """A second since 1970 as the Date header has it."""
+    return formatdate(seconds, usegmt=True)
 
 
 def component_of(address: Address) -> str:
@@ -126,7 +180,7 @@ def injected(fault: Fault) -> Answer:
     """The answer of a STATUS fault; `seconds` of a 429 is the time to wait before a retry."""
     code = CODES.get(fault.status, "InjectedFault")
     body = compact({"code": code, "message": "a fault was injected here"}).encode()
-    headers = {}
+    headers = {} if fault.substatus is None else {"x-ms-substatus": str(fault.substatus)}
     if fault.status == THROTTLED:
         wait = fault.seconds or RETRY_AFTER_SECONDS
         headers["x-ms-retry-after-ms"] = str(round(wait * 1000))

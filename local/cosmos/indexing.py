@@ -60,7 +60,7 @@ class IndexingPolicy:
         """How many indexed scalars the user's part of a document has."""
         if not self._has_wildcard_include():
             included = [rule.path for rule in self.rules if rule.is_included]
-            return sum(has_scalar(document, path) for path in included)
+            return sum(scalars_at(document, path) for path in included)
         return sum(self.covers(path) for path in leaves(document))
 
     def can_order_by(self, keys: list[tuple[Path, bool]]) -> bool:
@@ -131,13 +131,17 @@ def path_names(text: str) -> Path:
     return tuple(name.strip('"') for name in text.strip("/").split("/") if name)
 
 
-def has_scalar(document: Any, path: Path) -> bool:
-    """Whether a scalar stands at the path."""
-    for name in path:
-        if not isinstance(document, dict) or name not in document:
-            return False
-        document = document[name]
-    return not isinstance(document, dict | list)
+def scalars_at(value: Any, path: Path) -> int:
+    """How many scalars stand at the path; `[]` leads to every element of an array."""
+    match path, value:
+        case (), _:
+            return not isinstance(value, dict | list)
+        case ("[]", *rest), list():
+            return sum(scalars_at(inner, tuple(rest)) for inner in value)
+        case (name, *rest), dict() if name in value:
+            return scalars_at(value[name], tuple(rest))
+        case _:
+            return 0
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Single items: read, create, replace, upsert, delete; the same for a request and within a batch.
+"""Single items: read, create, replace, upsert, patch, delete; for a request and within a batch.
 
 Nothing here opens a transaction: the caller does, around one operation or around a hundred.
 """
@@ -9,28 +9,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.cosmos import charges
-from local.cosmos.answers import Refusal, compact, unsupported
-from local.cosmos.catalogue import Container, is_ttl, resource_id
+from local.cosmos.answers import Refusal, unsupported
+from local.cosmos.catalogue import Container, is_ttl
 from local.cosmos.identity import check_id
 from local.cosmos.nesting import check_nesting
+from local.cosmos.patch import Patch
 from local.cosmos.storage import Storage
+from local.cosmos.system_properties import body_of, etag_of, without_system_properties
 
 ITEM_BYTES_MAX = 2 * 1024 * 1024
-SYSTEM_PROPERTIES = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """An item as it lies in the table; `body` is its JSON text, system properties included."""
 
-    lsn: int
+    version: int
     birth: int
     body: str
 
     @property
     def etag(self) -> str:
         """The entity tag, quotes included."""
-        return etag_of(self.lsn)
+        return etag_of(self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class Place:
 
     container: Container
     key: str
+
+    @property
+    def physical(self) -> tuple[int, int]:
+        """The physical partition it is in: the number of the container, and its own."""
+        return self.container.number, self.container.ring.partition_of(self.key)
 
 
 class Items:
@@ -92,12 +98,39 @@ class Items:
             check_tag(stored, if_match)
         return self._write(place, item_id, document, stored)
 
+    def patch(self, place: Place, item_id: str, patch: Patch, if_match: str | None) -> Done:
+        """Change parts of an existing item.
+
+        404 when absent, 412 when its tag is another or the patch's own condition does not hold, 400
+        when a change cannot be made. It costs what a replace would.
+        """
+        patch.check_spares(place.container.key_path.names)
+        stored = self._existing(place, item_id)
+        check_tag(stored, if_match)
+        document = json.loads(stored.body)
+        patch.check_condition(document)
+        patch.apply(document)
+        self._checked(place, document)
+        return self._write(place, item_id, document, stored)
+
     def delete(self, place: Place, item_id: str, if_match: str | None) -> Done:
         """Remove an item; 404 when absent, 412 when its tag is another."""
         stored = self._existing(place, item_id)
         check_tag(stored, if_match)
-        self._storage.connection.execute("DELETE FROM items WHERE lsn = ?", (stored.lsn,))
+        self._storage.next_version()
+        self._storage.next_lsn(*place.physical)
+        self._storage.connection.execute("DELETE FROM items WHERE version = ?", (stored.version,))
         return Done(204, charges.delete(len(stored.body.encode())))
+
+    def id_of(self, place: Place, birth: int) -> str:
+        """The id of the item with a birth number; a 404 Refusal when it does not exist."""
+        row = self._storage.connection.execute(
+            "SELECT id FROM items WHERE container = ? AND partition = ? AND birth = ?",
+            (place.container.number, place.key, birth),
+        ).fetchone()
+        if row is None:
+            raise Refusal(404, f"no item of this resource id exists in partition {place.key}")
+        return str(row[0])
 
     def purge(self) -> int:
         """Remove what has expired; the answer is how many items."""
@@ -114,7 +147,8 @@ class Items:
 
     def _find(self, place: Place, item_id: str) -> Stored | None:
         row = self._storage.connection.execute(
-            "SELECT lsn, birth, body FROM items WHERE container = ? AND partition = ? AND id = ?"
+            "SELECT version, birth, body FROM items"
+            " WHERE container = ? AND partition = ? AND id = ?"
             " AND (expires IS NULL OR expires > ?)",
             (place.container.number, place.key, item_id, int(self._now())),
         ).fetchone()
@@ -137,55 +171,38 @@ class Items:
     def _write(
         self, place: Place, item_id: str, document: dict[str, Any], before: Stored | None
     ) -> Done:
-        lsn = self._storage.next_lsn()
-        birth = before.birth if before else lsn
+        version = self._storage.next_version()
+        birth = before.birth if before else version
         now = int(self._now())
-        body = body_of(place.container, document, lsn=lsn, birth=birth, now=now)
+        own = without_system_properties(document)
+        body = body_of(place.container, own, version=version, birth=birth, now=now)
         size = len(body.encode())
         if size > ITEM_BYTES_MAX:
             raise Refusal(413, f"an item may have {ITEM_BYTES_MAX} bytes at most, not {size}")
-        check_nesting(document, body)
-        indexed = place.container.policy.effects(document)
+        check_nesting(own, body)
+        indexed = place.container.policy.effects(own)
         self._storage.connection.execute(
-            "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                lsn,
-                place.container.number,
+                version,
+                *place.physical,
+                self._storage.next_lsn(*place.physical),
                 place.key,
                 item_id,
                 birth,
                 now,
-                expiry(place.container, document, now),
+                expiry(place.container, own, now),
                 body,
             ),
         )
         charge = charges.replace(size, indexed) if before else charges.insert(size, indexed)
-        return Done(200 if before else 201, charge, body, etag_of(lsn))
+        return Done(200 if before else 201, charge, body, etag_of(version))
 
 
 def check_tag(stored: Stored, if_match: str | None) -> None:
     """Raise a 412 Refusal when a condition is given and does not hold."""
     if if_match is not None and if_match not in ("*", stored.etag):
         raise Refusal(412, f"the item's tag is {stored.etag}, not {if_match}")
-
-
-def etag_of(lsn: int) -> str:
-    """Tags differ for every version of every item, for the account has one sequence."""
-    return f'"00000000-0000-0000-0000-{lsn:012x}"'
-
-
-def body_of(
-    container: Container, document: dict[str, Any], *, lsn: int, birth: int, now: int
-) -> str:
-    """The JSON text of a version, with its system properties at the end."""
-    rid = resource_id(container.rid_bytes + birth.to_bytes(8, "big"))
-    own = {name: value for name, value in document.items() if name not in SYSTEM_PROPERTIES}
-    own["_rid"] = rid
-    own["_self"] = f"{container.self_link}docs/{rid}/"
-    own["_etag"] = etag_of(lsn)
-    own["_attachments"] = "attachments/"
-    own["_ts"] = now
-    return compact(own)
 
 
 def parse_item(text: str | bytes) -> Any:

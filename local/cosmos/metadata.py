@@ -5,17 +5,17 @@ from typing import Any
 from local.cosmos import charges
 from local.cosmos.answers import Answer, Refusal, unsupported
 from local.cosmos.catalogue import Catalogue, Container
+from local.cosmos.regions import Regions
 from local.cosmos.requests import Request, json_bytes
-
-REGION = "Local"
-PARTITION_RANGE_TAG = '"1"'
+from local.cosmos.ring import partitions_for
 
 
 class Metadata:
     """Everything that is not an item."""
 
-    def __init__(self, catalogue: Catalogue, consistency: str) -> None:
+    def __init__(self, catalogue: Catalogue, regions: Regions, consistency: str) -> None:
         self._catalogue = catalogue
+        self._regions = regions
         self._consistency = consistency
 
     def answer(self, request: Request) -> Answer:
@@ -36,14 +36,14 @@ class Metadata:
                 raise method_refusal(request)
 
     def _account(self, base_url: str) -> dict[str, Any]:
-        location = {"name": REGION, "databaseAccountEndpoint": base_url}
+        written, read = self._regions.locations(base_url)
         return {
             "_self": "",
             "id": "local",
             "_rid": "local",
             "_dbs": "//dbs/",
-            "writableLocations": [location],
-            "readableLocations": [location],
+            "writableLocations": [written],
+            "readableLocations": read,
             "enableMultipleWriteLocations": False,
             "userReplicationPolicy": {"minReplicaSetSize": 3, "maxReplicasetSize": 4},
             "userConsistencyPolicy": {"defaultConsistencyLevel": self._consistency},
@@ -73,10 +73,11 @@ class Metadata:
             case "GET", True:
                 return self._list_containers(address.database)
             case "POST", True:
-                document = object_of(request)
-                return ok(
-                    self._catalogue.create_container(address.database, document).document(), 201
+                partitions = partitions_for(request.throughput)
+                container = self._catalogue.create_container(
+                    address.database, object_of(request), partitions
                 )
+                return ok(container.document(), 201)
             case "GET", False:
                 return ok(self._container(request).document())
             case "DELETE", False:
@@ -92,11 +93,21 @@ class Metadata:
 
     def _partition_ranges(self, request: Request) -> Answer:
         container = self._container(request)
-        if request.headers.get("If-None-Match") == PARTITION_RANGE_TAG:
-            return Answer(304, headers={"etag": PARTITION_RANGE_TAG})
-        whole = {"id": "0", "minInclusive": "", "maxExclusive": "FF", "status": "online"}
-        ranges = {"_rid": container.rid, "PartitionKeyRanges": [whole], "_count": 1}
-        return Answer(200, json_bytes(ranges), headers={"etag": PARTITION_RANGE_TAG})
+        tag = f'"{container.number}"'
+        if request.headers.get("If-None-Match") == tag:
+            return Answer(304, headers={"etag": tag})
+        ranges = [
+            {
+                "id": str(number),
+                "minInclusive": one.start,
+                "maxExclusive": one.end,
+                "status": "online",
+                "parents": [],
+            }
+            for number, one in enumerate(container.ring.ranges)
+        ]
+        document = {"_rid": container.rid, "PartitionKeyRanges": ranges, "_count": len(ranges)}
+        return Answer(200, json_bytes(document), headers={"etag": tag})
 
     def _container(self, request: Request) -> Container:
         return self._catalogue.container(request.address.database, request.address.container)

@@ -46,6 +46,7 @@ def parse_key_path(definition: Any) -> KeyPath:
     return KeyPath(tuple(paths[0].strip("/").split("/")))
 
 
+@lru_cache(maxsize=4096)
 def parse_key_header(header: str) -> str:
     """The canonical key of an x-ms-documentdb-partitionkey header such as `["DL1742"]`."""
     try:

@@ -1,54 +1,85 @@
 """What an expression means for one item."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from local.cosmos.answers import unsupported
+from local.cosmos.query_functions import BUILT_IN
 from local.cosmos.query_syntax import (
+    Aggregate,
+    Arithmetic,
+    ArrayOf,
     Call,
+    Choice,
     Comparison,
     Expression,
     Literal,
     Logical,
     Membership,
     Negation,
+    ObjectOf,
     Property,
-    SelectAll,
-    SelectCount,
-    SelectFields,
-    Selection,
-    SelectValue,
 )
-from local.cosmos.query_values import UNDEFINED, compare, value_at
+from local.cosmos.query_values import UNDEFINED, compare, compute, value_at
+
+type Totals = Sequence[Any]
+
+NO_TOTALS: Totals = ()
 
 
-def evaluate(expression: Expression, item: dict[str, Any]) -> Any:
-    """The value of an expression, which may be UNDEFINED."""
+def evaluate(expression: Expression, item: dict[str, Any], totals: Totals = NO_TOTALS) -> Any:
+    """The value of an expression, which may be UNDEFINED; `totals` are of its aggregates."""
     match expression:
         case Literal(value):
             return value
         case Property(path):
             return value_at(item, path)
         case Comparison(operator, left, right):
-            return compare(operator, evaluate(left, item), evaluate(right, item))
-        case Call(name, arguments):
-            return call(name, [evaluate(argument, item) for argument in arguments])
+            values = evaluate(left, item, totals), evaluate(right, item, totals)
+            return compare(operator, *values)
+        case Arithmetic(operator, left, right):
+            values = evaluate(left, item, totals), evaluate(right, item, totals)
+            return compute(operator, *values)
+        case Logical() | Negation() | Membership() | Choice():
+            return evaluate_logic(expression, item, totals)
         case _:
-            return evaluate_logic(expression, item)
+            return evaluate_whole(expression, item, totals)
 
 
-def evaluate_logic(expression: Logical | Negation | Membership, item: dict[str, Any]) -> Any:
-    """AND, OR, NOT and IN, in the logic of true, false and undefined."""
+def evaluate_logic(
+    expression: Logical | Negation | Membership | Choice, item: dict[str, Any], totals: Totals
+) -> Any:
+    """AND, OR, NOT, IN and choices, in the logic of true, false and undefined."""
     match expression:
         case Logical(operator, operands):
-            values = [evaluate(operand, item) for operand in operands]
+            values = [evaluate(operand, item, totals) for operand in operands]
             return combined(values, decisive=operator == "OR")
         case Negation(operand):
-            value = evaluate(operand, item)
+            value = evaluate(operand, item, totals)
             return not value if isinstance(value, bool) else UNDEFINED
         case Membership(operand, choices):
-            value = evaluate(operand, item)
-            equal = [compare("=", value, evaluate(choice, item)) for choice in choices]
+            value = evaluate(operand, item, totals)
+            equal = [compare("=", value, evaluate(choice, item, totals)) for choice in choices]
             return combined(equal, decisive=True)
+        case Choice(test, chosen, other):
+            is_chosen = evaluate(test, item, totals) is True
+            return evaluate(chosen if is_chosen else other, item, totals)
+
+
+def evaluate_whole(
+    expression: Call | Aggregate | ArrayOf | ObjectOf, item: dict[str, Any], totals: Totals
+) -> Any:
+    """Functions, aggregates, and arrays and objects that are put together."""
+    match expression:
+        case Call(name, arguments):
+            return BUILT_IN[name]([evaluate(one, item, totals) for one in arguments])
+        case Aggregate(number=number):
+            return totals[number]
+        case ArrayOf(elements):
+            values = [evaluate(one, item, totals) for one in elements]
+            return [value for value in values if value is not UNDEFINED]
+        case ObjectOf(members):
+            named = {name: evaluate(one, item, totals) for name, one in members}
+            return {name: value for name, value in named.items() if value is not UNDEFINED}
 
 
 def combined(values: list[Any], *, decisive: bool) -> Any:
@@ -59,30 +90,3 @@ def combined(values: list[Any], *, decisive: bool) -> Any:
     if any(value is decisive for value in values):
         return decisive
     return (not decisive) if all(isinstance(value, bool) for value in values) else UNDEFINED
-
-
-def call(name: str, values: list[Any]) -> Any:
-    """A built-in function; arguments of the wrong type make it undefined."""
-    match name, values:
-        case "IS_DEFINED", [value]:
-            return value is not UNDEFINED
-        case "STARTSWITH", [str(text), str(prefix)]:
-            return text.startswith(prefix)
-        case "ARRAY_LENGTH", [list(elements)]:
-            return len(elements)
-        case (("STARTSWITH" | "ARRAY_LENGTH"), _):
-            return UNDEFINED
-        case _:
-            raise unsupported(f"{name} in this place of a query")
-
-
-def project(selection: Selection, item: dict[str, Any]) -> Any:
-    """What the selection shows of an item; UNDEFINED when it shows nothing."""
-    match selection:
-        case SelectAll():
-            return item
-        case SelectValue(expression) | SelectCount(expression):
-            return evaluate(expression, item)
-        case SelectFields(fields):
-            shown = {name: evaluate(expression, item) for name, expression in fields}
-            return {name: value for name, value in shown.items() if value is not UNDEFINED}

@@ -5,108 +5,157 @@ construct and where it stands.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-from local.cosmos.answers import Refusal, unsupported
-from local.cosmos.query_conditions import AGGREGATES, ConditionParser
+from local.cosmos.answers import Refusal, compact, unsupported
+from local.cosmos.query_expressions import CLAUSES, ExpressionParser
 from local.cosmos.query_syntax import (
-    Call,
     Expression,
+    ObjectOf,
     OrderKey,
     Property,
     Query,
-    SelectAll,
-    SelectCount,
-    SelectFields,
-    Selection,
-    SelectValue,
+    Texts,
 )
-from local.cosmos.query_tokens import Kind, tokenize
+from local.cosmos.query_tokens import Kind
+
+PARSED_MAX = 256
 
 
 def parse_query(text: str, parameters: Mapping[str, Any]) -> Query:
     """Parse; every parameter is replaced by its value."""
-    return QueryParser(text, parameters).query()
+    return QueryParser(text, parameters).query() if parameters else parse_constant(text)
 
 
-class QueryParser(ConditionParser):
-    """The clauses around the conditions."""
+@lru_cache(maxsize=PARSED_MAX)
+def parse_constant(text: str) -> Query:
+    """Parse a query without parameters, which is the same every time."""
+    return QueryParser(text, {}).query()
 
-    def __init__(self, text: str, parameters: Mapping[str, Any]) -> None:
-        tokens = tokenize(text)
-        super().__init__(tokens, parameters, alias_of(text))
+
+@lru_cache(maxsize=PARSED_MAX)
+def parse_filter(text: str) -> Expression:
+    """Parse the condition of a patch: `FROM c WHERE ...`, without parameters."""
+    return QueryParser(text, {}).filter()
+
+
+class QueryParser(ExpressionParser):
+    """The clauses around the expressions."""
 
     def query(self) -> Query:
-        """SELECT [TOP n] selection FROM ... [WHERE] [ORDER BY] [OFFSET LIMIT]."""
+        """SELECT [DISTINCT] [TOP n] selection FROM ... [WHERE] [ORDER BY] [OFFSET LIMIT]."""
         self.expect_word("SELECT")
-        top = self._top()
-        selection = self._selection()
-        self._source()
-        condition = self.condition() if self.take_word("WHERE") else None
-        self._refuse_words("GROUP")
-        order = self._order()
-        offset, limit = self._offset_limit()
-        if self.token.kind is not Kind.END:
+        is_distinct = self.take_word("DISTINCT")
+        top = self._count() if self.take_word("TOP") else None
+        is_value = self.take_word("VALUE")
+        selection, value = self._selection(is_value)
+        source = self._source()
+        condition, condition_text = self._condition()
+        if self.token.is_word("GROUP"):
             raise self.refusal()
-        if top is not None and limit is not None:
-            raise Refusal(400, "TOP and OFFSET LIMIT exclude each other")
-        if isinstance(selection, SelectCount) and (order or limit is not None or top is not None):
-            raise unsupported("COUNT together with TOP, ORDER BY or OFFSET LIMIT")
-        return Query(selection, condition, order, offset, limit if top is None else top)
+        order, order_texts = self._order()
+        offset, limit = self._offset_limit()
+        self.expect_end()
+        query = Query(
+            selection,
+            Texts(self.alias, source, value, condition_text, order_texts),
+            is_value=is_value,
+            is_distinct=is_distinct,
+            condition=condition,
+            order=order,
+            top=top,
+            offset=offset,
+            limit=limit,
+            aggregates=tuple(self.aggregates),
+        )
+        check_combination(query)
+        return query
 
-    def _top(self) -> int | None:
-        self._refuse_words("DISTINCT")
-        return self._count() if self.take_word("TOP") else None
+    def filter(self) -> Expression:
+        """FROM ... WHERE condition."""
+        self._source()
+        self.expect_word("WHERE")
+        condition = self.expression()
+        self.expect_end()
+        return condition
 
-    def _selection(self) -> Selection:
-        if self.take_mark("*"):
-            return SelectAll()
-        if self.take_word("VALUE"):
-            return value_selection(self.operand())
+    def _selection(self, is_value: bool) -> tuple[Expression, str]:
+        """The selection, and the text of its value."""
+        if not is_value and self.take_mark("*"):
+            return Property(()), self.alias
+        start = self.token.position
+        self.aggregates_allowed = True
+        selection, value = (self.expression(), "") if is_value else self._fields()
+        self.aggregates_allowed = False
+        if self.aggregates and self.has_bare_property:
+            raise unsupported("a property beside an aggregate, which needs GROUP BY")
+        return selection, value or self.text_since(start)
+
+    def _fields(self) -> tuple[Expression, str]:
+        """Fields as an object, and the text of that."""
         fields = [self._field(1)]
         while self.take_mark(","):
             fields.append(self._field(len(fields) + 1))
-        return SelectFields(tuple(fields))
+        members = ", ".join(f"{compact(name)}: {text}" for name, _, text in fields)
+        return ObjectOf(tuple((name, shown) for name, shown, _ in fields)), f"{{{members}}}"
 
-    def _field(self, ordinal: int) -> tuple[str, Expression]:
-        expression = self.operand()
-        if isinstance(expression, Call) and expression.name in AGGREGATES:
-            raise unsupported(f"{expression.name} without VALUE")
+    def _field(self, ordinal: int) -> tuple[str, Expression, str]:
+        start = self.token.position
+        expression = self.expression()
+        text = self.text_since(start)
         if self.take_word("AS"):
-            return self.expect_name(), expression
-        if isinstance(expression, Property) and expression.path:
-            return expression.path[-1], expression
-        return f"${ordinal}", expression
+            return self.expect_name(), expression, text
+        match expression:
+            case Property((*_, str(name))):
+                return name, expression, text
+            case Property(()):
+                return self.alias, expression, text
+            case _:
+                return f"${ordinal}", expression, text
 
-    def _source(self) -> None:
+    def _source(self) -> str:
         self.expect_word("FROM")
+        start = self.token.position
         self.expect_name()
         has_alias = self.token.kind is Kind.WORD and not self.token.is_word(*CLAUSES)
         if self.take_word("AS") or has_alias:
             self.expect_name()
-        self._refuse_words("JOIN", "IN")
+        if self.token.is_word("JOIN", "IN"):
+            raise self.refusal()
         if self.token.is_mark(".", "[", ","):
             raise unsupported("a FROM clause over something other than the container")
+        return self.text_since(start)
 
-    def _order(self) -> tuple[OrderKey, ...]:
+    def _condition(self) -> tuple[Expression | None, str]:
+        if not self.take_word("WHERE"):
+            return None, ""
+        start = self.token.position
+        return self.expression(), self.text_since(start)
+
+    def _order(self) -> tuple[tuple[OrderKey, ...], tuple[str, ...]]:
         if not self.take_word("ORDER"):
-            return ()
+            return (), ()
         if self.take_word("RANK"):
             raise unsupported("ORDER BY RANK")
         self.expect_word("BY")
         keys = [self._order_key()]
         while self.take_mark(","):
             keys.append(self._order_key())
-        return tuple(keys)
+        return tuple(key for key, _ in keys), tuple(text for _, text in keys)
 
-    def _order_key(self) -> OrderKey:
-        expression = self.operand()
-        if not isinstance(expression, Property) or not expression.path:
+    def _order_key(self) -> tuple[OrderKey, str]:
+        start = self.token.position
+        expression = self.expression()
+        path = expression.path if isinstance(expression, Property) else ()
+        names = tuple(step for step in path if isinstance(step, str))
+        if not names or len(names) < len(path):
             raise unsupported("ORDER BY of something other than a property path")
+        text = self.text_since(start)
         is_descending = self.take_word("DESC")
         if not is_descending:
             self.take_word("ASC")
-        return OrderKey(expression.path, is_descending)
+        return OrderKey(names, is_descending), text
 
     def _offset_limit(self) -> tuple[int, int | None]:
         if not self.take_word("OFFSET"):
@@ -121,34 +170,11 @@ class QueryParser(ConditionParser):
             raise Refusal(400, "TOP, OFFSET and LIMIT take a whole number of zero or more")
         return value
 
-    def _refuse_words(self, *words: str) -> None:
-        if self.token.is_word(*words):
-            raise self.refusal()
 
-
-CLAUSES = ("WHERE", "ORDER", "OFFSET", "JOIN", "IN", "GROUP")
-
-
-def value_selection(expression: Expression) -> Selection:
-    """SELECT VALUE of an aggregate, or of an ordinary expression."""
-    match expression:
-        case Call("COUNT", (argument,)):
-            return SelectCount(argument)
-        case Call(name, _) if name in AGGREGATES:
-            raise unsupported(f"the aggregate {name}")
-        case _:
-            return SelectValue(expression)
-
-
-def alias_of(text: str) -> str:
-    """The name that stands for an item: needed before FROM is reached, for SELECT comes first."""
-    tokens = tokenize(text)
-    starts = [i for i, token in enumerate(tokens) if token.is_word("FROM")]
-    if not starts:
-        raise Refusal(400, "a query needs a FROM clause")
-    after = tokens[starts[0] + 1 : starts[0] + 4] + tokens[-1:] * 3
-    if after[1].is_word("AS"):
-        return after[2].text
-    if after[1].kind is Kind.WORD and not after[1].is_word(*CLAUSES):
-        return after[1].text
-    return after[0].text
+def check_combination(query: Query) -> None:
+    """Raise a 400 Refusal for clauses that do not go together."""
+    is_limited = query.top is not None or query.limit is not None
+    if query.top is not None and query.limit is not None:
+        raise Refusal(400, "TOP and OFFSET LIMIT exclude each other")
+    if query.aggregates and (query.order or is_limited or query.is_distinct):
+        raise unsupported("an aggregate together with DISTINCT, TOP, ORDER BY or OFFSET LIMIT")

@@ -1,8 +1,10 @@
-"""Which part of a query SQLite answers.
+"""Which part of a query SQLite answers, and which part an index of the container would serve.
 
 The parts of the condition that speak of `id`, `_ts` or the partition key, and an ORDER BY of `id`,
 become SQL over indexed columns; what remains is evaluated item by item. So "the newest id of one
-partition" reads one row, however long the partition is.
+partition" reads one row, however long the partition is. Of what remains, a condition that an index
+serves rules out items without a look at them; there is no such index here, so SQLite looks for the
+texts that the condition needs instead.
 """
 
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from typing import Any
 
 from local.cosmos.catalogue import Container
 from local.cosmos.partition import canonical
+from local.cosmos.query_index import Steps, is_served, needed_texts
 from local.cosmos.query_syntax import (
     Call,
     Comparison,
@@ -30,12 +33,14 @@ HIGHEST_CHARACTER = "\U0010ffff"
 class Plan:
     """The SQL half of a query, and what is left of its condition.
 
-    `is_ordered` tells whether SQL delivers the final order; if not, all rows must be sorted.
+    `served` is left to an index, `scanned` to a look at the item. `is_ordered` tells whether SQL
+    delivers the final order; if not, all rows must be sorted.
     """
 
     where: list[str] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
-    residual: list[Expression] = field(default_factory=list)
+    served: list[Expression] = field(default_factory=list)
+    scanned: list[Expression] = field(default_factory=list)
     keys: str = "partition, id"
     is_ordered: bool = True
     is_descending: bool = False
@@ -56,9 +61,19 @@ def plan_query(query: Query, container: Container, key: str | None) -> Plan:
         plan.has_partition = True
     for conjunct in conjuncts(query.condition):
         if not translate(plan, conjunct, container):
-            plan.residual.append(conjunct)
+            leave(plan, conjunct, container)
     plan_order(plan, query.order)
     return plan
+
+
+def leave(plan: Plan, conjunct: Expression, container: Container) -> None:
+    """Put what SQL cannot decide where it belongs."""
+    if not is_served(conjunct, container.policy):
+        plan.scanned.append(conjunct)
+        return
+    plan.served.append(conjunct)
+    for text in needed_texts(conjunct):
+        plan.narrow("instr(body, ?) > 0", text)
 
 
 def conjuncts(condition: Expression | None) -> list[Expression]:
@@ -91,7 +106,7 @@ def translate(plan: Plan, conjunct: Expression, container: Container) -> bool:
 
 
 def translate_comparison(
-    plan: Plan, operator: str, path: tuple[str, ...], value: Any, container: Container
+    plan: Plan, operator: str, path: Steps, value: Any, container: Container
 ) -> bool:
     """A comparison of a property with a constant of the type the property has in every item."""
     if path == container.key_path.names and operator == "=" and is_key(value):

@@ -13,14 +13,23 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A path below the item, `c.a["b"]` as ("a", "b"); the item itself is the empty path."""
+    """A path below the item, `c.a["b"][0]` as ("a", "b", 0); the item itself is the empty path."""
 
-    path: tuple[str, ...]
+    path: tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """`left operator right` with one of = != < <= > >=."""
+
+    operator: str
+    left: "Expression"
+    right: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`left operator right` with one of + - * / % on numbers, or || on strings."""
 
     operator: str
     left: "Expression"
@@ -51,6 +60,15 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """`test ? chosen : other`; only a test that is true chooses the first."""
+
+    test: "Expression"
+    chosen: "Expression"
+    other: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """A built-in function, its name in upper case."""
 
@@ -58,36 +76,47 @@ class Call:
     arguments: tuple["Expression", ...]
 
 
-type Expression = Literal | Property | Comparison | Logical | Negation | Membership | Call
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """COUNT, SUM, AVG, MIN or MAX of the argument, written as `text`, over all rows.
+
+    Aggregates of a query are numbered from zero.
+    """
+
+    name: str
+    argument: "Expression"
+    text: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
-class SelectAll:
-    """`SELECT *`."""
+class ArrayOf:
+    """`[a, b]`; elements that are undefined are left out."""
+
+    elements: tuple["Expression", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SelectFields:
-    """`SELECT a, b AS c`: pairs of the name in the result and the expression."""
+class ObjectOf:
+    """`{"name": a}`, and what SELECT a AS name makes; members that are undefined are left out."""
 
-    fields: tuple[tuple[str, Expression], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SelectValue:
-    """`SELECT VALUE expression`."""
-
-    expression: Expression
+    members: tuple[tuple[str, "Expression"], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SelectCount:
-    """`SELECT VALUE COUNT(1)`; with another argument, rows where it is undefined do not count."""
-
-    argument: Expression
-
-
-type Selection = SelectAll | SelectFields | SelectValue | SelectCount
+type Expression = (
+    Literal
+    | Property
+    | Comparison
+    | Arithmetic
+    | Logical
+    | Negation
+    | Membership
+    | Choice
+    | Call
+    | Aggregate
+    | ArrayOf
+    | ObjectOf
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +128,44 @@ class OrderKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A whole query; `limit` is that of TOP or of OFFSET LIMIT."""
+class Texts:
+    """Parts of the text as they were written, for a query that is made from this one.
 
-    selection: Selection
+    `value` is an expression for a result; `source` is without FROM, `condition` without WHERE.
+    """
+
+    alias: str
+    source: str
+    value: str
+    condition: str
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A whole query.
+
+    `selection` of `SELECT *` is the item; `is_value` tells SELECT VALUE. `top` is that of TOP,
+    `limit` that of OFFSET LIMIT. `aggregates` are those in the selection, by their numbers.
+    """
+
+    selection: Expression
+    texts: Texts
+    is_value: bool = False
+    is_distinct: bool = False
     condition: Expression | None = None
     order: tuple[OrderKey, ...] = ()
+    top: int | None = None
     offset: int = 0
     limit: int | None = None
+    aggregates: tuple[Aggregate, ...] = ()
+
+    @property
+    def shows_items(self) -> bool:
+        """Whether results are the items as they are."""
+        return self.selection == Property(())
+
+    @property
+    def count_max(self) -> int | None:
+        """How many results there may be, by TOP or LIMIT."""
+        return self.limit if self.top is None else self.top

@@ -4,9 +4,13 @@ import json
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
+from math import isfinite
 
 from local.cosmos.answers import Refusal
 
+TOKENIZED_MAX = 256
+EXACT_MAX = 2**53  # whole numbers beyond are not exact in a double
 TOKEN = re.compile(
     r"""
       (?P<blank>\s+)
@@ -48,7 +52,8 @@ class Token:
         return self.kind is Kind.MARK and self.text in marks
 
 
-def tokenize(query: str) -> list[Token]:
+@lru_cache(maxsize=TOKENIZED_MAX)
+def tokenize(query: str) -> tuple[Token, ...]:
     """All tokens, an END last; a 400 Refusal for a character that starts none."""
     tokens = []
     position = 0
@@ -60,7 +65,15 @@ def tokenize(query: str) -> list[Token]:
             tokens.append(Token(Kind(match.lastgroup), match.group(), position))
         position = match.end()
     tokens.append(Token(Kind.END, "", position))
-    return tokens
+    return tuple(tokens)
+
+
+def number_value(text: str) -> int | float:
+    """The value of a number token, which a double must be able to hold."""
+    value = float(text)
+    if not isfinite(value):
+        raise Refusal(400, f"the number {text[:40]} is too large")
+    return int(text) if text.isdigit() and value < EXACT_MAX else value
 
 
 def string_value(text: str) -> str:

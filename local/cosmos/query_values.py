@@ -1,9 +1,10 @@
 """How Cosmos SQL compares values: by type first, with `undefined` as a value of its own."""
 
+import math
 import operator as operators
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeIs
 
 
 class Undefined(Enum):
@@ -20,6 +21,14 @@ ORDERINGS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operators.gt,
     ">=": operators.ge,
 }
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operators.add,
+    "-": operators.sub,
+    "*": operators.mul,
+    "/": operators.truediv,
+    "%": math.fmod,
+}
+EXACT_MAX = 2**53  # numbers are doubles: whole ones are exact up to here
 
 
 RANKS: dict[type, int] = {
@@ -45,6 +54,48 @@ def sort_key(value: Any) -> tuple[int, Any]:
     return rank, value if rank in (2, 3, 4) else 0
 
 
+def identity_key(value: Any) -> Any:
+    """A hashable key that two values share exactly when they are the same."""
+    if isinstance(value, list):
+        return 5, tuple(map(identity_key, value))
+    if isinstance(value, dict):
+        return 6, frozenset((name, identity_key(inner)) for name, inner in value.items())
+    return sort_key(value)
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """Whether two values, of any types and depth, are the same; 1 and true are not."""
+    if isinstance(left, list | dict) or isinstance(right, list | dict):
+        return bool(identity_key(left) == identity_key(right))
+    return type_rank(left) == type_rank(right) and bool(left == right)
+
+
+def is_number(value: Any) -> TypeIs[int | float]:
+    """Whether a value is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number_of(value: float) -> int | float | Undefined:
+    """The result of a calculation as JSON writes it; what JSON cannot write is undefined."""
+    if not math.isfinite(value):
+        return UNDEFINED
+    is_whole = float(value).is_integer() and abs(value) <= EXACT_MAX
+    return int(value) if is_whole else float(value)
+
+
+def compute(operator: str, left: Any, right: Any) -> Any:
+    """Arithmetic on two numbers, or `||` of two strings; anything else is undefined."""
+    if operator == "||":
+        both = isinstance(left, str) and isinstance(right, str)
+        return left + right if both else UNDEFINED
+    if not (is_number(left) and is_number(right)):
+        return UNDEFINED
+    try:
+        return number_of(ARITHMETIC[operator](float(left), float(right)))
+    except (ArithmeticError, ValueError):  # division by zero
+        return UNDEFINED
+
+
 def compare(operator: str, left: Any, right: Any) -> bool | Undefined:
     """One comparison.
 
@@ -53,21 +104,23 @@ def compare(operator: str, left: Any, right: Any) -> bool | Undefined:
     """
     if isinstance(left, Undefined) or isinstance(right, Undefined):
         return UNDEFINED
-    is_same_type = type_rank(left) == type_rank(right)
     if operator in EQUALITIES:
-        is_equal = is_same_type and left == right
-        return bool(is_equal) == (operator == "=")
-    if not is_same_type or isinstance(left, list | dict):
+        return is_same(left, right) == (operator == "=")
+    if type_rank(left) != type_rank(right) or isinstance(left, list | dict):
         return UNDEFINED
     if left is None:
         return operator in ("<=", ">=")
     return bool(ORDERINGS[operator](left, right))
 
 
-def value_at(document: Any, path: tuple[str, ...]) -> Any:
-    """The value at a path, or UNDEFINED."""
-    for name in path:
-        if not isinstance(document, dict) or name not in document:
-            return UNDEFINED
-        document = document[name]
+def value_at(document: Any, path: tuple[str | int, ...]) -> Any:
+    """The value at a path of names and indexes, or UNDEFINED."""
+    for step in path:
+        match document, step:
+            case dict(), str() if step in document:
+                document = document[step]
+            case list(), int() if 0 <= step < len(document):
+                document = document[step]
+            case _:
+                return UNDEFINED
     return document

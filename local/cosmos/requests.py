@@ -10,28 +10,32 @@ from local.cosmos.answers import Refusal, unsupported
 from local.cosmos.items import parse_item
 from local.cosmos.partition import KeyRange, parse_key_header
 from local.cosmos.query_page import PAGE_ITEMS
+from local.cosmos.request_headers import check_names
 
 CONSISTENCY = ("Eventual", "ConsistentPrefix", "Session", "BoundedStaleness", "Strong")
-OPERATIONS = {"GET": "read", "PUT": "replace", "DELETE": "delete"}
+OPERATIONS = {"GET": "read", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
 RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
-ONLY_RANGE = "0"
 RANGE_GONE = 1002
-REFUSED_HEADERS = {
-    "x-ms-documentdb-pre-trigger-include": "pre-triggers",
-    "x-ms-documentdb-post-trigger-include": "post-triggers",
-    "x-ms-cosmos-is-query-plan-request": "query plans",
-}
+STALE_LEVELS = ("Eventual", "ConsistentPrefix", "Session")
+READING = ("read", "query", "feed")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request; header lookups ignore case."""
+    """One HTTP request; header lookups ignore case.
+
+    `region` is where it came in, None for the endpoint of the whole account. `skew` is how far the
+    account's clock is ahead of the time, and `lag` how old what is read may be, both in seconds.
+    """
 
     method: str
     address: Address
     headers: Mapping[str, str]
     body: bytes
     base_url: str
+    region: str | None = None
+    skew: float = 0.0
+    lag: float | None = None
 
     def flag(self, name: str) -> bool:
         """Whether a header says true."""
@@ -61,6 +65,16 @@ class Request:
         )
 
     @property
+    def session_lsns(self) -> dict[int, int]:
+        """What a session has seen: LSNs by physical partition, of tokens such as `0:-1#42`."""
+        tokens = self.headers.get("x-ms-session-token", "")
+        try:
+            pairs = (token.split(":") for token in tokens.split(",") if token)
+            return {int(number): int(vector.split("#")[1]) for number, vector in pairs}
+        except (ValueError, IndexError) as error:
+            raise Refusal(400, f"{tokens!r} is not a session token") from error
+
+    @property
     def page_items(self) -> int:
         """How many results a page may have; -1 leaves it to the service."""
         text = self.headers.get("x-ms-max-item-count", "-1")
@@ -69,6 +83,25 @@ class Request:
         except ValueError as error:
             raise Refusal(400, f"x-ms-max-item-count {text!r} is not a number") from error
         return count if count > 0 else PAGE_ITEMS
+
+    @property
+    def throughput(self) -> int:
+        """The request units a second a container is created for, at most; 0 if that is left open.
+
+        They come as a number, or as a ceiling that the service scales up to.
+        """
+        text = self.headers.get("x-ms-offer-throughput", "0")
+        scaled = parse_item(self.headers.get("x-ms-cosmos-offer-autopilot-settings", "{}"))
+        try:
+            return int(scaled.get("maxThroughput", text))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise Refusal(400, "throughput must be a whole number") from error
+
+    @property
+    def may_cross_partitions(self) -> bool:
+        """Whether a query may look beyond one partition."""
+        is_allowed = self.flag("x-ms-documentdb-query-enablecrosspartition")
+        return is_allowed or RANGE_HEADER in self.headers or self.method == "GET"
 
     @property
     def is_strong(self) -> bool:
@@ -85,7 +118,18 @@ class Request:
     def is_query(self) -> bool:
         """Whether its body is a query."""
         content = self.headers.get("Content-Type", "")
-        return self.flag("x-ms-documentdb-isquery") or content.startswith("application/query")
+        is_marked = self.flag("x-ms-documentdb-isquery") or self.is_query_plan
+        return is_marked or content.startswith("application/query")
+
+    @property
+    def is_write(self) -> bool:
+        """Whether it would change something."""
+        return self.method != "GET" and not self.is_query
+
+    @property
+    def is_query_plan(self) -> bool:
+        """Whether it asks how the query in its body is put together from several partitions."""
+        return self.flag("x-ms-cosmos-is-query-plan-request")
 
     @property
     def is_change_feed(self) -> bool:
@@ -94,16 +138,12 @@ class Request:
 
     def check_headers(self, consistency: str) -> None:
         """Refuse what is not honoured, and a level above the account's `consistency`."""
-        for name, what in REFUSED_HEADERS.items():
-            if name in self.headers:
-                raise unsupported(what)
+        check_names(self.headers)
         level = self.headers.get("x-ms-consistency-level", consistency)
         if level not in CONSISTENCY:
             raise Refusal(400, f"x-ms-consistency-level {level!r} is unknown")
         if CONSISTENCY.index(level) > CONSISTENCY.index(consistency):
             raise Refusal(400, f"consistency {level} is stronger than the account's {consistency}")
-        if self.headers.get(RANGE_HEADER, ONLY_RANGE) != ONLY_RANGE:
-            raise Refusal(410, "there is no such partition key range", substatus=RANGE_GONE)
         if "If-None-Match" in self.headers and self.method != "GET":
             raise unsupported("If-None-Match on a write")
         if self.is_batch:
@@ -137,6 +177,8 @@ def operation_of(method: str, address: Address, headers: Mapping[str, str]) -> s
         return "feed" if request.is_change_feed else "query"
     if method != "POST":
         return OPERATIONS.get(method, method.lower())
+    if request.is_query_plan:
+        return "query-plan"
     if request.is_batch or request.is_query:
         return "batch" if request.is_batch else "query"
     return "upsert" if request.flag("x-ms-documentdb-is-upsert") else "create"

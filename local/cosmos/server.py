@@ -1,7 +1,7 @@
 """A Cosmos DB account on a port of this machine."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -9,10 +9,12 @@ from typing import Self
 from local.cosmos.account import Account
 from local.cosmos.authorization import EMULATOR_KEY, MasterKey
 from local.cosmos.config import CosmosConfig
-from local.cosmos.gateway import COMPONENT, Gateway
+from local.cosmos.gateway import Gateway
+from local.cosmos.targets import COMPONENT, targets
 from local.counters import Counters
 from local.faults import Faults
 from local.loopback import HOST, LoopbackService
+from local.targets import Target
 
 FILE_NAME = "cosmos.sqlite"
 
@@ -21,7 +23,8 @@ class Cosmos:
     """An account on http://127.0.0.1, from `start` until `stop`; it may be used in `with`.
 
     With `data_dir` the account is kept in DATA/cosmos.sqlite over restarts, without it in memory.
-    `clock` gives seconds since 1970; it decides `_ts` and what has expired.
+    `clock` gives seconds since 1970; it decides `_ts` and what has expired. An account of several
+    regions has a port for each, which `region_ports` may choose, and `port` for all of it.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class Cosmos:
         config: CosmosConfig,
         *,
         port: int = 0,
+        region_ports: Sequence[int] | None = None,
         faults: Faults | None = None,
         counters: Counters | None = None,
         data_dir: Path | None = None,
@@ -40,7 +44,10 @@ class Cosmos:
         self._counters = counters or Counters()
         self._path = data_dir / FILE_NAME if data_dir else None
         self._clock = clock
-        self._service = LoopbackService(COMPONENT, port=port)
+        more_ports = region_ports or (0,) * len(config.regions)
+        self._service = LoopbackService(
+            COMPONENT, port=port, more_ports=more_ports if len(config.regions) > 1 else ()
+        )
         self._account: Account | None = None
 
     def __enter__(self) -> Self:
@@ -77,15 +84,51 @@ class Cosmos:
         """
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        account = Account(self._path, now=self._clock)
-        gateway = Gateway(account, MasterKey(self.key), self._faults, self._counters)
+        account = Account(self._path, clock=self._clock, regions=self._config.regions)
+        key = MasterKey(self.key)
+        gateway = Gateway(account, key, self._faults, self._counters, self._clock)
         try:
             account.provide(self._config)
             self._service.start(gateway.handle)
+            account.regions.serve_on(self._service.more_ports)
         except BaseException:
             account.close()
             raise
         self._account = account
+
+    def targets(self) -> list[Target]:
+        """What faults can hit, containers made by clients included; while it runs."""
+        account = self._account
+        if account is None:
+            return []
+        return targets(self._service.call(account.container_names), self._config.regions)
+
+    @property
+    def write_region(self) -> str:
+        """The region that takes writes; while it runs."""
+        return self._running.regions.write
+
+    def move_write_region(self, name: str) -> None:
+        """Let another region take the writes, at once and for good; raises UnknownRegion."""
+        account = self._running
+        self._service.call(lambda: account.move_write_region(name))
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """The names of the regions."""
+        return self._config.regions
+
+    @property
+    def region_endpoints(self) -> dict[str, str]:
+        """The URLs of the regions, for who wants to speak to one; none if there is one only."""
+        ports = zip(self._config.regions, self._service.more_ports, strict=False)
+        return {name: f"http://{HOST}:{port}/" for name, port in ports}
+
+    @property
+    def _running(self) -> Account:
+        if self._account is None:
+            raise RuntimeError("the account is not running")
+        return self._account
 
     def stop(self) -> None:
         """Stop listening and close the file; a second call does nothing."""

@@ -12,8 +12,10 @@ from local.durable.alarms import Alarms
 from local.durable.gate import Gate
 from local.durable.hub import TaskHub
 from local.durable.service import Sidecar
+from local.durable.targets import target
 from local.faults import Faults
 from local.loopback import HOST, LoopThread, PortTaken
+from local.targets import Target
 
 LEASE_SECONDS = 300.0
 THREADS = 8
@@ -46,7 +48,8 @@ class DurableBackend:
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._port = port
-        self._gate = Gate(faults or Faults(), counters or Counters())
+        self._faults = faults or Faults()
+        self._gate = Gate(self._faults, counters or Counters())
         self._lease_seconds = lease_seconds
         self._running = ExitStack()
         self._server: grpc.aio.Server | None = None
@@ -61,6 +64,10 @@ class DurableBackend:
         """What a worker or client connects to."""
         return f"{HOST}:{self._port}"
 
+    def targets(self) -> list[Target]:
+        """What faults can hit."""
+        return [target()]
+
     def start(self) -> None:
         """Listen; raises PortTaken when the port cannot be had."""
         with ExitStack() as starting:
@@ -69,8 +76,10 @@ class DurableBackend:
             threads = ThreadPoolExecutor(THREADS, thread_name_prefix="durable")
             starting.callback(threads.shutdown)
             alarms = Alarms()
-            self._server = server = thread.run(self._listen(alarms, threads))
+            server, sidecar = thread.run(self._listen(alarms, threads))
+            self._server = server
             starting.callback(lambda: thread.run(server.stop(STOP_SECONDS)))
+            starting.callback(self._faults.watch(sidecar.faults_have_changed))
             alarms.start()
             starting.callback(alarms.stop)
             self._running = starting.pop_all()
@@ -80,7 +89,9 @@ class DurableBackend:
         self._running.close()
         self._server = None  # not before the loop has ended: its sockets go with it
 
-    async def _listen(self, alarms: Alarms, threads: ThreadPoolExecutor) -> grpc.aio.Server:
+    async def _listen(
+        self, alarms: Alarms, threads: ThreadPoolExecutor
+    ) -> tuple[grpc.aio.Server, Sidecar]:
         server = grpc.aio.server(threads, options=OPTIONS)
         sidecar = Sidecar(self._gate, threads)
         hub = TaskHub(self._lease_seconds, alarms, sidecar.work_is_there, sidecar.has_changed)
@@ -91,4 +102,4 @@ class DurableBackend:
         except RuntimeError as error:
             raise PortTaken(self._port, "Durable") from error
         await server.start()
-        return server
+        return server, sidecar

@@ -27,6 +27,11 @@ class Aborted(Exception):
         self.details = details
 
 
+def down() -> Aborted:
+    """How every call ends while the hub is down."""
+    return Aborted(grpc.StatusCode.UNAVAILABLE, "the task hub is down")
+
+
 class Caller:
     """What the hub's methods ask of a gRPC context: to end the call with a status."""
 
@@ -68,7 +73,7 @@ class Gate:
     async def _perform(self, operation: str, perform: Callable[[], Awaitable[Any]]) -> Any:
         match self._faults.strike(COMPONENT, operation, among=HONOURED):
             case Fault(action=Action.DOWN):
-                raise Aborted(grpc.StatusCode.UNAVAILABLE, "the task hub is down")
+                raise down()
             case Fault(action=Action.STATUS, status=status):
                 code = CODES.get(status, grpc.StatusCode.INTERNAL)
                 raise Aborted(code, f"refused with {status}")

@@ -5,7 +5,6 @@ instance, wait on the loop and cost no thread, so no number of them can keep the
 """
 
 import asyncio
-import re
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -16,11 +15,11 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 from durabletask.internal import orchestrator_service_pb2 as pb
 
-from local.durable.gate import Aborted, Caller, Gate
+from local.durable.gate import Aborted, Caller, Gate, down
 from local.durable.hub import StatusTest, TaskHub
+from local.durable.targets import HAND_OUT, operation_of
 
 CALLER = Caller()
-INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Sidecar:
@@ -72,7 +71,7 @@ class Sidecar:
                 is_work_there.clear()
                 await self._hand_out(request, holder, context)
                 await is_work_there.wait()
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the task hub is down")
+            await context.abort(down().code, down().details)
         finally:
             self._streams.discard(is_work_there)
             with suppress(RuntimeError):  # when all stops, there are no others
@@ -103,9 +102,13 @@ class Sidecar:
         if instance_id in self._waiting:
             self._loop.call_soon_threadsafe(self._wake, self._waiting.get(instance_id, set()))
 
+    def faults_have_changed(self) -> None:
+        """End the calls that wait, soon, if the hub is down now; from any thread."""
+        self._loop.call_soon_threadsafe(self._wake_all)
+
     async def _hand_out(self, request: pb.GetWorkItemsRequest, holder: str, context: Any) -> None:
         while (item := await self._ask(self._hub.take, request, holder)) is not None:
-            self._gate.count("hand-out")
+            self._gate.count(HAND_OUT)
             await context.write(item)
 
     async def _wait(
@@ -129,12 +132,13 @@ class Sidecar:
     async def _reached(
         self, request: pb.GetInstanceRequest, is_reached: StatusTest, has_changed: asyncio.Event
     ) -> pb.GetInstanceResponse:
-        while True:
+        while not self._gate.is_down:
             has_changed.clear()
             found = await self._ask(self._hub.state, request, is_reached)
             if found is not None:
                 return found
             await has_changed.wait()
+        raise down()
 
     def _history(self, request: Any) -> list[pb.HistoryChunk]:
         return list(self._hub.StreamInstanceHistory(request, CALLER))
@@ -142,11 +146,10 @@ class Sidecar:
     async def _ask[*A, R](self, call: Callable[[*A], R], *arguments: *A) -> R:
         return await self._loop.run_in_executor(self._threads, call, *arguments)
 
+    def _wake_all(self) -> None:
+        for sleepers in (self._streams, *self._waiting.values()):
+            self._wake(sleepers)
+
     def _wake(self, sleepers: set[asyncio.Event]) -> None:
         for sleeper in sleepers:
             sleeper.set()
-
-
-def operation_of(method: str) -> str:
-    """The name of a method as it is counted: `start-instance` for `StartInstance`."""
-    return INNER_CAPITAL.sub("-", method).lower()

@@ -7,13 +7,24 @@ looks at every connection for every event.
 import asyncio
 from collections.abc import Callable
 
-from proton import Collector, Delivery, Endpoint, Event, Link, ProtonException, Session, Transport
+from proton import (
+    Collector,
+    Delivery,
+    Endpoint,
+    Event,
+    EventType,
+    Link,
+    ProtonException,
+    Session,
+    Transport,
+)
 from proton import Condition as AmqpCondition
 from proton import Connection as AmqpConnection
 
 from local.servicebus.attachment import Attaching, LinkEnd
 from local.servicebus.broker import Broker
 from local.servicebus.directory import Directory
+from local.servicebus.events import Subject, events
 from local.servicebus.outlet import refuse
 from local.servicebus.refusal import Condition, Refused
 
@@ -69,6 +80,9 @@ class Connection(asyncio.Protocol):
             self._ends.clear()
         self._broker.turn(self._let_go)
         self._closed(self)
+        # Nobody asks for these again. They are cycles, and hold buffers outside Python that would
+        # stay until the garbage collector comes by.
+        del self._attaching, self._collector, self._connection, self._transport
 
     # What links and the server call
 
@@ -125,36 +139,37 @@ class Connection(asyncio.Protocol):
             self._handle_events()
 
     def _handle_events(self) -> None:
-        while (event := self._collector.peek()) is not None:
-            self._handle(event)
-            self._collector.pop()
+        for kind, subject in events(self._collector):
+            self._handle(kind, subject)
 
-    def _handle(self, event: Event) -> None:
-        match event.type:
-            case Event.DELIVERY if event.delivery is not None:
-                self._on_delivery(event.delivery)
-            case Event.LINK_FLOW if event.link is not None:
-                self._on_flow(event.link)
-            case Event.LINK_REMOTE_OPEN if event.link is not None:
-                self._on_attach(event.link)
-            case Event.LINK_REMOTE_CLOSE | Event.LINK_REMOTE_DETACH if event.link is not None:
-                self._on_detach(event.link)
-            case Event.SESSION_REMOTE_OPEN if event.session is not None:
-                event.session.open()
-            case Event.SESSION_REMOTE_CLOSE if event.session is not None:
-                self._on_end(event.session)
-            case Event.CONNECTION_REMOTE_OPEN:
+    def _handle(self, kind: EventType, subject: Subject) -> None:
+        match kind, subject:
+            case Event.DELIVERY, Delivery():
+                self._on_delivery(subject)
+            case Event.LINK_FLOW, Link():
+                self._on_flow(subject)
+            case Event.LINK_REMOTE_OPEN, Link():
+                self._on_attach(subject)
+            case ((Event.LINK_REMOTE_CLOSE | Event.LINK_REMOTE_DETACH), Link()):
+                self._on_detach(subject)
+            case Event.SESSION_REMOTE_OPEN, Session():
+                subject.open()
+            case Event.SESSION_REMOTE_CLOSE, Session():
+                self._on_end(subject)
+            case Event.CONNECTION_REMOTE_OPEN, None:
                 self._connection.container = "local-servicebus"
                 self._connection.open()
-            case Event.CONNECTION_REMOTE_CLOSE:
+            case Event.CONNECTION_REMOTE_CLOSE, None:
                 self._let_go()
                 self._connection.close()
 
     def _on_delivery(self, delivery: Delivery) -> None:
         # What concerns a link that we have detached gets no answer: azure-servicebus takes one for
         # the answer to a request it has sent since, and asks again over the management link anyway.
-        end = self._ends.get(delivery.link)
-        if end is not None and delivery.link.state == LINK_OPEN:
+        # The client's own detaching may have been read already: what it said before still counts.
+        link = delivery.link
+        end = self._ends.get(link)
+        if end is not None and link.state & Endpoint.LOCAL_ACTIVE:
             end.on_delivery(delivery)
 
     def _on_flow(self, link: Link) -> None:

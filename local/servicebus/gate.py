@@ -8,11 +8,37 @@ from local.counters import Counters
 from local.faults import Action, Fault, Faults
 from local.servicebus.refusal import Refused, refusal_of
 
-ANY_OPERATION = frozenset(
+NEVER: frozenset[Action] = frozenset()
+AT_ANY_TIME = frozenset(
     {Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER, Action.DROP_CONNECTION}
 )
-UNDER_LOCK = ANY_OPERATION | {Action.LOSE_LOCK}
-DELIVERY = frozenset({Action.DUPLICATE, Action.LOSE_LOCK, Action.DROP_CONNECTION})
+UNDER_LOCK = AT_ANY_TIME | {Action.LOSE_LOCK}
+ON_DELIVERY = frozenset({Action.DOWN, Action.DROP_CONNECTION, Action.DUPLICATE, Action.LOSE_LOCK})
+HONOURED = {  # every operation that is counted, with the actions of faults that can hit it
+    "authorize": NEVER,
+    "accept": AT_ANY_TIME,
+    "send": AT_ANY_TIME,
+    "deliver": ON_DELIVERY,
+    "complete": UNDER_LOCK,
+    "abandon": UNDER_LOCK,
+    "dead-letter": UNDER_LOCK,
+    "defer": UNDER_LOCK,
+    "release": UNDER_LOCK,
+    "expire-lock": NEVER,
+    "schedule": AT_ANY_TIME,
+    "cancel-scheduled": AT_ANY_TIME,
+    "peek": AT_ANY_TIME,
+    "receive-deferred": AT_ANY_TIME,
+    "list-sessions": AT_ANY_TIME,
+    "renew-lock": UNDER_LOCK,
+    "renew-session-lock": UNDER_LOCK,
+    "get-session-state": UNDER_LOCK,
+    "set-session-state": UNDER_LOCK,
+    "add-rule": AT_ANY_TIME,
+    "remove-rule": AT_ANY_TIME,
+    "list-rules": AT_ANY_TIME,
+    "unknown": AT_ANY_TIME,
+}
 
 
 class Wire(Protocol):
@@ -77,8 +103,7 @@ class Gate:
 
     def run(self, attempt: Attempt[Any]) -> None:
         """Do what was asked and answer, unless a fault is in the way."""
-        among = ANY_OPERATION if attempt.lose_lock is None else UNDER_LOCK
-        match self._faults.strike(self._component, attempt.operation, among=among):
+        match self._strike(attempt.operation):
             case None:
                 self._answer(attempt, self._apply(attempt))
             case Fault(action=Action.STATUS, status=status):
@@ -94,11 +119,14 @@ class Gate:
 
     def strike_delivery(self) -> Fault | None:
         """What shall happen to the delivery that is about to be made, if anything."""
-        return self._faults.strike(self._component, "deliver", among=DELIVERY)
+        return self._strike("deliver")
 
     def count(self, operation: str, status: str = "ok", *, count: int = 1, size: int = 0) -> None:
         """Count something that happened without being asked for."""
         self._counters.add(self._component, operation, status, count=count, size=size)
+
+    def _strike(self, operation: str) -> Fault | None:
+        return self._faults.strike(self._component, operation, among=HONOURED[operation])
 
     def _apply(self, attempt: Attempt[Any], first: Callable[[], object] | None = None) -> Any:
         try:

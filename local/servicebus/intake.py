@@ -1,6 +1,5 @@
 """A link on which a client sends messages to an entity."""
 
-from collections.abc import Callable
 from typing import Any
 
 from proton import Condition as AmqpCondition
@@ -23,9 +22,8 @@ CREDIT = 500  # transfers a client may have under way on one link
 class Inflow:
     """Reads whole transfers off a link and keeps the client in credit."""
 
-    def __init__(self, link: Receiver, take: Callable[[Delivery, bytes], None]) -> None:
+    def __init__(self, link: Receiver) -> None:
         self._link = link
-        self._take = take
 
     def open(self) -> None:
         """Attach, and allow the client to send."""
@@ -33,17 +31,16 @@ class Inflow:
         self._link.open()
         self._link.flow(CREDIT)
 
-    def on_delivery(self, delivery: Delivery) -> None:
-        """A transfer arrived, or a part of one."""
-        if delivery.aborted:
-            delivery.settle()
-        elif delivery.readable and not delivery.partial:
+    def read(self, delivery: Delivery) -> bytes | None:
+        """The bytes of a transfer; None until all of it has arrived."""
+        if delivery.readable and not (delivery.partial or delivery.aborted):
             data = self._link.recv(delivery.pending)
             self._link.advance()
             self._refill()
-            self._take(delivery, bytes(data or b""))
-        elif delivery.settled:
+            return bytes(data or b"")
+        if delivery.aborted or (delivery.settled and not delivery.readable):
             delivery.settle()
+        return None
 
     def _refill(self) -> None:
         if self._link.credit < CREDIT // 2:
@@ -58,7 +55,7 @@ class Intake:
         self._entity = entity
         self._broker = broker
         self._wire = wire
-        self._inflow = Inflow(link, self._take)
+        self._inflow = Inflow(link)
 
     def open(self) -> None:
         """Attach. SDKs read from the property how large a batch they may build."""
@@ -67,7 +64,9 @@ class Intake:
 
     def on_delivery(self, delivery: Delivery) -> None:
         """A transfer arrived, or a part of one."""
-        self._inflow.on_delivery(delivery)
+        data = self._inflow.read(delivery)
+        if data is not None:
+            self._take(delivery, data)
 
     def on_flow(self) -> None:
         """Credit is the receiver's to give."""

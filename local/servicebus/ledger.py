@@ -1,10 +1,12 @@
 """What a queue tells its keeper, so that its content can outlive the process."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from local.servicebus.duplicates import Seen
 from local.servicebus.message import StoredMessage
+from local.servicebus.rules import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,14 @@ class Ledger(Protocol):
         """Record that a message id may be sent again."""
         ...
 
+    def load_rules(self, subscription: str) -> list[Rule] | None:
+        """The rules as clients left them; None if they never changed the declared ones."""
+        ...
+
+    def keep_rules(self, subscription: str, rules: Sequence[Rule]) -> None:
+        """Record all rules of a subscription, in their order."""
+        ...
+
     def commit(self) -> None:
         """Make everything recorded so far outlive the process."""
         ...
@@ -81,6 +91,13 @@ class NoLedger:
 
     def unremember(self, queue: str, message_id: str) -> None:
         """Already forgotten."""
+
+    def load_rules(self, subscription: str) -> list[Rule] | None:  # noqa: ARG002
+        """Nothing was kept."""
+        return None
+
+    def keep_rules(self, subscription: str, rules: Sequence[Rule]) -> None:
+        """Forgotten."""
 
     def commit(self) -> None:
         """Nothing to commit."""

@@ -45,7 +45,7 @@ class Opening:
 
     def _subscription(self, config: SubscriptionConfig) -> QueueEntity:
         entity = self._queue(config.queue, Role.SUBSCRIPTION)
-        entity.subscription = Subscription(entity.store, config.rules)
+        entity.subscription = Subscription(entity.store, config.rules, self._ledger)
         return entity
 
     def _queue(self, config: QueueConfig, role: Role) -> QueueEntity:

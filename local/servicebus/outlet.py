@@ -33,7 +33,7 @@ class Outlet:
             return
         token = stored.lock.token
         match self._broker.gate.strike_delivery():
-            case Fault(action=Action.DROP_CONNECTION):
+            case Fault(action=Action.DOWN | Action.DROP_CONNECTION):
                 self._wire.hang_up()
                 return
             case Fault(action=Action.LOSE_LOCK, seconds=seconds):
@@ -50,14 +50,14 @@ class Outlet:
         try:
             settlement, dead_letter = read_settlement(delivery)
         except Refused as refusal:
-            echo(delivery, refusal)
+            self._echo(delivery, refusal)
             return
         if settlement is not None:
             self._broker.gate.run(
                 Attempt(
                     settlement.value,
                     lambda: self._settle(token, settlement, dead_letter),
-                    lambda result: echo(delivery, result),
+                    lambda result: self._echo(delivery, result),
                     self._wire,
                     lose_lock=lambda: self._lose_lock(token),
                 )
@@ -75,6 +75,23 @@ class Outlet:
             delivery.settle()
         self._broker.gate.count("deliver", size=len(payload))
 
+    def _echo(self, delivery: Delivery, result: Refused | None) -> None:
+        """Settle with the client's own outcome, or rejected with the reason why not.
+
+        On a link that was detached meanwhile nothing is said: the detaching gave the reason.
+        """
+        if self.link.state & Endpoint.LOCAL_CLOSED:
+            return
+        outcome = delivery.remote_state
+        if isinstance(result, Refused):
+            delivery.local.condition = AmqpCondition(result.condition.value, result.description)
+            outcome = Delivery.REJECTED
+        elif outcome == Delivery.MODIFIED:
+            delivery.local.failed = delivery.remote.failed
+            delivery.local.undeliverable = delivery.remote.undeliverable
+        delivery.update(outcome)
+        delivery.settle()
+
     def _settle(self, token: UUID, settlement: Settlement, why: DeadLetter | None) -> None:
         now = self._broker.now()
         self._entity.act(now, lambda: self._entity.store.settle(token, settlement, now, why))
@@ -86,7 +103,6 @@ class Outlet:
 
 def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetter | None]:
     """What the client decided; None while it has not. Section 3.4 of part 3 lists the outcomes."""
-    remote = delivery.remote
     match delivery.remote_state:
         case Delivery.ACCEPTED:
             return Settlement.COMPLETE, None
@@ -94,9 +110,9 @@ def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetter |
             return Settlement.RELEASE, None
         case Delivery.REJECTED:
             return Settlement.DEAD_LETTER, read_dead_letter(delivery)
-        case Delivery.MODIFIED if remote.annotations:
+        case Delivery.MODIFIED if delivery.remote.annotations:
             raise Refused(Condition.NOT_IMPLEMENTED, "properties to modify are not honoured")
-        case Delivery.MODIFIED if remote.undeliverable:
+        case Delivery.MODIFIED if delivery.remote.undeliverable:
             return Settlement.DEFER, None
         case Delivery.MODIFIED:
             # Whether or not it says that the delivery failed: npm's client does not.
@@ -115,23 +131,6 @@ def read_dead_letter(delivery: Delivery) -> DeadLetter:
 def text(value: object) -> str | None:
     """A value as text, if there is one."""
     return None if value is None else str(value)
-
-
-def echo(delivery: Delivery, result: Refused | None) -> None:
-    """Settle with the client's own outcome, or rejected with the reason why not.
-
-    On a link that was detached meanwhile nothing is said: the detaching gave the reason.
-    """
-    if delivery.link.state & Endpoint.LOCAL_CLOSED:
-        return
-    if isinstance(result, Refused):
-        delivery.local.condition = AmqpCondition(result.condition.value, result.description)
-        delivery.update(Delivery.REJECTED)
-    else:
-        delivery.local.failed = delivery.remote.failed
-        delivery.local.undeliverable = delivery.remote.undeliverable
-        delivery.update(delivery.remote_state)
-    delivery.settle()
 
 
 def refuse(link: Link, refusal: Refused) -> None:

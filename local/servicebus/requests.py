@@ -72,7 +72,7 @@ class RequestIntake:
         self._link = link
         self._responder = responder
         self._responses = responses
-        self._inflow = Inflow(link, self._take)
+        self._inflow = Inflow(link)
 
     def open(self) -> None:
         """Attach, and allow the client to send."""
@@ -80,7 +80,9 @@ class RequestIntake:
 
     def on_delivery(self, delivery: Delivery) -> None:
         """A request arrived, or a part of one."""
-        self._inflow.on_delivery(delivery)
+        data = self._inflow.read(delivery)
+        if data is not None:
+            self._take(delivery, data)
 
     def on_flow(self) -> None:
         """Credit is the receiver's to give."""

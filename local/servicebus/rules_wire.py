@@ -1,11 +1,16 @@
-"""Rules as `$management` writes them (the request-response page of the service's documentation)."""
+"""Rules as `$management` writes them (the request-response page of the service's documentation).
 
-from collections.abc import Mapping
+They are kept in the form in which clients ask for them.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proton import Described, ulong
+from proton import Described, Message, ulong
 
 from local.servicebus.rules import (
+    ALWAYS,
+    NEVER,
     CorrelationFilter,
     FalseFilter,
     Filter,
@@ -71,3 +76,29 @@ def write_filter(given: Filter) -> Described:
             values.append(dict(application))
             return Described(ulong(CORRELATION_CODE), values)
     raise TypeError(f"no filter: {given!r}")
+
+
+def describe(given: Filter) -> dict[str, Any]:
+    """A filter as a client asks for it: what `read_rule` reads."""
+    match given:
+        case TrueFilter():
+            return {"sql-filter": {"expression": ALWAYS}}
+        case FalseFilter():
+            return {"sql-filter": {"expression": NEVER}}
+        case CorrelationFilter(system=system, application=application):
+            named = {key: system[trait] for key, trait in TRAIT_KEYS.items() if trait in system}
+            return {"correlation-filter": {**named, "properties": dict(application)}}
+    raise TypeError(f"no filter: {given!r}")
+
+
+def encode_rules(rules: Sequence[Rule]) -> bytes:
+    """Rules as bytes; values in a filter keep their AMQP types."""
+    return Message(body=[[rule.name, describe(rule.filter)] for rule in rules]).encode()
+
+
+def decode_rules(encoded: bytes) -> list[Rule]:
+    """The rules that were encoded."""
+    message = Message()
+    message.decode(encoded)
+    rules: Any = message.body
+    return [read_rule(name, description) for name, description in rules]

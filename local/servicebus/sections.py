@@ -4,9 +4,9 @@ What a producer sent is read here (session, time to live, schedule), and what a 
 written: a new header and new message annotations around the untouched rest.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 from uuid import UUID
 
 from local.servicebus import encoding
@@ -38,10 +38,10 @@ SERVICE_ANNOTATIONS = {
 }
 STATE_NUMBERS = {State.ACTIVE: 0, State.LOCKED: 0, State.DEFERRED: 1, State.SCHEDULED: 2}
 NULL = bytes((encoding.NULL,))
+SMALL_ULONG = b"\x53"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """One section: its descriptor's code, and where it and its value lie."""
 
     code: int
@@ -63,11 +63,18 @@ def sections(data: bytes) -> Iterator[Section]:
 
 def section_at(data: bytes, at: int) -> Section:
     """The section that starts at `at`."""
-    value = encoding.end_of(data, at + 1)
-    code = encoding.scalar(data, at + 1)
+    code, value = descriptor_at(data, at)
     if data[at] != encoding.DESCRIBED or not isinstance(code, int) or not HEADER <= code <= FOOTER:
         raise Undecodable(f"no message section at byte {at}")
     return Section(code, at, value, encoding.end_of(data, value))
+
+
+def descriptor_at(data: bytes, at: int) -> tuple[int | str | None, int]:
+    """What the section that starts at `at` is, and where its value begins."""
+    if data[at + 1 : at + 2] == SMALL_ULONG and len(data) > at + 2:  # as every client writes it
+        return data[at + 2], at + 3
+    value = encoding.end_of(data, at + 1)
+    return encoding.scalar(data, at + 1), value
 
 
 def read_transfer(data: bytes) -> list[Message]:
@@ -82,9 +89,10 @@ def read_transfer(data: bytes) -> list[Message]:
     body = [section for section in found if section.code >= DATA]
     if body and all(section.code == DATA for section in body):
         contents = [binary(data, section.value) for section in body]
-        if all(is_message(content) for content in contents):
-            return [read_message(content) for content in contents]
-    return [read_message(data)]
+        parts = [sections_of_message(content) for content in contents]
+        if all(parts):
+            return [read_parts(*one) for one in zip(contents, parts, strict=True)]
+    return [read_parts(data, found)]
 
 
 def binary(data: bytes, at: int) -> bytes:
@@ -93,23 +101,28 @@ def binary(data: bytes, at: int) -> bytes:
     return data[start : start + size]
 
 
-def is_message(data: bytes) -> bool:
-    """Whether bytes are, from end to end, the sections of a message."""
+def sections_of_message(data: bytes) -> list[Section]:
+    """The sections of a message; none unless bytes are one from end to end."""
     if not data.startswith(b"\x00"):
-        return False
+        return []
     try:
-        return len(list(sections(data))) > 0
+        return list(sections(data))
     except Undecodable:
-        return False
+        return []
 
 
 def read_message(data: bytes) -> Message:
     """What the service needs to know of a message."""
+    return read_parts(data, sections(data))
+
+
+def read_parts(data: bytes, parts: Iterable[Section]) -> Message:
+    """What the service needs to know of a message whose sections are known."""
     session_id: str | None = None
     time_to_live: float | None = None
     scheduled_for: float | None = None
     message_id: str | None = None
-    for section in sections(data):
+    for section in parts:
         if section.code == HEADER:
             milliseconds = element(data, section, TIME_TO_LIVE_INDEX)
             time_to_live = milliseconds / 1000 if isinstance(milliseconds, int) else None

@@ -1,11 +1,10 @@
 """A Service Bus namespace on one TCP port, for the real SDKs to connect to.
 
 Promised: with `data_dir`, what was acknowledged to a client (a send, a settlement, a session's
-state) is there again after a stop or a kill of the process; locks are not. Without it, the content
-ends with `stop`.
+state, a rule) is there again after a stop or a kill of the process; locks are not. Without it, the
+content ends with `stop`.
 
 Not promised: secrecy (the one key is known to everybody), transactions, SQL filters, forwarding.
-Rules of subscriptions that were added or removed by a client last as long as the process.
 """
 
 import asyncio
@@ -15,11 +14,14 @@ from pathlib import Path
 
 from local.counters import Counters
 from local.faults import Faults
+from local.loopback import HOST
 from local.servicebus.authorization import KEY, KEY_NAME
 from local.servicebus.config import NamespaceConfig
+from local.servicebus.gate import HONOURED
 from local.servicebus.hall import Hall
 from local.servicebus.ledger import Ledger, NoLedger
 from local.servicebus.store import Store
+from local.targets import Target
 
 STOP_SECONDS_MAX = 2.0
 DEPTH_SECONDS_MAX = 5.0
@@ -35,7 +37,7 @@ class Namespace:
         port: int,
         faults: Faults,
         counters: Counters,
-        host: str = "127.0.0.1",
+        host: str = HOST,
         data_dir: Path | None = None,
     ) -> None:
         """Port 0 picks a free one when it starts. Content is kept in `data_dir`, if given."""
@@ -83,6 +85,10 @@ class Namespace:
         loop.call_soon_threadsafe(stopping.set)
         thread.join(STOP_SECONDS_MAX)
         self._thread = None
+
+    def targets(self) -> list[Target]:
+        """What faults can hit."""
+        return [Target(f"servicebus.{self.config.name}", HONOURED)]
 
     def depth(self, entity: str) -> dict[str, int]:
         """Messages by state; raises KeyError for an unknown entity.

@@ -6,11 +6,14 @@ not kept: after a restart every message is free, and the interrupted delivery do
 """
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 from local.servicebus.duplicates import Seen
 from local.servicebus.ledger import Kept
 from local.servicebus.message import DeadLetter, Message, State, StoredMessage
+from local.servicebus.rules import Rule
+from local.servicebus.rules_wire import decode_rules, encode_rules
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS messages (
@@ -23,6 +26,7 @@ CREATE TABLE IF NOT EXISTS session_states (
     queue TEXT, session_id TEXT, state BLOB, PRIMARY KEY (queue, session_id));
 CREATE TABLE IF NOT EXISTS seen (
     queue TEXT, message_id TEXT, at REAL, number INTEGER, PRIMARY KEY (queue, message_id));
+CREATE TABLE IF NOT EXISTS rules (subscription TEXT PRIMARY KEY, encoded BLOB);
 """
 KEEP = f"INSERT OR REPLACE INTO messages VALUES ({','.join('?' * 14)})"  # noqa: S608 - placeholders
 
@@ -93,6 +97,18 @@ class Store:
     def unremember(self, queue: str, message_id: str) -> None:
         """Record that a message id may be sent again."""
         self._db.execute("DELETE FROM seen WHERE queue=? AND message_id=?", (queue, message_id))
+
+    def load_rules(self, subscription: str) -> list[Rule] | None:
+        """The rules as clients left them; None if they never changed the declared ones."""
+        row = self._db.execute(
+            "SELECT encoded FROM rules WHERE subscription=?", (subscription,)
+        ).fetchone()
+        return None if row is None else decode_rules(row[0])
+
+    def keep_rules(self, subscription: str, rules: Sequence[Rule]) -> None:
+        """Record all rules of a subscription, in their order."""
+        row = (subscription, encode_rules(rules))
+        self._db.execute("INSERT OR REPLACE INTO rules VALUES (?, ?)", row)
 
     def commit(self) -> None:
         """Make everything recorded so far outlive the process."""

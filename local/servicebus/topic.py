@@ -1,5 +1,6 @@
 """A topic: what is sent to it arrives in every subscription that wants it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -29,12 +30,14 @@ class Arrival:
 class Subscription:
     """A queue that takes what one of its rules matches, once however many do.
 
-    Rules that are added or removed live as long as the process; then the declared ones are back.
+    Once a client has added or removed a rule, the declared ones count no more.
     """
 
-    def __init__(self, queue: Queue, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, queue: Queue, declared: Sequence[Rule], ledger: Ledger) -> None:
         self.queue = queue
-        self._rules = {rule.name.lower(): rule for rule in rules}
+        self._ledger = ledger
+        kept = ledger.load_rules(queue.name)
+        self._rules = {rule.name.lower(): rule for rule in (declared if kept is None else kept)}
 
     @property
     def rules(self) -> list[Rule]:
@@ -46,11 +49,13 @@ class Subscription:
         if rule.name.lower() in self._rules:
             raise Refused(Condition.ENTITY_ALREADY_EXISTS, f"There is a rule {rule.name!r} already")
         self._rules[rule.name.lower()] = rule
+        self._ledger.keep_rules(self.queue.name, self.rules)
 
     def remove(self, name: str) -> None:
         """Follow a rule no longer; refused if there is none of this name."""
         if self._rules.pop(name.lower(), None) is None:
             raise Refused(Condition.NOT_FOUND, f"There is no rule {name!r}")
+        self._ledger.keep_rules(self.queue.name, self.rules)
 
     def take(self, arrival: Arrival, now: float) -> None:
         """Enqueue the message if it is wanted; one that lacks a session is a dead letter."""

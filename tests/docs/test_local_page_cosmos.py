@@ -4,13 +4,33 @@ import re
 
 import pytest
 
-from local.cosmos import account, batch, charges, identity, items, nesting, partition, requests
+from local.cosmos import (
+    account,
+    batch,
+    charges,
+    identity,
+    items,
+    nesting,
+    partition,
+    patch,
+    patch_operations,
+    requests,
+)
 from local.cosmos.addresses import KINDS, parse_address
 from local.cosmos.answers import Refusal
 from local.cosmos.catalogue import KNOWN_PROPERTIES
 from local.cosmos.gateway import BODY_BYTES_MAX
 from local.cosmos.indexing import KNOWN_KEYS
-from local.cosmos.query_conditions import COMPARISONS, CONSTANTS, DEPTH_MAX, FUNCTIONS
+from local.cosmos.query_expressions import (
+    AGGREGATES,
+    COMPARISONS,
+    CONSTANTS,
+    DEPTH_MAX,
+    PRODUCTS,
+    SUMS,
+)
+from local.cosmos.query_functions import FUNCTIONS
+from local.cosmos.query_merging import NOT_SERVABLE
 from local.cosmos.query_page import PAGE_BYTES, PAGE_ITEMS
 from local.cosmos.query_parser import parse_query
 from tests.docs.local_page import (
@@ -23,6 +43,7 @@ from tests.docs.local_page import (
     names,
     paragraph,
     rows,
+    section,
 )
 
 
@@ -39,9 +60,11 @@ def test_every_operation_on_items() -> None:
         "upsert": ("POST", ITEMS, {"x-ms-documentdb-is-upsert": "true"}),
         "read": ("GET", ITEM, {}),
         "replace": ("PUT", ITEM, {}),
+        "patch": ("PATCH", ITEM, {}),
         "delete": ("DELETE", ITEM, {}),
         "batch": ("POST", ITEMS, {"x-ms-cosmos-is-batch-request": "true"}),
         "query": ("POST", ITEMS, {"x-ms-documentdb-isquery": "true"}),
+        "query-plan": ("POST", ITEMS, {"x-ms-cosmos-is-query-plan-request": "True"}),
         "feed": ("GET", ITEMS, {"A-IM": "Incremental Feed"}),
         "account": ("GET", "/", {}),
     }
@@ -52,7 +75,9 @@ def test_every_operation_on_items() -> None:
     }
 
     assert called == set(examples) == names("Cosmos DB", "operation")
-    assert set(coded(cells("Cosmos DB", "operation")["batch"])) == set(batch.ACTIONS)
+    operations = cells("Cosmos DB", "operation")
+    assert set(coded(operations["batch"])) == set(batch.ACTIONS)
+    assert set(coded(operations["patch"])) == patch_operations.OPERATIONS.keys() | {"condition"}
 
 
 def test_every_header_and_substatus() -> None:
@@ -61,6 +86,7 @@ def test_every_header_and_substatus() -> None:
     substatuses = {*re.findall(r"substatus=(\d+)", source)} | {
         str(requests.RANGE_GONE),
         str(account.RID_MISMATCH),
+        str(NOT_SERVABLE),
     }
 
     assert names("Cosmos DB", "header") == headers
@@ -73,9 +99,16 @@ def test_every_query_that_is_honoured_can_be_parsed_and_shows_every_word() -> No
         parse_query(example, {"@p": 1})
 
     text = " ".join(examples)
-    words = set(re.findall(r"_word\(\"(\w+)\"\)", modules("local/cosmos"))) - {"RANK"}
-    assert set(re.findall(r"\b[A-Z_]{2,}\b", text)) == words | {*FUNCTIONS, *CONSTANTS, "COUNT"}
-    assert {mark for mark in COMPARISONS if f" {mark} " in text} == set(COMPARISONS)
+    words = set(re.findall(r"_word\(\"(\w+)\"\)", modules("local/cosmos"))) - {"RANK", "GROUP"}
+    assert set(re.findall(r"\b[A-Z_]{2,}\b", text)) == {
+        *words,
+        *FUNCTIONS,
+        *CONSTANTS,
+        *AGGREGATES,
+    }
+    marks = {*COMPARISONS, *SUMS, *PRODUCTS}
+    assert marks - {mark for mark in marks if f" {mark} " in text} == {"||"}
+    assert "Two bars join texts" in section("Cosmos DB")
 
 
 def test_every_query_that_is_refused_is_refused() -> None:
@@ -89,7 +122,7 @@ def test_every_limit() -> None:
 
     assert numbers == [
         *(BODY_BYTES_MAX // MEBIBYTE, items.ITEM_BYTES_MAX // MEBIBYTE),
-        *(batch.OPERATIONS_MAX, batch.BATCH_BYTES_MAX // MEBIBYTE),
+        *(batch.OPERATIONS_MAX, batch.BATCH_BYTES_MAX // MEBIBYTE, patch.CHANGES_MAX),
         *(PAGE_ITEMS, PAGE_BYTES // MEBIBYTE),
         *(identity.ID_BYTES_MAX, partition.KEY_BYTES_MAX),
         *(nesting.LEVELS_MAX, DEPTH_MAX),

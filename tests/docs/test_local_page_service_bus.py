@@ -5,7 +5,7 @@ import re
 from inspect import getsource
 
 from local.servicebus import config as entities
-from local.servicebus import management, rules_config
+from local.servicebus import gate, management, rules_config
 from local.servicebus.message import Settlement
 from local.servicebus.refusal import MEANING_OF_STATUS, Condition, refusal_of
 from local.servicebus.responses import STATUS_BAD_REQUEST, STATUS_OF
@@ -58,6 +58,7 @@ def test_every_operation_and_management_request() -> None:
     assert documented.pop("update-disposition") in {kind.value for kind in Settlement}
     assert documented == requested
     assert names("Service Bus", "operation") == counted | {kind.value for kind in Settlement}
+    assert names("Service Bus", "operation") == set(gate.HONOURED)
 
 
 def test_every_error_and_what_arms_it() -> None:

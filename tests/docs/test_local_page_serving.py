@@ -14,6 +14,7 @@ import local.functions_host.__main__ as host_alone
 from local import config, control
 from local.cloud import Cloud, CloudOptions
 from local.cosmos import config as cosmos_config
+from local.cosmos.server import Cosmos
 from local.counters import Counters, Tally
 from local.durable import gate as durable_gate
 from local.faults import Action, Fault, Faults
@@ -65,7 +66,7 @@ def test_the_config() -> None:
     sections = cells("Run it", "key")
 
     assert set(sections) == set(config.SECTIONS)
-    assert set(coded(sections["Cosmos"])) == quoted(r"known\(\w+, (\{.*?\})", cosmos_config)
+    assert set(coded(sections["Cosmos"])) == quoted(r"known\(\s*\w+, (\{.*?\})", cosmos_config)
     assert set(coded(sections["Hosts"])) == quoted(r"key not in (\(.*\))", config.parse_hosts)
 
 
@@ -74,14 +75,21 @@ def test_every_control_route() -> None:
     lines = re.findall(r"^    ([A-Z]+) +(/.*?)  ", control.__doc__ or "", re.MULTILINE)
     assert documented == {f"{verb} {path}" for verb, paths in lines for path in paths.split(", ")}
 
-    endpoint = control.Control(
-        port=0, faults=Faults(), counters=Counters(), hosts=Hosts(()), depths=dict
-    )
-    endpoint.start()
-    try:
-        answered = {route: answer_to(endpoint.url, *route.split()) for route in documented}
-    finally:
-        endpoint.stop()
+    with Cosmos(cosmos_config.CosmosConfig("lockstep", ())) as cosmos:
+        endpoint = control.Control(
+            port=0,
+            faults=Faults(),
+            counters=Counters(),
+            hosts=Hosts(()),
+            cosmos=cosmos,
+            depths=dict,
+            targets=list,
+        )
+        endpoint.start()
+        try:
+            answered = {route: answer_to(endpoint.url, *route.split()) for route in documented}
+        finally:
+            endpoint.stop()
     assert [route for route, text in answered.items() if "is not offered" in text] == []
 
 
@@ -122,5 +130,5 @@ def test_every_action_and_who_carries_it_out() -> None:
     )
 
     assert names("Control endpoint", "action") == everywhere
-    assert bus == everywhere - bus_gate.UNDER_LOCK - bus_gate.DELIVERY
+    assert bus == everywhere - bus_gate.UNDER_LOCK - bus_gate.ON_DELIVERY
     assert durable == everywhere - durable_gate.HONOURED

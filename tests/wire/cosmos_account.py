@@ -20,23 +20,24 @@ from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
 
-CONFIG = CosmosConfig.parse(
-    {
-        "Database": "lockstep",
-        "Containers": [
-            {
-                "Name": "journal",
-                "PartitionKey": "/session",
-                "DefaultTtl": -1,
-                "IndexingPolicy": {
-                    "includedPaths": [{"path": "/session/?"}, {"path": "/owing/?"}],
-                    "excludedPaths": [{"path": "/*"}],
-                },
+SECTION: dict[str, Any] = {
+    "Database": "lockstep",
+    "Containers": [
+        {
+            "Name": "journal",
+            "PartitionKey": "/session",
+            "DefaultTtl": -1,
+            "IndexingPolicy": {
+                "includedPaths": [{"path": "/session/?"}, {"path": "/owing/?"}],
+                "excludedPaths": [{"path": "/*"}],
             },
-            {"Name": "flights", "PartitionKey": "/tail"},
-        ],
-    }
-)
+        },
+        {"Name": "flights", "PartitionKey": "/tail"},
+        {"Name": "spread", "PartitionKey": "/tail", "Partitions": 5},
+    ],
+}
+CONFIG = CosmosConfig.parse(SECTION)
+THREE_REGIONS = CosmosConfig.parse({"Regions": ["east", "west", "north"], **SECTION})
 
 
 @dataclass
@@ -74,6 +75,11 @@ class RunningAccount:
         """A container with the default settings."""
         return self.database.get_container_client("flights")
 
+    @property
+    def spread(self) -> ContainerProxy:
+        """A container with the default settings that has five physical partitions."""
+        return self.database.get_container_client("spread")
+
     def arm(self, action: Action, operation: str, **rest: Any) -> None:
         """Put a fault in force, once unless told otherwise."""
         self.faults.arm(Fault("cosmos", action, operation, **{"times": 1, **rest}))
@@ -91,26 +97,41 @@ class RunningAccount:
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> tuple[int, dict[str, Any]]:
         """One signed request that no client would send; the answer is (status, document)."""
+        status, _, document = self.ask(self.cosmos.port, method, path, body, headers)
+        return status, document
+
+    def ask(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], Any]:
+        """The same at a port; the answer is (status, headers by lower-case name, document)."""
         address = parse_address(path)
         date = formatdate(usegmt=True)
         signature = MasterKey(self.cosmos.key).signature(method, address.kind, address.link, date)
         token = quote(f"type=master&ver=1.0&sig={signature}", safe="")
-        connection = HTTPConnection("127.0.0.1", self.cosmos.port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", port, timeout=10)
         signed = {"authorization": token, "x-ms-date": date, **(headers or {})}
         payload = body if body is None or isinstance(body, str) else json.dumps(body)
         connection.request(method, path, payload, signed)
         response = connection.getresponse()
         text = response.read()
         connection.close()
-        return response.status, json.loads(text) if text else {}
+        told = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, told, json.loads(text) if text else {}
 
 
 @contextmanager
 def running_account(
-    clock: Callable[[], float] | None = None, data_dir: Path | None = None
+    clock: Callable[[], float] | None = None,
+    data_dir: Path | None = None,
+    config: CosmosConfig = CONFIG,
 ) -> Iterator[RunningAccount]:
-    """Start an account on a free port, connect, and stop it at the end."""
+    """Start an account on free ports, connect, and stop it at the end."""
     faults, counters, chosen = Faults(), Counters(), clock or Clock()
-    cosmos = Cosmos(CONFIG, faults=faults, counters=counters, clock=chosen, data_dir=data_dir)
+    cosmos = Cosmos(config, faults=faults, counters=counters, clock=chosen, data_dir=data_dir)
     with cosmos, CosmosClient(cosmos.endpoint, cosmos.key) as client:
         yield RunningAccount(cosmos, client, faults, counters, chosen)

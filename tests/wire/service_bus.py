@@ -15,6 +15,7 @@ from azure.servicebus import (
     ServiceBusReceivedMessage,
     ServiceBusReceiver,
 )
+from azure.servicebus._pyamqp.aio._client_async import AMQPClientAsync
 from azure.servicebus._pyamqp.client import AMQPClient
 
 from local.counters import Counters
@@ -90,10 +91,15 @@ def hurried_client() -> Iterator[None]:
     """Let the client hurry where it only waits for itself.
 
     It sleeps 50 ms after each frame while a link opens, and up to a second for its keep-alive
-    thread while one closes.
+    thread, or task, while one closes.
     """
+
+    async def no_keep_alive(_: AMQPClientAsync) -> None:
+        return
+
     with (
         patch.object(AMQPClient, "_keep_alive", lambda _: None),
+        patch.object(AMQPClientAsync, "_keep_alive_async", no_keep_alive),
         patch("azure.servicebus._servicebus_receiver.time", HURRIED),
         patch("azure.servicebus._servicebus_sender.time", HURRIED),
     ):

@@ -1,5 +1,7 @@
 """A namespace in a process of its own, for tests that kill it or want all of a processor."""
 
+import json
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SERVE = """
-import sys, threading
+import json, sys
 from pathlib import Path
 from local.faults import Action, Fault
 from tests.wire.service_bus import running_bus
@@ -17,7 +19,8 @@ data_dir, rate = sys.argv[1:]
 with running_bus(Path(data_dir) if data_dir else None) as bus:
     bus.faults.arm(Fault("servicebus.east", Action.LOSE_LOCK, "complete", rate=float(rate)))
     print(bus.namespace.connection_string, flush=True)
-    threading.Event().wait()
+    for queue in sys.stdin:
+        print(json.dumps(bus.namespace.depth(queue.strip())), flush=True)
 """
 
 
@@ -27,6 +30,19 @@ class BusProcess:
 
     process: subprocess.Popen[str]
     connection_string: str
+
+    def depth(self, queue: str) -> dict[str, int]:
+        """Messages by state."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(queue, file=self.process.stdin, flush=True)
+        depth: dict[str, int] = json.loads(self.process.stdout.readline())
+        return depth
+
+    def memory_bytes(self) -> int:
+        """Resident memory now."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
 
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""
@@ -38,7 +54,8 @@ class BusProcess:
 def serving_bus(data_dir: Path | None = None, *, lost_locks: float = 0) -> Iterator[BusProcess]:
     """Serve what `running_bus` serves; a rate of completions may lose their lock first."""
     command = [sys.executable, "-c", SERVE, str(data_dir or ""), str(lost_locks)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             assert process.stdout is not None
             yield BusProcess(process, process.stdout.readline().strip())

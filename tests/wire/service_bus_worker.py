@@ -2,8 +2,9 @@
 
     python -m tests.wire.service_bus_worker CONNECTION_STRING QUEUE LOG LAST SEED
 
-Each of its threads takes one session after the other and handles its messages in order: a line
-`session body` is appended to the log, then the message is completed, or now and then abandoned. The
+Each of its threads takes one session after the other and handles its messages in order: each is
+completed, or now and then abandoned. What happens is appended to the log, a line each: `took`,
+`completed` or `abandoned`, the session and the body; a settlement once it was acknowledged. The
 message whose body is LAST ends its session. Ends when no session comes any more.
 """
 
@@ -13,7 +14,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusReceiver
+from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusClient,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiver,
+)
 from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusError
 
 from tests.wire.service_bus import hurried_client
@@ -25,7 +31,7 @@ WAIT_SECONDS = 2.0  # for a session, or for a message of one
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Handles sessions; everything that happens is a line in the log."""
+    """Handles sessions."""
 
     client: ServiceBusClient
     queue: str
@@ -50,13 +56,21 @@ class Worker:
         """Handle messages until the last, or one that is abandoned."""
         while messages := receiver.receive_messages(20, max_wait_time=WAIT_SECONDS):
             for message in messages:
-                os.write(self.log, f"{receiver.session.session_id} {message}\n".encode())
+                self.note("took", receiver, message)
                 if self.chance.random() < ABANDONED:
                     receiver.abandon_message(message)
+                    self.note("abandoned", receiver, message)
                     return
                 receiver.complete_message(message)
+                self.note("completed", receiver, message)
                 if str(message) == self.last:
                     return
+
+    def note(
+        self, what: str, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage
+    ) -> None:
+        """Append a line to the log, whole even if another worker writes at the same time."""
+        os.write(self.log, f"{what} {receiver.session.session_id} {message}\n".encode())
 
 
 def main(connection_string: str, queue: str, log: str, last: str, seed: str) -> None:

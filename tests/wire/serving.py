@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -82,3 +83,15 @@ def serving(*arguments: str) -> Iterator[Served]:
         yield Served(process, json.loads(line))
     finally:
         end(process)
+
+
+def free_base() -> int:
+    """A port with some free ones above it, very likely."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return min(int(probe.getsockname()[1]), 64000)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists."""
+    return Path(f"/proc/{pid}").exists()

@@ -8,7 +8,7 @@ from azure.core.exceptions import AzureError, ServiceResponseError
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError
 
 from local.faults import Action, Fault
-from tests.wire.cosmos_account import RunningAccount, running_account
+from tests.wire.cosmos_account import THREE_REGIONS, RunningAccount, running_account
 
 pytestmark = pytest.mark.wire
 
@@ -78,6 +78,57 @@ def test_the_client_repeats_a_create_after_a_503(account: RunningAccount) -> Non
     assert account.counted("create") == {"503": 1, "201": 1}
     with pytest.raises(CosmosResourceExistsError):
         account.journal.create_item(dict(ENTRY))
+
+
+@pytest.mark.parametrize(
+    ("status", "substatus", "counts"),
+    [
+        (429, None, {"429": 1, "200": 1}),
+        (503, None, {"503": 1, "200": 1}),
+        (408, None, {"408": 1, "200": 1}),
+        (500, None, {"500": 1, "200": 1}),
+        (404, 1002, {"404": 1, "200": 1}),
+        (449, None, {"449": 1}),
+        (410, 1002, {"410": 1}),
+        (404, None, {"404": 1}),
+    ],
+)
+def test_what_the_client_makes_of_a_refused_read_in_one_region(
+    status: int, substatus: int | None, counts: dict[str, int]
+) -> None:
+    with running_account(config=THREE_REGIONS) as account:
+        account.journal.create_item(dict(ENTRY))
+        account.arm(Action.STATUS, "read", status=status, substatus=substatus, region="east")
+
+        if "200" in counts:
+            assert account.journal.read_item("000", "DL1742")["id"] == "000"
+        else:
+            with pytest.raises(CosmosHttpResponseError) as failure:
+                account.journal.read_item("000", "DL1742")
+            assert failure.value.status_code == status
+            assert failure.value.sub_status == substatus
+        assert account.counted("read") == counts
+
+
+def test_the_client_asks_anew_where_to_write_after_a_403_with_3() -> None:
+    with running_account(config=THREE_REGIONS) as account:
+        account.journal.read()
+        before = account.counters.snapshot()["cosmos"]["account"]["200"]["count"]
+        account.arm(Action.STATUS, "create", status=403, substatus=3)
+
+        account.journal.create_item(dict(ENTRY))
+
+        assert account.counted("create") == {"403": 1, "201": 1}
+        assert account.counters.snapshot()["cosmos"]["account"]["200"]["count"] > before
+
+
+def test_a_fault_in_one_region_spares_the_others() -> None:
+    with running_account(config=THREE_REGIONS) as account:
+        account.arm(Action.STATUS, "create", status=449, region="west")
+
+        account.journal.create_item(dict(ENTRY))
+
+        assert account.counted("create") == {"201": 1}
 
 
 def test_a_dropped_connection_leaves_nothing_applied(account: RunningAccount) -> None:

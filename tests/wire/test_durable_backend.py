@@ -1,32 +1,23 @@
 """The Durable backend against durabletask's own client, and workers that misbehave."""
 
 import asyncio
-import json
 import socket
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from itertools import count
-from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import pytest
 from durabletask.client import AsyncTaskHubGrpcClient, OrchestrationStatus, TaskHubGrpcClient
 from durabletask.internal import orchestrator_service_pb2 as pb
-from durabletask.internal import orchestrator_service_pb2_grpc as stubs
-from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-untyped]
 
-from local.counters import Counters
 from local.durable.backend import DurableBackend
-from local.faults import Action, Fault, Faults
 from local.loopback import PortTaken
+from tests.wire.durable_by_hand import output_of, results_of, worker
 
 pytestmark = pytest.mark.wire
-
-ITEM_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -41,94 +32,6 @@ def backend() -> Iterator[DurableBackend]:
 def client(backend: DurableBackend) -> Iterator[TaskHubGrpcClient]:
     with TaskHubGrpcClient(host_address=backend.address) as client:
         yield client
-
-
-class ByHand:
-    """A worker whose every step is taken by the test."""
-
-    def __init__(self, channel: grpc.Channel, worker_id: str = "") -> None:
-        self.stub = stubs.TaskHubSidecarServiceStub(channel)  # type: ignore[no-untyped-call]
-        request = pb.GetWorkItemsRequest(worker_instance_id=worker_id)
-        self._stream = self.stub.GetWorkItems(request, timeout=ITEM_SECONDS)
-
-    def next(self) -> pb.WorkItem:
-        """The next item; a failure of the stream if none comes in time."""
-        item: pb.WorkItem = next(self._stream)
-        return item
-
-    def wait_until_there(self) -> None:
-        """Return when the backend knows of the stream."""
-        self._stream.initial_metadata()
-
-    def leave(self) -> None:
-        """Close the stream."""
-        self._stream.cancel()
-
-    def schedule(self, item: pb.WorkItem, *activities: str) -> None:
-        """Answer an orchestrator's turn: call these activities."""
-        numbers = count(1)
-        self.decide(
-            item,
-            *(
-                pb.OrchestratorAction(
-                    id=next(numbers), scheduleTask=pb.ScheduleTaskAction(name=name)
-                )
-                for name in activities
-            ),
-        )
-
-    def finish(self, item: pb.WorkItem, output: str) -> None:
-        """Answer an orchestrator's turn: it is done."""
-        done = pb.CompleteOrchestrationAction(
-            orchestrationStatus=pb.ORCHESTRATION_STATUS_COMPLETED,
-            result=StringValue(value=json.dumps(output)),
-        )
-        self.decide(item, pb.OrchestratorAction(id=99, completeOrchestration=done))
-
-    def answer(self, item: pb.WorkItem, result: str) -> None:
-        """Answer an activity."""
-        request = item.activityRequest
-        self.stub.CompleteActivityTask(
-            pb.ActivityResponse(
-                instanceId=request.orchestrationInstance.instanceId,
-                taskId=request.taskId,
-                result=StringValue(value=json.dumps(result)),
-                completionToken=item.completionToken,
-            )
-        )
-
-    def decide(self, item: pb.WorkItem, *actions: pb.OrchestratorAction) -> None:
-        self.stub.CompleteOrchestratorTask(
-            pb.OrchestratorResponse(
-                instanceId=item.orchestratorRequest.instanceId,
-                actions=actions,
-                completionToken=item.completionToken,
-            )
-        )
-
-
-@contextmanager
-def worker(backend: DurableBackend, worker_id: str = "") -> Iterator[ByHand]:
-    """A worker of the backend, with a connection of its own."""
-    options = (("grpc.use_local_subchannel_pool", 1),)
-    with grpc.insecure_channel(backend.address, options=options) as channel:
-        yield ByHand(channel, worker_id)
-
-
-def results_of(item: pb.WorkItem) -> list[str]:
-    """The results of activities that are new in a turn."""
-    return [
-        json.loads(event.taskCompleted.result.value)
-        for event in item.orchestratorRequest.newEvents
-        if event.HasField("taskCompleted")
-    ]
-
-
-def output_of(client: TaskHubGrpcClient, instance: str) -> Any:
-    """An instance's output once it is over."""
-    state = client.wait_for_orchestration_completion(instance, timeout=5)
-    assert state is not None
-    return json.loads(state.serialized_output or "null")
 
 
 def test_an_activity_of_a_worker_that_leaves_goes_to_another(
@@ -309,44 +212,6 @@ def test_it_stops_at_once_with_clients_waiting_and_starts_again_on_its_port() ->
         assert backend.port == port
     finally:
         backend.stop()
-
-
-def test_calls_are_counted_and_faults_hit_them() -> None:
-    faults, counters = Faults(), Counters()
-    backend = DurableBackend(faults=faults, counters=counters)
-    backend.start()
-    try:
-        with TaskHubGrpcClient(host_address=backend.address) as client, worker(backend) as only:
-            faults.arm(Fault("durable", Action.STATUS, "start-instance", status=429, times=1))
-            assert refused(client, "one") is grpc.StatusCode.RESOURCE_EXHAUSTED
-            faults.arm(Fault("durable", Action.DROP_ANSWER, "start-instance", times=1))
-            assert refused(client, "two") is grpc.StatusCode.UNAVAILABLE
-            assert refused(client, "two") is grpc.StatusCode.ALREADY_EXISTS
-            only.finish(only.next(), "done")
-            assert output_of(client, "two") == "done"
-    finally:
-        backend.stop()
-    counted = {
-        (operation, status): row["count"]
-        for operation, rows in counters.snapshot()["durable"].items()
-        for status, row in rows.items()
-    }
-    assert counted == {
-        ("start-instance", "resource-exhausted"): 1,
-        ("start-instance", "unavailable"): 1,
-        ("start-instance", "already-exists"): 1,
-        ("get-work-items", "ok"): 1,
-        ("hand-out", "ok"): 1,
-        ("complete-orchestrator-task", "ok"): 1,
-        ("wait-for-instance-completion", "ok"): 1,
-    }
-
-
-def refused(client: TaskHubGrpcClient, instance: str) -> grpc.StatusCode:
-    """With which status an instance is refused."""
-    with pytest.raises(grpc.RpcError) as refusal:
-        client.schedule_new_orchestration("saga", instance_id=instance)
-    return refusal.value.code()
 
 
 def test_a_method_that_is_not_honoured_says_so(backend: DurableBackend) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +135,29 @@ def test_rules_are_listed_added_and_removed_while_it_runs(bus: Bus) -> None:
     with subscribed(bus, "departures") as receiver:
         assert drain(receiver, 1) == ["new"]
     assert active(bus, "departures") == 0
+
+
+def test_rules_are_there_again_after_a_restart_as_clients_left_them(tmp_path: Path) -> None:
+    gate = {"correlation-filter": {"label": "departed", "properties": {"gate": 7, "late": False}}}
+    with running_bus(tmp_path) as bus:
+        with subscribed(bus, "departures") as receiver:
+            added = {"rule-name": "gate", "rule-description": gate}
+            assert manage(receiver, "add-rule", added)[0] == 200
+            assert manage(receiver, "remove-rule", {"rule-name": "departed"})[0] == 200
+        with subscribed(bus, "everything") as receiver:
+            assert manage(receiver, "remove-rule", {"rule-name": "$Default"})[0] == 200
+
+    with running_bus(tmp_path) as bus:
+        for late in (False, True):
+            properties: Any = {"gate": 7, "late": late}
+            body = "late" if late else "on time"
+            publish(
+                bus,
+                ServiceBusMessage(body, subject="departed", application_properties=properties),
+            )
+        with subscribed(bus, "departures") as receiver:
+            assert drain(receiver, 1) == ["on time"]
+        assert (active(bus, "departures"), active(bus, "everything")) == (0, 0)
 
 
 @pytest.mark.parametrize(
