@@ -15,7 +15,7 @@ Things to try:
 
   curl {control}/counters                      what every component counted, what the queues hold
   curl {control}/hosts                         which hosts run, and where their logs are
-  curl {host}/admin/functions      the functions of the app
+  curl {host}/admin/functions?code=lockstep-local      the functions of the app
   curl -X POST {control}/faults -d '{{"component": "servicebus.{region}", "action": "down"}}'
   curl -X POST {control}/hosts/{region} -d '{{"action": "kill"}}'
   curl -X POST {control}/hosts/{region} -d '{{"action": "start"}}'

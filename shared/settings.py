@@ -56,6 +56,11 @@ SETTINGS = (
     Setting("LOCKSTEP_CARDINALITY", "one: an entry a message; many: an entry a batch", "one"),
     Setting("LOCKSTEP_COMPACT_SCHEDULE", "when compaction runs (NCRONTAB)", "0 */10 * * * *"),
     Setting("LOCKSTEP_SWEEP_SCHEDULE", "when the sweep runs (NCRONTAB)", "*/15 * * * * *"),
+    Setting(
+        "LOCKSTEP_COSMOS_LOCATIONS",
+        "Cosmos DB regions to read from, comma separated, the nearest first; empty: any",
+        "",
+    ),
     Setting("Cosmos", "the connection of the journal's account"),
 )
 
@@ -89,13 +94,14 @@ class Settings:
     retention_days: float
     spread: bool
     batches: bool
+    cosmos_locations: tuple[str, ...]
     service_bus: Mapping[str, Connection]
     cosmos: Connection
 
     @classmethod
     def read(cls, values: Mapping[str, str]) -> "Settings":
         """Check the values, usually `os.environ`; raises InvalidSettings."""
-        regions = tuple(r.strip() for r in text(values, "LOCKSTEP_REGIONS").split(",") if r.strip())
+        regions = names(values, "LOCKSTEP_REGIONS")
         region = text(values, "LOCKSTEP_REGION")
         if region not in regions:
             raise InvalidSettings(f"LOCKSTEP_REGION {region!r} is not among {', '.join(regions)}")
@@ -116,6 +122,7 @@ class Settings:
             retention_days=number(values, "LOCKSTEP_RETENTION_DAYS"),
             spread=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             batches=choice(values, "LOCKSTEP_CARDINALITY", "one", "many") == "many",
+            cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
             service_bus={r: service_bus_connection(values, r) for r in regions},
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
@@ -143,6 +150,11 @@ def text(values: Mapping[str, str], name: str) -> str:
     if value is None:
         raise InvalidSettings(f"{name} is not set")
     return value
+
+
+def names(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """A comma separated list."""
+    return tuple(part.strip() for part in text(values, name).split(",") if part.strip())
 
 
 def choice(values: Mapping[str, str], name: str, *known: str) -> str:

@@ -36,7 +36,7 @@ class Adapters:
     @classmethod
     def of(cls, settings: Settings) -> "Adapters":
         """SDK adapters for these settings, not connected yet."""
-        account = CosmosAccount(**asdict(settings.cosmos))
+        account = CosmosAccount(**asdict(settings.cosmos), locations=settings.cosmos_locations)
         bus = ServiceBus({r: Namespace(**asdict(c)) for r, c in settings.service_bus.items()})
         clock = MonotonicClock()
         delay = settings.secondary_delay_seconds

@@ -1,7 +1,7 @@
 """The client of a Cosmos DB account, and what its failures mean to a caller."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from azure.core.exceptions import AzureError
@@ -32,10 +32,12 @@ class CosmosAccount:
         connection_string: str | None,
         endpoint: str | None,
         client_id: str | None,
+        locations: Sequence[str] = (),
     ) -> None:
         self.connection_string = connection_string
         self.endpoint = endpoint
         self.client_id = client_id
+        self.locations = list(locations)
         self.client: CosmosClient | None = None
         self.credential: DefaultAzureCredential | None = None
         self.connecting = asyncio.Lock()
@@ -57,9 +59,13 @@ class CosmosAccount:
     def new_client(self) -> CosmosClient:
         """A client that is not connected yet."""
         if self.connection_string is not None:
-            return CosmosClient.from_connection_string(self.connection_string)
+            return CosmosClient.from_connection_string(
+                self.connection_string, preferred_locations=self.locations
+            )
         self.credential = DefaultAzureCredential(managed_identity_client_id=self.client_id)
-        return CosmosClient(self.endpoint or "", credential=self.credential)
+        return CosmosClient(
+            self.endpoint or "", credential=self.credential, preferred_locations=self.locations
+        )
 
     async def close(self) -> None:
         """Disconnect; the next use connects again."""
