@@ -19,13 +19,6 @@ param eastLocation string = 'eastus2'
 @description('Optional. Azure location of region west. It must offer Flex Consumption.')
 param westLocation string = 'westus3'
 
-// The client compares these with the names that the account gives its regions.
-@description('Optional. The display name of region east\'s location, for reading the journal nearby.')
-param eastJournalLocation string = 'East US 2'
-
-@description('Optional. The display name of region west\'s location, for reading the journal nearby.')
-param westJournalLocation string = 'West US 3'
-
 // Three at least: with two, strong consistency blocks every write while one of them is lost.
 @description('Optional. Azure locations of the journal, the write region first, then in the order of fail-over. Both processing locations belong in it.')
 @minLength(3)
@@ -71,7 +64,7 @@ module east 'region.bicep' = {
   params: {
     region: 'east'
     location: eastLocation
-    journalLocation: eastJournalLocation
+    journalLocations: join(union([eastLocation], journalLocations), ',')
     regions: regions
     token: token
     eastNamespace: eastNamespace
@@ -90,7 +83,7 @@ module west 'region.bicep' = {
   params: {
     region: 'west'
     location: westLocation
-    journalLocation: westJournalLocation
+    journalLocations: join(union([westLocation], journalLocations), ',')
     regions: regions
     token: token
     eastNamespace: eastNamespace

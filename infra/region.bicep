@@ -22,8 +22,8 @@ param westNamespace string
 @description('Required. Endpoint of the Cosmos account.')
 param journalEndpoint string
 
-@description('Required. Cosmos DB region to read from first, by its display name.')
-param journalLocation string
+@description('Required. Every location of the journal, comma separated, the nearest first: a client writes to none that it was not told of.')
+param journalLocations string
 
 @description('Required. Database of the journal.')
 param databaseName string
@@ -255,7 +255,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_SECONDARY_DELAY_SECONDS: '15'
     LOCKSTEP_GAP_WAIT_SECONDS: '5'
     LOCKSTEP_RESCUE_LAG_SECONDS: '5'
-    LOCKSTEP_COSMOS_LOCATIONS: journalLocation
+    LOCKSTEP_COSMOS_LOCATIONS: journalLocations
     LOCKSTEP_ACKNOWLEDGE_SECONDS: '1'
     LOCKSTEP_LEASE_SECONDS: '30'
     LOCKSTEP_WINDOW_DAYS: '7'

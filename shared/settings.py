@@ -58,7 +58,7 @@ SETTINGS = (
     Setting("LOCKSTEP_SWEEP_SCHEDULE", "when the sweep runs (NCRONTAB)", "*/15 * * * * *"),
     Setting(
         "LOCKSTEP_COSMOS_LOCATIONS",
-        "Cosmos DB regions to read from, comma separated, the nearest first; empty: any",
+        "every region of the journal's account, comma separated, the nearest first; empty: any",
         "",
     ),
     Setting("Cosmos", "the connection of the journal's account"),
@@ -153,8 +153,9 @@ def text(values: Mapping[str, str], name: str) -> str:
 
 
 def names(values: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """A comma separated list."""
-    return tuple(part.strip() for part in text(values, name).split(",") if part.strip())
+    """A comma separated list; what is named twice counts where it comes first."""
+    parts = (part.strip() for part in text(values, name).split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def choice(values: Mapping[str, str], name: str, *known: str) -> str:

@@ -19,7 +19,6 @@ from shared.adapters.cosmos_account import (
     CosmosAccount,
     reading,
     refusal,
-    writing,
 )
 from shared.domain.batch import (
     NOTHING_CARRIED,
@@ -221,7 +220,7 @@ class CosmosJournal:
         operations = ledger_operations(session, ledger, version, owed)
         container = await self.container()
         try:
-            async with writing():
+            async with self.account.writing():
                 results = await container.execute_item_batch(
                     [to_cosmos(operation) for operation in operations], partition_key=session
                 )
@@ -259,7 +258,7 @@ class CosmosJournal:
         container = await self.container()
         batch = [to_cosmos(operation) for operation in operations]
         try:
-            async with writing():
+            async with self.account.writing():
                 await container.execute_item_batch(batch, partition_key=session)
         except CosmosBatchOperationError as error:
             return refused(operations, error)

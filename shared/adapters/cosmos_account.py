@@ -1,8 +1,9 @@
 """The client of a Cosmos DB account, and what its failures mean to a caller."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -23,8 +24,16 @@ TOO_LARGE = 413
 THROTTLED = 429
 
 
+# A client asks where to write only every five minutes, unless a region tells it; a dead one does
+# not. So a client that has written nothing for this long is replaced, and the new one asks.
+RECONNECT_SECONDS = 15.0
+
+
 class CosmosAccount:
-    """The client of one account, connected on first use and shared by everything in a process."""
+    """The client of one account, connected on first use and shared by everything in a process.
+
+    After a fail-over of the write region it finds the new one within about RECONNECT_SECONDS.
+    """
 
     def __init__(
         self,
@@ -42,9 +51,13 @@ class CosmosAccount:
         self.credential: DefaultAzureCredential | None = None
         self.connecting = asyncio.Lock()
         self.containers: dict[tuple[str, str], ContainerProxy] = {}
+        self.reconnect_seconds = RECONNECT_SECONDS
+        self.failing_since: float | None = None
 
     async def container(self, database: str, name: str) -> ContainerProxy:
         """A container, with the client connected."""
+        if self.has_lost_touch():
+            await self.close()
         known = self.containers.get((database, name))
         if known is not None:
             return known
@@ -55,6 +68,24 @@ class CosmosAccount:
         container = self.client.get_database_client(database).get_container_client(name)
         self.containers[database, name] = container
         return container
+
+    def has_lost_touch(self) -> bool:
+        """Whether writes have failed for so long that the client may look in a dead place."""
+        since = self.failing_since
+        return since is not None and time.monotonic() - since > self.reconnect_seconds
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """A write; see writing(). It is remembered since when writes fail: reads may go on."""
+        try:
+            async with writing():
+                yield
+        except (Unavailable, OutcomeUnknown) as error:
+            is_heard = isinstance(error, Throttled)
+            self.failing_since = None if is_heard else self.failing_since or time.monotonic()
+            raise
+        else:
+            self.failing_since = None
 
     def new_client(self) -> CosmosClient:
         """A client that is not connected yet."""
@@ -70,10 +101,12 @@ class CosmosAccount:
     async def close(self) -> None:
         """Disconnect; the next use connects again."""
         self.containers.clear()
+        self.failing_since = None
         client, self.client = self.client, None
         credential, self.credential = self.credential, None
         if client is not None:
-            await client.close()
+            with suppress(AzureError, OSError):
+                await client.close()
         if credential is not None:
             await credential.close()
 

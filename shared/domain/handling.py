@@ -10,6 +10,7 @@ import hashlib
 import json
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -57,7 +58,8 @@ class Context:
         if name not in self.values:
             # As it will be read back, so that a later run sees nothing else.
             self.values[name] = json.loads(json.dumps(look(), allow_nan=False))
-        value: T = self.values[name]
+        # A copy: what the handler does to it is not what was captured.
+        value: T = deepcopy(self.values[name])
         return value
 
     def reply(self, message_type: str, body: BaseModel) -> "Output":

@@ -136,7 +136,8 @@ class Consumer:
             case Proceed():
                 return await self.proceed(head, message)
             case Gap() | Halted() | Busy() as obstacle:
-                if not is_fresh:
+                # A halt needs no fresh look: on a head that is too old, parking fails.
+                if not is_fresh and not isinstance(obstacle, Halted):
                     return None
                 return await self.wait(head, message, obstacle, give_up_at)
             case unexpected:

@@ -92,11 +92,15 @@ class Coverage:
         """The content that an entry covers under the message's number."""
         entry = await self.journal.entry(message.session, position)
         covers = entry.covers if entry else ()
+        self.remember(message.session, {position: covers})
         return next((c.digest for c in covers if is_place(c.number, message)), None)
 
-    async def read(self, session: str, start: int, limit: int) -> Mapping[int, Covers]:
-        """Read what entries cover, and remember it; the oldest memories are forgotten first."""
-        found = await self.journal.covers(session, start, limit)
+    async def read(self, session: str, start: int, limit: int) -> None:
+        """Read what entries cover, and remember it."""
+        self.remember(session, await self.journal.covers(session, start, limit))
+
+    def remember(self, session: str, found: Mapping[int, Covers]) -> None:
+        """Remember what entries cover; the oldest memories are forgotten first."""
         for position, covers in found.items():
             for covered in covers:
                 number = covered.number
@@ -106,4 +110,3 @@ class Coverage:
             self.digests.popitem(last=False)
         while len(self.anchors) > self.remembered_max:
             self.anchors.popitem(last=False)
-        return found

@@ -113,9 +113,12 @@ def staged_parcels(parcels: Sequence[Parcel]) -> Iterator[Parcel]:
     """The same messages in the same order, in parcels that each fit into a document."""
     for parcel in parcels:
         kept: list[Message] = []
+        size = 0
         for message in parcel.messages:
-            if kept and bytes_of([*kept, message]) > STAGE_BYTES_MAX:
+            added = bytes_of([message])
+            if kept and size + added > STAGE_BYTES_MAX:
                 yield Parcel(parcel.queue, tuple(kept))
-                kept = []
+                kept, size = [], 0
             kept.append(message)
+            size += added
         yield Parcel(parcel.queue, tuple(kept))

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import ID_CHARACTERS_MAX, Message, derived_id
+from shared.domain.reports import shortened
 from shared.usecases.deliver import Delivery
 
 NO_SESSION = "unknown"
+# A queue takes messages of 1 MiB, of which base64 and the properties of a delivery take their part.
+PART_BYTES_MAX = 450_000
 
 
 class Rejecter:
@@ -24,29 +27,38 @@ class Rejecter:
     ) -> Message:
         """Send body, properties and reason to the error queue of every region that can be reached.
 
-        The report has the same id for every copy of the same delivery. Raises OutcomeUnknown when
-        no region surely has it; the delivery must then stay in its queue.
+        The report has the same id for every copy of the same delivery; a large one has several
+        parts, and the first is returned. Raises OutcomeUnknown when no region surely has it; the
+        delivery must then stay in its queue.
         """
-        report = rejection(session, properties, body, reason)
-        outbox = self.delivery.to_every_region(self.error_queue, [report])
+        reports = rejections(session, properties, body, reason)
+        outbox = self.delivery.to_every_region(self.error_queue, reports)
         if not await self.delivery.deliver(outbox):
             raise OutcomeUnknown("no region surely took the rejected delivery")
-        return report
+        return reports[0]
 
 
-def rejection(
+def rejections(
     session: str | None, properties: Mapping[str, object], body: bytes, reason: str
-) -> Message:
-    """The report of a rejected delivery; its body is base64, because it may be anything."""
+) -> list[Message]:
+    """The report of a rejected delivery, in parts; the body is base64, as it may be anything."""
     kept = json.dumps(dict(properties), sort_keys=True, default=str)
-    report = {
-        "reason": reason,
-        "properties": json.loads(kept),
-        "body": base64.b64encode(body).decode(),
-    }
-    return Message(
-        id=derived_id("rejected", kept, hashlib.sha256(body).hexdigest()),
-        session=(session or NO_SESSION)[:ID_CHARACTERS_MAX],
-        type="lockstep.rejected",
-        body=json.dumps(report, sort_keys=True).encode(),
-    )
+    identity = derived_id("rejected", kept, hashlib.sha256(body).hexdigest())
+    common = {"reason": shortened(reason), "properties": json.loads(kept)}
+    starts = range(0, max(1, len(body)), PART_BYTES_MAX)
+    return [
+        Message(
+            id=derived_id(identity, str(start)),
+            session=(session or NO_SESSION)[:ID_CHARACTERS_MAX],
+            type="lockstep.rejected",
+            body=part_of(common, body, start),
+        )
+        for start in starts
+    ]
+
+
+def part_of(common: Mapping[str, object], body: bytes, start: int) -> bytes:
+    """A part of a report, and where its piece of the body begins in the whole."""
+    piece = base64.b64encode(body[start : start + PART_BYTES_MAX]).decode()
+    place = {"from": start, "of": len(body)}
+    return json.dumps({**common, "body": piece, **place}, sort_keys=True).encode()

@@ -15,7 +15,7 @@ from tests.infra.bicep import Bicep, Declaration, Kind, entries, read, text, wal
 
 type Rule = Callable[[Bicep], Iterator[str]]
 
-FUNCTIONS = {"guid", "subscription", "subscriptionResourceId", "union", "uniqueString"}
+FUNCTIONS = {"guid", "join", "subscription", "subscriptionResourceId", "union", "uniqueString"}
 
 # https://learn.microsoft.com/azure/role-based-access-control/built-in-roles; the last one is a
 # data-plane role of Cosmos DB.

@@ -1,0 +1,91 @@
+"""Two regions in memory in which messages are delivered until somebody settles them."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from shared.adapters.memory import MemoryBus, MemoryJournal
+from shared.adapters.memory_store import VirtualClock
+from shared.domain.errors import LockstepError
+from shared.domain.handling import Handlers
+from shared.domain.journal import Owner
+from shared.domain.message import Message
+from shared.testkit.found import Found
+from shared.testkit.given import described
+from shared.testkit.strikes import Killed, Strike
+from shared.usecases.assemble import Policy, assemble
+from shared.usecases.commit import Patience
+from shared.usecases.deliver import Delivery
+from shared.usecases.publish import Producer
+from shared.usecases.services import Services
+
+REGIONS = ("east", "west")
+OUTPUT_QUEUE = "out"
+ERROR_QUEUE = "errors"
+POLICY = Policy(
+    output_queue=OUTPUT_QUEUE,
+    error_queue=ERROR_QUEUE,
+    patience=Patience(gap_seconds=0.0),
+    lease_seconds=30.0,
+)
+DELIVERIES_MAX = 10
+SWEEPS = 3
+
+
+class Stage:
+    """A journal, a bus, a clock, and one worker in each region at a time."""
+
+    def __init__(self, handlers: Handlers, strike: Strike | None = None) -> None:
+        self.handlers = handlers
+        self.strike = strike or Strike()
+        self.clock = VirtualClock()
+        self.journal = MemoryJournal(self.clock, self.strike)
+        self.bus = MemoryBus(self.clock, self.strike)
+        self.started = 0
+        self.workers = {region: self.worker(region) for region in REGIONS}
+
+    def worker(self, region: str) -> Services:
+        """A new process in a region, which remembers nothing."""
+        self.started += 1
+        delivery = Delivery(self.bus, self.clock, REGIONS, secondary_delay_seconds=0.0)
+        return assemble(
+            self.journal,
+            delivery,
+            self.clock,
+            Owner(region, f"{region}-{self.started}"),
+            self.handlers,
+            Producer(self.journal, delivery, "in"),
+            POLICY,
+        )
+
+    async def deliver(self, region: str, messages: Sequence[Message]) -> bool:
+        """Deliver messages of one session together; whether the region's worker settled them."""
+        worker = self.workers[region]
+        try:
+            if len(messages) == 1:
+                await worker.consumer.consume(messages[0])
+            else:
+                await worker.batches.consume(messages)
+        except LockstepError:
+            return False
+        except Killed:
+            self.workers[region] = self.worker(region)
+            return False
+        return True
+
+    async def settle(self, region: str, *messages: Message) -> None:
+        """Deliver again, to one region and the other in turn, until a worker settles."""
+        there = REGIONS.index(region)
+        for tried in range(DELIVERIES_MAX):
+            if await self.deliver(REGIONS[(there + tried) % len(REGIONS)], messages):
+                return
+            self.clock.seconds += POLICY.lag_seconds
+        raise Found(f"{described(messages[0])} is never settled")
+
+    async def rest(self) -> None:
+        """Let the sweeps of both regions find what is left, as they do while nothing arrives."""
+        for _ in range(SWEEPS):
+            for region in REGIONS:
+                self.clock.seconds += POLICY.lease_seconds + POLICY.lag_seconds
+                with suppress(LockstepError, Killed):
+                    await self.worker(region).rescuer.sweep()
+        self.strike.is_over = True
