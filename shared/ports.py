@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from shared.domain.batch import NOTHING_CARRIED, Appended, Carried, Waiting
-from shared.domain.journal import Covered, Entry
+from shared.domain.journal import Covered, Entry, Mark
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
@@ -78,7 +78,7 @@ class Journal(Protocol):
         """
         ...
 
-    async def marked(self, session: str, message_id: str) -> Covered | None:
+    async def marked(self, session: str, message_id: str) -> Mark | None:
         """What the marker of an un-numbered message says, while it is kept; a new one may miss."""
         ...
 

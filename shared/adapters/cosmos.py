@@ -30,6 +30,7 @@ from shared.domain.batch import (
     Patch,
     Read,
     Replace,
+    Upsert,
     Waiting,
     acknowledge_operations,
     append_operations,
@@ -42,6 +43,7 @@ from shared.domain.documents import (
     entry_from,
     ledger_from,
     ledger_id,
+    mark_from,
     marker_id,
     owed_document,
     owing_from,
@@ -51,7 +53,7 @@ from shared.domain.documents import (
     staged_documents,
 )
 from shared.domain.errors import OutcomeUnknown, TooLarge
-from shared.domain.journal import Covered, Entry
+from shared.domain.journal import Entry, Mark
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
@@ -120,10 +122,10 @@ class CosmosJournal:
         )
         return covers_by_position(found)
 
-    async def marked(self, session: str, message_id: str) -> Covered | None:
+    async def marked(self, session: str, message_id: str) -> Mark | None:
         """See Journal.marked: one point read."""
         document = await self.read(session, marker_id(message_id), **RELAXED)
-        return covered_from(document["covered"]) if document else None
+        return mark_from(document) if document else None
 
     async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> Appended:
         """See Journal.append: one transactional batch."""
@@ -309,20 +311,25 @@ class Answer:
 
 def to_cosmos(operation: Operation) -> tuple[Any, ...]:
     """An operation of a batch as the SDK wants it."""
+    arguments: tuple[Any, ...]
+    conditions: dict[str, Any] = {}
     match operation:
         case Read(document_id):
-            return ("read", (document_id,))
+            name, arguments = "read", (document_id,)
         case Create(document):
-            return ("create", (document,))
+            name, arguments = "create", (document,)
+        case Upsert(document):
+            name, arguments = "upsert", (document,)
         case Replace(document, version):
-            return ("replace", (document["id"], document), {"if_match_etag": version})
+            name, arguments = "replace", (document["id"], document)
+            conditions["if_match_etag"] = version
         case Patch(document_id, fields):
             changes = [{"op": "set", "path": path, "value": v} for path, v in fields.items()]
-            return ("patch", (document_id, changes))
-        case Delete(document_id, _, None):
-            return ("delete", (document_id,))
+            name, arguments = "patch", (document_id, changes)
         case Delete(document_id, _, version):
-            return ("delete", (document_id,), {"if_match_etag": version})
+            name, arguments = "delete", (document_id,)
+            conditions |= {"if_match_etag": version} if version else {}
+    return (name, arguments, conditions)
 
 
 def refused(operations: Sequence[Operation], error: CosmosBatchOperationError) -> Appended:

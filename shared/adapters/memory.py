@@ -29,6 +29,7 @@ from shared.domain.documents import (
     entry_from,
     ledger_from,
     ledger_id,
+    mark_from,
     marker_id,
     owed_document,
     owing_from,
@@ -38,11 +39,11 @@ from shared.domain.documents import (
     staged_documents,
 )
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
-from shared.domain.journal import Covered, Entry, Status
+from shared.domain.journal import Entry, Mark, Status
 from shared.domain.message import BODY_BYTES_MAX, Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
-from shared.domain.stored_messages import covered_from, message_from
+from shared.domain.stored_messages import message_from
 from shared.ports import Covers, Held, Sought, StoredLedger
 
 
@@ -107,12 +108,12 @@ class MemoryJournal:
         page = self.mishaps.suffer("covers", lambda: self.page(session, position, limit))
         return {e.position: e.covers for e in page if e.status is not Status.WORKING}
 
-    async def marked(self, session: str, message_id: str) -> Covered | None:
+    async def marked(self, session: str, message_id: str) -> Mark | None:
         """See Journal.marked."""
         found = self.mishaps.suffer(
             "marked", lambda: self.store.read(session, marker_id(message_id))
         )
-        return covered_from(found["covered"]) if found else None
+        return mark_from(found) if found else None
 
     async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> Appended:
         """See Journal.append."""

@@ -13,6 +13,7 @@ from shared.domain.batch import (
     Patch,
     Read,
     Replace,
+    Upsert,
 )
 from shared.domain.errors import TooLarge
 from shared.domain.stored_messages import Document
@@ -96,6 +97,8 @@ class MemoryStore:
     def is_possible(self, session: str, operation: Operation) -> bool:
         """Whether the store takes an operation."""
         match operation:
+            case Upsert():
+                return True
             case Create(document):
                 return self.read(session, document["id"]) is None
             case Replace(document, version):
@@ -113,7 +116,7 @@ class MemoryStore:
     def perform(self, session: str, operation: Operation) -> None:
         """Do what was found possible."""
         match operation:
-            case Create(document) | Replace(document):
+            case Create(document) | Upsert(document) | Replace(document):
                 self.put(document)
             case Patch(document_id, fields):
                 document = json.loads(json.dumps(self.partitions[session][document_id]))
@@ -146,7 +149,7 @@ def require_small(operations: Sequence[Operation]) -> None:
     size = sum(
         len(json.dumps(operation.document))
         for operation in operations
-        if isinstance(operation, Create | Replace)
+        if isinstance(operation, Create | Upsert | Replace)
     )
     if size > BATCH_BYTES_MAX or len(operations) > BATCH_OPERATIONS_MAX:
         raise TooLarge(f"a batch of {len(operations)} operations and {size} bytes")

@@ -20,7 +20,7 @@ from shared.domain.documents import (
     staged_id,
     with_delivered,
 )
-from shared.domain.journal import ARRIVALS, Covered, Entry, Status
+from shared.domain.journal import ARRIVALS, Covered, Entry, Mark, Status
 from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Staged
 from shared.domain.producer import Ledger
@@ -63,6 +63,14 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class Upsert:
+    """Store a document whether it exists or not."""
+
+    document: Document
+    refused: Appended = Appended.TAKEN
+
+
+@dataclass(frozen=True, slots=True)
 class Replace:
     """Replace a document that must still be of this version."""
 
@@ -89,7 +97,7 @@ class Delete:
     version: str | None = None
 
 
-type Operation = Read | Create | Replace | Patch | Delete
+type Operation = Read | Create | Upsert | Replace | Patch | Delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +141,7 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
         operations.append(Create(parked, Appended.PARKED_BEFORE))
     if entry.from_parked:
         operations.append(Delete(parked_id(number), Appended.ORPHANED))
-    elif entry.resolution is None:
-        operations += markers(entry.session, entry.covers, carried)
+    operations += markers(entry, carried)
     return operations + adopted(entry)
 
 
@@ -146,7 +153,10 @@ def replace_operations(
     if waiting is not None:
         parked = parked_document(waiting.message, waiting.number)
         operations.append(Create(parked, Appended.PARKED_BEFORE))
-        operations += markers(entry.session, (waiting.covered,), carried)
+        mark = Mark(waiting.covered, entry.position)
+        if mark.covered.number.group == ARRIVALS:
+            marker = marker_document(entry.session, mark, carried.marker_seconds)
+            operations.append(Create(marker, Appended.SEEN_BEFORE))
     return operations + adopted(entry)
 
 
@@ -205,13 +215,16 @@ def beginning(entry: Entry, carried: Carried) -> Operation:
     return Read(predecessor, Appended.ORPHANED)
 
 
-def markers(session: str, covers: Sequence[Covered], carried: Carried) -> list[Operation]:
-    """The proofs that un-numbered messages were seen."""
-    return [
-        Create(marker_document(session, covered, carried.marker_seconds), Appended.SEEN_BEFORE)
-        for covered in covers
-        if covered.number.group == ARRIVALS
-    ]
+def markers(entry: Entry, carried: Carried) -> list[Operation]:
+    """The proofs that un-numbered messages were seen.
+
+    One that was parked, or is resolved, has its marker already, unless it waited for too long.
+    """
+    marks = [Mark(c, entry.position) for c in entry.covers if c.number.group == ARRIVALS]
+    documents = [marker_document(entry.session, mark, carried.marker_seconds) for mark in marks]
+    if entry.from_parked or entry.resolution is not None:
+        return [Upsert(document) for document in documents]
+    return [Create(document, Appended.SEEN_BEFORE) for document in documents]
 
 
 def adopted(entry: Entry) -> list[Operation]:

@@ -12,11 +12,11 @@ from typing import Any
 
 from shared.domain.journal import (
     Attempt,
-    Covered,
     Cursor,
     Entry,
     Halt,
     Lease,
+    Mark,
     Owner,
     Resolution,
     Status,
@@ -88,10 +88,16 @@ def parked_document(message: Message, number: Number) -> Document:
     return document | {"waiting": True, "message": message_json(message)}
 
 
-def marker_document(session: str, covered: Covered, keep_seconds: int) -> Document:
+def marker_document(session: str, mark: Mark, keep_seconds: int) -> Document:
     """The proof that an un-numbered message was seen; the store removes it after its time."""
-    document = {"id": marker_id(covered.id), "session": session, "kind": "marker"}
-    return document | {"ttl": keep_seconds, "covered": covered_json(covered)}
+    document = {"id": marker_id(mark.covered.id), "session": session, "kind": "marker"}
+    kept = {"covered": covered_json(mark.covered), "position": mark.position}
+    return document | kept | {"ttl": keep_seconds}
+
+
+def mark_from(document: Mapping[str, Any]) -> Mark:
+    """Read a marker back."""
+    return Mark(covered_from(document["covered"]), document["position"])
 
 
 def staged_documents(session: str, attempt: str, parcels: Sequence[Parcel]) -> list[Document]:
@@ -153,6 +159,7 @@ def exceptional_fields(entry: Entry) -> Document:
         "resolution": asdict(entry.resolution) if entry.resolution else None,
         "captured": dict(entry.captured),
         "lease": asdict(entry.lease) if entry.lease else None,
+        "answer": dict(entry.answer) if entry.answer is not None else None,
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -181,6 +188,7 @@ def entry_from(document: Mapping[str, Any]) -> Entry:
         resolution=Resolution(**resolution) if resolution else None,
         captured=document.get("captured", {}),
         lease=Lease(**lease) if lease else None,
+        answer=document.get("answer"),
     )
 
 

@@ -94,6 +94,7 @@ def completed(entry: Entry, result: Result, outbox: Outbox) -> Entry:
         produced=result.produced,
         captured=result.captured if again else {},
         outbox=outbox,
+        answer=result.answer,
         message=entry.message if again else None,
         lease=None,
     )

@@ -87,10 +87,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Handled[S: BaseModel]:
-    """A handler's whole result: the new state and the outputs, in the order of sending."""
+    """A handler's whole result: the new state and the outputs, in the order of sending.
+
+    `answer` is kept in the entry for whoever applied the message as a command; see Commander.
+    """
 
     state: S
     outputs: tuple[Output, ...] = ()
+    answer: BaseModel | None = None
 
 
 class Kind(StrEnum):

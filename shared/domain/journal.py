@@ -49,6 +49,14 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """What an un-numbered message's marker says: its content, and the entry that took it last."""
+
+    covered: Covered
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class Owner:
     """Who created an entry."""
 
@@ -100,6 +108,7 @@ class Entry:
     journal; `from_parked` says that this entry took one of them. `message` is the whole message
     where it is still needed: claimed, parked, faulted, or to be run again for its outputs.
     `captured` is what the handler looked up once. `lease` is there while the entry is a claim.
+    `answer` is what the handler said to whoever applied the message as a command.
     """
 
     session: str
@@ -121,6 +130,7 @@ class Entry:
     resolution: Resolution | None = None
     captured: Json = field(default_factory=dict)
     lease: Lease | None = None
+    answer: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class Result:
     parcels: tuple[Parcel, ...]
     produced: Produced
     captured: Json
+    answer: Json | None = None
 
 
 def run(handler: Handler, before: Before, message: Message) -> Result:
@@ -73,7 +74,8 @@ def result_of(answer: Any, before: Before, message: Message, context: Context) -
     if not isinstance(handled.state, NoState):
         state = handled.state.model_dump(mode="json", by_alias=True, round_trip=True)
         json.dumps(state, allow_nan=False)
-    return Result(state, parcels, produced, context.values)
+    said = handled.answer.model_dump(mode="json") if handled.answer is not None else None
+    return Result(state, parcels, produced, context.values, said)
 
 
 def parse_body(handler: Handler, message: Message) -> BaseModel:

@@ -8,6 +8,7 @@ from shared.domain.journal import Owner
 from shared.ports import Clock, Journal
 from shared.usecases.acknowledge import Acknowledger
 from shared.usecases.claim import Claims
+from shared.usecases.command import Commander
 from shared.usecases.commit import Committer, Patience
 from shared.usecases.compact import Compactor
 from shared.usecases.consume import Consumer
@@ -70,6 +71,7 @@ def assemble(
         journal=journal,
         consumer=consumer,
         batches=BatchConsumer(consumer),
+        commander=Commander(journal, consumer),
         rejecter=Rejecter(delivery, policy.error_queue),
         resolver=Resolver(claims, drainer),
         producer=producer,

@@ -1,7 +1,8 @@
 """What the journal is known to cover: copies are recognised, and other content is found out.
 
 That a message is covered stays true for ever, so it is remembered, and older reads will do. One
-page of entries answers for the copies of many messages.
+page of entries answers for the copies of many messages, because copies come in about the order in
+which the work was done.
 """
 
 from collections import OrderedDict
@@ -22,8 +23,16 @@ type Place = tuple[str, Number]
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """Where a number is covered, and with what content."""
+
+    position: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Anchor:
-    """Where a number of a group was found."""
+    """Where the last copy of a group was met."""
 
     position: int
     sequence: int
@@ -39,13 +48,18 @@ class Coverage:
     def __init__(self, journal: Journal, remembered_max: int = 50_000) -> None:
         self.journal = journal
         self.remembered_max = remembered_max
-        self.digests: OrderedDict[Place, str] = OrderedDict()
-        self.anchors: OrderedDict[tuple[str, str], Anchor] = OrderedDict()
+        self.found: OrderedDict[Place, Found] = OrderedDict()
+        # By session and group; without a group, where any copy of the session was met.
+        self.anchors: OrderedDict[tuple[str, str | None], Anchor] = OrderedDict()
 
     def known(self, message: Message) -> str | None:
         """The digest under which the message's number is known to be covered."""
         number = message.number
-        return self.digests.get((message.session, number)) if number else None
+        found = self.found.get((message.session, number)) if number else None
+        if number is None or found is None:
+            return None
+        self.meet(message.session, number, found.position)
+        return found.digest
 
     async def look(self, message: Message) -> str | None:
         """Look once where the message's entry would be; for one without a number, at its marker.
@@ -54,11 +68,16 @@ class Coverage:
         """
         number = message.number
         if number is None:
-            covered = await self.journal.marked(message.session, message.id)
-            return covered.digest if covered else None
+            mark = await self.journal.marked(message.session, message.id)
+            return mark.covered.digest if mark else None
         anchor = self.anchors.get((message.session, number.group))
-        start = anchor.guess(number) if anchor else number.sequence
-        await self.read(message.session, start, PAGE if anchor else 1)
+        nearby = self.anchors.get((message.session, None))
+        if anchor is not None:
+            await self.read(message.session, anchor.guess(number), PAGE)
+        elif nearby is not None:
+            await self.read(message.session, max(0, nearby.position - MARGIN), PAGE)
+        else:
+            await self.read(message.session, number.sequence, 1)
         return self.known(message)
 
     async def search(self, head: Entry, message: Message) -> str | None:
@@ -70,7 +89,7 @@ class Coverage:
         if number is None:
             return await self.look(message)
         if head.halt is not None and is_halted_on(head, message):
-            return await self.used_for(message, head.halt.at)
+            return await self.used_for(message, number, head.halt.at)
         anchor = Anchor(head.position, cursor_of(head, number.group).next - 1)
         await self.read(message.session, max(0, anchor.guess(number) - MARGIN), PAGE)
         return self.known(message) or await self.search_by_halves(head, message, number)
@@ -86,27 +105,31 @@ class Coverage:
                 at = middle
             else:
                 below = middle
-        return await self.used_for(message, at)
+        return await self.used_for(message, number, at)
 
-    async def used_for(self, message: Message, position: int) -> str | None:
-        """The content that an entry covers under the message's number."""
+    async def used_for(self, message: Message, number: Number, position: int) -> str | None:
+        """The content that an entry covers under the message's number, at any owner level."""
         entry = await self.journal.entry(message.session, position)
         covers = entry.covers if entry else ()
         self.remember(message.session, {position: covers})
+        self.meet(message.session, number, position)
         return next((c.digest for c in covers if is_place(c.number, message)), None)
 
     async def read(self, session: str, start: int, limit: int) -> None:
         """Read what entries cover, and remember it."""
         self.remember(session, await self.journal.covers(session, start, limit))
 
-    def remember(self, session: str, found: Mapping[int, Covers]) -> None:
+    def remember(self, session: str, covers: Mapping[int, Covers]) -> None:
         """Remember what entries cover; the oldest memories are forgotten first."""
-        for position, covers in found.items():
-            for covered in covers:
-                number = covered.number
-                self.digests[session, number] = covered.digest
-                self.anchors[session, number.group] = Anchor(position, number.sequence)
-        while len(self.digests) > self.remembered_max:
-            self.digests.popitem(last=False)
+        for position, covered in ((at, c) for at, several in covers.items() for c in several):
+            self.found[session, covered.number] = Found(position, covered.digest)
+        while len(self.found) > self.remembered_max:
+            self.found.popitem(last=False)
+
+    def meet(self, session: str, number: Number, position: int) -> None:
+        """Remember where a copy was met: the next one of its group is probably nearby."""
+        for group in (number.group, None):
+            self.anchors.pop((session, group), None)
+            self.anchors[session, group] = Anchor(position, number.sequence)
         while len(self.anchors) > self.remembered_max:
             self.anchors.popitem(last=False)

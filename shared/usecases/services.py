@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shared.domain.handling import Handlers
 from shared.ports import Journal
+from shared.usecases.command import Commander
 from shared.usecases.compact import Compactor
 from shared.usecases.consume import Consumer
 from shared.usecases.consume_batch import BatchConsumer
@@ -21,6 +22,7 @@ class Services:
     journal: Journal
     consumer: Consumer
     batches: BatchConsumer
+    commander: Commander
     rejecter: Rejecter
     resolver: Resolver
     producer: Producer

@@ -10,7 +10,7 @@ from shared.domain.batch import Appended, Carried, Waiting
 from shared.domain.documents import MILESTONE_EVERY, position_id
 from shared.domain.entries import Step
 from shared.domain.errors import TooLarge
-from shared.domain.journal import ARRIVALS, Entry, Lease
+from shared.domain.journal import ARRIVALS, Entry, Lease, Mark
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Parcel, Staged
 from shared.domain.producer import Ledger
@@ -101,7 +101,7 @@ class JournalExtrasContract:
         assert await journal.append(arrival(first, arriving, "b")) is Appended.SEEN_BEFORE
 
         assert await journal.head(session) == first
-        assert await journal.marked(session, "m/1?") == first.covers[0]
+        assert await journal.marked(session, "m/1?") == Mark(first.covers[0], 0)
         assert first.covers[0].number == Number(ARRIVALS, 0, 0)
         assert await journal.marked(session, "m/2?") is None
 
@@ -265,3 +265,17 @@ class JournalExtrasContract:
         assert await journal.append(step(None, session, attempt="late")) is Appended.TAKEN
         sleeper = replace(oldest[1], position=2, attempt=attempt_of("sleeper"))
         assert await journal.append(sleeper) is Appended.ORPHANED
+
+    async def test_a_marker_follows_its_message_from_beside_the_journal(
+        self, journal: Journal, session: str
+    ) -> None:
+        arriving = unnumbered(session, "m/3?")
+        parked = entries.parked(Step(None, arriving, attempt_of("a")))
+        assert await journal.append(parked) is Appended.CREATED
+        opened = entries.opened(Step(parked, arriving, attempt_of("b"), from_parked=True))
+        taken = entries.completed(opened, Result({}, (), {}, {}, {"said": 1}), NOTHING_OWED)
+
+        assert await journal.append(taken) is Appended.CREATED
+
+        assert await journal.marked(session, "m/3?") == Mark(taken.covers[0], 1)
+        assert await journal.entry(session, 1) == taken

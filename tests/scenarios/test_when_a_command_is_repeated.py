@@ -1,0 +1,165 @@
+"""A coordinator applies a command again: it acts once, and the recorded answer comes back."""
+
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import BaseModel
+
+from shared.adapters.memory import MemoryBus, MemoryJournal, Mishap
+from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
+from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
+from shared.domain.handling import Context, Handled, Handlers, OnFault
+from shared.domain.journal import Owner
+from shared.domain.message import Message, Number
+from shared.usecases.assemble import Policy, assemble
+from shared.usecases.command import Answered, Failed
+from shared.usecases.deliver import Delivery
+from shared.usecases.publish import Producer
+from shared.usecases.resolve import Action, Decision
+from shared.usecases.services import Services
+
+REGIONS = ("east", "west")
+handlers = Handlers()
+
+
+class Stock(BaseModel):
+    """What is left."""
+
+    left: int = 10
+
+
+class Take(BaseModel):
+    """How many are wanted."""
+
+    wanted: int
+
+
+class Taken(BaseModel):
+    """How many were given, and how many are left."""
+
+    given: int
+    left: int
+
+
+@handlers.register("stock.take", state=Stock, body=Take)
+def take(stock: Stock, body: Take, _: Context) -> Handled[Stock]:
+    """Give what is wanted, or nothing."""
+    given = body.wanted if body.wanted <= stock.left else 0
+    after = Stock(left=stock.left - given)
+    return Handled(after, answer=Taken(given=given, left=after.left))
+
+
+@handlers.register("stock.drop", state=Stock, body=Take, on_fault=OnFault.SKIP)
+def drop(_: Stock, __: Take, ___: Context) -> Stock:
+    """Fail, and let the session go on."""
+    raise ArithmeticError("dropped")
+
+
+@handlers.register("stock.burn", state=Stock, body=Take)
+def burn(stock: Stock, body: Take, _: Context) -> Handled[Stock]:
+    """Fail until a person corrects the message."""
+    if body.wanted > 0:
+        raise ArithmeticError("burnt")
+    return Handled(stock, answer=Taken(given=0, left=stock.left))
+
+
+class Shop:
+    """Workers of both regions over one journal."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.journal = MemoryJournal(self.clock)
+        self.bus = MemoryBus(self.clock)
+        self.started = 0
+
+    def worker(self, region: str = "east") -> Services:
+        """A new process."""
+        self.started += 1
+        delivery = Delivery(self.bus, self.clock, REGIONS, 0.0)
+        producer = Producer(self.journal, delivery, "in")
+        owner = Owner(region, f"{region}-{self.started}")
+        return assemble(self.journal, delivery, self.clock, owner, handlers, producer, Policy())
+
+    def left(self) -> int:
+        """The stock after everything."""
+        head = self.journal.newest("p-1")
+        return int((head.state or {})["left"]) if head else 10
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+def command(wanted: int, name: str = "c-1", kind: str = "stock.take") -> Message:
+    """A command to the stock of one product."""
+    time = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
+    return Message(name, "p-1", kind, f'{{"wanted":{wanted}}}'.encode(), time=time)
+
+
+async def test_it_acts_once_and_answers_the_same_in_every_process_and_region(shop: Shop) -> None:
+    first = await shop.worker().commander.apply(command(4))
+    await shop.worker().commander.apply(command(3, "c-2"))
+
+    again = [await shop.worker(region).commander.apply(command(4)) for region in REGIONS]
+
+    assert first == Answered({"given": 4, "left": 6})
+    assert again == [first, first]
+    assert shop.left() == 3
+
+
+@pytest.mark.parametrize("mishap", Mishap)
+@pytest.mark.parametrize("call", ["head", "append", "entry", "marked"])
+async def test_any_call_may_fail_before_it_is_repeated(
+    shop: Shop, call: str, mishap: Mishap
+) -> None:
+    shop.journal.mishaps.plan(call, mishap)
+    replies = []
+    for region in ("east", "west", "east"):
+        try:
+            replies.append(await shop.worker(region).commander.apply(command(4)))
+        except LockstepError:
+            continue
+
+    assert replies
+    assert set(map(str, replies)) == {str(Answered({"given": 4, "left": 6}))}
+    assert shop.left() == 6
+
+
+async def test_other_content_under_its_id_fails_by_name(shop: Shop) -> None:
+    await shop.worker().commander.apply(command(4))
+
+    reply = await shop.worker().commander.apply(command(5))
+
+    assert isinstance(reply, Failed)
+    assert "other content" in reply.reason
+    assert shop.left() == 6
+
+
+async def test_a_fault_that_is_skipped_is_the_answer(shop: Shop) -> None:
+    for _ in range(2):
+        reply = await shop.worker().commander.apply(command(1, kind="stock.drop"))
+        assert reply == Failed("ArithmeticError: dropped")
+
+
+async def test_a_fault_that_halts_is_no_answer_until_a_person_decides(shop: Shop) -> None:
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await shop.worker().commander.apply(command(1, kind="stock.burn"))
+    with pytest.raises(Unavailable):
+        await shop.worker().commander.apply(command(2, "c-2"))
+
+    edit = Decision(Action.EDIT, "Ada", "a typo", b'{"wanted":0}')
+    await shop.worker().resolver.resolve("p-1", edit)
+
+    burnt = await shop.worker().commander.apply(command(1, kind="stock.burn"))
+    assert burnt == Answered({"given": 0, "left": 10})
+    waited = await shop.worker().commander.apply(command(2, "c-2"))
+    assert waited == Answered({"given": 2, "left": 8})
+
+
+async def test_a_numbered_message_is_no_command(shop: Shop) -> None:
+    numbered = Message("m", "p-1", "stock.take", b'{"wanted":1}', Number("bank", 0, 0))
+
+    with pytest.raises(InvalidMessage, match="no producer number"):
+        await shop.worker().commander.apply(numbered)
