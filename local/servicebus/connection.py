@@ -80,8 +80,8 @@ class Connection(asyncio.Protocol):
             self._ends.clear()
         self._broker.turn(self._let_go)
         self._closed(self)
-        # Nobody asks for these again. They are cycles, and hold buffers outside Python that would
-        # stay until the garbage collector comes by.
+        # Nobody asks for these again. What refers to this object in a circle would keep them, and
+        # their buffers outside Python, until the garbage collector comes by.
         del self._attaching, self._collector, self._connection, self._transport
 
     # What links and the server call

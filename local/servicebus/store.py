@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS messages (
     queue TEXT, number INTEGER, encoded BLOB, session_id TEXT, time_to_live REAL,
     scheduled_for REAL, enqueued_at REAL, expires_at REAL, state TEXT, delivery_count INTEGER,
     set_aside INTEGER, is_dead INTEGER, reason TEXT, description TEXT,
-    PRIMARY KEY (queue, number)) WITHOUT ROWID;
+    PRIMARY KEY (queue, number));
 CREATE TABLE IF NOT EXISTS numbers (queue TEXT PRIMARY KEY, last INTEGER);
 CREATE TABLE IF NOT EXISTS session_states (
     queue TEXT, session_id TEXT, state BLOB, PRIMARY KEY (queue, session_id));
@@ -41,6 +41,7 @@ class Store:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(SCHEMA)
+        self._numbers: dict[str, int] = {}  # given out since the last commit
 
     def load(self, queue: str) -> Kept:
         """What was kept of the queue, in the order of sequence numbers."""
@@ -72,9 +73,7 @@ class Store:
 
     def number(self, queue: str, last_sequence_number: int) -> None:
         """Record the last sequence number given out."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO numbers VALUES (?, ?)", (queue, last_sequence_number)
-        )
+        self._numbers[queue] = last_sequence_number
 
     def keep_session_state(self, queue: str, session_id: str, state: bytes | None) -> None:
         """Record a session's state; None clears it."""
@@ -112,11 +111,15 @@ class Store:
 
     def commit(self) -> None:
         """Make everything recorded so far outlive the process."""
+        if self._numbers:
+            numbers = self._numbers.items()
+            self._db.executemany("INSERT OR REPLACE INTO numbers VALUES (?, ?)", numbers)
+            self._numbers.clear()
         self._db.commit()
 
     def close(self) -> None:
         """Commit and close the file."""
-        self._db.commit()
+        self.commit()
         self._db.close()
 
 

@@ -152,9 +152,10 @@ def test_a_connection_dropped_on_a_settlement_frees_the_session(bus: Bus) -> Non
         assert completed(receiver, 2) == ["a", "b"]
 
 
-def test_a_connection_dropped_on_a_delivery_loses_no_message(bus: Bus) -> None:
+@pytest.mark.parametrize("action", [Action.DROP_CONNECTION, Action.DOWN])
+def test_a_connection_dropped_on_a_delivery_loses_no_message(bus: Bus, action: Action) -> None:
     bus.send(SESSIONS, "a", "b", session="N101")
-    arm(bus, Action.DROP_CONNECTION, "deliver")
+    arm(bus, action, "deliver")
 
     with bus.receiver(SESSIONS, "N101") as receiver, pytest.raises(ServiceBusError):
         receive(receiver, 2)

@@ -15,7 +15,7 @@ SESSIONS, EACH = 2, 2
 
 
 def one_wave(system: System) -> Costs:
-    with running_waves(system, {}) as waves:
+    with running_waves(system) as waves:
         return waves.run([f"smoke-{n}" for n in range(SESSIONS)], range(EACH))
 
 

@@ -8,7 +8,7 @@ from bench.cloud import Tallies
 from bench.counts.__main__ import plan_of
 from bench.counts.aims import Aim, aims
 from bench.counts.bill import Bill, Reading, bill
-from bench.counts.table import batch_lines, table
+from bench.counts.table import batch_line, table
 from bench.counts.visits import Plan, Visits
 from bench.counts.waves import Costs
 from bench.load import BODY_BYTES, statuses
@@ -95,7 +95,7 @@ BATCH = Costs(primary=Bill(writes=0.1, units=0.9), secondary=Bill(reads=0.1, uni
 VISITS = Visits(cold=CHEAP, warm=WARM, again=CHEAP, feed_units=0.5)
 
 
-def missed(visits: Visits, batch: Costs | None = BATCH) -> list[str]:
+def missed(visits: Visits, batch: Costs = BATCH) -> list[str]:
     return [str(aim) for aim in aims(visits, batch) if not aim.holds]
 
 
@@ -116,10 +116,8 @@ def test_an_aim_that_is_missed_is_named_with_what_was_counted() -> None:
     )
 
 
-def test_an_app_without_batches_misses_their_aim() -> None:
-    assert missed(VISITS, None) == [
-        "request units in batches of 10: not offered by this app, at most 2"
-    ]
+def test_batches_have_an_aim_of_their_own() -> None:
+    assert missed(VISITS, CHEAP) == ["request units in batches of 10: 10.80, at most 2"]
 
 
 def test_a_mean_may_be_off_by_no_more_than_rounding() -> None:
@@ -140,9 +138,8 @@ def test_the_table_shows_every_system_cold_warm_and_again_side_by_side() -> None
     assert rows[-1].split() == ["change", "feed,", "request", "units", "0.50", "0.00"]
 
 
-def test_the_line_about_batches_says_what_they_cost_or_that_there_are_none() -> None:
-    assert "0.10 strong writes, 0.10 reads, 1.20 request units" in batch_lines(BATCH)
-    assert batch_lines(None) == "batches of 10: not offered by this app"
+def test_the_line_about_batches_says_what_they_cost() -> None:
+    assert "0.10 strong writes, 0.10 reads, 1.20 request units" in batch_line(BATCH)
 
 
 def test_messages_are_of_one_kilobyte_and_what_the_handler_reads() -> None:

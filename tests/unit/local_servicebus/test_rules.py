@@ -4,7 +4,7 @@ import pytest
 from proton import Message as AmqpMessage
 
 from local.servicebus.rules import CorrelationFilter, FalseFilter, NotHonoured, Rule, TrueFilter
-from local.servicebus.rules_wire import read_rule, write_rule
+from local.servicebus.rules_wire import decode_rules, encode_rules, read_rule, write_rule
 from local.servicebus.traits import Trait, Traits, read_traits
 
 
@@ -80,3 +80,17 @@ def test_application_properties_whose_keys_are_not_text_are_not_seen() -> None:
     binary_key = b"\x00\x53\x74\xc1\x07\x02\xa0\x01k\xa1\x01v"
 
     assert read_traits(binary_key) == Traits({}, {})
+
+
+def test_rules_that_are_kept_are_read_back_with_the_types_of_their_values() -> None:
+    rules = [
+        Rule("all", TrueFilter()),
+        Rule("none", FalseFilter()),
+        Rule("some", CorrelationFilter({Trait.LABEL: "departed", Trait.SESSION_ID: "N101"})),
+        Rule("typed", CorrelationFilter({}, {"gate": 7, "late": True, "load": 0.5, "to": "IAH"})),
+    ]
+
+    again = decode_rules(encode_rules(rules))
+
+    assert again == rules
+    assert decode_rules(encode_rules([])) == []

@@ -1,0 +1,31 @@
+"""`python -m bench.local` measures what it says it does."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from bench.local import cosmos, service_bus
+from tests.wire.serving import ROOT
+
+pytestmark = pytest.mark.wire
+KINDS = (service_bus.SEND, service_bus.RECEIVE, cosmos.CREATE, cosmos.READ, cosmos.BATCH)
+
+
+def test_every_kind_of_operation_is_measured_and_sampled_and_nothing_is_left() -> None:
+    printed = bench("--messages", "50", "--items", "20", "--data", "--profile")
+
+    for kind in KINDS:
+        (rate,) = re.findall(rf"^{re.escape(kind)} +(\d+) ", printed, re.MULTILINE)
+        assert int(rate) > 0
+    assert "ports still open: none" in printed
+    assert re.search(r"^ +[\d.]+%  local/servicebus$", printed, re.MULTILINE)
+
+
+def bench(*options: str) -> str:
+    """What it prints."""
+    command = [sys.executable, "-m", "bench.local", *options]
+    return subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=100
+    ).stdout
