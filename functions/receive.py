@@ -3,7 +3,9 @@
 import logging
 from collections.abc import Sequence
 from itertools import groupby
-from typing import assert_never
+
+# The worker library knows a batch by typing.List only.
+from typing import List, assert_never  # noqa: UP035
 
 import azure.functions as func
 
@@ -66,7 +68,7 @@ def add_batch_trigger(bp: func.Blueprint, services: Services) -> None:
         cardinality=func.Cardinality.MANY,
         data_type=func.DataType.BINARY,
     )
-    async def receive(messages: list[func.ServiceBusMessage]) -> None:
+    async def receive(messages: List[func.ServiceBusMessage]) -> None:  # noqa: UP006 - see import
         await receive_batch(services, messages)
 
 

@@ -45,7 +45,7 @@ SETTINGS = (
         "LOCKSTEP_ACKNOWLEDGE_SECONDS",
         "how long an acknowledgement waits for the session's next entry to carry it; less than the"
         " rescue lag",
-        "1",
+        "0.5",
     ),
     Setting("LOCKSTEP_LEASE_SECONDS", "how long a claim outlives its owner", "30"),
     Setting("LOCKSTEP_WINDOW_DAYS", "how long un-numbered messages are remembered", "7"),

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from azure.core.exceptions import AzureError
+from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import (
     CosmosAccessConditionFailedError,
@@ -91,11 +92,16 @@ class CosmosAccount:
         """A client that is not connected yet."""
         if self.connection_string is not None:
             return CosmosClient.from_connection_string(
-                self.connection_string, preferred_locations=self.locations
+                self.connection_string,
+                preferred_locations=self.locations,
+                transport=new_transport(),
             )
         self.credential = DefaultAzureCredential(managed_identity_client_id=self.client_id)
         return CosmosClient(
-            self.endpoint or "", credential=self.credential, preferred_locations=self.locations
+            self.endpoint or "",
+            credential=self.credential,
+            preferred_locations=self.locations,
+            transport=new_transport(),
         )
 
     async def close(self) -> None:
@@ -109,6 +115,14 @@ class CosmosAccount:
                 await client.close()
         if credential is not None:
             await credential.close()
+
+
+def new_transport() -> AioHttpTransport:
+    """A transport that does not look for a proxy in the environment before each request.
+
+    That look costs two trips to a thread, a quarter of what a request costs this process.
+    """
+    return AioHttpTransport(use_env_settings=False)
 
 
 @asynccontextmanager

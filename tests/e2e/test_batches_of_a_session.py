@@ -1,0 +1,49 @@
+"""With cardinality many a deep session is paid for by the batch, in the real host."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.domain.message import content_digest
+from tests.e2e.stack import Stack, effects, flights, running_stack, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+SESSIONS = 3
+EACH = 60
+MESSAGES = SESSIONS * EACH
+# The host takes what has come so far, so batches differ in size; ten to one is what is promised.
+WRITES_MAX = MESSAGES // 10
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with running_stack(
+        tmp_path, LOCKSTEP_CARDINALITY="many", LOCKSTEP_SWEEP_SCHEDULE="0 0 0 1 1 *"
+    ) as stack:
+        yield stack
+
+
+async def test_a_batch_is_one_write_and_every_message_is_applied_once_in_order(
+    stack: Stack,
+) -> None:
+    sent = flights(SESSIONS, EACH)
+
+    await stack.send(sent, LOCKSTEP_SECONDARY_DELAY_SECONDS="8")
+    for region in ("east", "west"):
+        until(
+            lambda region=region: stack.completed(region) == MESSAGES,  # type: ignore[misc]
+            seconds=60,
+            what=f"the work of {region}",
+        )
+
+    assert sum(stack.ended("cosmos.journal", "batch").values()) <= WRITES_MAX
+    entries = stack.entries()
+    assert {s: effects(found) for s, found in entries.items()} == {
+        s: [(m.id, content_digest(m.type, m.body)) for m in messages]
+        for s, messages in sent.items()
+    }
+    for found in entries.values():
+        assert found[-1]["state"]["events"] == EACH
+        assert [cursor["next"] for cursor in found[-1]["cursors"].values()] == [EACH]
