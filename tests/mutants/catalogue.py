@@ -1,6 +1,6 @@
 """Ways in which this kind of system is got wrong, each as one small change to our own code."""
 
-from dataclasses import dataclass
+from tests.mutants.mutant import Mutant
 
 BATCH = "shared/domain/batch.py"
 COMMIT = "shared/usecases/commit.py"
@@ -12,6 +12,7 @@ ENTRIES = "shared/domain/entries.py"
 HANDLING = "shared/domain/handling.py"
 JOURNAL = "shared/domain/journal.py"
 MEMORY = "shared/adapters/memory.py"
+MEMORY_STORE = "shared/adapters/memory_store.py"
 MESSAGE = "shared/domain/message.py"
 PROCESS = "shared/usecases/process.py"
 PRODUCER = "shared/domain/producer.py"
@@ -19,6 +20,8 @@ PUBLISH = "shared/usecases/publish.py"
 RECEIVE = "functions/receive.py"
 RESCUE_TRIGGER = "functions/rescue.py"
 RESCUE = "shared/usecases/rescue.py"
+RUNNING = "shared/domain/running.py"
+STORED_MESSAGES = "shared/domain/stored_messages.py"
 
 DECISIONS = "tests/unit/shared/test_journal.py"
 HANDLERS = "tests/unit/shared/test_handling.py"
@@ -27,7 +30,6 @@ PUBLISHING = "tests/unit/shared/test_publish.py"
 RECEIVING = "tests/unit/functions/test_receive.py"
 RESCUING = "tests/unit/functions/test_rescue.py"
 TWIN = "tests/contract/test_memory.py"
-ANY_CALL_FAILS = "tests/scenarios/test_when_any_store_or_bus_call_fails.py"
 BOTH_AT_ONCE = "tests/scenarios/test_when_both_regions_take_a_message_at_once.py"
 EARLIER_MISSING = "tests/scenarios/test_when_an_earlier_message_is_missing.py"
 HANDLER_FAILS = "tests/scenarios/test_when_a_handler_fails.py"
@@ -38,18 +40,6 @@ OWNER_DIES = "tests/scenarios/test_when_the_owner_dies_after_commit.py"
 SECOND_PRODUCER = "tests/scenarios/test_when_a_second_producer_takes_over.py"
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One change, the promise it breaks, and the test file that must notice."""
-
-    name: str
-    promise: str
-    file: str
-    before: str
-    after: str
-    killer: str
-
-
 MUTANTS = (
     Mutant(
         "settle before the journal has it",
@@ -57,7 +47,7 @@ MUTANTS = (
         RECEIVE,
         "outcome = await services.consumer.consume(message)",
         "outcome = AlreadyDone()\n"
-        "    __import__('asyncio').ensure_future(services.consumer.consume(message))",
+        "        __import__('asyncio').ensure_future(services.consumer.consume(message))",
         RECEIVING,
     ),
     Mutant(
@@ -88,16 +78,16 @@ MUTANTS = (
         "deduplicate one number too few",
         "P2",
         JOURNAL,
-        "if number.sequence < cursor.next:",
-        "if number.sequence + 1 < cursor.next:",
+        "if is_passed(head, message):\n        return Duplicate()",
+        "if False:\n        return Duplicate()",
         DECISIONS,
     ),
     Mutant(
         "upsert instead of create",
         "P2",
-        MEMORY,
-        'case Create(document, refused) if document["id"] in partition:',
-        "case Create(document, refused) if False:",
+        MEMORY_STORE,
+        'return self.read(session, document["id"]) is None',
+        "return True",
         BOTH_AT_ONCE,
     ),
     Mutant(
@@ -144,7 +134,7 @@ MUTANTS = (
         "accept a stale owner level",
         "P2",
         JOURNAL,
-        "if number.level < cursor.level:",
+        "if message.number.level < cursor.level and head.status is not Status.WORKING:",
         "if False:",
         SECOND_PRODUCER,
     ),
@@ -152,15 +142,15 @@ MUTANTS = (
         "apply a message before its turn",
         "P3",
         JOURNAL,
-        "if number.sequence > cursor.next:",
-        "if False:",
+        "return message.number.sequence == cursor_of(head, message.number.group).next",
+        "return True",
         DECISIONS,
     ),
     Mutant(
         "commit on a head that is gone",
         "P3",
         BATCH,
-        "return Read(position_id(entry.position - 1), Appended.ORPHANED)",
+        "return Read(predecessor, Appended.ORPHANED)",
         'return Create(genesis_document(f"{entry.session}!"), Appended.ORPHANED)',
         TWIN,
     ),
@@ -168,15 +158,16 @@ MUTANTS = (
         "advance the cursor for a refused message",
         "P3",
         ENTRIES,
-        "return replace(following(step, Status.SKIPPED), reason=reason)",
-        "return replace(following(step, Status.SKIPPED), cursors=advanced(step), reason=reason)",
+        "return replace(entry, status=Status.SKIPPED, reason=reason,",
+        "cursors = advanced(entry.cursors, entry.covers[-1].number)\n"
+        "    return replace(entry, status=Status.SKIPPED, cursors=cursors, reason=reason,",
         DECISIONS,
     ),
     Mutant(
         "send two operations to a session at once",
         "P3",
         PUBLISH,
-        "async with self.turn_of(messages[0].session):",
+        "async with self.turns.of(messages[0].session):",
         "if True:",
         PUBLISHING,
     ),
@@ -191,7 +182,7 @@ MUTANTS = (
     Mutant(
         "give outputs random ids",
         "P4",
-        HANDLING,
+        RUNNING,
         'id=derived_id(cause.session, cause.id, "output", str(index)),',
         'id=__import__("uuid").uuid4().hex,',
         HANDLERS,
@@ -200,7 +191,7 @@ MUTANTS = (
         "reuse a number for other content",
         "P4",
         PRODUCER,
-        "if known.id == draft.id and known.digest != digest:",
+        "if bound.digest != content_digest(draft.type, draft.body):",
         "if False:",
         SECOND_PRODUCER,
     ),
@@ -208,16 +199,16 @@ MUTANTS = (
         "forget which number a message had",
         "P4",
         PRODUCER,
-        "if known.id == draft.id:\n",
-        "if False:\n",
+        "bound = known.get(draft.id) or following(",
+        "bound = following(",
         SECOND_PRODUCER,
     ),
     Mutant(
         "dispatch outputs only from the worker that made them",
         "P5",
-        DOCUMENTS,
-        'return fields | ({"owing": True} if outbox.owing else {})',
-        "return fields",
+        STORED_MESSAGES,
+        '({"owing": list(outbox.regions)} if outbox.owing else {})',
+        "{}",
         OWNER_DIES,
     ),
     Mutant(
@@ -231,7 +222,7 @@ MUTANTS = (
     Mutant(
         "overtake in the region that missed one",
         "P5",
-        PROCESS,
+        DISPATCH,
         "if r not in entry.behind",
         "if True",
         MISSED_OUTPUT,
@@ -256,25 +247,25 @@ MUTANTS = (
         "acknowledge what no region took",
         "P6",
         DISPATCH,
-        "await self.journal.acknowledge(owing.session, owing.document_id, delivered)",
-        "await self.journal.acknowledge(\n"
-        "                    owing.session, owing.document_id, owing.outbox.regions\n"
-        "                )",
-        ANY_CALL_FAILS,
+        "delivered = await self.delivery.deliver_possible(loaded.outbox)",
+        "await self.delivery.deliver_possible(loaded.outbox)\n"
+        "            delivered = Delivered(loaded.outbox.regions, {})",
+        DARK_REGION,
     ),
     Mutant(
         "let the rescuer raise",
         "P6",
-        RESCUE_TRIGGER,
-        'log.warning("rescue left to the sweep: %s", error)\n        return',
-        "raise",
+        RESCUE,
+        "                return await help_one(session)\n            except LockstepError as error:",
+        "                await help_one(session)\n            finally:\n                log.info('')\n"
+        "            try:\n                return True\n            except LockstepError as error:",
         RESCUING,
     ),
     Mutant(
         "have no sweep behind the feed",
         "P6",
         RESCUE,
-        "await self.journal.sessions_owing(older_than_seconds=lag, limit=limit)",
+        "self.tried[sought].in_turn(found)[:limit]",
         "[]",
         OWNER_DIES,
     ),
@@ -298,7 +289,7 @@ MUTANTS = (
         "show both regions a message at once",
         "P7",
         DELIVER,
-        "return 0.0 if region == self.regions[0] else self.secondary_delay_seconds",
+        "return 0.0 if region == self.preferred(session) else self.secondary_delay_seconds",
         "return 0.0",
         PUBLISHING,
     ),
@@ -306,23 +297,23 @@ MUTANTS = (
         "remember every number a producer gave",
         "P8",
         PRODUCER,
-        "(*ledger.remembered, bound)[-REMEMBERED_MAX:]",
-        "(*ledger.remembered, bound)",
+        "tuple(known.values())[-max(REMEMBERED_MAX, len(fresh)) :]",
+        "tuple(known.values())",
         PUBLISHING,
     ),
     Mutant(
         "drop a fenced message without an entry",
         "P9",
-        CONSUME,
-        "return outcome_of(await self.processor.commit(entries.refused(step, reason)))",
-        "return outcome_of(entries.refused(step, reason))",
+        PROCESS,
+        "return await self.commit(step, Ending(entries.refused(entries.opened(step), reason)))",
+        "return entries.refused(entries.opened(step), reason)",
         SECOND_PRODUCER,
     ),
     Mutant(
         "forget a parked message",
         "P1",
         CONSUME,
-        "await self.drain(message.session)",
+        "await self.drainer.drain(message.session)",
         "pass",
         EARLIER_MISSING,
     ),
@@ -346,16 +337,16 @@ MUTANTS = (
         "let a halted session go on",
         "P3",
         JOURNAL,
-        "if head is not None and head.halt is not None:",
-        "if False:",
+        "if head.halt is not None:\n        return Duplicate()",
+        "if False:\n        return Duplicate()",
         DECISIONS,
     ),
     Mutant(
         "advance the cursor on a fault that halts",
         "P3",
         ENTRIES,
-        "cursors=entry.cursors if halts else advanced(step),",
-        "cursors=advanced(step),",
+        "cursors=entry.cursors if halts else advanced(entry.cursors, number),",
+        "cursors=advanced(entry.cursors, number),",
         DECISIONS,
     ),
     Mutant(
@@ -370,7 +361,7 @@ MUTANTS = (
         "keep a fault in memory only",
         "P9",
         DOCUMENTS,
-        '"message": message_json(entry.message) if entry.message and is_fault else None,',
+        '"message": message_json(entry.message) if entry.message and keeps_message else None,',
         '"message": None,',
         HANDLER_FAILS,
     ),
@@ -378,8 +369,8 @@ MUTANTS = (
         "do not tell the error queue",
         "P9",
         PROCESS,
-        "outbox = self.dispatcher.owed_everywhere(self.error_queue, [copy])",
-        "outbox = self.dispatcher.owed_everywhere(self.error_queue, [copy][:0])",
+        "return self.dispatcher.delivery.to_every_region(self.error_queue, [copy])",
+        "return self.dispatcher.delivery.to_every_region(self.error_queue, [copy][:0])",
         HANDLER_FAILS,
     ),
     Mutant(

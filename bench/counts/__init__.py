@@ -1,0 +1,1 @@
+"""What a message costs when nothing fails, counted by the stores themselves."""

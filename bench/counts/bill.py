@@ -1,0 +1,125 @@
+"""From counters to figures: what was written, read and sent, and what it cost."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
+
+from bench.cloud import Row, Tallies
+
+WRITES = frozenset({"create", "upsert", "replace", "delete", "patch", "batch"})
+READS = frozenset({"read", "query"})
+GIVEN_BACK = frozenset({"abandon", "dead-letter", "expire-lock"})
+SUCCEEDED = frozenset({"200", "201", "204"})
+# Leases and tokens are paid by the clock and by the connection, not by the message.
+LEASES_CONTAINER = "leases"
+FEED, AUTHORIZE = "feed", "authorize"
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Amounts, of a stretch of time or of a message.
+
+    A write is a request that changed something; a transactional batch is one. `documents` are what
+    those requests wrote. `refused` are writes that changed nothing (409, 412, a failed batch).
+    `feed_units` are those of change feed pages that held something. `given_back` are abandons, dead
+    letters and lost locks.
+    """
+
+    writes: float = 0.0
+    documents: float = 0.0
+    refused: float = 0.0
+    reads: float = 0.0
+    units: float = 0.0
+    feed_units: float = 0.0
+    bus_operations: float = 0.0
+    given_back: float = 0.0
+
+    def plus(self, other: "Bill") -> "Bill":
+        """Both together."""
+        return self.combined(other, lambda own, others: own + others)
+
+    def minus(self, other: "Bill") -> "Bill":
+        """What is left without the other."""
+        return self.combined(other, lambda own, others: own - others)
+
+    def per(self, messages: int) -> "Bill":
+        """What one of so many messages cost."""
+        return Bill(*(amount / messages for amount in astuple(self)))
+
+    def combined(self, other: "Bill", how: Callable[[float, float], float]) -> "Bill":
+        """Amount by amount."""
+        return Bill(*map(how, astuple(self), astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A look at the counters and at how many documents there are.
+
+    Looking at the documents is counted too, so there are counters from before it and after it.
+    """
+
+    before: Tallies
+    documents: int
+    after: Tallies
+
+
+def bill(begin: Reading, end: Reading, batch_documents: int | None) -> Bill:
+    """What happened between two readings; see System for `batch_documents`."""
+    rows = spent(begin.after, end.before)
+    added = end.documents - begin.documents
+    total = Bill(documents=documents_in_batches(rows, added, batch_documents))
+    for row, (count, units) in rows.items():
+        total = total.plus(line(*row, count, units))
+    return total
+
+
+def spent(before: Tallies, after: Tallies) -> dict[Row, tuple[int, float]]:
+    """The rows that grew, and by how much."""
+    nothing = (0, 0.0)
+    grown = {
+        row: (count - before.get(row, nothing)[0], units - before.get(row, nothing)[1])
+        for row, (count, units) in after.items()
+    }
+    return {row: amounts for row, amounts in grown.items() if amounts[0]}
+
+
+def line(component: str, operation: str, status: str, count: int, units: float) -> Bill:
+    """What one row of the counters adds."""
+    match component.partition(".")[0]:
+        case "servicebus" if operation in GIVEN_BACK:
+            return Bill(bus_operations=count, given_back=count)
+        case "servicebus" if operation != AUTHORIZE:
+            return Bill(bus_operations=count)
+        case "cosmos" if holds_documents(component):
+            return document_line(operation, status, count, units)
+    return Bill()
+
+
+def holds_documents(component: str) -> bool:
+    """Whether a component is a container of what messages leave behind."""
+    return component.startswith("cosmos.") and component != f"cosmos.{LEASES_CONTAINER}"
+
+
+def document_line(operation: str, status: str, count: int, units: float) -> Bill:
+    """What one row of a container's counters adds."""
+    if operation == FEED:
+        return Bill(feed_units=units if status == "200" else 0.0)
+    if operation in READS:
+        return Bill(reads=count, units=units)
+    if operation in WRITES and status in SUCCEEDED:
+        return Bill(writes=count, units=units, documents=0 if operation == "batch" else count)
+    return Bill(refused=count, units=units)
+
+
+def documents_in_batches(
+    rows: Mapping[Row, tuple[int, float]], added: int, batch_documents: int | None
+) -> int:
+    """How many documents transactional batches wrote."""
+    if batch_documents is None:
+        return added - sum(
+            count
+            for (component, _, status), (count, _) in rows.items()
+            if holds_documents(component) and status == "201"
+        )
+    return batch_documents * sum(
+        count for row, (count, _) in rows.items() if row[1:] == ("batch", "200")
+    )

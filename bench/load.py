@@ -1,0 +1,61 @@
+"""The messages of every measurement: statuses of aircraft, 1 KB each, the same for every system.
+
+They are sent with plain azure-servicebus, numbered as a producer would, so nobody pays for sending.
+"""
+
+import json
+from collections.abc import Iterable
+
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from shared.domain import wire
+from shared.domain.message import Message, Number, derived_id
+
+BODY_BYTES = 1024
+GROUP = "bench"
+# A batch of a thousand would be over the size limit of a queue.
+BATCH_MESSAGES_MAX = 200
+
+
+def statuses(session: str, numbers: range) -> list[Message]:
+    """An aircraft's statuses with these sequence numbers."""
+    return [status(session, n) for n in numbers]
+
+
+def status(session: str, n: int) -> Message:
+    """The n-th status of an aircraft: it departs and arrives in turn."""
+    event = {
+        "status": ("departed", "arrived")[n % 2],
+        "flight": f"UA{n // 2}",
+        "origin": "EWR",
+        "destination": "IAH",
+        "at": f"2013-01-01T05:17:{n % 60:02d}",
+        "delay_minutes": n,
+    }
+    # Blanks after the value are JSON too: the size is exact, whatever the handler's model allows.
+    body = json.dumps(event).ljust(BODY_BYTES).encode()
+    number = Number(GROUP, 0, n)
+    return Message(derived_id(session, str(n)), session, "flight.status", body, number)
+
+
+def send(connection: str, queue: str, sessions: Iterable[list[Message]]) -> None:
+    """Send every session's messages to a queue, in order."""
+    with (
+        ServiceBusClient.from_connection_string(connection) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        for messages in sessions:
+            for start in range(0, len(messages), BATCH_MESSAGES_MAX):
+                part = messages[start : start + BATCH_MESSAGES_MAX]
+                sender.send_messages([on_the_wire(message) for message in part])
+
+
+def on_the_wire(message: Message) -> ServiceBusMessage:
+    """A message as azure-servicebus sends it."""
+    return ServiceBusMessage(
+        message.body,
+        session_id=message.session,
+        message_id=message.id,
+        content_type=wire.CONTENT_TYPE,
+        application_properties=dict(wire.to_properties(message).items()),
+    )

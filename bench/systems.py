@@ -1,0 +1,42 @@
+"""What is compared: this product and two well-known patterns, each an app for the local cloud."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BASELINES = ROOT / "bench" / "baselines"
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """An app that consumes the messages of a session queue in two regions.
+
+    `settings` stop what costs by the clock and not by the message, so that counts are exact.
+    `batch_documents` is how many documents a transactional batch of its writes; None for a system
+    whose batches only create, so that the documents added say it.
+    """
+
+    name: str
+    app: Path
+    queue: str
+    settings: dict[str, str] = field(default_factory=dict)
+    batch_documents: int | None = None
+
+    @property
+    def config(self) -> Path:
+        """What the local cloud has to run for it."""
+        return self.app / "local.config.json"
+
+
+NEW_YEAR = "0 0 0 1 1 *"
+NO_CLOCKWORK = {"LOCKSTEP_SWEEP_SCHEDULE": NEW_YEAR, "LOCKSTEP_COMPACT_SCHEDULE": NEW_YEAR}
+OURS = System("lockstep", ROOT, "lockstep", NO_CLOCKWORK)
+IN_BATCHES = System(
+    "lockstep, batches", ROOT, "lockstep", {**NO_CLOCKWORK, "LOCKSTEP_CARDINALITY": "many"}
+)
+CLAIM_AND_UPDATE = System("claim_and_update", BASELINES / "claim_and_update", "baseline")
+READ_BATCH_MARK = System(
+    "read_batch_mark", BASELINES / "read_batch_mark", "baseline", batch_documents=2
+)
+EMPTY = System("empty function", BASELINES / "empty", "baseline")
+SYSTEMS = (OURS, CLAIM_AND_UPDATE, READ_BATCH_MARK)

@@ -1,0 +1,1 @@
+"""Messages per second, ours against a bare receiver and two well-known patterns."""

@@ -1,0 +1,77 @@
+"""Where the processor time of a host goes: by owner, and by function."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.systems import ROOT
+
+# By a part of the file's path, the first that matches; the innermost frame with an owner owns.
+OWNERS = {
+    "/site-packages/azure_functions_runtime/": "Functions worker library",
+    "/site-packages/azure/functions/": "Functions worker library",
+    "/site-packages/azure/cosmos/": "Cosmos SDK",
+    "/site-packages/azure/core/": "Cosmos SDK",
+    "/site-packages/azure/servicebus/": "Service Bus SDK",
+    "/site-packages/aiohttp/": "aiohttp, below the Cosmos SDK",
+    "/site-packages/yarl/": "aiohttp, below the Cosmos SDK",
+    "/site-packages/multidict/": "aiohttp, below the Cosmos SDK",
+    "/site-packages/pydantic/": "pydantic",
+    "/site-packages/proton/": "local host, its AMQP",
+    "/site-packages/cproton": "local host, its AMQP",
+    f"{ROOT}/local/functions_host/changefeed/": "local host, its change feed",
+    f"{ROOT}/local/": "local host",
+    f"{ROOT}/shared/": "engine (shared)",
+    f"{ROOT}/functions/": "triggers and handlers (functions)",
+    "/logging/": "logging",
+}
+NOBODY = "event loop"
+IMPORT = "<frozen importlib"
+ENGINE = (f"{ROOT}/shared/", f"{ROOT}/functions/")
+
+type Samples = Sequence[tuple[Sequence[str], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Shares of all samples: by owner, by function, and by function of ours with what it calls."""
+
+    samples: int
+    owners: dict[str, float]
+    itself: dict[str, float]
+    ours: dict[str, float]
+
+
+def profile_of(samples: Samples) -> Profile:
+    """Add the samples up, the largest share first; importing the app does not count."""
+    samples = [(stack, seen) for stack, seen in samples if not any(IMPORT in f for f in stack)]
+    total = sum(seen for _, seen in samples)
+    owners: Counter[str] = Counter()
+    itself: Counter[str] = Counter()
+    ours: Counter[str] = Counter()
+    for stack, seen in samples:
+        owners[owner_of(stack)] += seen
+        itself[short(stack[0])] += seen
+        ours.update(dict.fromkeys({short(f) for f in stack if f.startswith(ENGINE)}, seen))
+    return Profile(total, *(shares(counts, total) for counts in (owners, itself, ours)))
+
+
+def shares(counts: Counter[str], total: int) -> dict[str, float]:
+    """Counts as parts of the whole."""
+    return {name: seen / total for name, seen in counts.most_common()}
+
+
+def owner_of(stack: Sequence[str]) -> str:
+    """Who a sample belongs to."""
+    for frame in stack:
+        path = frame.rpartition(":")[0]
+        for part, owner in OWNERS.items():
+            if part in path:
+                return owner
+    return NOBODY
+
+
+def short(frame: str) -> str:
+    """A frame without the way to its file."""
+    path, _, function = frame.rpartition(":")
+    return f"{'/'.join(path.split('/')[-2:])}:{function}"

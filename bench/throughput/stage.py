@@ -1,0 +1,179 @@
+"""A system on a local cloud, consuming in one region what was put into its queue before.
+
+The primary region's queue is loaded while nothing consumes; then the consumer starts. What counts
+is the time between the first messages settled and the last: starting up is not part of it.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.cloud import BenchFailed, Cloud, running, setting_arguments
+from bench.load import send, statuses
+from bench.systems import ROOT, System
+from bench.throughput.processor import seconds_used
+
+LOOK_SECONDS = 0.1
+RUN_SECONDS_MAX = 300.0
+
+# The process id of a consumer, None until it has one.
+type ProcessId = Callable[[], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A load: so many sessions, and messages of each."""
+
+    sessions: int
+    each: int
+
+    @property
+    def messages(self) -> int:
+        """How many messages these are."""
+        return self.sessions * self.each
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Messages settled in a stretch of time, and the processor time of both sides meanwhile."""
+
+    messages: int
+    seconds: float
+    consumer_seconds: float
+    cloud_seconds: float
+
+    def since(self, before: "Rate") -> "Rate":
+        """What came after an earlier look."""
+        return Rate(
+            self.messages - before.messages,
+            self.seconds - before.seconds,
+            self.consumer_seconds - before.consumer_seconds,
+            self.cloud_seconds - before.cloud_seconds,
+        )
+
+    @property
+    def per_second(self) -> float:
+        """Messages per second."""
+        return self.messages / self.seconds
+
+    @property
+    def consumer_each(self) -> float:
+        """Processor seconds of the consumer per message."""
+        return self.consumer_seconds / self.messages
+
+    @property
+    def cloud_each(self) -> float:
+        """Processor seconds of the local cloud per message."""
+        return self.cloud_seconds / self.messages
+
+
+@dataclass(slots=True)
+class Stage:
+    """A local cloud with one consumer that is not running; `settled` is what it settled so far."""
+
+    cloud: Cloud
+    queue: str
+    settled: int = 0
+    loads: int = 0
+
+    @property
+    def region(self) -> str:
+        """The region that consumes."""
+        return str(next(iter(self.cloud.contract["servicebus"])))
+
+    @property
+    def connection(self) -> str:
+        """The connection string of its namespace."""
+        return str(self.cloud.contract["servicebus"][self.region])
+
+    def host(self) -> dict[str, Any]:
+        """The region's host: state, process id, URL."""
+        found: dict[str, Any] = self.cloud.ask("/hosts")[self.region]
+        return found
+
+    def load(self, shape: Shape) -> None:
+        """Put messages into new sessions of the queue."""
+        self.loads += 1
+        names = (f"load{self.loads}-{n}" for n in range(shape.sessions))
+        send(self.connection, self.queue, [statuses(name, range(shape.each)) for name in names])
+
+    def drain(self, shape: Shape, pid: ProcessId) -> Rate:
+        """Watch the consumer settle the load; raises BenchFailed where that is too quick to see."""
+        begun = self.look(pid, 1)
+        ended = self.look(pid, shape.messages)
+        self.settled += shape.messages
+        if begun.messages >= shape.messages:
+            raise BenchFailed(f"{shape.messages} messages are too few to time")
+        return ended.since(begun)
+
+    def look(self, process: ProcessId, enough: int) -> Rate:
+        """Wait for so many messages; then how many there are, the clock, and the processor time."""
+        deadline = time.monotonic() + RUN_SECONDS_MAX
+        while time.monotonic() < deadline:
+            settled = self.cloud.counted(f"servicebus.{self.region}", "complete") - self.settled
+            now, pid = time.monotonic(), process()
+            if settled >= enough and pid is not None:
+                return Rate(settled, now, seconds_used(pid), seconds_used(self.cloud.pid))
+            time.sleep(LOOK_SECONDS)
+        raise BenchFailed(f"fewer than {enough} messages were settled in {RUN_SECONDS_MAX:.0f} s")
+
+
+@contextmanager
+def stage(system: System, app: Path | None) -> Iterator[Stage]:
+    """A system's cloud, with an app for the host of its primary region, or without any host."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        directory = Path(name)
+        config = directory / "local.config.json"
+        config.write_text(json.dumps(one_region(system)))
+        arguments = ["--config", str(config), *setting_arguments(system.settings)]
+        arguments += ["--app", str(app)] if app else ["--no-hosts"]
+        with running(arguments, directory / "logs") as cloud:
+            made = Stage(cloud, system.queue)
+            if app:
+                cloud.act(made.region, "stop")
+            yield made
+
+
+def one_region(system: System) -> object:
+    """The system's config with a host in the first region only."""
+    config = json.loads(system.config.read_text())
+    del config["Hosts"]["Regions"][1:]
+    return config
+
+
+@contextmanager
+def with_host(stage: Stage) -> Iterator[ProcessId]:
+    """The region's host consumes, until the end of the block; one that fails to start is told."""
+    with ThreadPoolExecutor(1) as thread:
+        starting = thread.submit(stage.cloud.act, stage.region, "start")
+
+        def pid() -> int | None:
+            if starting.done():
+                starting.result()
+            found: int | None = stage.host()["pid"]
+            return found
+
+        try:
+            yield pid
+        finally:
+            wait([starting])
+            stage.cloud.act(stage.region, "stop")
+
+
+@contextmanager
+def with_bare_receiver(stage: Stage) -> Iterator[ProcessId]:
+    """A bare receiver consumes, in a process of its own, until the end of the block."""
+    command = [sys.executable, "-m", "bench.throughput.bare", stage.connection, stage.queue]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as process:  # noqa: S603
+        try:
+            yield lambda: process.pid
+        finally:
+            process.terminate()
