@@ -256,9 +256,8 @@ MUTANTS = (
         "let the rescuer raise",
         "P6",
         RESCUE,
-        "                return await help_one(session)\n            except LockstepError as error:",
-        "                await help_one(session)\n            finally:\n                log.info('')\n"
-        "            try:\n                return True\n            except LockstepError as error:",
+        "self.in_turn(help_one, session) for session in names",
+        "help_one(session) for session in names",
         RESCUING,
     ),
     Mutant(
