@@ -124,6 +124,20 @@ class JournalExtrasContract:
         }
         assert await journal.covers(session, 5, 1) == await journal.covers(session, 5, 9) == {}
 
+    async def test_a_claim_covers_nothing_until_it_ends(
+        self, journal: Journal, session: str
+    ) -> None:
+        await journal.append(claim(session))
+        assert await journal.covers(session, 0, 1) == await journal.covers(session, 0, 9) == {}
+
+        held = await journal.held(session, 0)
+        assert held is not None
+        done = entries.completed(held.entry, Result({"n": 1}, (), {}, {}), NOTHING_OWED)
+        await journal.replace(done, held.version)
+
+        covers = await journal.covers(session, 0, 9)
+        assert {position: tuple(found) for position, found in covers.items()} == {0: done.covers}
+
     async def test_the_next_entry_carries_the_acknowledgement(
         self, journal: Journal, session: str
     ) -> None:
@@ -164,6 +178,23 @@ class JournalExtrasContract:
         assert stored.outbox == replace(outbox, regions=(), refused={"m": "too large"})
         assert session in await journal.sessions(Sought.FAULTED, limit=1_000)
         assert list(await journal.faults_of(session)) == [stored]
+
+    async def test_a_search_leaves_out_the_sessions_it_is_told_to(
+        self, journal: Journal, session: str
+    ) -> None:
+        names = [f"{session}-{number}" for number in range(3)]
+        for name in names:
+            await journal.owe(name, debt(name, "east"))
+
+        found = await journal.sessions(
+            Sought.OWING,
+            region="east",
+            older_than_seconds=-5,
+            but_for=[names[0], "nobody's", names[2]],
+            limit=1_000,
+        )
+
+        assert [name for name in found if name in names] == [names[1]]
 
     async def test_staged_outputs_are_an_attempts_own_until_it_commits(
         self, journal: Journal, session: str
