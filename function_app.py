@@ -5,12 +5,13 @@ import os
 import azure.functions as func
 
 from functions import ingest, operate, receive, rescue
-from functions.handlers import tracking
+from functions.handlers import shooting_range, tracking
 from shared.domain.handling import Handlers
 from shared.settings import Settings
 from shared.wiring import connect
 
-services = connect(Settings.read(os.environ), Handlers.joined([tracking.handlers]))
+handlers = Handlers.joined([tracking.handlers, shooting_range.handlers])
+services = connect(Settings.read(os.environ), handlers)
 
 app = func.FunctionApp()
 for trigger in (receive, rescue, ingest, operate):

@@ -52,6 +52,9 @@ class Sought(Enum):
 
 type Covers = Sequence[Covered]
 
+# Of a session's unpaid outboxes so many are listed at once.
+OWING_MAX = 1_000
+
 
 class Journal(Protocol):
     """The append-only journals of all sessions, and the producers' ledgers beside them."""
@@ -113,12 +116,13 @@ class Journal(Protocol):
         *,
         region: str = "",
         older_than_seconds: float = 0.0,
+        but_for: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
         """Sessions in which something is sought, the oldest first, each named once.
 
-        Ages are by the store's clock. At most `limit` documents are looked at. OWING is asked for
-        one region.
+        Ages are by the store's clock. At most `limit` documents are looked at; those of the
+        sessions `but_for` do not count. OWING is asked for one region.
         """
         ...
 
@@ -129,8 +133,13 @@ class Journal(Protocol):
         """
         ...
 
-    async def owing_of(self, session: str, regions: Sequence[str]) -> Sequence[Owing]:
-        """A session's outboxes that owe one of these regions, in no order; the list may be cut."""
+    async def owing_of(
+        self, session: str, regions: Sequence[str], *, limit: int = OWING_MAX
+    ) -> Sequence[Owing]:
+        """A session's outboxes that owe one of these regions: at most `limit`, the oldest entries'.
+
+        A producer's come after all entries'; they are in no order.
+        """
         ...
 
     async def owe(self, session: str, outbox: Outbox) -> None:

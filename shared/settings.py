@@ -105,6 +105,14 @@ class Settings:
         region = text(values, "LOCKSTEP_REGION")
         if region not in regions:
             raise InvalidSettings(f"LOCKSTEP_REGION {region!r} is not among {', '.join(regions)}")
+        acknowledge = number(values, "LOCKSTEP_ACKNOWLEDGE_SECONDS")
+        lag = number(values, "LOCKSTEP_RESCUE_LAG_SECONDS")
+        if acknowledge >= lag > 0:
+            # The rescue would send again what only waits to be acknowledged.
+            raise InvalidSettings(
+                f"LOCKSTEP_ACKNOWLEDGE_SECONDS {acknowledge:g} must be less than"
+                f" LOCKSTEP_RESCUE_LAG_SECONDS {lag:g}"
+            )
         return cls(
             region=region,
             regions=regions,
@@ -115,8 +123,8 @@ class Settings:
             journal=text(values, "LOCKSTEP_JOURNAL"),
             secondary_delay_seconds=number(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
             gap_wait_seconds=number(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
-            rescue_lag_seconds=number(values, "LOCKSTEP_RESCUE_LAG_SECONDS"),
-            acknowledge_seconds=number(values, "LOCKSTEP_ACKNOWLEDGE_SECONDS"),
+            rescue_lag_seconds=lag,
+            acknowledge_seconds=acknowledge,
             lease_seconds=number(values, "LOCKSTEP_LEASE_SECONDS", least=1),
             window_days=number(values, "LOCKSTEP_WINDOW_DAYS"),
             retention_days=number(values, "LOCKSTEP_RETENTION_DAYS"),

@@ -124,6 +124,7 @@ class World:
     clock: VirtualClock = field(default_factory=VirtualClock)
     workers: int = 0
     policy: Policy = POLICY
+    handlers: Handlers = field(default_factory=lambda: handlers)
 
     def __post_init__(self) -> None:
         self.journal = MemoryJournal(self.clock)
@@ -139,7 +140,7 @@ class World:
             self.delivery(),
             self.clock,
             Owner(region, f"{region}-{self.workers}"),
-            handlers,
+            self.handlers,
             self.producer(),
             policy or self.policy,
         )

@@ -58,7 +58,7 @@ from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
 from shared.domain.stored_messages import Document, covered_from, message_from
-from shared.ports import Covers, Held, Sought, StoredLedger
+from shared.ports import OWING_MAX, Covers, Held, Sought, StoredLedger
 
 # Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
 HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
@@ -78,8 +78,6 @@ CONDITIONS = {
 # For reads that may be old: they cost half of what the account's strong consistency does.
 RELAXED: dict[str, Any] = {"initial_headers": {"x-ms-consistency-level": "Eventual"}}
 PAGE_MAX = 100
-# A session's debts are paid in order, so a longer list would only be read again.
-OWING_MAX = 1_000
 MILESTONES_MAX = 1_000
 
 
@@ -153,14 +151,19 @@ class CosmosJournal:
         *,
         region: str = "",
         older_than_seconds: float = 0.0,
+        but_for: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
         """See Journal.sessions: an indexed query, aged by the date of its answer."""
         answer = Answer()
+        named = {"@region": region, "@but_for": list(but_for)}
+        condition = CONDITIONS[sought]
+        if but_for:
+            condition += " AND NOT ARRAY_CONTAINS(@but_for, c.session)"
         found = await self.query(
-            f"SELECT c.session, c._ts FROM c WHERE {CONDITIONS[sought]} ORDER BY c._ts",  # noqa: S608 - from our own table
+            f"SELECT c.session, c._ts FROM c WHERE {condition} ORDER BY c._ts",  # noqa: S608 - from our own table
             limit=limit,
-            parameters=[{"name": "@region", "value": region}] if sought is Sought.OWING else [],
+            parameters=[{"name": n, "value": v} for n, v in named.items() if n in condition],
             response_hook=answer.heard,
         )
         before = answer.store_seconds - older_than_seconds
@@ -171,13 +174,15 @@ class CosmosJournal:
         found = await self.query(FAULTS_QUERY, limit=PAGE_MAX, partition_key=session)
         return [entry_from(document) for document in found if document["kind"] == "entry"]
 
-    async def owing_of(self, session: str, regions: Sequence[str]) -> Sequence[Owing]:
+    async def owing_of(
+        self, session: str, regions: Sequence[str], *, limit: int = OWING_MAX
+    ) -> Sequence[Owing]:
         """See Journal.owing_of: one indexed query in one partition."""
         names = [f"@r{index}" for index in range(len(regions))]
         condition = " OR ".join(f"ARRAY_CONTAINS(c.owing, {name})" for name in names)
         found = await self.query(
             f"SELECT * FROM c WHERE {condition} ORDER BY c.id",  # noqa: S608 - names are ours
-            limit=OWING_MAX,
+            limit=limit,
             partition_key=session,
             parameters=[{"name": n, "value": r} for n, r in zip(names, regions, strict=True)],
         )

@@ -44,7 +44,7 @@ from shared.domain.message import BODY_BYTES_MAX, Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
 from shared.domain.stored_messages import message_from
-from shared.ports import Covers, Held, Sought, StoredLedger
+from shared.ports import OWING_MAX, Covers, Held, Sought, StoredLedger
 
 
 class Mishap(Enum):
@@ -141,13 +141,16 @@ class MemoryJournal:
         *,
         region: str = "",
         older_than_seconds: float = 0.0,
+        but_for: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
         """See Journal.sessions."""
         before = self.clock.now() - older_than_seconds
-        return self.mishaps.suffer(
-            f"sessions.{sought.value}", lambda: self.store.sought(sought, region, before, limit)
+        found = self.mishaps.suffer(
+            f"sessions.{sought.value}",
+            lambda: self.store.sought(sought, region, before, frozenset(but_for)),
         )
+        return list(dict.fromkeys(document["session"] for document in found[:limit]))
 
     async def faults_of(self, session: str) -> Sequence[Entry]:
         """See Journal.faults_of."""
@@ -155,9 +158,11 @@ class MemoryJournal:
             "faults_of", lambda: [e for e in self.flagged_entries(session) if is_fault(e)]
         )
 
-    async def owing_of(self, session: str, regions: Sequence[str]) -> Sequence[Owing]:
+    async def owing_of(
+        self, session: str, regions: Sequence[str], *, limit: int = OWING_MAX
+    ) -> Sequence[Owing]:
         """See Journal.owing_of."""
-        return self.mishaps.suffer("owing_of", lambda: self.unpaid(session, regions))
+        return self.mishaps.suffer("owing_of", lambda: self.unpaid(session, regions)[:limit])
 
     async def owe(self, session: str, outbox: Outbox) -> None:
         """See Journal.owe."""
@@ -259,7 +264,8 @@ class MemoryJournal:
 
     def unpaid(self, session: str, regions: Sequence[str]) -> list[Owing]:
         """The outboxes that owe one of the regions."""
-        owings = [owing for d in self.store.flagged(session) if (owing := owing_from(d))]
+        found = sorted(self.store.flagged(session), key=lambda document: str(document["id"]))
+        owings = [owing for document in found if (owing := owing_from(document))]
         return [owing for owing in owings if owing.outbox.only(regions).owing]
 
     def strike(

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from copy import deepcopy
 
 from shared.domain.batch import (
     Appended,
@@ -77,21 +78,24 @@ class MemoryStore:
         ttl = document.get("ttl", -1)
         return bool(ttl >= 0 and self.clock.now() >= document["_ts"] + ttl)
 
-    def sought(self, sought: Sought, region: str, before: float, limit: int) -> list[str]:
-        """The sessions of the oldest documents that carry a flag."""
-        documents = [d for session in list(self.flags) for d in self.flagged(session)]
+    def sought(
+        self, sought: Sought, region: str, before: float, but_for: frozenset[str]
+    ) -> list[Document]:
+        """The documents that carry a flag, the oldest first."""
+        sessions = [session for session in self.flags if session not in but_for]
+        documents = [d for session in sessions for d in self.flagged(session)]
         found = [d for d in documents if d["_ts"] <= before and is_sought(d, sought, region)]
-        found.sort(key=lambda document: (document["_ts"], int(document["_etag"])))
-        return list(dict.fromkeys(document["session"] for document in found[:limit]))
+        return sorted(found, key=lambda document: (document["_ts"], int(document["_etag"])))
 
     def apply(self, session: str, operations: Sequence[Operation]) -> Appended:
         """A transactional batch: all of it, or the meaning of its first refusal."""
-        require_small(operations)
+        texts = [text_of(operation) for operation in operations]
+        require_small(texts)
         for operation in operations:
             if not self.is_possible(session, operation):
                 return operation.refused
-        for operation in operations:
-            self.perform(session, operation)
+        for operation, text in zip(operations, texts, strict=True):
+            self.perform(session, operation, text)
         return Appended.CREATED
 
     def is_possible(self, session: str, operation: Operation) -> bool:
@@ -113,28 +117,27 @@ class MemoryStore:
         stored = self.read(session, document_id)
         return stored is not None and stored["_etag"] == version
 
-    def perform(self, session: str, operation: Operation) -> None:
+    def perform(self, session: str, operation: Operation, text: str) -> None:
         """Do what was found possible."""
         match operation:
-            case Create(document) | Upsert(document) | Replace(document):
-                self.put(document)
+            case Create() | Upsert() | Replace():
+                self.put(session, json.loads(text))
             case Patch(document_id, fields):
-                document = json.loads(json.dumps(self.partitions[session][document_id]))
+                document = deepcopy(self.partitions[session][document_id])
                 for path, value in fields.items():
                     set_field(document, path, value)
-                self.put(document)
+                self.put(session, document)
             case Delete(document_id):
                 del self.partitions[session][document_id]
                 self.flags[session].discard(document_id)
             case Read():
                 pass
 
-    def put(self, document: Document) -> None:
-        """Store a copy that went through JSON, as the real store's would."""
+    def put(self, session: str, stored: Document) -> None:
+        """Store a document of its own."""
         self.versions += 1
-        stored = json.loads(json.dumps(document))
         stored |= {"_etag": str(self.versions), "_ts": self.clock.now()}
-        session, document_id = document["session"], document["id"]
+        document_id = stored["id"]
         self.partitions[session][document_id] = stored
         if any(stored.get(sought.value) for sought in Sought):
             self.flags[session].add(document_id)
@@ -144,15 +147,18 @@ class MemoryStore:
             self.ends[session] = max(document_id, self.ends.get(session, ""))
 
 
-def require_small(operations: Sequence[Operation]) -> None:
+def text_of(operation: Operation) -> str:
+    """What an operation stores, as the SDK would write it; nothing where it stores nothing."""
+    if isinstance(operation, Create | Upsert | Replace):
+        return json.dumps(operation.document)
+    return ""
+
+
+def require_small(texts: Sequence[str]) -> None:
     """Raise TooLarge for what no transactional batch takes."""
-    size = sum(
-        len(json.dumps(operation.document))
-        for operation in operations
-        if isinstance(operation, Create | Upsert | Replace)
-    )
-    if size > BATCH_BYTES_MAX or len(operations) > BATCH_OPERATIONS_MAX:
-        raise TooLarge(f"a batch of {len(operations)} operations and {size} bytes")
+    size = sum(len(text) for text in texts)
+    if size > BATCH_BYTES_MAX or len(texts) > BATCH_OPERATIONS_MAX:
+        raise TooLarge(f"a batch of {len(texts)} operations and {size} bytes")
 
 
 def set_field(document: Document, path: str, value: object) -> None:

@@ -203,7 +203,8 @@ def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -
     if head.halt is not None:
         return Duplicate() if is_halted_on(head, message) else Halted(head.halt.at)
     turn_has_come = is_next(head, message) or (from_parked and message.number is None)
-    return Proceed() if turn_has_come else Gap(expected(head, message))
+    group = message.number.group if message.number else ARRIVALS
+    return Proceed() if turn_has_come else Gap(cursor_of(head, group).next)
 
 
 def used_up(head: Entry, message: Message) -> Duplicate | Fenced | None:
@@ -267,11 +268,6 @@ def is_next(head: Entry | None, message: Message) -> bool:
     if message.number is None:
         return head is None or not head.parked.get(ARRIVALS)
     return message.number.sequence == cursor_of(head, message.number.group).next
-
-
-def expected(head: Entry, message: Message) -> int:
-    """The number that a gap waits for."""
-    return cursor_of(head, message.number.group if message.number else ARRIVALS).next
 
 
 def advanced(cursors: Mapping[str, Cursor], number: Number) -> dict[str, Cursor]:

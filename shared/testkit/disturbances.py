@@ -24,6 +24,7 @@ class Disturbance:
 
     name: str
     deliver: Deliver
+    keeps_order: bool = True
 
 
 async def in_turn(stage: Stage, messages: Sequence[Message], region: str = EAST) -> None:
@@ -91,11 +92,20 @@ DISTURBANCES = (
     Disturbance("when each message comes twice", twice),
     Disturbance("when both regions take each message at once", in_both),
     Disturbance("when copies of all messages come late", late_copies),
-    Disturbance("when they come backwards", backwards),
+    Disturbance("when they come backwards", backwards, keeps_order=False),
     Disturbance("when they come in batches", in_batches),
     Disturbance("when one region is dark for a while", one_dark),
-    *(Disturbance(f"in shuffled order {n}", partial(shuffled, n)) for n in range(3)),
+    *(
+        Disturbance(f"in shuffled order {n}", partial(shuffled, n), keeps_order=False)
+        for n in range(3)
+    ),
 )
+
+
+def fitting(messages: Sequence[Message]) -> list[Disturbance]:
+    """The disturbances that must change nothing: un-numbered messages have no order but theirs."""
+    is_numbered = all(message.number for message in messages)
+    return [each for each in DISTURBANCES if is_numbered or each.keeps_order]
 
 
 def strikes(calls: int, runs_max: int) -> Iterator[Strike]:

@@ -2,16 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from shared.domain.handling import Handlers
 from shared.domain.message import Message
-from shared.testkit.disturbances import DISTURBANCES, Deliver, Struck, in_turn, strikes
+from shared.testkit.disturbances import Deliver, Struck, fitting, in_turn, strikes
 from shared.testkit.elsewhere import require_same_elsewhere
 from shared.testkit.found import Found
-from shared.testkit.given import Given, numbered
+from shared.testkit.given import Given, as_sent
 from shared.testkit.purity import checked_runs
 from shared.testkit.seen import Fault, Seen, difference, look
 from shared.testkit.stage import Stage
@@ -61,24 +63,25 @@ def exercise(
     Pure and deterministic handlers are also watched, run again, and run in other processes. Raises
     Found, an AssertionError, for the first thing that is wrong. At most `runs_max` runs are struck.
     """
-    sent = numbered(messages)
+    sent = as_sent(messages)
     require_same_elsewhere(checked_runs(handlers, sent), hash_seeds)
-    return asyncio.run(disturbed(handlers, sent, runs_max))
+    with silenced():
+        return asyncio.run(disturbed(handlers, sent, runs_max))
 
 
 async def disturbed(handlers: Handlers, messages: Sequence[Message], runs_max: int) -> Report:
     """Compare every disturbed run with the quiet one."""
-    quiet_stage = Stage(handlers)
-    quiet = await ended(quiet_stage, in_turn, messages)
+    stage = Stage(handlers)
+    quiet = await ended(stage, in_turn, messages)
     runs = 1
-    for disturbance in DISTURBANCES:
-        seen = await ended(Stage(handlers), disturbance.deliver, messages)
-        require_same(quiet, seen, disturbance.name)
+    for disturbance in fitting(messages):
+        with named(lambda: disturbance.name):  # noqa: B023 - it is called before the next one
+            require_same(quiet, await ended(Stage(handlers), disturbance.deliver, messages))
         runs += 1
-    for strike in strikes(len(quiet_stage.strike.made), runs_max):
+    for strike in strikes(len(stage.strike.made), runs_max):
         struck = Struck()
-        seen = await ended(Stage(handlers, strike), struck.deliver, messages)
-        require_same(quiet, seen, f"when, during {struck.during}, {strike}")
+        with named(lambda: f"when, during {struck.during}, {strike}"):  # noqa: B023
+            require_same(quiet, await ended(Stage(handlers, strike), struck.deliver, messages))
         runs += 1
     return Report(quiet, runs)
 
@@ -90,8 +93,29 @@ async def ended(stage: Stage, deliver: Deliver, messages: Sequence[Message]) -> 
     return await look(stage)
 
 
-def require_same(quiet: Seen, disturbed: Seen, when: str) -> None:
+def require_same(quiet: Seen, disturbed: Seen) -> None:
     """Raise Found where a disturbance changed anything."""
     found = difference(quiet, disturbed)
     if found:
-        raise Found(f"{when}: {found}")
+        raise Found(found)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Keep what the engine logs of so many failures from hiding what was found."""
+    logger = logging.getLogger("lockstep")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def named(when: Callable[[], str]) -> Iterator[None]:
+    """Say under which disturbance something was found."""
+    try:
+        yield
+    except Found as found:
+        raise Found(f"{when()}: {found}") from None

@@ -3,25 +3,31 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel
 
+from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.message import Message, Number, derived_id
 
 GROUP = "given"
-SENT_AT = "2026-01-01T00:00:00+00:00"
+SENT_AT = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One message; those of a session are numbered in the order in which they are given."""
+    """One message; those of a session are numbered in the order in which they are given.
+
+    An `unnumbered` one is told from a copy by its id alone, and taken in the order of arrival.
+    """
 
     session: str
     type: str
     body: bytes
     time: str = SENT_AT
     reply_to: str | None = None
+    unnumbered: bool = False
 
 
 def given(
@@ -31,29 +37,31 @@ def given(
     *,
     time: str = SENT_AT,
     reply_to: str | None = None,
+    unnumbered: bool = False,
 ) -> Given:
     """A message for a session. `time` is the sender's, which handlers see as `context.now`."""
-    if isinstance(body, BaseModel):
-        return Given(session, message_type, body.model_dump_json().encode(), time, reply_to)
-    return Given(session, message_type, json.dumps(dict(body)).encode(), time, reply_to)
+    text = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(dict(body))
+    return Given(session, message_type, text.encode(), time, reply_to, unnumbered)
 
 
-def numbered(messages: Sequence[Given]) -> list[Message]:
+def as_sent(messages: Sequence[Given]) -> list[Message]:
     """The messages as a producer would send them."""
-    sent: dict[str, int] = {}
-    return [in_turn(message, sent) for message in messages]
+    numbers: dict[str, int] = {}
+    return [sent(place, message, numbers) for place, message in enumerate(messages)]
 
 
-def in_turn(message: Given, sent: dict[str, int]) -> Message:
-    """A message with its session's next number."""
-    sequence = sent.get(message.session, 0)
-    sent[message.session] = sequence + 1
+def sent(place: int, message: Given, numbers: dict[str, int]) -> Message:
+    """A message with an id of its own and, unless it has none, its session's next number."""
+    number = None
+    if not message.unnumbered:
+        number = Number(GROUP, 0, numbers.get(message.session, 0))
+        numbers[message.session] = number.sequence + 1
     return Message(
-        id=derived_id(GROUP, message.session, str(sequence)),
+        id=derived_id(GROUP, str(place), message.session),
         session=message.session,
         type=message.type,
         body=message.body,
-        number=Number(GROUP, 0, sequence),
+        number=number,
         time=message.time,
         reply_to=message.reply_to,
     )
@@ -61,5 +69,5 @@ def in_turn(message: Given, sent: dict[str, int]) -> Message:
 
 def described(message: Message) -> str:
     """A given message, as people would say which one it is."""
-    place = message.number.sequence + 1 if message.number else 0
-    return f"message {place} of {message.session!r} ({message.type})"
+    place = f" {message.number.sequence + 1}" if message.number else ""
+    return f"message{place} of {message.session!r} ({message.type})"

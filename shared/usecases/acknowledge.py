@@ -37,7 +37,7 @@ class Acknowledger:
         if self.idle_seconds <= 0 or isinstance(entry.outbox.elsewhere, Staged):
             await self.journal.acknowledge(entry.session, position_id(entry.position), regions)
             return
-        await self.say(entry.session)
+        # Whoever put an entry in between had to acknowledge the older one.
         self.unsaid[entry.session] = Taken(entry, self.clock.now() + self.idle_seconds)
         if self.saying is None or self.saying.done():
             self.saying = asyncio.create_task(self.say_what_is_due())

@@ -18,7 +18,7 @@ log = logging.getLogger("lockstep.compact")
 # A transactional batch takes 100 operations, one of which unmarks the milestone.
 REMOVED_AT_ONCE = 99
 SESSIONS_MAX = 1_000
-# Sessions whose oldest entries are still needed are found again and again, and passed over.
+# Documents that one search looks at.
 LOOKED_AT_MAX = 10_000
 
 
@@ -50,30 +50,32 @@ class Compactor:
         Raises Unavailable when the journal cannot be searched.
         """
         sessions = await self.journal.sessions(
-            Sought.MILESTONE, older_than_seconds=self.retention_seconds, limit=LOOKED_AT_MAX
+            Sought.MILESTONE,
+            older_than_seconds=self.retention_seconds,
+            but_for=self.tried.in_vain(),
+            limit=LOOKED_AT_MAX,
         )
         done = Compacted()
         for session in self.tried.in_turn(sessions)[:SESSIONS_MAX]:
             if done.entries >= entries_max:
                 break
-            compacted = await self.try_session(session, entries_max - done.entries)
-            self.tried.note(session, helped=compacted.entries > 0)
-            done += compacted
+            done += await self.try_session(session, entries_max - done.entries)
         return done
 
     async def try_session(self, session: str, entries_max: int) -> Compacted:
         """Compact one session; one that cannot be is left to a later run."""
         try:
-            return Compacted(await self.compact_session(session, entries_max))
+            milestone = await self.journal.milestone(session, self.retention_seconds)
+            removed = await self.compact_below(session, milestone, entries_max) if milestone else 0
         except LockstepError as error:
             log.info("session %r is compacted later: %s", session, error)
+            self.tried.note(session, helped=False)
             return Compacted(failed=1)
+        self.tried.note(session, helped=milestone is None or removed > 0)
+        return Compacted(removed)
 
-    async def compact_session(self, session: str, entries_max: int) -> int:
-        """Remove the entries below the newest old milestone; how many these were."""
-        milestone = await self.journal.milestone(session, self.retention_seconds)
-        if milestone is None:
-            return 0
+    async def compact_below(self, session: str, milestone: int, entries_max: int) -> int:
+        """Remove the entries below a milestone that are not needed; how many these were."""
         floor = await self.floor(session, milestone)
         removed = 0
         while removed < entries_max:
@@ -111,8 +113,6 @@ class Compactor:
 
 
 def needed_by_head(head: Entry) -> list[int | None]:
-    """The positions that the head still needs: its fault, or what a claimed handler starts from."""
-    needed = [head.halt.at] if head.halt else []
-    if head.status is Status.WORKING:
-        return [*needed, head.position - 1, head.state_at]
-    return [*needed]
+    """The positions that the head still needs: its fault, and where a claimed handler starts."""
+    fault = [head.halt.at] if head.halt else []
+    return [*fault, head.position - 1] if head.status is Status.WORKING else [*fault]

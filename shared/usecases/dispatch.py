@@ -37,6 +37,8 @@ class Dispatcher:
         """
         try:
             loaded = await self.outputs.load(owing)
+            if loaded is None:
+                return owing.outbox.delivered(owing.outbox.regions)
             delivered = await self.delivery.deliver_possible(loaded.outbox)
             if delivered.regions:
                 await self.journal.acknowledge(

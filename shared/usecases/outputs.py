@@ -50,23 +50,28 @@ class Outputs:
         """An outbox that holds a result's messages itself."""
         return Outbox(running.addressed(result.parcels, self.output_queue), self.regions)
 
-    async def load(self, owing: Owing) -> Owing:
-        """The debt with its messages; raises OutcomeUnknown where they cannot be had."""
+    async def load(self, owing: Owing) -> Owing | None:
+        """The debt with its messages; None where somebody else has paid it meanwhile.
+
+        Raises OutcomeUnknown or Unavailable where the messages cannot be had.
+        """
         match owing.outbox.elsewhere:
             case None:
                 return owing
             case Staged() as staged:
-                parcels = await self.joined(owing.session, staged)
+                parcels = await self.store.staged(owing.session, staged)
+                if len(parcels) != staged.documents:
+                    await self.require_paid(owing)
+                    return None
             case Rerun(digest):
                 parcels = await self.rerun(owing.session, int(owing.document_id), digest)
-        return replace(owing, outbox=replace(owing.outbox, parcels=parcels, elsewhere=None))
+        return replace(owing, outbox=replace(owing.outbox, parcels=tuple(parcels), elsewhere=None))
 
-    async def joined(self, session: str, staged: Staged) -> tuple[Parcel, ...]:
-        """Staged outputs, joined with the entry that refers to them."""
-        parcels = await self.store.staged(session, staged)
-        if len(parcels) != staged.documents:
-            raise OutcomeUnknown(f"staged outputs of session {session!r} are gone")
-        return tuple(parcels)
+    async def require_paid(self, owing: Owing) -> None:
+        """Staged outputs go when they are paid; raises OutcomeUnknown where these are not."""
+        entry = await self.store.entry(owing.session, int(owing.document_id))
+        if entry is not None and entry.outbox.owing:
+            raise OutcomeUnknown(f"staged outputs of session {owing.session!r} are gone")
 
     async def rerun(self, session: str, position: int, digest: str) -> tuple[Parcel, ...]:
         """Outputs made again: the same handler on the state before, so the same bytes.

@@ -6,8 +6,9 @@ two regions never send the same copy twice, and a dark region finds what it miss
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 from shared.domain.errors import LockstepError
 from shared.domain.outbox import Owing
@@ -19,7 +20,7 @@ from shared.usecases.turns import Tried
 
 log = logging.getLogger("lockstep.rescue")
 
-# Documents that one search looks at; the flags of stuck sessions are small and cheap to pass over.
+# Documents that one search looks at; they are small.
 LOOKED_AT_MAX = 10_000
 SESSIONS_AT_ONCE = 16
 
@@ -64,11 +65,13 @@ class Rescuer:
 
         Never raises for a store or a region that is out of reach: the sweep is the net below.
         """
-        sessions = dict.fromkeys(owing.session for owing in seen if self.is_owed(owing))
-        if not sessions:
+        shown: dict[str, set[str]] = {}
+        for owing in filter(self.is_owed, seen):
+            shown.setdefault(owing.session, set()).add(owing.document_id)
+        if not shown:
             return Rescued()
         await self.clock.sleep(self.lag_seconds)
-        return await self.help(Sought.OWING, sessions, self.pay_session)
+        return await self.help(Sought.OWING, shown, partial(self.pay_shown, shown))
 
     async def sweep(self, limit: int = 1_000) -> Rescued:
         """Help what has waited for longer than the lag, the oldest first.
@@ -84,11 +87,15 @@ class Rescuer:
     async def sweep_for(
         self, sought: Sought, help_one: Callable[[str], Awaitable[bool]], limit: int
     ) -> Rescued:
-        """Help the sessions in which something is sought."""
+        """Help the sessions in which something is sought.
+
+        Those tried in vain are left out of the search: they may have any number of documents.
+        """
         found = await self.journal.sessions(
             sought,
             region=self.region,
             older_than_seconds=self.lag_seconds,
+            but_for=self.tried[sought].in_vain(),
             limit=LOOKED_AT_MAX,
         )
         return await self.help(sought, self.tried[sought].in_turn(found)[:limit], help_one)
@@ -118,6 +125,17 @@ class Rescuer:
         """Pay one session's debts in order; whether this region has everything now."""
         owings = await self.journal.owing_of(session, [self.region])
         return not await self.dispatcher.pay(owings, [self.region])
+
+    async def pay_shown(self, shown: Mapping[str, Set[str]], session: str) -> bool:
+        """Pay what the change feed showed of a session, and what entries before it owe.
+
+        What came during the lag is still its own dispatcher's.
+        """
+        ids = shown[session]
+        newest = max((name for name in ids if name.isdigit()), default="")
+        owings = await self.journal.owing_of(session, [self.region])
+        due = [o for o in owings if o.document_id in ids or (o.of_entry and o.document_id < newest)]
+        return not await self.dispatcher.pay(due, [self.region])
 
     async def resume_session(self, session: str) -> bool:
         """Take over a claim whose owner is gone, and drain what waited for it."""

@@ -17,6 +17,10 @@ class Turns:
         return self.locks.setdefault(session, asyncio.Lock())
 
 
+# So many names are passed to a search at most.
+LEFT_OUT_MAX = 1_000
+
+
 @dataclass
 class Tried:
     """Which sessions were tried in vain, so that the others come first."""
@@ -24,13 +28,14 @@ class Tried:
     at: dict[str, int] = field(default_factory=dict)
     tries: int = 0
 
-    def in_turn(self, sessions: Sequence[str]) -> list[str]:
-        """Those not tried yet in the order given, then those tried longest ago.
+    def in_vain(self) -> list[str]:
+        """Those tried in vain, the last one first: a search may leave them out."""
+        return sorted(self.at, key=lambda session: -self.at[session])[:LEFT_OUT_MAX]
 
-        Sessions that are not among them need nothing any more, and are forgotten.
-        """
-        self.at = {session: self.at[session] for session in sessions if session in self.at}
-        return sorted(sessions, key=lambda session: self.at.get(session, 0))
+    def in_turn(self, found: Sequence[str]) -> list[str]:
+        """Those found that were not tried yet, in their order, then all that were tried in vain."""
+        fresh = [session for session in found if session not in self.at]
+        return fresh + sorted(self.at, key=lambda session: self.at[session])
 
     def note(self, session: str, *, helped: bool) -> None:
         """Remember how it went."""

@@ -1,65 +1,16 @@
 """One output is too large for its queue: a void takes its place and the others follow."""
 
-from collections.abc import Iterable
-
 import pytest
-from pydantic import BaseModel
 
-from shared.domain.handling import Context, Handled, Handlers, Kind, Output
 from shared.domain.journal import Status
-from shared.domain.message import Message
 from shared.domain.reports import VOID_TYPE
 from shared.ports import Sought
 from shared.usecases.outcomes import AlreadyDone, Processed, Refused
 from tests.crashes import redelivered, rest, sent, worlds
-from tests.world import LAG_SECONDS, World, message
+from tests.letters import READER, WRITER, Letter, handlers, writing
+from tests.world import LAG_SECONDS, World
 
 LARGEST = 1_000
-
-handlers = Handlers()
-
-
-class Sizes(BaseModel):
-    """How long the letters of a message are to be."""
-
-    sizes: list[int]
-
-
-class Letter(BaseModel):
-    """A letter to another session."""
-
-    text: str
-
-
-class Read(BaseModel):
-    """How much a reader has read, letter by letter."""
-
-    letters: list[int] = []
-
-
-def letters(_: BaseModel, body: Sizes, __: Context) -> Handled[BaseModel]:
-    """Write letters."""
-    texts = (chr(ord("a") + n) * size for n, size in enumerate(body.sizes))
-    return Handled(Read(), tuple(Output("letter", Letter(text=t), "reader") for t in texts))
-
-
-handlers.register("write", state=Read, body=Sizes)(letters)
-handlers.register("write.again", state=Read, body=Sizes, kind=Kind.DETERMINISTIC)(letters)
-
-
-@handlers.register("letter", state=Read, body=Letter)
-def read(reader: Read, letter: Letter, _: Context) -> Read:
-    """Read a letter."""
-    return Read(letters=[*reader.letters, len(letter.text)])
-
-
-def writing(sizes: Iterable[int], sequence: int = 0, kind: str = "write") -> Message:
-    """A message whose handler writes letters of these lengths."""
-    written = message(sequence, session="writer", kind=kind)
-    return Message(
-        written.id, "writer", kind, Sizes(sizes=list(sizes)).model_dump_json().encode(),
-        written.number,
-    )
 
 
 def limited(world: World) -> World:
@@ -105,12 +56,12 @@ async def test_a_void_with_its_id_and_number_takes_its_place_in_both_regions(
 async def test_the_entry_names_it_and_is_a_fault_that_people_see(world: World) -> None:
     await world.east.consumer.consume(writing([1, 5_000, 3]))
 
-    entry = await world.journal.entry("writer", 0)
+    entry = await world.journal.entry(WRITER, 0)
     assert entry is not None
     poison = entry.outbox.messages[1]
     assert dict(entry.outbox.refused) == {poison.id: "a message is too large for 'out'"}
-    assert poison.body == Letter(text="b" * 5_000).model_dump_json().encode()
-    assert list(await world.journal.sessions(Sought.FAULTED, limit=10)) == ["writer"]
+    assert Letter.model_validate_json(poison.body).text == "b" * 5_000
+    assert list(await world.journal.sessions(Sought.FAULTED, limit=10)) == [WRITER]
     assert entry.halt is None
 
 
@@ -136,10 +87,10 @@ async def test_the_receiver_records_the_void_and_goes_on(world: World) -> None:
 
     void = outcomes[1]
     assert isinstance(void, AlreadyDone | Refused)
-    head = await receiver.journal.head("reader")
+    head = await receiver.journal.head(READER)
     assert head is not None
     assert dict(head.state or {}) == {"letters": [1, 3]}
-    recorded = await receiver.journal.entry("reader", 1)
+    recorded = await receiver.journal.entry(READER, 1)
     assert recorded is not None
     assert recorded.status is Status.SKIPPED
     assert recorded.reason == "voided by its sender: its queue does not take it"
@@ -178,4 +129,4 @@ async def test_whatever_call_fails_the_void_and_the_others_have_the_same_bytes()
         for region in ("east", "west"):
             assert sent(world, region) == expected, (region, world.strike)
         assert await world.owing() == [], world.strike
-        assert list(await world.journal.sessions(Sought.FAULTED, limit=10)) == ["writer"]
+        assert list(await world.journal.sessions(Sought.FAULTED, limit=10)) == [WRITER]

@@ -19,15 +19,21 @@ BILLS = [message(n, kind="account.bill") for n in range(4)]
 class SteppedClock(VirtualClock):
     """Time passes only when the test lets it; whoever sleeps waits for that."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed = asyncio.Condition()
+
     async def sleep(self, seconds: float) -> None:
         """Wait until the test has let this much time pass."""
         until = self.seconds + seconds
-        while self.seconds < until:
-            await asyncio.sleep(0)
+        async with self.passed:
+            await self.passed.wait_for(lambda: self.seconds >= until)
 
     async def let_pass(self, seconds: float) -> None:
         """Let time pass and whoever waited for it go on."""
         self.seconds += seconds
+        async with self.passed:
+            self.passed.notify_all()
         for _ in range(20):
             await asyncio.sleep(0)
 

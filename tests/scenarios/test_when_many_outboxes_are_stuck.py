@@ -31,13 +31,13 @@ async def stuck_world(stuck: int) -> World:
     return world
 
 
-async def leave_unsent(world: World, sequence: int = 0) -> list[tuple[str, bytes]]:
+async def leave_unsent(world: World) -> list[tuple[str, bytes]]:
     """A bill whose dispatcher dies after the commit; the answer is what should be sent."""
+    bill = message(0, session="new", kind="account.bill")
     quiet = World()
-    healthy = await quiet.east.consumer.consume(message(sequence, session="new", kind="account.bill"))
-    assert isinstance(healthy, Processed)
+    assert isinstance(await quiet.east.consumer.consume(bill), Processed)
     world.bus.dark |= {"east", "west"}
-    await world.worker("east").consumer.consume(message(sequence, session="new", kind="account.bill"))
+    await world.worker("east").consumer.consume(bill)
     world.bus.dark -= {"east", "west"}
     world.clock.seconds += LAG_SECONDS
     return quiet.outputs("east")
@@ -66,6 +66,33 @@ async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
         reports = world.bus.messages(region, BURNT)
         assert {report.session for report in reports} == {f"stuck-{n}" for n in range(STUCK)}
         assert len(reports) == STUCK
+
+
+async def test_one_session_with_more_outboxes_than_a_search_looks_at_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shared.usecases.rescue.LOOKED_AT_MAX", 20)
+    world = World()
+    world.bus.dark = {("east", BURNT)}
+    for sequence in range(30):
+        hint = message(sequence, session="busy", kind="account.hint")
+        await world.east.consumer.consume(hint)
+    expected = await leave_unsent(world)
+    east = world.worker("east")
+
+    await east.rescuer.sweep()
+    await east.rescuer.sweep()
+
+    assert world.outputs("east") == expected
+
+
+async def test_a_queue_out_of_reach_does_not_keep_a_run_from_paying_what_goes_to_others() -> None:
+    world = await stuck_world(40)
+    expected = await leave_unsent(world)
+
+    assert await world.worker("east").rescuer.sweep() == Rescued(paid=1, left=40)
+
+    assert world.outputs("east") == expected
 
 
 async def test_one_run_tries_a_bounded_number_the_oldest_first() -> None:

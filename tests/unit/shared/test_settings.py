@@ -46,3 +46,24 @@ def test_a_wrong_setting_is_named(change: dict[str, str], complaint: str) -> Non
 def test_every_setting_says_what_it_means() -> None:
     assert all(setting.meaning for setting in SETTINGS)
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_an_acknowledgement_may_not_wait_for_the_rescue() -> None:
+    slow = ENVIRONMENT | {"LOCKSTEP_ACKNOWLEDGE_SECONDS": "5", "LOCKSTEP_RESCUE_LAG_SECONDS": "5"}
+
+    with pytest.raises(InvalidSettings, match="LOCKSTEP_ACKNOWLEDGE_SECONDS 5 must be less"):
+        Settings.read(slow)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("LOCKSTEP_PREFERENCE", "nearest", "must be first or spread"),
+        ("LOCKSTEP_CARDINALITY", "2", "must be one or many"),
+        ("LOCKSTEP_LEASE_SECONDS", "0", "from 1 on"),
+        ("LOCKSTEP_WINDOW_DAYS", "week", "is not a number"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(name: str, value: str, reason: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"{name} .*{reason}"):
+        Settings.read(ENVIRONMENT | {name: value})

@@ -1,0 +1,258 @@
+"""A business that calls the outside: payments, and everything the outside was asked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from itertools import count, product
+from typing import Any
+
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
+from shared.domain.errors import LockstepError
+from shared.domain.handling import Context, Handled, Handlers, Kind, OnFault, Output
+from shared.domain.journal import Owner
+from shared.domain.message import Message
+from shared.ports import Clock
+from shared.testkit.strikes import How, Killed, Strike
+from shared.usecases.assemble import assemble
+from shared.usecases.services import Services
+from tests.world import REGIONS, Account, Amount, Boast, Receipt, World, handlers, message
+
+LEASE_SECONDS = 30.0
+# The store tells times in whole seconds, so a lease lasts one longer.
+LEASE_OVER = LEASE_SECONDS + 2
+ATTEMPTS = 3
+BEGAN = datetime.fromtimestamp(EPOCH_SECONDS, UTC)
+
+type Happening = Callable[[], Awaitable[None]]
+
+
+async def nothing() -> None:
+    """What happens to most payments."""
+
+
+@dataclass
+class Outside:
+    """Whom the handlers pay: every payment asked for, by its key, and what happens meanwhile."""
+
+    asked: list[tuple[str, int]] = field(default_factory=list)
+    before: Happening = nothing
+    after: Happening = nothing
+
+    async def pay(self, key: str, amount: int) -> None:
+        """Take a payment."""
+        await self.before()
+        self.asked.append((key, amount))
+        await self.after()
+
+    @property
+    def keys(self) -> dict[int, set[str]]:
+        """The keys under which each amount was asked for: one, however often it was."""
+        found: dict[int, set[str]] = {}
+        for key, amount in self.asked:
+            found.setdefault(amount, set()).add(key)
+        return found
+
+
+def business(outside: Outside) -> Handlers:
+    """The pure handlers of `tests.world`, and some that call the outside."""
+    whole = Handlers.joined([handlers])
+
+    @whole.register(
+        "account.pay", state=Account, body=Amount, kind=Kind.EFFECTFUL, attempts=ATTEMPTS
+    )
+    async def pay(account: Account, body: Amount, context: Context) -> Handled[Account]:
+        """Pay outside, book the amount and send a receipt."""
+        key = context.new_id()
+        await outside.pay(key, body.amount)
+        return paid(account, body, key, context)
+
+    @whole.register(
+        "account.tip", state=Account, body=Amount, kind=Kind.EFFECTFUL, on_fault=OnFault.SKIP
+    )
+    async def tip(account: Account, body: Amount, context: Context) -> Handled[Account]:
+        """Pay what nobody misses."""
+        key = context.new_id()
+        await outside.pay(key, body.amount)
+        return paid(account, body, key, context)
+
+    @whole.register("account.print", state=Account, body=Amount, kind=Kind.EFFECTFUL)
+    async def printed(account: Account, body: Amount, context: Context) -> Handled[Account]:
+        """Pay outside and send more than an entry holds."""
+        key = context.new_id()
+        await outside.pay(key, body.amount)
+        page = Output("account.page", Boast(text=key * 9_000))
+        return Handled(Account(amounts=[*account.amounts, body.amount]), (page, page))
+
+    @whole.register("account.note", body=Amount, kind=Kind.IDEMPOTENT, attempts=2)
+    async def note(_: Any, body: Amount, context: Context) -> Handled[Any]:
+        """Tell somebody; telling twice does no harm."""
+        await outside.pay(context.new_id(), body.amount)
+        told = Boast(text=f"told {body.amount}")
+        return Handled(_, (Output("account.told", told),))
+
+    return whole
+
+
+def paid(account: Account, body: Amount, key: str, context: Context) -> Handled[Account]:
+    """The account after a payment, and its receipt."""
+    booked = Account(amounts=[*account.amounts, body.amount])
+    receipt = Receipt(
+        total=sum(booked.amounts), receipt=key, lucky_number=context.random.randrange(1_000_000)
+    )
+    return Handled(booked, (Output("account.receipt", receipt),))
+
+
+def payment(sequence: int, kind: str = "account.pay", session: str = "acc-7") -> Message:
+    """The n-th message of a session, which calls the outside."""
+    return message(sequence, kind=kind, session=session)
+
+
+def plain(sequence: int, kind: str = "account.bill", *, sent_after: float = 0.0) -> Message:
+    """A message without a number, sent so many seconds after the beginning."""
+    time = (BEGAN + timedelta(seconds=sent_after)).isoformat()
+    return replace(message(sequence, kind=kind), number=None, time=time)
+
+
+class OrderedClock(VirtualClock):
+    """Virtual time that passes only when everybody sleeps; sleepers wake in its order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self.numbers = count()
+        self.passing: asyncio.Task[None] | None = None
+
+    async def sleep(self, seconds: float) -> None:
+        """Wake when this much time has passed."""
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self.sleepers, (self.seconds + seconds, next(self.numbers), woken))
+        if self.passing is None or self.passing.done():
+            self.passing = asyncio.create_task(self.pass_time())
+        await woken
+
+    async def pass_time(self) -> None:
+        """Wake one sleeper after another, each when everybody else has done what it could."""
+        while self.sleepers:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            wakes_at, _, woken = heappop(self.sleepers)
+            if not woken.done():
+                self.seconds = max(self.seconds, wakes_at)
+                woken.set_result(None)
+
+
+class WrongClock:
+    """The clock of a machine that is far off; time passes on it as everywhere."""
+
+    def __init__(self, clock: VirtualClock, off_by_seconds: float) -> None:
+        self.clock = clock
+        self.off_by_seconds = off_by_seconds
+
+    def now(self) -> float:
+        """Seconds that never go back."""
+        return self.clock.now() + self.off_by_seconds
+
+    def today(self) -> float:
+        """Seconds since 1970, as this machine believes."""
+        return self.clock.today() + self.off_by_seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Let this much time pass."""
+        await self.clock.sleep(seconds)
+
+
+def world_of(outside: Outside, clock: VirtualClock | None = None) -> World:
+    """Two healthy regions with the whole business."""
+    return World(clock or VirtualClock(), handlers=business(outside))
+
+
+def worker_with(
+    world: World, region: str, *, journal: Any = None, clock: Clock | None = None
+) -> Services:
+    """A worker that sees the journal, or the time, in its own way."""
+    world.workers += 1
+    return assemble(
+        journal or world.journal,
+        world.delivery(),
+        clock or world.clock,
+        Owner(region, f"{region}-{world.workers}"),
+        world.handlers,
+        world.producer(),
+        world.policy,
+    )
+
+
+@dataclass
+class First(Strike):
+    """The first call of one operation goes wrong."""
+
+    operation: str = ""
+
+    def suffer[T](self, operation: str, apply: Callable[[], T]) -> T:
+        """Apply the operation, or go wrong."""
+        if self.at is None and operation == self.operation:
+            self.at = len(self.made)
+        return super().suffer(operation, apply)
+
+
+async def dies(
+    world: World,
+    arriving: Message,
+    operation: str,
+    how: How,
+    work: Callable[[], Awaitable[object]] | None = None,
+) -> None:
+    """The east takes the message, or does other work, and dies at the first such call."""
+    strike = First(how=how, operation=operation)
+    world.journal.mishaps = world.bus.mishaps = strike
+    try:
+        await (work() if work else world.east.consumer.consume(arriving))
+    except Killed:
+        strike.is_over = True
+        world.east = world.worker("east")
+        return
+    raise AssertionError(f"nobody called {operation}")
+
+
+async def processed_and_died(worker: Services, arriving: Message) -> None:
+    """The worker gives the message its entry, and dies before it drains or settles."""
+    processor = worker.consumer.processor
+    head = await processor.committer.read_head(arriving.session)
+    assert await processor.process(await processor.step(head, arriving))
+
+
+async def swept(world: World) -> None:
+    """Leases run out, and each region sweeps; one that goes wrong, or left something, again."""
+    for _, region in product(range(2), REGIONS):
+        world.clock.seconds += LEASE_OVER
+        with suppress(LockstepError, Killed):
+            await world.worker(region).rescuer.sweep()
+
+
+class Gated:
+    """A journal as one worker sees it: its calls of some operations wait while the gate is shut."""
+
+    def __init__(self, journal: MemoryJournal, *operations: str) -> None:
+        self.journal = journal
+        self.operations = operations
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waits = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        """The journal's method, behind the gate."""
+        method = getattr(self.journal, name)
+        if self.operations and name not in self.operations:
+            return method
+
+        async def gated(*arguments: Any, **options: Any) -> Any:
+            if not self.gate.is_set():
+                self.waits.set()
+                await self.gate.wait()
+            return await method(*arguments, **options)
+
+        return gated

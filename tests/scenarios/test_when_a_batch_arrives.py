@@ -1,0 +1,224 @@
+"""A batch of one session: one entry for all that succeed, and nothing is lost of the others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from shared.domain.journal import Status
+from shared.domain.message import Message
+from shared.usecases.outcomes import (
+    AlreadyDone,
+    Conflicting,
+    Faulted,
+    Outcome,
+    Parked,
+    Processed,
+)
+from shared.usecases.resolve import Action, Decision
+from tests.crashes import rest, sent, until_settled, worlds
+from tests.letters import WRITER, writing
+from tests.letters import handlers as letter_handlers
+from tests.world import POLICY, World, handlers, message
+
+TEN = [message(n, kind="account.bill") for n in range(10)]
+IMPATIENT = replace(POLICY, patience=replace(POLICY.patience, gap_seconds=0))
+
+
+@pytest.fixture
+def world() -> World:
+    """Two regions that do not wait for what is missing."""
+    return World(policy=IMPATIENT)
+
+
+def poisoned(at: int) -> list[Message]:
+    """The batch with a message that fails at one place."""
+    return [*TEN[:at], message(at, kind="account.burn"), *TEN[at + 1 :]]
+
+
+def names(outcomes: Sequence[Outcome]) -> list[str]:
+    """What became of each message."""
+    return [type(outcome).__name__ for outcome in outcomes]
+
+
+def covered(world: World) -> list[int]:
+    """How many messages each entry covers."""
+    return [len(entry["covers"]) for entry in world.entries()]
+
+
+async def one_by_one(messages: Sequence[Message]) -> World:
+    """The world in which the same messages came alone."""
+    world = World(policy=IMPATIENT)
+    for arriving in messages:
+        await world.east.consumer.consume(arriving)
+    return world
+
+
+async def test_ten_messages_are_one_entry_and_one_write(world: World) -> None:
+    outcomes = await world.east.batches.consume(TEN)
+
+    assert names(outcomes) == ["Processed"] * 10
+    assert covered(world) == [10]
+    assert world.journal.mishaps.calls["append"] == 1
+    assert world.amounts() == list(range(1, 11))
+
+
+async def test_its_outputs_are_those_of_messages_that_come_alone(world: World) -> None:
+    await world.east.batches.consume(TEN)
+
+    alone = await one_by_one(TEN)
+    assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
+    numbers = [m.number for m in world.bus.messages("east", "out")]
+    assert numbers == [m.number for m in alone.bus.messages("east", "out")]
+    assert len(numbers) == 10
+
+
+async def test_the_next_batch_goes_on_from_the_state_of_the_last(world: World) -> None:
+    await world.east.batches.consume(TEN[:5])
+    await world.east.batches.consume(TEN[5:])
+
+    assert covered(world) == [5, 5]
+    assert [entry["state"]["amounts"] for entry in world.entries()] == [
+        list(range(1, 6)),
+        list(range(1, 11)),
+    ]
+    assert world.journal.mishaps.calls["head"] == 0
+
+
+@pytest.mark.parametrize("at", [0, 5, 9], ids=["first", "in the middle", "last"])
+async def test_a_poison_commits_what_came_before_it_and_parks_what_comes_after(
+    world: World, at: int
+) -> None:
+    outcomes = await world.east.batches.consume(poisoned(at))
+
+    assert names(outcomes) == ["Processed"] * at + ["Faulted"] + ["Parked"] * (9 - at)
+    assert covered(world) == [at] * bool(at) + [1] * (10 - at)
+    assert world.amounts() == list(range(1, at + 1))
+    alone = await one_by_one(poisoned(at))
+    assert world.outputs("east") == alone.outputs("east")
+
+    await world.east.resolver.resolve("acc-7", Decision(Action.SKIP, who="ann", why="burnt"))
+
+    assert world.amounts() == [n + 1 for n in range(10) if n != at]
+
+
+async def test_copies_inside_a_batch_are_found_to_be_done(world: World) -> None:
+    batch = [*TEN[:4], TEN[1], TEN[3], *TEN[4:], TEN[9]]
+
+    outcomes = await world.east.batches.consume(batch)
+
+    assert [n for n, outcome in enumerate(outcomes) if outcome == AlreadyDone()] == [4, 5, 12]
+    assert world.amounts() == list(range(1, 11))
+    assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
+
+
+async def test_another_message_under_a_number_of_the_same_batch_is_refused(world: World) -> None:
+    other = replace(message(2, kind="account.bill"), id="other", body=b'{"amount":99}')
+
+    outcomes = await world.east.batches.consume([*TEN[:4], other, *TEN[4:]])
+
+    assert isinstance(outcomes[4], Conflicting)
+    assert world.amounts() == list(range(1, 11))
+
+
+async def test_a_gap_inside_a_batch_parks_what_follows_it(world: World) -> None:
+    outcomes = await world.east.batches.consume([*TEN[:3], *TEN[4:]])
+
+    assert names(outcomes) == ["Processed"] * 3 + ["Parked"] * 6
+    assert isinstance(outcomes[3], Parked)
+    assert world.amounts() == [1, 2, 3]
+
+    await world.east.batches.consume([TEN[3]])
+
+    assert world.amounts() == list(range(1, 11))
+    assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
+
+
+async def test_a_batch_that_comes_in_reverse_is_put_in_order(world: World) -> None:
+    await world.east.batches.consume(TEN[::-1])
+
+    assert world.amounts() == list(range(1, 11))
+    assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
+
+
+async def test_another_worker_was_first_with_some_of_it(world: World) -> None:
+    await world.east.batches.consume(TEN[:2])
+    other = world.worker("east")
+    await other.batches.consume(TEN[:5])
+
+    outcomes = await world.east.batches.consume(TEN[2:])
+
+    assert names(outcomes) == ["AlreadyDone"] * 3 + ["Processed"] * 5
+    assert world.amounts() == list(range(1, 11))
+    assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
+
+
+async def test_the_other_regions_copy_of_a_batch_is_done_without_a_write(world: World) -> None:
+    await world.east.batches.consume(TEN)
+    world.journal.mishaps.calls.clear()
+
+    outcomes = await world.west.batches.consume(TEN)
+
+    assert names(outcomes) == ["AlreadyDone"] * 10
+    assert world.journal.mishaps.calls["append"] == 0
+
+
+async def test_a_hundred_and_fifty_messages_are_two_entries(world: World) -> None:
+    await world.east.batches.consume([message(n) for n in range(150)])
+
+    assert covered(world) == [100, 50]
+    assert world.amounts() == list(range(1, 151))
+
+
+async def test_outputs_beyond_an_entry_split_the_batch_where_they_no_longer_fit() -> None:
+    world = World(handlers=letter_handlers, policy=IMPATIENT)
+    batch = [writing([150_000], n) for n in range(4)] + [writing([600_000], 4), writing([1], 5)]
+
+    outcomes = await world.east.batches.consume(batch)
+
+    assert names(outcomes) == ["Processed"] * 6
+    assert [len(entry["covers"]) for entry in world.entries(WRITER)] == [2, 2, 1, 1]
+    bodies = [m.body for m in world.bus.messages("east", "out")]
+    assert [len(b) // 10_000 for b in bodies] == [15, 15, 15, 15, 60, 0]
+    assert bodies == [m.body for m in world.bus.messages("west", "out")]
+
+
+async def test_a_message_that_makes_the_state_too_large_does_not_take_the_others_with_it() -> None:
+    world = World(handlers=letter_handlers, policy=IMPATIENT)
+    batch = [writing([1], 0), writing([2], 1), writing([3], 2, remember=3_000_000)]
+
+    outcomes = await world.east.batches.consume(batch)
+
+    assert names(outcomes) == ["Processed", "Processed", "Faulted"]
+    assert isinstance(outcomes[2], Faulted)
+    assert outcomes[2].entry.status is Status.FAULTED
+    assert len(world.bus.messages("east", "out")) == 2
+
+
+async def test_a_fault_that_is_skipped_lets_the_rest_of_the_batch_follow(world: World) -> None:
+    batch = [*TEN[:4], message(4, kind="account.hint"), *TEN[5:]]
+
+    outcomes = await world.east.batches.consume(batch)
+
+    assert names(outcomes) == ["Processed"] * 4 + ["Faulted"] + ["Processed"] * 5
+    assert all(isinstance(outcome, Processed | Faulted) for outcome in outcomes)
+    assert covered(world) == [4, 1, 5]
+    assert world.amounts() == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("batch", [TEN[:5], [*TEN[:3], TEN[4], TEN[1]]], ids=["whole", "gapped"])
+async def test_whatever_call_fails_each_effect_is_once_and_each_output_the_same(
+    batch: list[Message],
+) -> None:
+    async def work(world: World) -> None:
+        await until_settled(world, batch)
+        await until_settled(world, TEN[3:6])
+        await rest(world)
+
+    expected: list[tuple[str, bytes]] = []
+    async for world in worlds(work, handlers, IMPATIENT):
+        expected = expected or sent(world, "east")
+        assert len(expected) == 6
+        assert world.amounts() == [1, 2, 3, 4, 5, 6], world.strike
+        assert sent(world, "east") == sent(world, "west") == expected, world.strike
+        assert await world.owing() == [], world.strike

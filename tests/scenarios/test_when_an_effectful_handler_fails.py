@@ -1,0 +1,209 @@
+"""A handler that calls the outside fails: it is tried again, then its message is a fault."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from shared.ports import Sought
+from shared.testkit.strikes import How
+from shared.usecases.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
+from shared.usecases.resolve import Action, Decision
+from tests.business import (
+    ATTEMPTS,
+    LEASE_OVER,
+    Outside,
+    dies,
+    nothing,
+    payment,
+    swept,
+    world_of,
+)
+from tests.world import REGIONS, World, message
+
+PAY = payment(0)
+RETRY = Decision(Action.RETRY, "Ada", "the bank is open again")
+EDIT = Decision(Action.EDIT, "Ada", "a typo", b'{"amount":40}')
+SKIP = Decision(Action.SKIP, "Ada", "paid by hand")
+
+
+class Closed(ConnectionError):
+    """The outside is closed."""
+
+
+def closed_for(times: int) -> tuple[World, Outside]:
+    """A world whose outside fails this often after it took the payment."""
+    outside = Outside()
+
+    async def fail() -> None:
+        if len(outside.asked) <= times:
+            raise Closed("closed")
+
+    outside.after = fail
+    return world_of(outside), outside
+
+
+async def halted(*behind: int) -> tuple[World, Outside]:
+    """A payment that failed for good, and bills that wait behind it."""
+    world, outside = closed_for(ATTEMPTS)
+    assert isinstance(await world.east.consumer.consume(PAY), Faulted)
+    for sequence in behind:
+        bill = message(sequence, kind="account.bill")
+        assert await world.west.consumer.consume(bill) == Parked()
+    outside.after = nothing
+    return world, outside
+
+
+@pytest.mark.parametrize("times", range(ATTEMPTS))
+async def test_it_is_tried_again_with_the_same_key(times: int) -> None:
+    world, outside = closed_for(times)
+
+    assert isinstance(await world.east.consumer.consume(PAY), Processed)
+
+    assert world.amounts() == [1]
+    assert len(outside.asked) == times + 1
+    assert len(outside.keys[1]) == 1
+    quiet = world_of(Outside())
+    await quiet.east.consumer.consume(PAY)
+    assert world.outputs("west") == quiet.outputs("west")
+
+
+async def test_it_is_a_fault_after_its_attempts_and_a_copy_is_in_the_error_queue() -> None:
+    world, outside = await halted()
+
+    (fault,) = world.entries()
+
+    assert (fault["status"], fault["reason"]) == ("faulted", "Closed: closed")
+    assert fault["message"]["body"].encode() == PAY.body
+    assert len(outside.asked) == ATTEMPTS
+    (east,), (west,) = (world.bus.messages(region, "errors") for region in REGIONS)
+    assert east == west
+    report = json.loads(east.body)
+    assert report["reason"] == "Closed: closed"
+    assert (report["message"]["id"], report["message"]["body"].encode()) == (PAY.id, PAY.body)
+    assert await world.journal.sessions(Sought.FAULTED, limit=9) == ["acc-7"]
+    assert await world.journal.sessions(Sought.CLAIMED, limit=9) == []
+
+
+async def test_a_body_that_is_not_the_model_is_not_tried_again() -> None:
+    outside = Outside()
+    world = world_of(outside)
+
+    outcome = await world.east.consumer.consume(replace(PAY, body=b'{"amount":"much"}'))
+
+    assert isinstance(outcome, Faulted)
+    assert world.clock.now() == 0
+    assert outside.asked == []
+
+
+async def test_a_type_that_skips_goes_on() -> None:
+    world, outside = closed_for(99)
+    tip = message(0, kind="account.tip")
+
+    assert isinstance(await world.east.consumer.consume(tip), Faulted)
+    assert isinstance(await world.east.consumer.consume(message(1)), Processed)
+
+    assert world.amounts() == [2]
+    assert len(outside.keys[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("decision", "amounts"), [(RETRY, [1, 2, 3]), (EDIT, [40, 2, 3]), (SKIP, [2, 3])]
+)
+async def test_each_resolution_keeps_the_order_and_drains_what_waited(
+    decision: Decision, amounts: list[int]
+) -> None:
+    world, outside = await halted(2, 1)
+
+    resolved = await world.west.resolver.resolve("acc-7", decision)
+
+    assert resolved.resolution is not None
+    assert (resolved.resolution.action, resolved.resolution.who) == (decision.action, "Ada")
+    assert world.amounts() == amounts
+    assert len(outside.asked) == ATTEMPTS + (decision is not SKIP)
+    assert len(world.outputs("east")) == len(amounts)
+    assert world.outputs("east") == world.outputs("west")
+
+
+async def test_a_retry_asks_with_the_key_of_the_first_tries() -> None:
+    world, outside = await halted()
+
+    await world.east.resolver.resolve("acc-7", RETRY)
+
+    assert len(outside.keys[1]) == 1
+
+
+@pytest.mark.parametrize("decision", [RETRY, EDIT, SKIP])
+@pytest.mark.parametrize("region", REGIONS)
+async def test_a_late_copy_of_the_original_is_a_duplicate(region: str, decision: Decision) -> None:
+    for later in ([], [1], [1, 2, 3]):
+        world, outside = await halted(*later)
+        await world.west.resolver.resolve("acc-7", decision)
+        entries, asked = len(world.entries()), len(outside.asked)
+
+        for worker in (world.worker(region), getattr(world, region)):
+            assert await worker.consumer.consume(PAY) == AlreadyDone()
+            other = replace(PAY, body=b'{"amount":40}')
+            assert isinstance(await worker.consumer.consume(other), Conflicting)
+
+        assert (len(world.entries()), len(outside.asked)) == (entries, asked)
+
+
+async def test_a_retry_that_fails_again_halts_again_and_loses_nothing() -> None:
+    world, outside = await halted(1)
+    outside.asked.clear()
+
+    async def fail() -> None:
+        raise Closed("still closed")
+
+    outside.after = fail
+    entry = await world.east.resolver.resolve("acc-7", RETRY)
+    assert entry.reason == "Closed: still closed"
+    assert world.amounts() == []
+
+    outside.after = nothing
+    await world.west.resolver.resolve("acc-7", EDIT)
+    assert world.amounts() == [40, 2]
+
+
+@pytest.mark.parametrize("decision", [RETRY, EDIT])
+@pytest.mark.parametrize(
+    ("operation", "how"),
+    [
+        ("append", How.KILLED_AFTER),
+        ("replace", How.KILLED_BEFORE),
+        ("replace", How.KILLED_AFTER),
+        ("send.east", How.KILLED_AFTER),
+    ],
+)
+async def test_a_resolver_that_dies_over_it_leaves_it_to_the_sweep(
+    decision: Decision, operation: str, how: How
+) -> None:
+    quiet, _ = await halted(1)
+    await quiet.east.resolver.resolve("acc-7", decision)
+    world, outside = await halted(1)
+
+    await dies(
+        world, PAY, operation, how, work=lambda: world.east.resolver.resolve("acc-7", decision)
+    )
+    world.clock.seconds += LEASE_OVER
+    await swept(world)
+
+    assert world.amounts() == quiet.amounts()
+    for region in REGIONS:
+        assert dict.fromkeys(world.outputs(region)) == dict.fromkeys(quiet.outputs(region))
+    assert len(outside.keys[1]) == 1
+    resolution = next(e["resolution"] for e in world.entries() if "resolution" in e)
+    assert resolution == {"action": decision.action, "who": "Ada", "why": decision.why}
+
+
+async def test_a_handler_that_was_taken_away_leaves_a_fault_that_says_so() -> None:
+    world = world_of(Outside())
+    await dies(world, PAY, "append", How.KILLED_AFTER)
+    world.clock.seconds += LEASE_OVER
+    del world.handlers.by_type["account.pay"]
+
+    outcome = await world.west.consumer.consume(PAY)
+
+    assert isinstance(outcome, Faulted)
+    assert str(outcome.entry.reason).startswith("no handler for type 'account.pay'")

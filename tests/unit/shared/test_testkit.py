@@ -1,0 +1,204 @@
+"""The test kit finds handlers that do not keep what they promise, and says what to do."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from shared.domain.handling import Handle, Handlers, Kind, OnFault
+from shared.testkit import Found, Report, exercise, given
+from shared.testkit.disturbances import strikes
+from shared.testkit.given import as_sent
+from shared.testkit.stage import Stage
+from shared.testkit.strikes import How, Strike
+from tests.unit.shared.suspects import (
+    Amount,
+    Forgetful,
+    Outside,
+    answering,
+    changing_the_body,
+    changing_the_state,
+    counting,
+    effectful,
+    effectful_counting,
+    failing,
+    good,
+    listers,
+    of,
+    remembered,
+    remembering,
+    three,
+    waiting,
+    with_chance,
+    with_clock,
+    with_file,
+    with_hash,
+    with_hidden_id,
+    with_secret,
+    with_uuid,
+)
+
+
+@pytest.mark.parametrize(
+    ("handle", "culprit", "advice"),
+    [
+        (with_uuid, "uuid.uuid4()", "context.new_id()"),
+        (with_chance, "random.randint()", "context.random"),
+        (with_secret, "secrets.token_bytes()", "context.random"),
+        (with_clock, "datetime.now()", "context.now"),
+        (with_hidden_id, "uuid.uuid4()", "context.new_id()"),
+        (with_file, "open()", "context.captured"),
+        (with_hash, "hash()", "hashlib"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC])
+def test_what_differs_from_run_to_run_is_named_with_what_to_use_instead(
+    handle: Handle, culprit: str, advice: str, kind: Kind
+) -> None:
+    with pytest.raises(Found) as found:
+        exercise(of(handle, kind), three())
+
+    assert "message 1 of 'acc-7' (add) calls" in str(found.value)
+    assert culprit in str(found.value)
+    assert advice in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("handle", "said"),
+    [
+        (changing_the_state, "changes the state it was given, from {'amounts': []}"),
+        (changing_the_body, "changes the body it was given, from {'amount': 1}"),
+        (counting, "gives something else when it runs a second time"),
+        (remembering, "gives something else when it runs again after the others"),
+    ],
+)
+def test_a_handler_that_changes_what_is_not_its_own_is_found_out(handle: Handle, said: str) -> None:
+    remembered.clear()
+
+    with pytest.raises(Found) as found:
+        exercise(of(handle), three(), hash_seeds=())
+
+    assert said in str(found.value)
+
+
+def test_a_handler_that_depends_on_the_order_of_a_set_is_found_out_in_another_process() -> None:
+    with pytest.raises(Found) as found:
+        exercise(listers, three())
+
+    assert "gives other bytes in another process" in str(found.value)
+    assert "sort what it goes through" in str(found.value)
+
+
+@pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC])
+def test_a_good_handler_passes_hundreds_of_runs(kind: Kind) -> None:
+    report = exercise(of(good, kind), three(), runs_max=200, hash_seeds=())
+
+    assert report.runs > 100
+    assert report.state("acc-7") == {"amounts": [1, 2, 3]}
+    assert len(report.outputs("note")) == len({note["text"] for note in report.outputs()}) == 3
+    assert report.outputs("other") == []
+    assert report.faults == ()
+
+
+def test_an_effectful_handler_may_call_more_than_once_but_has_one_effect_in_the_journal() -> None:
+    outside = Outside([])
+
+    report = exercise(of(effectful(outside), Kind.EFFECTFUL), three(), runs_max=100)
+
+    assert report.state("acc-7") == {"amounts": [1, 2, 3]}
+    assert [note["text"] for note in report.outputs()] == ["told 1", "told 2", "told 3"]
+    assert len(outside.told) > 3 * report.runs
+
+
+def test_the_disturbance_and_the_difference_are_named_where_outputs_differ() -> None:
+    with pytest.raises(Found) as found:
+        exercise(of(effectful_counting, Kind.EFFECTFUL), three())
+
+    text = str(found.value)
+    assert text.startswith("when only the other region takes them: in queue 'out' of region east,")
+    assert "output 1 is note" in text
+    assert "undisturbed it is note" in text
+
+
+def test_a_strike_is_told_with_the_call_the_way_and_the_message() -> None:
+    handlers = of(Forgetful(calls=180), Kind.EFFECTFUL)
+
+    with pytest.raises(Found) as found:
+        exercise(handlers, three())
+
+    during = r"when, during (message \d of 'acc-7' \(add\)|the sweep), "
+    assert re.match(during + r"call \d+ of the store or the bus \(\S+\) was ", str(found.value))
+    assert "the state of 'acc-7' is" in str(found.value)
+
+
+@pytest.mark.parametrize(("on_fault", "count"), [(OnFault.HALT, 1), (OnFault.SKIP, 3)])
+def test_faults_are_part_of_the_report(on_fault: OnFault, count: int) -> None:
+    handlers = Handlers()
+    handlers.register("add", body=Amount, on_fault=on_fault)(failing)
+
+    report = exercise(handlers, three())
+
+    assert [fault.session for fault in report.faults] == ["acc-7"] * count
+    assert report.faults[0].reason == "ArithmeticError: cannot take 1"
+
+
+def test_sessions_of_several_handlers_keep_apart() -> None:
+    messages = [*three(), given("acc-8", "add", Amount(amount=9))]
+
+    report = exercise(of(good), messages, runs_max=60, hash_seeds=())
+
+    assert report.state("acc-8") == {"amounts": [9]}
+    with pytest.raises(KeyError, match="no session 'acc-9' among"):
+        report.state("acc-9")
+
+
+def test_answers_are_outputs_too() -> None:
+    asked = given("acc-7", "add", {"amount": 1}, reply_to="answers")
+
+    report = exercise(of(answering), [asked], hash_seeds=())
+
+    assert report.outputs("answer") == [{"text": "yes", "stamp": ""}]
+
+
+def test_unnumbered_messages_keep_their_order_of_arrival_and_have_one_effect_each() -> None:
+    messages = [given("acc-7", "add", {"amount": n}, unnumbered=True) for n in (1, 2, 2)]
+
+    report = exercise(of(good), messages, runs_max=60, hash_seeds=())
+
+    assert report.state("acc-7") == {"amounts": [1, 2, 2]}
+    assert len(report.outputs("note")) == 3
+
+
+def test_strikes_are_chosen_evenly_where_there_are_too_many() -> None:
+    def places(runs_max: int) -> Sequence[int | None]:
+        return [strike.at for strike in strikes(40, runs_max)]
+
+    assert len(places(1_000)) == 40 * len(How)
+    assert len(places(50)) <= 50
+    assert places(50)[-1] in range(35, 40)
+
+
+def test_a_report_is_of_one_result() -> None:
+    report = exercise(of(good), three()[:1], hash_seeds=())
+
+    assert isinstance(report, Report)
+    assert [message.session for message in report.messages] == ["notes"]
+
+
+async def test_a_killed_worker_is_followed_by_one_that_remembers_nothing() -> None:
+    stage = Stage(of(good), Strike(at=0, how=How.KILLED_AFTER))
+    (first,) = as_sent(three()[:1])
+    killed = stage.workers["east"]
+
+    assert not await stage.deliver("east", [first])
+
+    assert stage.workers["east"] is not killed
+    assert await stage.deliver("east", [first])
+
+
+async def test_a_handler_that_waits_outside_does_not_have_its_claim_renewed_without_end() -> None:
+    stage = Stage(of(waiting, Kind.EFFECTFUL))
+
+    await stage.settle("east", *as_sent(three()[:1]))
+
+    assert len(stage.strike.made) < 50
