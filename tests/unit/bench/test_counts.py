@@ -157,7 +157,7 @@ def test_messages_are_of_one_kilobyte_and_what_the_handler_reads() -> None:
 def test_the_command_line_has_defaults_and_refuses_what_cannot_be_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert plan_of([]) == Plan(sessions=20, each=10)
+    assert plan_of([]) == Plan(sessions=20, each=20)
     with pytest.raises(SystemExit, match="2"):
         plan_of(["--each", "1"])
     assert "must be at least 2" in capsys.readouterr().err
