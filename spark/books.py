@@ -6,10 +6,11 @@ or skipped entry has a named end but no effect; it is reported apart from what i
 
 from enum import StrEnum
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
+from spark.numbering import content_digest
 from spark.schemas import texts
 
 # The documents of kind `entry`, as far as the books need them; ids are zero-padded positions.
@@ -35,21 +36,29 @@ class Finding(StrEnum):
 
 
 def findings(events: DataFrame, entries: DataFrame, group: str) -> DataFrame:
-    """Every disagreement as (finding, session, sequence, id); no row means the books balance."""
+    """Every disagreement (schemas.FINDINGS); no row means the books balance."""
     covered = covered_by(entries, group).persist()
     effects = covered.where(F.col("status") == COMPLETED)
     return compared(expected(events), effects, covered).unionByName(misplaced(effects))
 
 
+def accounts(events: DataFrame, entries: DataFrame, group: str, found: DataFrame) -> DataFrame:
+    """The books by session: events expected, effects in the journal, and a count per finding."""
+    is_effect = F.col("status") == COMPLETED
+    effects = covered_by(entries, group).where(is_effect).groupBy("session")
+    counts = found.groupBy("session").pivot("finding", list(Finding)).count()
+    return (
+        events.groupBy("session")
+        .agg(F.count("*").alias("expected"))
+        .join(effects.agg(F.count("*").alias("effects")), on="session", how="full_outer")
+        .join(counts, on="session", how="full_outer")
+        .na.fill(0)
+    )
+
+
 def expected(events: DataFrame) -> DataFrame:
     """What the journal must hold of the events (schemas.EVENTS)."""
-    digest = F.sha2(F.concat(utf8("type"), F.unhex(F.lit("00")), utf8("body")), 256)
-    return events.select("session", "id", "sequence", digest.alias("digest"))
-
-
-def utf8(name: str) -> Column:
-    """The bytes of a text column."""
-    return F.encode(name, "UTF-8")
+    return events.select("session", "id", "sequence", content_digest().alias("digest"))
 
 
 def covered_by(entries: DataFrame, group: str) -> DataFrame:

@@ -1,8 +1,9 @@
 """`df.write.format("lockstep")`: the executors send events through the product's producer.
 
 Promised: a retried task sends the same ids, numbers and bytes, so it adds no effect; a session's
-order is kept, if the rows come as `transforms.in_event_order` leaves them. Not promised: that a
-failed write sent nothing. What was sent stays sent, and running the job again completes it.
+order is kept, if each session's rows come whole and in order in one partition, as `numbering.py`
+leaves them. Not promised: that a failed write sent nothing. What was sent stays sent, and running
+the job again completes it. A stream is written alike, batch by batch; see LockstepStreamWriter.
 """
 
 import asyncio
@@ -16,15 +17,21 @@ from pathlib import Path
 
 from pyspark import TaskContext
 from pyspark.sql import Row
-from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from shared.domain.errors import LockstepError
 from shared.settings import Settings
 from spark.options import OptionRefused, WriteOptions
 from spark.pace import Pace
+from spark.patience import Patience
 from spark.schemas import EVENTS
-from spark.sending import Counts, Send, send_rows
+from spark.sending import Counts, Manner, Send, send_rows
 
 REPORT_SECONDS = 5.0
 
@@ -52,7 +59,7 @@ async def through_producer(settings: Mapping[str, str]) -> AsyncIterator[Send]:
 
 
 class LockstepDataSource(DataSource):
-    """Writes events (schemas.EVENTS) in batch; `mode("append")` only. Options: options.py."""
+    """Writes events (schemas.EVENTS), in batch or as a stream; append only. Options: options.py."""
 
     open_send: OpenSend = staticmethod(through_producer)
 
@@ -71,10 +78,17 @@ class LockstepDataSource(DataSource):
         require_schema(schema)
         return LockstepWriter(WriteOptions.read(self.options), self.open_send)
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """As `writer`, before a stream begins."""
+        if overwrite:
+            raise OptionRefused("what was sent cannot be overwritten; use outputMode('append')")
+        require_schema(schema)
+        return LockstepStreamWriter(WriteOptions.read(self.options), self.open_send)
+
 
 @dataclass(frozen=True)
-class LockstepWriter(DataSourceWriter):
-    """Sends each partition in a task of its own; the driver sums up."""
+class Partition:
+    """Sends one partition in a task of its own."""
 
     options: WriteOptions
     open_send: OpenSend
@@ -91,19 +105,54 @@ class LockstepWriter(DataSourceWriter):
     async def send(self, rows: Iterator[Row], progress: "Progress") -> Counts:
         """Send the rows at this task's share of the rate."""
         async with self.open_send(self.options.settings) as send:
-            return await send_rows(
-                rows,
-                send,
-                rows_max=self.options.batch,
-                pace=Pace(self.options.rate_of_a_task),
-                report=progress,
-            )
+            return await send_rows(rows, send, self.manner, progress)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+    @property
+    def manner(self) -> Manner:
+        """How this task sends."""
+        told = self.options
+        pace, patience = Pace(told.rate_of_a_task), Patience(told.patience)
+        return Manner(told.batch, pace, told.owner_level, told.gaps, patience)
+
+    def sum_up(self, messages: list[WriterCommitMessage | None], **beside: int) -> None:
         """Write the sum of all tasks to the summary file, where one was asked for."""
         parts = [message.counts for message in messages if isinstance(message, PartitionSent)]
         if self.options.summary is not None:
-            Path(self.options.summary).write_text(json.dumps(asdict(sum(parts, Counts()))))
+            told = beside | asdict(sum(parts, Counts()))
+            Path(self.options.summary).write_text(json.dumps(told))
+
+
+class LockstepWriter(Partition, DataSourceWriter):
+    """Sends each partition; the driver sums up."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Sum up. Nothing is sent here, so a driver that dies before it has lost nothing."""
+        self.sum_up(messages)
+
+
+class LockstepStreamWriter(Partition, DataSourceStreamWriter):
+    """Sends each partition of each micro-batch, sorted by session and number.
+
+    A restart from the checkpoint sends the last batch again: same ids, numbers and bytes. Write it
+    repartitioned by session. A task holds its part of a micro-batch in memory to sort it.
+    """
+
+    def write(self, iterator: Iterator[Row]) -> PartitionSent:
+        """Sort and send one partition."""
+        return super().write(iter(sorted(iterator, key=sort_key)))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Sum up the batch. Nothing is sent here."""
+        self.sum_up(messages, batch=batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What was sent stays sent; the batch will be sent again."""
+
+
+def sort_key(row: Row) -> tuple[str, str, int]:
+    """Where a row of a stream belongs; a null sorts first, to be refused by name as it is sent."""
+    sequence = row["sequence"]
+    return (row["session"] or "", row["group"] or "", -1 if sequence is None else sequence)
 
 
 class Progress:

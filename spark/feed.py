@@ -1,66 +1,73 @@
-"""Feed the flights of a source to both regions: `python -m spark.feed --help`."""
+"""Feed a source to both regions: `python -m spark.feed --help`."""
 
 import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from shared.settings import InvalidSettings, Settings
-from spark.arguments import above_zero, add_selection, whole
-from spark.datasource import LockstepDataSource
+from spark import voice
+from spark.arguments import add_changes, add_sending, add_source
+from spark.changes import ChangesFeed, Told
 from spark.failures import SparkFailure, root_cause
-from spark.judging import first_days, judged, rejects
-from spark.options import ROWS_MAX_DEFAULT, app_settings
+from spark.intake import (
+    Intake,
+    RejectsRefused,
+    RowsLost,
+    Source,
+    added,
+    flights_source,
+    mapped_source,
+    require_replaceable,
+    take_in,
+)
+from spark.loading import Load
+from spark.manifest import Manifest, ManifestRefused
+from spark.mapped_sources import read_mapped, since, stream_mapped
+from spark.mapping import Mapping, MappingRefused
+from spark.numbering import numbered
+from spark.options import app_settings
+from spark.planning import Policies
 from spark.runtime import INTERRUPTED, Interrupted, SparkUnavailable, spark_session
-from spark.schemas import REJECTS
-from spark.sending import Counts
-from spark.sources import SourceRefused, located, read_flights
-from spark.transforms import ARRIVED, events, in_event_order
+from spark.sources import SourceRefused, located
 
 REJECTS_DEFAULT = "rejects"
-# What Spark leaves in a folder of JSON lines; a folder with anything else in it is not ours.
-REJECTS_FILES = ("part-", ".part-", "_SUCCESS", "._SUCCESS")
+JOB = "feed"
+REFUSED = (
+    InvalidSettings,
+    SourceRefused,
+    SparkUnavailable,
+    RejectsRefused,
+    RowsLost,
+    MappingRefused,
+    ManifestRefused,
+)
 
 DESCRIPTION = """\
-Turn flights into numbered events, one ordered stream per aircraft, and send them to both regions.
-Connections come from the app settings in the environment (LOCKSTEP_*, ServiceBus_<region>, Cosmos).
-Running it again sends the same ids, numbers and bytes, and so adds no effect."""
-
-
-class RowsLost(Exception):
-    """The source's rows are not all accounted for; nothing was sent."""
-
-
-class RejectsRefused(Exception):
-    """The rejects folder holds something that is not ours to replace."""
-
-
-@dataclass(frozen=True, slots=True)
-class Intake:
-    """What became of the source's rows."""
-
-    rows: int
-    events: int
-    sessions: int
-    rejects: dict[str, int]
+Turn rows into numbered events, one ordered stream per session, and send them to both regions. The
+rows are flights, one session per aircraft, or what a mapping declares (docs/spark.md). Connections
+come from the app settings in the environment (LOCKSTEP_*, ServiceBus_<region>, Cosmos). Running it
+again over the same source sends the same ids, numbers and bytes, and so adds no effect; with a
+manifest it sends nothing but what is new, late or changed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the feed; the exit status is 0 only when every event is safe in at least one region."""
-    chosen = parser().parse_args(arguments)
+    described = parser()
+    chosen = described.parse_args(arguments)
+    if wrong := contradiction(chosen):
+        described.error(wrong)
     try:
         feed(chosen)
-    except (InvalidSettings, SourceRefused, SparkUnavailable, RejectsRefused, RowsLost) as error:
-        return failed(str(error))
+    except REFUSED as error:
+        return voice.failed(JOB, str(error))
     except SparkFailure as error:
-        return failed(root_cause(error))
+        return voice.failed(JOB, root_cause(error))
     except (KeyboardInterrupt, Interrupted):
         say("interrupted; what was sent stays sent, running it again completes it")
         return INTERRUPTED
@@ -70,20 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> ArgumentParser:
     """What the command line takes."""
     described = ArgumentParser(prog="python -m spark.feed", description=DESCRIPTION)
-    add_selection(described)
-    described.add_argument(
-        "--rate",
-        type=above_zero,
-        metavar="N",
-        help="messages per second at most, all tasks together (default: no limit)",
-    )
-    described.add_argument(
-        "--batch",
-        type=whole,
-        default=ROWS_MAX_DEFAULT,
-        metavar="ROWS",
-        help="rows a task holds before it sends them (default: %(default)s)",
-    )
+    add_source(described)
+    add_sending(described)
+    add_changes(described)
     described.add_argument(
         "--rejects",
         default=REJECTS_DEFAULT,
@@ -95,117 +91,131 @@ def parser() -> ArgumentParser:
     return described
 
 
+def contradiction(chosen: Namespace) -> str | None:
+    """What cannot be meant, in one line."""
+    if chosen.mapping and not chosen.source:
+        return "--mapping needs --source"
+    if chosen.stream and not (chosen.mapping and chosen.manifest and chosen.checkpoint):
+        return "--stream needs --mapping, --manifest and --checkpoint"
+    if chosen.stream and chosen.dry_run:
+        return "--stream cannot be a dry run"
+    return None
+
+
 def feed(chosen: Namespace) -> None:
     """Extract, transform, load; then say what was done."""
     started = time.monotonic()
+    mapping = Mapping.read(chosen.mapping) if chosen.mapping else None
     if not chosen.dry_run:
         Settings.read(app_settings({}))
-    require_replaceable(Path(chosen.rejects))
+    require_replaceable(chosen.rejects)
     say("starting Spark")
     with located(chosen.source) as path, spark_session(chosen.master) as spark:
-        flights = extract(spark, path, chosen.days)
-        rows, rejected = transform(flights, chosen.group)
-        intake = take_in(flights, rows, rejected, chosen.rejects)
-        counts = Counts() if chosen.dry_run else load(rows, chosen.rate, chosen.batch)
-    summarise(intake, counts, time.monotonic() - started, chosen.summary)
+        if chosen.stream and mapping:
+            intake, told = follow(spark, path, mapping, chosen)
+        else:
+            source = extract(spark, path, mapping, chosen)
+            intake, told = feed_source(spark, source, chosen)
+    summarise(intake, told, time.monotonic() - started, chosen)
 
 
-def extract(spark: SparkSession, path: str, days: int) -> DataFrame:
-    """The flights of the source's first days."""
+def extract(spark: SparkSession, path: str, mapping: Mapping | None, chosen: Namespace) -> Source:
+    """The source, read and judged; with a watermark, what is not older than the last run's."""
     say(f"reading {path}")
-    return first_days(read_flights(spark, path), days).persist()
+    if mapping is None:
+        return flights_source(spark, path, chosen.days)
+    mark = None
+    if chosen.manifest and mapping.watermark and not chosen.full:
+        mark = Manifest(spark, chosen.manifest).history().watermark
+    if mark:
+        say(f"from {mapping.watermark} {mark} on")
+    return mapped_source(since(read_mapped(spark, path, mapping), mapping, mark), mapping)
 
 
-def transform(flights: DataFrame, group: str) -> tuple[DataFrame, DataFrame]:
-    """The events the flights become, and the flights that cannot become any."""
-    verdicts = judged(flights).persist()
-    return events(verdicts, group).persist(), rejects(verdicts)
+def feed_source(spark: SparkSession, source: Source, chosen: Namespace) -> tuple[Intake, Told]:
+    """Judge and number, then send everything or, by the manifest, what is new."""
+    say(f"judging and numbering; rejects go to {chosen.rejects}")
+    intake = take_in(source, chosen.rejects)
+    if chosen.manifest:
+        return intake, changes_feed(spark, chosen).run(source, dry=chosen.dry_run)
+    if chosen.dry_run:
+        return intake, Told()
+    say("sending" + (f", {chosen.rate:g} a second" if chosen.rate else ""))
+    events = numbered(source.facts, chosen.group)
+    return intake, Told(counts=Load(chosen.rate, chosen.batch).send(events))
 
 
-def take_in(flights: DataFrame, rows: DataFrame, rejected: DataFrame, folder: str) -> Intake:
-    """Write the rejects and count everything; raises RowsLost unless every row is accounted for."""
-    say(f"judging and numbering; rejects go to {folder}")
-    rejected.coalesce(1).write.json(folder, mode="overwrite")
-    by_reason = by_reason_in(rejected.sparkSession, folder)
-    status = F.get_json_object("body", "$.status")
-    found = rows.agg(
-        F.count("*").alias("events"),
-        F.count_distinct("session").alias("sessions"),
-        F.count_if(status != ARRIVED).alias("flights"),
-    ).first()
-    if found is None:
-        raise RowsLost("Spark counted nothing at all")
-    intake = Intake(flights.count(), found["events"], found["sessions"], by_reason)
-    require_all(intake, found["flights"])
-    return intake
-
-
-def by_reason_in(spark: SparkSession, folder: str) -> dict[str, int]:
-    """How many rejects a folder holds by reason: counted from what was written."""
-    written = spark.read.schema(REJECTS).json(folder).groupBy("reason").count()
-    return {row["reason"]: row["count"] for row in written.orderBy("reason").collect()}
-
-
-def require_all(intake: Intake, accepted: int) -> None:
-    """Raise RowsLost unless the rows are those that became events and those that were rejected."""
-    rejected = sum(intake.rejects.values())
-    if intake.rows != accepted + rejected:
-        raise RowsLost(
-            f"{intake.rows} rows were read, but {accepted} became events and {rejected} rejects"
-        )
-
-
-def require_replaceable(folder: Path) -> None:
-    """Raise RejectsRefused when replacing the folder would delete what is not rejects."""
-    if folder.is_file():
-        raise RejectsRefused(f"{folder} is a file; the rejects need a folder")
-    strangers = (
-        []
-        if not folder.exists()
-        else [file.name for file in folder.iterdir() if not file.name.startswith(REJECTS_FILES)]
+def changes_feed(spark: SparkSession, chosen: Namespace) -> ChangesFeed:
+    """The feed by a manifest, as the command line has it."""
+    return ChangesFeed(
+        Manifest(spark, chosen.manifest),
+        chosen.group,
+        Policies(chosen.late, chosen.changed),
+        Load(chosen.rate, chosen.batch),
+        chosen.rejects,
+        say,
     )
-    if strangers:
-        raise RejectsRefused(f"{folder} holds {strangers[0]}; rejects would replace the folder")
 
 
-def load(rows: DataFrame, rate: float | None, batch: int) -> Counts:
-    """Send the events from the executors; the counts are the sum over all partitions."""
-    spark = rows.sparkSession
-    lanes = spark.sparkContext.defaultParallelism
-    say(f"sending in {lanes} partitions" + (f", {rate:g} a second" if rate else ""))
-    spark.dataSource.register(LockstepDataSource)
-    with TemporaryDirectory(prefix="lockstep-feed-") as folder:
-        summary = Path(folder, "counts.json")
-        writer = in_event_order(rows, lanes).write.format("lockstep").mode("append")
-        writer = writer.options(batch=batch, summary=str(summary))
-        (writer.options(rate=rate, partitions=lanes) if rate else writer).save()
-        return Counts(**json.loads(summary.read_text()))
+def follow(
+    spark: SparkSession, folder: str, mapping: Mapping, chosen: Namespace
+) -> tuple[Intake, Told]:
+    """Feed a folder's files as they come: those that are there, or on and on every few seconds.
+
+    The checkpoint says which files were read; the manifest makes a batch that comes twice no news.
+    """
+    done: list[tuple[Intake, Told]] = []
+
+    def batch(table: DataFrame, number: int) -> None:
+        say(f"batch {number}")
+        rejects = f"{chosen.rejects}/batch-{number}"
+        told = Namespace(**{**vars(chosen), "rejects": rejects})
+        source = mapped_source(table, mapping)
+        done.append(feed_source(table.sparkSession, source, told))
+        source.release()
+
+    writer = stream_mapped(spark, folder, mapping).writeStream.foreachBatch(batch)
+    writer = writer.option("checkpointLocation", chosen.checkpoint)
+    writer = (
+        writer.trigger(processingTime=f"{chosen.every} seconds")
+        if chosen.every
+        else writer.trigger(availableNow=True)
+    )
+    writer.start().awaitTermination()
+    return added([intake for intake, _ in done]), summed([told for _, told in done])
 
 
-def summarise(intake: Intake, counts: Counts, seconds: float, file: Path | None) -> None:
+def summed(told: Sequence[Told]) -> Told:
+    """The sum of what several batches told."""
+    total = Told()
+    for each in told:
+        names = {**total.standings, **each.standings}
+        stood = {n: total.standings.get(n, 0) + each.standings.get(n, 0) for n in names}
+        total = Told(stood, total.resumed + each.resumed, total.counts + each.counts)
+    return total
+
+
+def summarise(intake: Intake, told: Told, seconds: float, chosen: Namespace) -> None:
     """Tell people on stdout, and programs in the summary file."""
-    told = asdict(intake) | asdict(counts) | {"seconds": round(seconds, 1)}
-    if file is not None:
-        file.write_text(json.dumps(told, indent=2) + "\n")
+    document = asdict(intake) | asdict(told.counts) | {"seconds": round(seconds, 1)}
+    if chosen.manifest:
+        document |= {"standings": told.standings, "resumed": told.resumed}
+    if chosen.summary is not None:
+        chosen.summary.write_text(json.dumps(document, indent=2) + "\n")
     lines = [
         f"{intake.rows} rows became {intake.events} events of {intake.sessions} sessions",
         f"{sum(intake.rejects.values())} rows rejected",
         *(f"  {count} {reason}" for reason, count in intake.rejects.items()),
-        f"{counts.sent} sent, {counts.owed} copies owed, {seconds:.1f} s",
+        *(f"{count} {standing}" for standing, count in told.standings.items()),
+        *([f"{told.resumed} resumed from an unfinished run"] if told.resumed else []),
+        f"{told.counts.sent} sent, {told.counts.owed} copies owed, {seconds:.1f} s",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
 
 
 def say(line: str) -> None:
     """A line of progress."""
-    sys.stderr.write(f"feed: {line}\n")
-    sys.stderr.flush()
-
-
-def failed(line: str) -> int:
-    """Say why there is no result; the exit status for it."""
-    say(line)
-    return 2
+    voice.say(JOB, line)
 
 
 if __name__ == "__main__":

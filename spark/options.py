@@ -4,15 +4,20 @@ Spark lower-cases the names of options; the names of app settings are given thei
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shared.domain.message import OWNER_LEVEL_MAX
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Settings
+from spark.patience import PATIENCE_DEFAULT_SECONDS
 
 REGIONS, REGION = "LOCKSTEP_REGIONS", "LOCKSTEP_REGION"
 IDENTITY_SUFFIXES = ("", "__accountEndpoint", "__fullyQualifiedNamespace", "__clientId")
 ROWS_MAX_DEFAULT = 500
-OWN = {"rate", "partitions", "batch", "summary"}
+OWN = {"rate", "partitions", "batch", "summary", "owner_level", "gaps", "patience"}
+# What Spark itself adds for a stream.
+SPARKS = {"checkpointlocation", "path"}
+GAPS = ("refuse", "allow")
 
 
 class OptionRefused(ValueError):
@@ -25,7 +30,10 @@ class WriteOptions:
 
     `rate` is messages per second over all tasks, None for no limit; it is shared evenly between the
     `partitions`, as tasks cannot see how many there are. `batch` is how many rows a task holds
-    before it sends them. `summary` is a file on the driver that gets the counts.
+    before it sends them. `summary` is a file on the driver that gets the counts. `owner_level`
+    fences writers of the same group with a lower one. `gaps` allows numbers to skip, as in a part
+    of what was sent before; what follows a gap waits until the gap is filled. `patience` is how
+    many seconds an operation is repeated while no region takes it, before the task fails.
     """
 
     settings: Mapping[str, str]
@@ -33,6 +41,9 @@ class WriteOptions:
     partitions: int | None = None
     batch: int = ROWS_MAX_DEFAULT
     summary: str | None = None
+    owner_level: int = 0
+    gaps: bool = False
+    patience: float = PATIENCE_DEFAULT_SECONDS
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -40,7 +51,7 @@ class WriteOptions:
         given = {name.lower(): value for name, value in options.items()}
         settings = app_settings(given)
         Settings.read(settings)
-        known = {name.lower() for name in setting_names(settings)} | OWN
+        known = {name.lower() for name in setting_names(settings)} | OWN | SPARKS
         if unknown := sorted(given.keys() - known):
             raise OptionRefused(f"unknown options: {', '.join(unknown)}")
         if "rate" in given and "partitions" not in given:
@@ -51,6 +62,9 @@ class WriteOptions:
             partitions=count("partitions", given["partitions"]) if "partitions" in given else None,
             batch=count("batch", given.get("batch", str(ROWS_MAX_DEFAULT))),
             summary=given.get("summary"),
+            owner_level=level(given.get("owner_level", "0")),
+            gaps=choice("gaps", given.get("gaps", GAPS[0]), GAPS) == "allow",
+            patience=seconds(given.get("patience", str(PATIENCE_DEFAULT_SECONDS))),
         )
 
     @property
@@ -100,3 +114,28 @@ def count(name: str, value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
         raise OptionRefused(f"{name} must be a whole number from 1, not {value!r}")
     return int(value)
+
+
+def seconds(value: str) -> float:
+    """A time from zero on; raises OptionRefused."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise OptionRefused(f"patience must be seconds from 0 on, not {value!r}")
+    return number
+
+
+def level(value: str) -> int:
+    """An owner level; raises OptionRefused."""
+    if not value.isdecimal() or int(value) > OWNER_LEVEL_MAX:
+        raise OptionRefused(f"owner_level must be within 0..{OWNER_LEVEL_MAX}, not {value!r}")
+    return int(value)
+
+
+def choice(name: str, value: str, known: Sequence[str]) -> str:
+    """One of a few words; raises OptionRefused."""
+    if value not in known:
+        raise OptionRefused(f"{name} must be {' or '.join(known)}, not {value!r}")
+    return value

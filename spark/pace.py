@@ -16,7 +16,7 @@ class Pace:
     Time lost is not made up for: after a stall the rate goes on, it does not rise.
     """
 
-    per_second: float | None
+    per_second: float | None = None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     free_at: float = 0.0

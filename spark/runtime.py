@@ -24,6 +24,8 @@ JAVA_NEEDED = "Spark needs Java 17 or newer (JAVA_HOME, or java on the PATH)"
 # Two tasks at a time, each tried four times: Spark's own default of one try loses a whole feed to
 # one dropped connection.
 MASTER_DEFAULT = "local[2,4]"
+# What spark-submit tells the Python process it starts.
+GATEWAY = "PYSPARK_GATEWAY_PORT"
 
 type Handler = Callable[[int, FrameType | None], object]
 
@@ -40,12 +42,20 @@ class Interrupted(SystemExit):
 
 
 @contextmanager
-def spark_session(master: str) -> Iterator[SparkSession]:
+def spark_session(master: str | None) -> Iterator[SparkSession]:
     """A session that says nothing and is stopped at the end, whatever the end is.
 
-    Raises SparkUnavailable when there is no Java or it does not start, Interrupted on a signal.
+    Without a master it is what spark-submit or the platform has chosen, else one on this machine;
+    a session that was there before is used as it is, and left running. Raises SparkUnavailable when
+    there is no Java or it does not start, Interrupted on a signal.
     """
-    require_java()
+    running = SparkSession.getActiveSession() if master is None else None
+    if running is not None:
+        yield running
+        return
+    if not is_submitted():
+        require_java()
+        master = master or MASTER_DEFAULT
     spark = None
     with signals(leave):
         try:
@@ -95,12 +105,19 @@ def end_java() -> None:
         java.wait()
 
 
-def start(master: str) -> SparkSession:
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process, and so knows the master and has a JVM."""
+    return GATEWAY in os.environ
+
+
+def start(master: str | None) -> SparkSession:
     """Start Spark with this interpreter for its workers."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Nothing here uses pandas; it is only found installed.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    builder = SparkSession.builder.appName("lockstep").master(master)
+    builder = SparkSession.builder.appName("lockstep")
+    if master is not None:
+        builder = builder.master(master)
     for name, value in configuration(master).items():
         builder = builder.config(name, value)
     try:
@@ -110,7 +127,7 @@ def start(master: str) -> SparkSession:
         raise SparkUnavailable(f"{why}; {JAVA_NEEDED}") from None
 
 
-def configuration(master: str) -> dict[str, str]:
+def configuration(master: str | None) -> dict[str, str]:
     """What the jobs need of Spark. On one machine it listens on loopback and has no web page."""
     # Two attempts of one task at the same time would double the load and gain nothing.
     settings = {
@@ -118,7 +135,7 @@ def configuration(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
     }
-    if master.startswith("local"):
+    if master is not None and master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         settings |= {
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",

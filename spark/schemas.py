@@ -1,8 +1,8 @@
-"""The three tables of the feed: flights in, events out, rejects beside them."""
+"""The tables of the feed: flights in, facts between, events out, rejects beside them."""
 
 from collections.abc import Sequence
 
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 # What the source must have; other columns of it are ignored.
 FLIGHT_COLUMNS = (
@@ -35,7 +35,20 @@ FLIGHTS = texts((*FLIGHT_COLUMNS, BROKEN_LINE))
 
 REJECTS = texts((*FLIGHTS.names, "reason"))
 
-# `sequence` is dense per session and group and starts at 0; `time` is ISO 8601, local and naive.
+# What a row says about a session before it has a number. `key` tells facts of a session apart,
+# whatever they say; `place` is where a fact belongs in its session, compared as texts in turn.
+FACTS = StructType(
+    [
+        *texts(("session", "key")).fields,
+        StructField("place", ArrayType(StringType())),
+        *texts(("type", "body", "time")).fields,
+    ]
+)
+
+# A row that cannot become a fact or may not become an event: as the source wrote it, and why.
+REFUSED_ROWS = texts(("row", "reason"))
+
+# `sequence` is dense per session and group and starts at 0; `time` is ISO 8601 or null.
 EVENTS = StructType(
     [
         StructField("session", StringType()),
@@ -45,5 +58,24 @@ EVENTS = StructType(
         StructField("body", StringType()),
         StructField("id", StringType()),
         StructField("time", StringType()),
+    ]
+)
+
+# What a feed has bound: each event with the fact it stands for, and the digest of what it says.
+PLAN = StructType(
+    [
+        *EVENTS.fields,
+        StructField("key", StringType()),
+        StructField("place", ArrayType(StringType())),
+        StructField("digest", StringType()),
+    ]
+)
+
+# A disagreement of source and journal: what, and which event of which session.
+FINDINGS = StructType(
+    [
+        *texts(("finding", "session")).fields,
+        StructField("sequence", LongType()),
+        StructField("id", StringType()),
     ]
 )

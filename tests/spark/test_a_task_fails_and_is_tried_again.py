@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.datasource import LockstepDataSource
 from spark.failures import root_cause
+from spark.numbering import in_event_order
 from spark.schemas import EVENTS
-from spark.transforms import in_event_order
-from tests.spark.recording import RecordingDataSource
+from tests.spark.recording import POINTS, WITHIN, RecordingDataSource, recorded
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,9 @@ def rows(spark: SparkSession) -> DataFrame:
     )
 
 
-def write(table: DataFrame, folder: Path, *, tries_lost: int = 0) -> dict[str, int]:
+def write(
+    table: DataFrame, folder: Path, *, tries_lost: int = 0, point: str = WITHIN
+) -> dict[str, int]:
     """Write through the recording data source; the counts the driver was told."""
     table.sparkSession.dataSource.register(RecordingDataSource)
     summary = folder / "counts.json"
@@ -38,19 +40,15 @@ def write(table: DataFrame, folder: Path, *, tries_lost: int = 0) -> dict[str, i
     writer.options(
         LOCKSTEP_REGIONS="east",
         LOCKSTEP_QUEUE=tries_lost,
+        LOCKSTEP_OUTPUT_QUEUE=point,
         ServiceBus_east="east",
         Cosmos=str(folder),
         batch=5,
+        patience=0,
         summary=str(summary),
     ).save()
     counts: dict[str, int] = json.loads(summary.read_text())
     return counts
-
-
-def recorded(folder: Path, attempt: int) -> list[dict[str, object]]:
-    """What one attempt of all partitions sent."""
-    files = sorted(folder.glob(f"*-{attempt}.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def test_the_second_try_sends_the_same_and_is_counted_once(
@@ -66,6 +64,19 @@ def test_the_second_try_sends_the_same_and_is_counted_once(
     ]
     assert {message["body"] for message in second} == {'{"n":0}', '{"n":1}', '{"n":2}', '{"n":3}'}
     assert counts["sent"] == 32
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if point != WITHIN])
+def test_wherever_a_try_is_lost_the_next_one_sends_all_and_is_counted_once(
+    spark: SparkSession, tmp_path: Path, point: str
+) -> None:
+    counts = write(in_event_order(rows(spark), 1), tmp_path, tries_lost=1, point=point)
+
+    first, second = recorded(tmp_path, 0), recorded(tmp_path, 1)
+    assert all(message in second for message in first)
+    for session in FLEET:
+        assert [m["sequence"] for m in second if m["session"] == session] == [0, 1, 2, 3]
+    assert counts["sent"] == len(second) == 32
 
 
 def test_every_session_is_sent_in_its_order(spark: SparkSession, tmp_path: Path) -> None:

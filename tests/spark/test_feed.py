@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import feed, reconcile
-from spark.feed import Intake, RejectsRefused, RowsLost, require_all, require_replaceable
+from spark.intake import Intake, RejectsRefused, RowsLost, require_all, require_replaceable
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,arr_delay,carrier,flight,"
 LINES = (
@@ -85,7 +85,7 @@ def test_without_java_the_feed_says_what_it_needs(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    status = feed.main(["--dry-run", "--rejects", str(tmp_path / "rejects")])
+    status = feed.main(["--dry-run", "--master=local[1]", f"--rejects={tmp_path / 'rejects'}"])
 
     assert status == 2
     assert "Spark needs Java 17 or newer" in capsys.readouterr().err.splitlines()[-1]
@@ -105,10 +105,10 @@ def test_days_are_whole_and_above_zero(
 
 def test_a_folder_with_other_things_in_it_is_not_replaced_by_rejects(tmp_path: Path) -> None:
     (tmp_path / "part-0000.json").touch()
-    require_replaceable(tmp_path)
-    require_replaceable(tmp_path / "new")
+    require_replaceable(str(tmp_path))
+    require_replaceable(str(tmp_path / "new"))
 
     (tmp_path / "thesis.tex").touch()
 
     with pytest.raises(RejectsRefused, match=r"thesis\.tex"):
-        require_replaceable(tmp_path)
+        require_replaceable(str(tmp_path))

@@ -6,8 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.judging import judged
+from spark.numbering import in_event_order
 from spark.schemas import EVENTS
-from spark.transforms import events, in_event_order
+from spark.transforms import events
 from tests.spark.flights import CANCELLED, assert_same_table, bodies, flight, table, told
 
 pytestmark = pytest.mark.spark

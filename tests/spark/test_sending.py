@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 import pytest
 from pyspark.sql import Row
 
-from shared.domain.errors import InvalidMessage, OutcomeUnknown
+from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
 from shared.domain.message import Message, Number
 from spark.pace import Pace
-from spark.sending import SESSIONS_AT_ONCE, BrokenSequence, Counts, number_of, send_rows
+from spark.patience import Patience
+from spark.sending import SESSIONS_AT_ONCE, BrokenSequence, Counts, Manner, number_of, send_rows
 
-UNPACED = Pace(None)
+UNPACED = Pace()
 
 
 def unheard(counts: Counts) -> None:
@@ -73,7 +74,7 @@ def row(session: str, sequence: int, **changes: object) -> Row:
 async def send(
     rows: Sequence[Row], producer: Producer, *, rows_max: int = 10, pace: Pace = UNPACED
 ) -> Counts:
-    return await send_rows(rows, producer.send, rows_max=rows_max, pace=pace, report=unheard)
+    return await send_rows(rows, producer.send, Manner(rows_max, pace), unheard)
 
 
 async def test_a_row_becomes_the_message_it_stands_for() -> None:
@@ -109,7 +110,7 @@ async def test_counts_are_reported_after_every_buffer() -> None:
     heard: list[Counts] = []
     rows = [row("N14228", sequence) for sequence in range(5)]
 
-    await send_rows(rows, Producer().send, rows_max=2, pace=UNPACED, report=heard.append)
+    await send_rows(rows, Producer().send, Manner(2), heard.append)
 
     assert heard == [Counts(2, 1), Counts(4, 2), Counts(5, 3)]
 
@@ -141,6 +142,31 @@ async def test_a_gap_or_disorder_is_refused_before_its_buffer_is_sent(numbers: l
     assert producer.messages == []
 
 
+async def test_where_gaps_are_allowed_each_run_of_numbers_is_one_operation_in_order() -> None:
+    producer = Producer()
+    rows = [row("N14228", number) for number in (3, 4, 9, 11, 12)]
+
+    await send_rows(rows, producer.send, Manner(10, gaps=True), unheard)
+
+    assert producer.of("N14228") == [3, 4, 9, 11, 12]
+    assert producer.calls == 3
+
+
+async def test_disorder_is_refused_even_where_gaps_are_allowed() -> None:
+    with pytest.raises(BrokenSequence, match="5 to 4"):
+        await send_rows(
+            [row("N14228", 5), row("N14228", 4)], Producer().send, Manner(10, gaps=True), unheard
+        )
+
+
+async def test_a_write_s_owner_level_is_every_message_s() -> None:
+    producer = Producer()
+
+    await send_rows([row("N14228", 0)], producer.send, Manner(10, owner_level=3), unheard)
+
+    assert [number_of(message).level for message in producer.messages] == [3]
+
+
 async def test_a_gap_between_two_buffers_is_refused() -> None:
     producer = Producer()
 
@@ -151,8 +177,8 @@ async def test_a_gap_between_two_buffers_is_refused() -> None:
 
 
 async def test_a_row_with_a_null_is_refused_by_the_column_s_name() -> None:
-    with pytest.raises(InvalidMessage, match="no body, time"):
-        await send([row("N14228", 0, body=None, time=None)], Producer())
+    with pytest.raises(InvalidMessage, match="no body, id:"):
+        await send([row("N14228", 0, body=None, id=None, time=None)], Producer())
 
 
 async def test_when_no_region_takes_a_session_the_task_fails_and_nothing_later_is_sent() -> None:
@@ -165,9 +191,39 @@ async def test_when_no_region_takes_a_session_the_task_fails_and_nothing_later_i
 
     rows = [row("N14228", 0), row("N24211", 0), row("N14228", 1), row("N14228", 2)]
     with pytest.raises(OutcomeUnknown, match="no region"):
-        await send_rows(rows, fails_for_n24211, rows_max=2, pace=UNPACED, report=unheard)
+        await send_rows(rows, fails_for_n24211, Manner(2), unheard)
 
     assert producer.of("N14228") in ([], [0])
+
+
+async def test_an_outage_shorter_than_the_patience_is_sat_out() -> None:
+    clock, producer = Clock(), Producer()
+    patience = Patience(60.0, clock.read, clock.sleep)
+
+    async def dark_for_forty_seconds(messages: Sequence[Message]) -> Answer:
+        if clock.now < 40:
+            raise OutcomeUnknown("no region surely took the messages")
+        return await producer.send(messages)
+
+    rows = [row("N14228", 0), row("N14228", 1)]
+    counts = await send_rows(rows, dark_for_forty_seconds, Manner(1, patience=patience), unheard)
+
+    assert producer.of("N14228") == [0, 1]
+    assert counts.sent == 2
+    assert 40 <= clock.now < 46
+
+
+async def test_an_outage_longer_than_the_patience_fails_the_task() -> None:
+    clock = Clock()
+    patience = Patience(60.0, clock.read, clock.sleep)
+
+    async def dark(messages: Sequence[Message]) -> Answer:
+        raise Unavailable("the journal is away")
+
+    with pytest.raises(Unavailable):
+        await send_rows([row("N14228", 0)], dark, Manner(1, patience=patience), unheard)
+
+    assert 50 < clock.now <= 60
 
 
 async def test_the_rate_is_kept_in_small_even_bursts() -> None:

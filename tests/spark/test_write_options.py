@@ -66,6 +66,9 @@ def test_the_rate_is_shared_between_the_partitions() -> None:
         ({"rate": "0", "partitions": "2"}, "rate must be a number above zero"),
         ({"batch": "0"}, "batch must be a whole number from 1, not '0'"),
         ({"ServiceBus_north": "x"}, "unknown options: servicebus_north"),
+        ({"gaps": "maybe"}, "gaps must be refuse or allow, not 'maybe'"),
+        ({"owner_level": "32768"}, "owner_level must be within 0..32767, not '32768'"),
+        ({"patience": "-1"}, "patience must be seconds from 0 on, not '-1'"),
         ({"speed": "9"}, "unknown options: speed"),
     ],
 )

@@ -1,0 +1,79 @@
+"""The least a sender can do: azure-servicebus, full batches of any sessions, one namespace a time.
+
+    python -m bench.spark_feed.bare PLAN QUEUE PART OF CONNECTION...
+
+Sends one part of a feed's plan (Parquet) to every namespace, each session in order. Nothing is
+retried, owed or numbered anew. Prints how many messages, and when it began and ended.
+"""
+
+import json
+import sys
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
+from azure.servicebus.exceptions import MessageSizeExceededError
+from pyarrow import parquet
+
+from bench.load import on_the_wire
+from shared.domain.message import Message, Number
+
+COLUMNS = ("session", "group", "sequence", "type", "body", "id", "time")
+
+
+def read(plan: str, part: int, parts: int) -> list[Message]:
+    """The messages of one part, every session whole and in order, the sessions taking turns."""
+    table = parquet.read_table(plan, columns=list(COLUMNS), partitioning=None)
+    rows = sorted(zip(*(table[name].to_pylist() for name in COLUMNS), strict=True), key=turn)
+    return [message(*row) for row in rows if zlib.crc32(row[0].encode()) % parts == part]
+
+
+def turn(row: Sequence[object]) -> tuple[object, object]:
+    """Where a row stands."""
+    return row[2], row[0]
+
+
+def message(
+    session: str, group: str, sequence: int, kind: str, body: str, identity: str, time: str
+) -> Message:
+    """The message a row of the plan stands for."""
+    return Message(identity, session, kind, body.encode(), Number(group, 0, sequence), time)
+
+
+def send(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> None:
+    """Send in order, in as few batches as the size limit allows."""
+    batch = sender.create_message_batch()
+    for copy in messages:
+        try:
+            batch.add_message(copy)
+        except MessageSizeExceededError:
+            sender.send_messages(batch)
+            batch = sender.create_message_batch()
+            batch.add_message(copy)
+    sender.send_messages(batch)
+
+
+def senders(queue: str, connections: Sequence[str], stack: ExitStack) -> Iterator[ServiceBusSender]:
+    """A sender for each namespace, open until the stack closes."""
+    for connection in connections:
+        client = stack.enter_context(ServiceBusClient.from_connection_string(connection))
+        yield stack.enter_context(client.get_queue_sender(queue))
+
+
+def main() -> None:
+    """Read, then send as fast as it goes."""
+    plan, queue, part, parts, *connections = sys.argv[1:]
+    messages = read(plan, int(part), int(parts))
+    with ExitStack() as stack:
+        opened = list(senders(queue, connections, stack))
+        began = time.time()
+        for sender in opened:
+            send(sender, map(on_the_wire, messages))
+        ended = time.time()
+    print(json.dumps({"messages": len(messages), "began": began, "ended": ended}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""One wrong message in a million, found by reconciliation: synthetic frames, no cloud."""
+
+import hashlib
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from bench.cloud import BenchFailed
+from spark.books import findings
+from spark.numbering import content_digest
+from spark.runtime import spark_session
+
+SESSIONS = 4000
+GROUP, TYPE = "bench", "account.add"
+
+
+def one_in(messages: int) -> None:
+    """Plant one wrong digest among so many messages; raises BenchFailed unless just it is found."""
+    with spark_session("local[2]") as spark:
+        wrong = int(hashlib.sha256(str(messages).encode()).hexdigest(), 16) % messages
+        events = synthetic(spark, messages)
+        began = time.monotonic()
+        found = findings(events, journal(events, wrong), GROUP).collect()
+        seconds = time.monotonic() - began
+    told = [(row["finding"], row["id"]) for row in found]
+    if told != [("different content", f"id-{wrong}")]:
+        raise BenchFailed(f"planted id-{wrong}, found {told[:5]}")
+    print(f"books: 1 wrong in {messages} found, and nothing else, in {seconds:.1f} s", flush=True)
+
+
+def synthetic(spark: SparkSession, messages: int) -> DataFrame:
+    """So many events (schemas.EVENTS) of SESSIONS sessions."""
+    return spark.range(messages).select(
+        F.format_string("session-%d", F.col("id") % SESSIONS).alias("session"),
+        F.lit(GROUP).alias("group"),
+        F.floor(F.col("id") / SESSIONS).alias("sequence"),
+        F.lit(TYPE).alias("type"),
+        F.format_string('{"amount":%d}', "id").alias("body"),
+        F.format_string("id-%d", "id").alias("id"),
+        F.lit(None).cast("string").alias("time"),
+    )
+
+
+def journal(events: DataFrame, wrong: int) -> DataFrame:
+    """Entries that cover the events one by one; one of them says something else."""
+    said = events.withColumn(
+        "body", F.when(F.col("id") == f"id-{wrong}", "{}").otherwise(F.col("body"))
+    ).withColumn("digest", content_digest())
+    covered = F.struct("id", "type", "digest", "group", "sequence")
+    return said.select(
+        "session",
+        F.lpad(F.col("sequence").cast("string"), 12, "0").alias("id"),
+        F.lit("completed").alias("status"),
+        F.array(covered).alias("covers"),
+    )

@@ -1,0 +1,135 @@
+"""Measured child processes: what they print, and the time and memory they take."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from bench.cloud import BenchFailed
+from bench.systems import ROOT
+
+SAMPLE_SECONDS = 0.5
+MIB = 2**20
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A child that ended well: its output, and what it and those beside it needed together."""
+
+    output: str
+    seconds: float
+    busy_seconds: float
+    memory_bytes: int
+
+
+def measured(module: str, words: Sequence[str], environment: Mapping[str, str], log: Path) -> Ended:
+    """Run `python -m module` to its end; raises BenchFailed when that is not a good one."""
+    return together([(module, words)], environment, log)[0]
+
+
+def together(
+    programs: Sequence[tuple[str, Sequence[str]]], environment: Mapping[str, str], log: Path
+) -> list[Ended]:
+    """Run several at once."""
+    began = monotonic()
+    with log.open("ab") as errors:
+        children = [
+            start(module, words, environment, errors.fileno()) for module, words in programs
+        ]
+        watch = Watch([child.pid for child in children])
+        with watch:
+            outputs = [child.communicate()[0] for child in children]
+    seconds = monotonic() - began
+    for child, (module, _) in zip(children, programs, strict=True):
+        if child.returncode:
+            raise BenchFailed(f"{module} ended with {child.returncode}, see {log}")
+    return [Ended(output, seconds, watch.busy_seconds, watch.memory_bytes) for output in outputs]
+
+
+def start(
+    module: str, words: Sequence[str], environment: Mapping[str, str], errors: int
+) -> "subprocess.Popen[str]":
+    """Start one."""
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", module, *words],
+        env=os.environ | environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+    )
+
+
+class Watch:
+    """Looks at processes and their children, now and then, while in the context.
+
+    `memory_bytes` is the most they held together; `busy` what processor time each has used, in
+    ticks, but for what it used after the last look.
+    """
+
+    def __init__(self, roots: Sequence[int]) -> None:
+        self.roots = roots
+        self.memory_bytes = 0
+        self.busy: dict[int, int] = {}
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
+
+    @property
+    def busy_seconds(self) -> float:
+        """Processor time of all of them."""
+        return sum(self.busy.values()) / TICKS_PER_SECOND
+
+    def watch(self) -> None:
+        """Look until it is over."""
+        while not self.ended.wait(SAMPLE_SECONDS):
+            tree = look(self.roots)
+            self.busy |= {pid: seen.ticks for pid, seen in tree.items() if seen.ticks}
+            self.memory_bytes = max(self.memory_bytes, sum(map(held_bytes, tree)))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A process: its parent, and the processor time it has used."""
+
+    parent: int
+    ticks: int
+
+
+def look(roots: Sequence[int]) -> dict[int, Seen]:
+    """The processes that are there of these and all their children."""
+    every = {int(folder.name): seen(folder) for folder in Path("/proc").glob("[0-9]*")}
+    tree, more = set(roots), set(roots)
+    while more:
+        more = {pid for pid, each in every.items() if each.parent in more} - tree
+        tree |= more
+    return {pid: every[pid] for pid in tree if pid in every}
+
+
+def seen(folder: Path) -> Seen:
+    """What the kernel says of a process; nothing of one that has gone."""
+    try:
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return Seen(0, 0)
+    return Seen(int(fields[1]), int(fields[11]) + int(fields[12]))
+
+
+def held_bytes(pid: int) -> int:
+    """The proportional set size of a process; 0 for one that has gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)

@@ -1,0 +1,215 @@
+"""Feeds of one source over time: nothing twice, exactly what moved, whatever was cut short."""
+
+import json
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark import feed
+from spark.changes import ChangesFeed
+from spark.intake import Source, mapped_source
+from spark.loading import Load
+from spark.manifest import Manifest
+from spark.mapped_sources import read_mapped, since
+from spark.mapping import Mapping
+from spark.planning import Policies
+from tests.spark.recording import RecordingDataSource, recorded
+
+pytestmark = pytest.mark.spark
+
+DOCUMENT: dict[str, Any] = {
+    "format": "csv",
+    "columns": {"account": "string", "line": "int", "amount": "int", "seen": "timestamp"},
+    "session": "account",
+    "key": ["line"],
+    "order": ["line"],
+    "body": ["amount"],
+    "type": "account.add",
+    "watermark": "seen",
+}
+LINES = [f"acc-{n % 3},{n},{n * 10},2026-01-0{1 + n % 5} 00:00:00" for n in range(9)]
+
+
+class DriverKilled(BaseException):
+    """The driver is gone."""
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Path:
+    """The folder in which what is sent is recorded."""
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    return folder
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """What the recording data source is told."""
+    sink = str(folder / "sent")
+    return {"LOCKSTEP_REGIONS": "east", "ServiceBus_east": "east", "Cosmos": sink} | {
+        "LOCKSTEP_QUEUE": "0"
+    }
+
+
+def source(spark: SparkSession, folder: Path, lines: list[str], mark: str | None = None) -> Source:
+    """These lines as the job reads them; a new file each time, as a job is a new process."""
+    file = folder / f"booked-{len(list(folder.glob('booked-*')))}.csv"
+    file.write_text("\n".join(["account,line,amount,seen", *lines]) + "\n")
+    mapping = Mapping.of(DOCUMENT)
+    return mapped_source(since(read_mapped(spark, str(file), mapping), mapping, mark), mapping)
+
+
+def job(spark: SparkSession, folder: Path, load: type[Load] = Load) -> ChangesFeed:
+    """The feed, with everything of its own in a folder."""
+    return ChangesFeed(
+        Manifest(spark, str(folder / "manifest")),
+        "bank",
+        Policies(),
+        load(settings=settings(folder), source=RecordingDataSource),
+        str(folder / "rejects"),
+        lambda _: None,
+    )
+
+
+def sent(sink: Path) -> list[tuple[str, int, str]]:
+    """What has been sent since the last look, in the order of sessions and numbers."""
+    found = [(m["session"], m["sequence"], m["body"]) for m in recorded(sink)]
+    for file in sink.glob("*.jsonl"):
+        file.unlink()
+    return sorted(found)
+
+
+def test_a_second_run_sends_nothing_and_three_changed_rows_are_three_events(
+    spark: SparkSession, tmp_path: Path, sink: Path
+) -> None:
+    first = job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    assert first.counts.sent == len(sent(sink)) == 9
+
+    again = job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    assert again.counts.sent == 0
+    assert again.standings["unchanged"] == 9
+    assert sent(sink) == []
+
+    changed = [*LINES]
+    for place in (1, 3, 7):
+        changed[place] = changed[place].replace(f",{place * 10},", ",999,")
+    third = job(spark, tmp_path).run(source(spark, tmp_path, changed))
+
+    assert third.counts.sent == 3
+    assert sent(sink) == [
+        ("acc-0", 3, '{"amount":999}'),
+        ("acc-1", 3, '{"amount":999}'),
+        ("acc-1", 4, '{"amount":999}'),
+    ]
+
+
+class KilledLoad(Load):
+    """A driver that is killed when everything, or nothing, was sent."""
+
+    has_sent = False
+
+    def send(self, rows: DataFrame) -> Any:
+        """Perhaps send, and never come back."""
+        if self.has_sent:
+            super().send(rows)
+        raise DriverKilled
+
+
+class KilledLoadAfterSending(KilledLoad):
+    """Killed between write and commit."""
+
+    has_sent = True
+
+
+@pytest.mark.parametrize("killed", [KilledLoad, KilledLoadAfterSending])
+def test_a_run_whose_driver_was_killed_is_sent_first_byte_for_byte(
+    spark: SparkSession, tmp_path: Path, sink: Path, killed: type[KilledLoad]
+) -> None:
+    with pytest.raises(DriverKilled):
+        job(spark, tmp_path, killed).run(source(spark, tmp_path, LINES[:6]))
+    before = sent(sink)
+    # The source moves on before anybody looks after the broken run.
+    changed = [LINES[0].replace(",0,2", ",777,2"), *LINES[1:]]
+
+    told = job(spark, tmp_path).run(source(spark, tmp_path, changed))
+
+    after = sent(sink)
+    assert set(before) < set(after)
+    assert told.resumed == 6
+    assert ("acc-0", 0, '{"amount":0}') in after
+    assert ("acc-0", 2, '{"amount":777}') in after
+    assert len({(session, number) for session, number, _ in after}) == len(after) == 10
+    assert job(spark, tmp_path).manifest.history().unsent == []
+
+
+def test_a_plan_that_was_never_bound_is_replaced(
+    spark: SparkSession, tmp_path: Path, sink: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise DriverKilled
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "take", dies)
+        with pytest.raises(DriverKilled):
+            job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    assert sent(sink) == []
+
+    told = job(spark, tmp_path).run(source(spark, tmp_path, LINES[:4]))
+
+    assert (told.counts.sent, told.resumed) == (4, 0)
+    assert len(sent(sink)) == 4
+    manifest = job(spark, tmp_path).manifest
+    assert manifest.fed("bank", manifest.history()).count() == 4
+
+
+def test_from_the_watermark_on_only_newer_rows_are_read(
+    spark: SparkSession, tmp_path: Path, sink: Path
+) -> None:
+    job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    mark = job(spark, tmp_path).manifest.history().watermark
+    newer = ["acc-0,90,1,2026-02-01 00:00:00", "acc-0,91,2,2025-12-01 00:00:00"]
+    sent(sink)
+
+    moved = source(spark, tmp_path, [*LINES, *newer], mark)
+
+    assert mark == "2026-01-05 00:00:00"
+    assert sorted(row["key"] for row in moved.facts.collect()) == ['["4"]', '["90"]']
+    assert job(spark, tmp_path).run(moved).counts.sent == 1
+    assert sent(sink) == [("acc-0", 3, '{"amount":1}')]
+    assert job(spark, tmp_path).manifest.history().watermark == "2026-02-01 00:00:00"
+
+
+def test_a_folder_is_followed_and_files_that_come_later_are_fed(
+    spark: SparkSession, tmp_path: Path, sink: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "spark_session", lambda _master: nullcontext(spark))
+    recording = partial(Load, settings=settings(tmp_path), source=RecordingDataSource)
+    monkeypatch.setattr(feed, "Load", recording)
+    for name, value in settings(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    folder, mapping, summary = (tmp_path / name for name in ("in", "mapping.json", "sum.json"))
+    folder.mkdir()
+    mapping.write_text(json.dumps(DOCUMENT | {"format": "json"}))
+    objects = [json_of(*line.split(",")) for line in LINES]
+    words = [f"--source={folder}", f"--mapping={mapping}", f"--summary={summary}", "--stream"]
+    words += [f"--{name}={tmp_path / name}" for name in ("manifest", "checkpoint", "rejects")]
+
+    told = []
+    for number, part in enumerate((objects[:6], objects[4:], [])):
+        if part:
+            (folder / f"{number}.json").write_text("\n".join(part) + "\n")
+        assert feed.main(words) == 0
+        told.append(json.loads(summary.read_text()))
+
+    assert [(each["rows"], each["sent"]) for each in told] == [(6, 6), (5, 3), (0, 0)]
+    assert [number for session, number, _ in sent(sink) if session == "acc-2"] == [0, 1, 2]
+    history = job(spark, tmp_path).manifest.history()
+    assert (history.newest, history.unsent) == (2, [])
+
+
+def json_of(account: str, line: str, amount: str, seen: str) -> str:
+    """A line of the source as an object."""
+    return json.dumps({"account": account, "line": int(line), "amount": int(amount), "seen": seen})

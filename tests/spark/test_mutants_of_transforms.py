@@ -1,0 +1,94 @@
+"""Transforms are changed a little, on purpose; the whole-table test of each must fail."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark import books, judging, numbering, planning, transforms
+from tests.spark import facts
+from tests.spark.test_flights_become_events import (
+    test_a_flight_departs_and_arrives_and_a_cancelled_one_says_only_that as whole_events,
+)
+from tests.spark.test_flights_become_events import test_clocks_become_instants as clocks
+from tests.spark.test_rows_that_cannot_become_events import (
+    test_each_reject_keeps_its_cells_and_says_why as rejects,
+)
+from tests.spark.test_the_books import (
+    test_each_disagreement_is_named_once_and_balanced_books_name_nothing as disagreements,
+)
+from tests.spark.test_what_is_new_since_the_last_feed import (
+    test_only_what_moved_is_sent_and_numbers_go_on as what_moved,
+)
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A change of one function, and the test that must notice."""
+
+    module: ModuleType
+    function: str
+    before: str
+    after: str
+    killer: Callable[[SparkSession], None]
+
+
+MUTANTS = {
+    "an arrival past midnight stays on its day": Mutant(
+        transforms, "arrival", "F.when(overnight, DAY_MINUTES)", "F.when(overnight, 0)", clocks
+    ),
+    "the first number is 1": Mutant(
+        numbering,
+        "numbered",
+        "F.row_number().over(in_order) - 1",
+        "F.row_number().over(in_order)",
+        whole_events,
+    ),
+    "a session goes on at the number it ended with": Mutant(
+        planning, "standings", 'F.max("sequence") + 1', 'F.max("sequence")', what_moved
+    ),
+    "what a key said first is compared, not last": Mutant(
+        planning, "standings", "F.max_by(", "F.min_by(", what_moved
+    ),
+    "a departure may contradict its delay": Mutant(judging, "contradicts", "!=", "<", rejects),
+    "an effect that moved back is in order": Mutant(
+        books, "misplaced", 'F.col("sequence") < F.max', 'F.col("sequence") > F.max', disagreements
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_mutant_is_killed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    mutant = MUTANTS[name]
+    broken = changed(mutant)
+    for module in (mutant.module, *importers(mutant)):
+        monkeypatch.setattr(module, mutant.function, broken)
+
+    with pytest.raises(AssertionError):
+        mutant.killer(spark)
+
+
+def changed(mutant: Mutant) -> Any:
+    """The function with the change in it."""
+    source = inspect.getsource(getattr(mutant.module, mutant.function))
+    assert source.count(mutant.before) == 1, "the mutant does not fit the code any more"
+    names = dict(vars(mutant.module))
+    exec(source.replace(mutant.before, mutant.after), names)
+    return names[mutant.function]
+
+
+def importers(mutant: Mutant) -> list[ModuleType]:
+    """The other modules that know the function by its name."""
+    return [
+        module
+        for module in (planning, transforms, facts)
+        if module is not mutant.module and hasattr(module, mutant.function)
+    ]

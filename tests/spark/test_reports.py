@@ -1,0 +1,146 @@
+"""Reconciliation as a user runs it, from an exported journal: status, report, page, and replay."""
+
+import hashlib
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark import reconcile, replay
+from spark.manifest import Manifest
+from spark.numbering import numbered
+from spark.replay import missing, read_findings, selected
+from spark.schemas import EVENTS, FACTS
+from tests.spark.facts import GROUP, fact
+from tests.spark.flights import assert_same_table
+
+FACTS_FED = [fact(s, f"k{n}", f"{n:02}", n) for s in ("acc-1", "acc-2", "acc|3") for n in range(4)]
+
+
+def entry(session: str, position: int, number: int, **changes: Any) -> dict[str, Any]:
+    """An entry of the journal as the change feed tells it, for the fact with a number."""
+    body = f'{{"amount":{number}}}'
+    covered = {
+        "id": hashlib.sha256(f"{GROUP}\n{session}\n{number}".encode()).hexdigest()[:32],
+        "type": "account.add",
+        "digest": hashlib.sha256(f"account.add\0{body}".encode()).hexdigest(),
+        "group": GROUP,
+        "sequence": number,
+    }
+    document = {"session": session, "id": f"{position:012d}", "kind": "entry", "_ts": position}
+    return document | {"status": "completed", "covers": [covered | changes]}
+
+
+def journal(*amiss: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two balanced sessions and what is said of the third; with a claim and other documents."""
+    good = [entry(s, n, n) for s in ("acc-1", "acc-2") for n in range(4)]
+    claim = entry("acc-1", 1, 1) | {"status": "working", "_ts": 0}
+    return [{"session": "acc-1", "id": "genesis", "kind": "genesis"}, claim, *good, *amiss]
+
+
+@pytest.fixture
+def fed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a manifest of what was fed, and the empty source it came from."""
+    manifest = Manifest(spark, str(tmp_path / "manifest"))
+    plan = numbered(spark.createDataFrame(FACTS_FED, FACTS), GROUP)
+    manifest.settle(manifest.bind(1, plan, None))
+    for program in (reconcile, replay):
+        monkeypatch.setattr(program, "spark_session", lambda _master: nullcontext(spark))
+    (tmp_path / "source.json").write_text("")
+    mapping = {
+        "format": "json",
+        "columns": {"account": "string", "amount": "int"},
+        "session": "account",
+        "key": ["amount"],
+        "order": ["amount"],
+        "body": ["amount"],
+        "type": "account.add",
+    }
+    (tmp_path / "mapping.json").write_text(json.dumps(mapping))
+    return tmp_path
+
+
+def balance(folder: Path, documents: list[dict[str, Any]]) -> int:
+    """Reconcile the manifest with a journal; the exit status."""
+    name = f"journal-{len(list(folder.glob('journal-*')))}.json"
+    (folder / name).write_text("\n".join(json.dumps(document) for document in documents) + "\n")
+    words = [f"--source={folder / 'source.json'}", f"--mapping={folder / 'mapping.json'}"]
+    words += [f"--manifest={folder / 'manifest'}", f"--group={GROUP}"]
+    words += [f"--journal={folder / name}", f"--report={folder / 'report'}"]
+    return reconcile.main([*words, f"--page={folder / 'page.md'}"])
+
+
+@pytest.mark.spark
+def test_what_is_amiss_is_reported_by_session_and_only_that(
+    spark: SparkSession, fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    third = [entry("acc|3", 0, 0), entry("acc|3", 1, 3), entry("acc|3", 2, 2, digest="0" * 64)]
+
+    assert balance(fed, journal(*third)) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "12 events expected"
+    counted = [line for line in lines if line[0].isdigit()][1:]
+    assert counted == [
+        "1 missing",
+        "0 faulted or skipped",
+        "0 extra",
+        "0 repeated",
+        "1 out of order",
+        "1 different content",
+    ]
+    books = spark.read.parquet(str(fed / "report" / "sessions")).where("missing > 0").collect()
+    assert [(row["session"], row["expected"], row["effects"]) for row in books] == [("acc|3", 4, 3)]
+    page = (fed / "page.md").read_text()
+    assert "**The books do not balance.**" in page
+    assert "| acc\\|3 | 4 | 3 | 1 | 0 | 0 | 0 | 1 | 1 |" in page
+    assert "acc-1" not in page
+
+    manifest = Manifest(spark, str(fed / "manifest"))
+    archive = manifest.fed(GROUP, manifest.history()).select(*EVENTS.names)
+    again = missing(archive, read_findings(spark, str(fed / "report"))).collect()
+    assert [(row["session"], row["sequence"]) for row in again] == [("acc|3", 1)]
+
+
+@pytest.mark.spark
+def test_balanced_books_end_well(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert balance(fed, journal(*(entry("acc|3", n, n) for n in range(4)))) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "the books balance"
+    assert "**The books balance.**" in (fed / "page.md").read_text()
+
+
+@pytest.mark.spark
+def test_a_choice_of_sessions_and_times_is_replayed_as_it_was(spark: SparkSession) -> None:
+    rows = [
+        (session, GROUP, n, "t", "{}", f"{session}-{n}", f"2026-01-0{n + 1}T00:00:00")
+        for session in ("a", "b")
+        for n in range(4)
+    ]
+    archive = spark.createDataFrame(rows, EVENTS)
+
+    found = selected(archive, ["b"], "2026-01-02", "2026-01-04")
+
+    assert_same_table(found, spark.createDataFrame(rows[5:7], EVENTS))
+    assert_same_table(selected(archive, None, None, None), archive)
+
+
+@pytest.mark.spark
+def test_a_replay_of_nothing_is_refused_and_a_dry_one_counts(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"--manifest={fed / 'manifest'}", f"--group={GROUP}", "--dry-run"]
+
+    assert replay.main([*words, "--session=nobody"]) == 2
+    assert "has no such event of 'bank'" in capsys.readouterr().err
+    assert replay.main([*words, "--session=acc-1", "--session=acc-2"]) == 0
+    assert capsys.readouterr().out == "8 events chosen, 0 sent, 0 copies owed\n"
+
+
+def test_a_replay_of_everything_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        replay.main(["--manifest=m", "--group=g"])
+
+    assert "or say --all" in capsys.readouterr().err

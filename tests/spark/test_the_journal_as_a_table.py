@@ -1,0 +1,64 @@
+"""The journal read by feed range: every entry once, from every partition, and nothing else."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shared.settings import InvalidSettings
+from spark.books import COVERED, ENTRIES
+from spark.journal import JournalReader, JournalSource, journal_settings
+from tests.wire.cosmos_account import RunningAccount, running_account
+
+pytestmark = pytest.mark.wire
+
+COVER = {"id": "m-1", "type": "account.add", "digest": "0" * 64}
+NUMBER = {"group": "bank", "level": 0, "sequence": 7}
+
+
+@pytest.fixture
+def account() -> Iterator[RunningAccount]:
+    """A local account whose container `spread` stands for a large journal."""
+    with running_account() as account:
+        yield account
+
+
+def settings(account: RunningAccount) -> dict[str, str]:
+    """Where the journal is."""
+    cosmos = account.cosmos
+    return {
+        "Cosmos": f"AccountEndpoint={cosmos.endpoint};AccountKey={cosmos.key};",
+        "LOCKSTEP_DATABASE": "lockstep",
+        "LOCKSTEP_JOURNAL": "spread",
+    }
+
+
+def test_every_partition_is_read_and_every_entry_comes_once(account: RunningAccount) -> None:
+    expected = set()
+    for n in range(60):
+        session = f"acc-{n}"
+        document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
+        document |= {"session": session}
+        document |= {"status": "completed", "covers": [COVER | (NUMBER if n else {})]}
+        account.spread.create_item(document)
+        account.spread.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
+        expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
+    reader = JournalReader(journal_settings(settings(account)))
+
+    parts = [list(reader.read(partition)) for partition in reader.partitions()]
+
+    assert len(parts) == 5
+    assert all(parts)
+    rows = [row for part in parts for row in part]
+    assert len(rows) == 60
+    assert {len(row) for row in rows} == {len(ENTRIES.fields)}
+    assert {len(cover) for row in rows for cover in row[3]} == {len(COVERED.fields)}
+    assert {(s, i, status, cover[3:]) for s, i, status, (cover,) in rows} == expected
+
+
+def test_a_journal_without_an_account_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Cosmos", "Cosmos__accountEndpoint"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(InvalidSettings, match="neither Cosmos nor"):
+        JournalSource({}).reader(ENTRIES)

@@ -1,0 +1,71 @@
+"""Facts held against a manifest: what is new, late, changed or neither, and what is sent of it."""
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.planning import Policies, Policy, planned, refused
+from spark.schemas import PLAN, REFUSED_ROWS
+from tests.spark.facts import GROUP, NEVER_FED, Fact, bound, fact, stood
+from tests.spark.flights import assert_same_table
+
+pytestmark = pytest.mark.spark
+
+FED = [
+    bound(fact("a", "k1", "01", 5), 0),
+    bound(fact("a", "k2", "03", 7), 1),
+    bound(fact("a", "k2", "03", 8), 2),
+    bound(fact("b", "k1", "09", 1), 0),
+]
+NOW: dict[str, Fact] = {
+    "unchanged": fact("a", "k1", "01", 5),
+    "changed, back to what it once said": fact("a", "k2", "03", 7),
+    "late": fact("a", "k3", "02", 9),
+    "new": fact("a", "k4", "04", 3),
+    "new in another session under a known key": fact("c", "k1", "01", 5),
+    "repeated key": fact("c", "k1", "01", 6),
+    "unchanged in b": fact("b", "k1", "09", 1),
+}
+
+
+def rejected(name: str, why: str) -> tuple[str, str]:
+    """How a fact is refused."""
+    session, key, _, kind, body, _ = NOW[name]
+    row = {"session": session, "key": key, "type": kind, "body": body}
+    return json.dumps(row, separators=(",", ":")), why
+
+
+def test_only_what_moved_is_sent_and_numbers_go_on(spark: SparkSession) -> None:
+    found = planned(stood(spark, list(NOW.values()), FED), GROUP, Policies())
+
+    expected = [
+        bound(NOW["late"], 3),
+        bound(NOW["changed, back to what it once said"], 4),
+        bound(NOW["new"], 5),
+        bound(NOW["new in another session under a known key"], 0),
+    ]
+    assert_same_table(found, spark.createDataFrame(expected, PLAN))
+
+
+def test_what_the_policies_refuse_is_a_reject_with_its_reason(spark: SparkSession) -> None:
+    policies = Policies(late=Policy.REJECT, changed=Policy.REJECT)
+    facts = stood(spark, list(NOW.values()), FED).persist()
+
+    expected = [
+        rejected("late", "late"),
+        rejected("changed, back to what it once said", "changed"),
+        rejected("repeated key", "repeated key"),
+    ]
+    assert_same_table(refused(facts, policies), spark.createDataFrame(expected, REFUSED_ROWS))
+    sent = planned(facts, GROUP, policies).select("session", "sequence").collect()
+    assert sorted((row["session"], row["sequence"]) for row in sent) == [("a", 3), ("c", 0)]
+
+
+def test_without_a_past_everything_is_numbered_from_zero(spark: SparkSession) -> None:
+    facts = [fact("a", "k2", "02", 1), fact("a", "k10", "10", 2), fact("a", "k1", "01", 3)]
+
+    found = planned(stood(spark, facts, NEVER_FED), GROUP, Policies())
+
+    expected = [bound(facts[2], 0), bound(facts[0], 1), bound(facts[1], 2)]
+    assert_same_table(found, spark.createDataFrame(expected, PLAN))
