@@ -27,6 +27,10 @@ var roleIds = {
   serviceBusSender: '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
   // Storage Blob Data Owner: the host keeps its locks and keys in blobs and reads its deployment package.
   storageBlobOwner: 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
+  // Storage Queue Data Contributor: Durable's work items are queue messages.
+  storageQueueContributor: '974c5e8b-45b9-4653-ba55-5f855dd0fb88'
+  // Storage Table Data Contributor: Durable's histories are table rows.
+  storageTableContributor: '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
   // Monitoring Metrics Publisher: send telemetry to a component that takes none without an identity.
   metricsPublisher: '3913510d-42f4-4e42-8a64-420c390055eb'
 }
@@ -91,6 +95,26 @@ resource ownBlobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
     principalId: principalId
     principalType: 'ServicePrincipal'
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.storageBlobOwner)
+  }
+}
+
+resource ownQueues 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: storage
+  name: guid(storage.id, principalId, roleIds.storageQueueContributor)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.storageQueueContributor)
+  }
+}
+
+resource ownTables 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: storage
+  name: guid(storage.id, principalId, roleIds.storageTableContributor)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.storageTableContributor)
   }
 }
 

@@ -275,6 +275,8 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     Cosmos__credential: 'managedidentity'
     Cosmos__clientId: identity.properties.clientId
     AzureWebJobsStorage__blobServiceUri: storage.properties.primaryEndpoints.blob
+    AzureWebJobsStorage__queueServiceUri: storage.properties.primaryEndpoints.queue
+    AzureWebJobsStorage__tableServiceUri: storage.properties.primaryEndpoints.table
     AzureWebJobsStorage__credential: 'managedidentity'
     AzureWebJobsStorage__clientId: identity.properties.clientId
     // An address, not a secret: the component takes telemetry only from an identity with the publisher role.

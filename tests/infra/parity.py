@@ -24,11 +24,16 @@ IDENTITY_SUFFIXES = {
 # Read by the Functions host, not by the application; the local host needs none of them.
 PLATFORM_SETTINGS = {
     "AzureWebJobsStorage__blobServiceUri",
+    "AzureWebJobsStorage__queueServiceUri",
+    "AzureWebJobsStorage__tableServiceUri",
     "AzureWebJobsStorage__credential",
     "AzureWebJobsStorage__clientId",
     "APPLICATIONINSIGHTS_CONNECTION_STRING",
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
 }
+
+# Read by the local host only: where the task hub is. In Azure it is in the app's own storage.
+LOCAL_SETTINGS = {"LOCAL_DURABLE_ADDRESS"}
 
 # Values that name the same thing in both places; delays and schedules may differ.
 SHARED_VALUES = (
@@ -83,7 +88,7 @@ def expected_settings(config: dict[str, Any]) -> set[str]:
     for name, value in config["Hosts"]["Values"].items():
         suffixes = [found for mark, found in IDENTITY_SUFFIXES.items() if value.startswith(mark)]
         names |= {f"{name}__{suffix}" for suffix in suffixes[0]} if suffixes else {name}
-    return names
+    return names - LOCAL_SETTINGS
 
 
 def setting_differences(region: Template, config: dict[str, Any]) -> list[str]:

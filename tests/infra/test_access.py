@@ -20,6 +20,8 @@ def test_an_identity_holds_these_roles_and_no_other(region: str, peer: str) -> N
         (principal, "Azure Service Bus Data Sender", bus),
         (principal, "Azure Service Bus Data Sender", peer_bus),
         (principal, "Storage Blob Data Owner", storage),
+        (principal, "Storage Queue Data Contributor", storage),
+        (principal, "Storage Table Data Contributor", storage),
         (principal, "Monitoring Metrics Publisher", insights),
         (principal, "Cosmos DB Built-in Data Contributor", journal),
     }
@@ -32,7 +34,7 @@ def test_azure_is_told_that_each_principal_is_new_and_no_person() -> None:
         if found.type == "Microsoft.Authorization/roleAssignments"
     ]
 
-    assert assigned == ["ServicePrincipal"] * 5
+    assert assigned == ["ServicePrincipal"] * 7
 
 
 def test_a_role_on_the_wrong_resource_is_seen() -> None:
@@ -50,7 +52,7 @@ def test_two_role_assignments_never_share_a_name() -> None:
         if "oleAssignments" in found.type
     ]
 
-    assert len(set(names)) == len(names) == 12
+    assert len(set(names)) == len(names) == 16
 
 
 @pytest.mark.parametrize("region", ["east", "west"])

@@ -1,0 +1,109 @@
+"""Sagas on real hosts: one region dies with sagas under way, the other walks them to their ends."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.saga_stack import REGIONS, SagaStack, running_sagas
+from tests.e2e.stack import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+LINES = [{"product": "p", "quantity": 10}]
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[SagaStack]:
+    with running_sagas(tmp_path, LOCKSTEP_LEASE_SECONDS="2") as stack:
+        stack.ask(
+            "east", "sessions/stock%3Ap/messages?type=stock.receive", "POST", {"quantity": 100}
+        )
+        stack.ask(
+            "east", "sessions/account%3Aada/messages?type=account.deposit", "POST", {"amount": 99}
+        )
+        until(
+            lambda: bool(stack.state("east", "stock:p") and stack.state("east", "account:ada")),
+            seconds=30,
+            what="the first deliveries",
+        )
+        yield stack
+
+
+def ended(stack: SagaStack, region: str, key: str) -> dict[str, Any]:
+    """A saga as a region sees it at its end."""
+    until(
+        lambda: stack.saga(region, key)["state"] not in ("awaited", "running"),
+        seconds=60,
+        what=f"the end of {key}",
+    )
+    return stack.saga(region, key)
+
+
+def is_waiting(stack: SagaStack, region: str, key: str) -> bool:
+    """Whether an order has its goods and waits for approval."""
+    steps = {step["name"]: step["outcome"] for step in stack.saga(region, key)["steps"]}
+    return steps["reserve.p"] == "done" and steps["charge"] is None
+
+
+def test_a_saga_is_started_once_told_adopted_and_never_harmed(stack: SagaStack) -> None:
+    # From both regions at once, and with other content.
+    assert [stack.start_saga(region, "plain", lines=LINES)[0] for region in REGIONS] == [202, 202]
+    status, problem = stack.start_saga("west", "plain", lines=LINES, amount=11)
+    assert (status, problem["detail"]) == (409, "it was started with other content")
+    plain = ended(stack, "east", "plain")
+    assert {step["outcome"] for step in plain["steps"]} == {"done"}
+    assert plain["state"] == "completed"
+
+    # An event for a saga that a published message starts later.
+    assert stack.ask("west", "sagas/early/events/rejected", "POST")[0] == 202
+    assert stack.saga("east", "early")["state"] == "awaited"
+    placed = {"customer": "ada", "amount": 10, "lines": LINES, "approval_seconds": 600}
+    time = stack.saga("east", "plain")["started"].replace("+", "%2B")
+    path = f"sessions/saga%3Aearly/messages?type=order.place&time={time}"
+    assert stack.ask("east", path, "POST", placed)[0] == 202
+    assert ended(stack, "west", "early")["state"] == "compensated"
+
+    # Three wait for approval when their region dies.
+    keys = ("approved", "rejected", "cancelled")
+    for key in keys:
+        stack.start_saga("east", key, lines=LINES, approval_seconds=600)
+    until(
+        lambda: all(is_waiting(stack, "west", key) for key in keys),
+        seconds=30,
+        what="waiting for approval",
+    )
+    listed = stack.ask("east", "sagas?state=running")[1]["sagas"]
+    assert {saga["key"] for saga in listed} >= set(keys)
+    stack.kill("east")
+
+    assert stack.ask("west", "sagas/approved/events/approved", "POST")[0] == 202
+    assert stack.ask("west", "sagas/rejected/events/rejected", "POST")[0] == 202
+    assert stack.ask("west", "sagas/cancelled/cancel", "POST")[0] == 202
+    ends = {key: ended(stack, "west", key)["state"] for key in keys}
+    assert ends == {
+        "approved": "completed",
+        "rejected": "compensated",
+        "cancelled": "compensated",
+    }
+    stock = {"received": 100, "left": 80, "shipped": 20, "reserved": {}}
+    assert stack.state("west", "stock:p") == stock
+    assert stack.state("west", "account:ada") == {"balance": 79, "paid": 20}
+
+    # The dead region comes back, with everything it had under way.
+    stack.start("east")
+    assert stack.ask("east", "sagas/rejected/events/approved", "POST")[0] == 409
+    assert stack.ask("east", "sagas/cancelled/events/approved", "POST")[0] == 409
+    assert stack.ask("east", "sagas/approved/cancel", "POST")[0] == 409
+    until(
+        lambda: stack.ask("east", "sagas?state=running")[1]["sagas"] == [],
+        seconds=60,
+        what="the end in the region that came back",
+    )
+    listed = stack.ask("east", "sagas")[1]["sagas"]
+    known = {saga["key"]: saga["state"] for saga in listed if saga["key"] in keys}
+    assert known == ends
+    assert {key: stack.saga("east", key)["state"] for key in keys} == ends
+    assert stack.state("east", "stock:p") == stock
+    assert stack.state("east", "account:ada") == {"balance": 79, "paid": 20}

@@ -1,0 +1,231 @@
+"""Sagas on the in-memory twin: both regions' workers, and walks that can die and be taken up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain, count
+from typing import Any
+
+from shared.adapters.memory import MemoryBus, MemoryJournal
+from shared.adapters.memory_store import VirtualClock
+from shared.domain.errors import LockstepError, Unavailable
+from shared.domain.handling import Handlers
+from shared.domain.journal import Json, Owner
+from shared.domain.message import Message, derived_id
+from shared.domain.saga import State, pauses
+from shared.domain.saga_record import Record
+from shared.domain.saga_walk import (
+    Activity,
+    Call,
+    Listen,
+    Pause,
+    Request,
+    Started,
+    Tell,
+    Together,
+    orchestrate,
+)
+from shared.testkit.strikes import Killed, Strike
+from shared.usecases.assemble import Policy, assemble
+from shared.usecases.commit import Patience
+from shared.usecases.deliver import Delivery
+from shared.usecases.publish import Producer
+from shared.usecases.saga_activities import SagaActivities
+from shared.usecases.saga_book import SagaBook, Told
+from shared.usecases.services import Services
+
+REGIONS = ("east", "west")
+STAND_BY_SECONDS = 60.0
+POLICY = Policy(output_queue="out", error_queue="errors", patience=Patience(gap_seconds=1.0))
+
+
+class Stage:
+    """A journal, a bus and a clock, and as many workers as are asked for."""
+
+    def __init__(self, handlers: Handlers, strike: Strike | None = None) -> None:
+        self.handlers = handlers
+        self.clock = VirtualClock()
+        self.strike = strike or Strike()
+        self.journal = MemoryJournal(self.clock, self.strike)
+        self.bus = MemoryBus(self.clock, self.strike)
+        self.started = 0
+
+    def worker(self, region: str = "east") -> Services:
+        """A new process."""
+        self.started += 1
+        delivery = Delivery(self.bus, self.clock, REGIONS, 0.0)
+        producer = Producer(self.journal, delivery, "in")
+        owner = Owner(region, f"{region}-{self.started}")
+        return assemble(self.journal, delivery, self.clock, owner, self.handlers, producer, POLICY)
+
+    def book(self, region: str = "east") -> SagaBook:
+        """A new process's way to the sagas."""
+        return SagaBook.of(self.worker(region))
+
+    async def tell(self, session: str, kind: str, body: str, name: str = "") -> None:
+        """Apply a message to a session."""
+        message_id = derived_id(session, kind, body, name)
+        at = datetime.fromtimestamp(self.clock.today(), UTC).isoformat()
+        message = Message(message_id, session, kind, body.encode(), time=at)
+        await self.worker().commander.apply(message)
+
+    async def start(self, key: str, order: str, region: str = "east") -> Told:
+        """Start a saga that takes an order to its end."""
+        return await self.book(region).start(key, "order.place", order.encode())
+
+    async def walk(self, key: str, region: str = "east", stand_by_seconds: float = 0.0) -> "Walk":
+        """A new instance of a started saga in a region."""
+        found = await self.book(region).look(key)
+        assert isinstance(found, Started)
+        return Walk(self, region, found, stand_by_seconds)
+
+    async def run(self, key: str, order: str, region: str = "east") -> State:
+        """Start a saga and walk to its end."""
+        await self.start(key, order, region)
+        return await (await self.walk(key, region)).run()
+
+    def state(self, session: str) -> Json:
+        """The state of a session after everything."""
+        head = self.journal.newest(session)
+        while head is not None and head.state is None and head.state_at is not None:
+            head = self.journal.entry_at(session, head.state_at)
+        return (head.state or {}) if head else {}
+
+    def record(self, key: str) -> Record:
+        """What the saga's own journal says."""
+        return Record.model_validate(self.state(f"saga:{key}"))
+
+    def entries(self) -> dict[str, int]:
+        """How many entries each session has."""
+        heads = {session: self.journal.newest(session) for session in list(self.journal.partitions)}
+        return {session: head.position + 1 for session, head in heads.items() if head}
+
+    def taken_in_order(self) -> list[tuple[str, str]]:
+        """The same, in the order in which the store took them."""
+        documents = [d for kept in self.journal.partitions.values() for d in kept.values()]
+        entries = sorted((int(d["_etag"]), d) for d in documents if d["kind"] == "entry")
+        return [(d["session"], covered["id"]) for _, d in entries for covered in d["covers"]]
+
+    def taken(self) -> list[tuple[str, str]]:
+        """Session and id of every message that an entry covers, as often as one does."""
+        return [
+            (session, covered.id)
+            for session, count in self.entries().items()
+            for position in range(count)
+            if (entry := self.journal.entry_at(session, position))
+            for covered in entry.covers
+        ]
+
+
+@dataclass
+class Walk:
+    """An instance: its history is kept, its worker may die, and the same is asked again.
+
+    It never gets an answer to the steps named `silent`, and without `hears` no event wakes it.
+    """
+
+    stage: Stage
+    region: str
+    saga: Started
+    stand_by_seconds: float = 0.0
+    history: list[tuple[Request, Any]] = field(default_factory=list)
+    told: list[State] = field(default_factory=list)
+    activities: int = 0
+    timers: int = 0
+    dies_at: int | None = None
+    dies_before: bool = True
+    silent: set[str] = field(default_factory=set)
+    hears: bool = True
+
+    async def run(self) -> State:
+        """Replay what the history has, and go on to the end."""
+        async for _ in self.steps():
+            pass
+        return self.told[-1]
+
+    async def steps(self) -> AsyncIterator[Request]:
+        """The same, request by request: each is answered when the next one is asked for."""
+        self.performer = SagaActivities(self.stage.book(self.region))
+        walking = orchestrate(self.saga, self.stand_by_seconds)
+        answer: Any = None
+        for turn in count():
+            try:
+                request = walking.send(answer)
+            except StopIteration as stopped:
+                self.told.append(State(stopped.value))
+                return
+            yield request
+            answer = await self.answer(turn, request)
+
+    async def answer(self, turn: int, request: Request) -> Any:
+        """What the history says, or what comes of the request now."""
+        if turn < len(self.history):
+            asked, answer = self.history[turn]
+            assert asked == request
+            return answer
+        answer = await self.perform(request)
+        self.history.append((request, answer))
+        return answer
+
+    async def perform(self, request: Request) -> Any:
+        """Do what the walk asks for."""
+        match request:
+            case Together(calls):
+                return list(await asyncio.gather(*map(self.call, calls)))
+            case Listen(name, seconds):
+                return await self.listen(name, seconds)
+            case Pause(seconds):
+                self.timers += 1
+                await self.stage.clock.sleep(seconds)
+            case Tell(state):
+                self.told.append(state)
+        return None
+
+    async def call(self, call: Call) -> Any:
+        """Call an activity until it answers or its tries are over."""
+        for pause in chain(pauses(call.tries), [None]):
+            try:
+                return await self.act(call)
+            except LockstepError:
+                if pause is not None:
+                    await self.stage.clock.sleep(pause)
+        return None
+
+    async def act(self, call: Call) -> Any:
+        """Call an activity once; the worker may die before or after it."""
+        self.activities += 1
+        if call.activity is Activity.STEP and call.work["step"]["name"] in self.silent:
+            raise Unavailable("no answer")
+        dies = self.activities - 1 == self.dies_at
+        if dies and self.dies_before:
+            raise Killed(call.activity)
+        answer = await self.performer.named(call.activity)(call.work)
+        if dies:
+            raise Killed(call.activity)
+        return answer
+
+    async def listen(self, name: str, seconds: float) -> bool:
+        """Whether an event has come; if none has, none will."""
+        self.timers += 1
+        wait = next(wait for wait in self.saga.plan.waits if wait.name == name)
+        if self.hears and wait.decision(self.stage.record(self.saga.key).events) is not None:
+            return True
+        await self.stage.clock.sleep(seconds)
+        return False
+
+
+def order(*lines: tuple[str, int], amount: int = 10, approval: float = 0) -> str:
+    """An order of Ada's."""
+    listed = ",".join(f'{{"product":"{p}","quantity":{q}}}' for p, q in lines)
+    return (
+        f'{{"customer":"ada","lines":[{listed}],"amount":{amount},"approval_seconds":{approval}}}'
+    )
+
+
+async def stocked(stage: Stage, products: Sequence[str], quantity: int, money: int = 1000) -> Stage:
+    """The stage with goods, and money for Ada."""
+    for product in products:
+        await stage.tell(f"stock:{product}", "stock.receive", f'{{"quantity":{quantity}}}')
+    await stage.tell("account:ada", "account.deposit", f'{{"amount":{money}}}')
+    return stage

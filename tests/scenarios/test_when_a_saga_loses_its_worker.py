@@ -1,0 +1,132 @@
+"""A worker dies around every step and compensation, and every call to the store goes wrong."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from itertools import product
+
+import pytest
+
+from functions.handlers import orders
+from shared.domain.errors import LockstepError
+from shared.domain.saga import State
+from shared.testkit.strikes import How, Killed, Strike
+from tests.saga_stage import STAND_BY_SECONDS, Stage, Walk, order, stocked
+
+SESSIONS = ("stock:p", "stock:q", "account:ada", "order:o-1", "saga:o-1")
+
+# What is ordered, which event comes, and how the saga ends.
+COURSES = {
+    "completed": (order(("p", 60), ("q", 5), approval=30), "approved", State.COMPLETED),
+    "rejected": (order(("p", 60), ("q", 5), approval=30), "rejected", State.COMPENSATED),
+    "timed out": (order(("p", 60), ("q", 5), approval=30), None, State.COMPENSATED),
+    "sold out": (order(("p", 60), ("q", 500)), None, State.COMPENSATED),
+    "one line": (order(("p", 60)), None, State.COMPLETED),
+    "one line too dear": (order(("p", 60), amount=5000), None, State.COMPENSATED),
+    "too dear": (order(("p", 60), ("q", 5), amount=5000), None, State.COMPENSATED),
+}
+
+type Recover = Callable[[Walk], Awaitable[State]]
+
+
+async def begun(course: str, strike: Strike | None = None) -> Stage:
+    """A stage on which the saga has started and its event has come."""
+    placed, event, _ = COURSES[course]
+    stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
+    await stage.start("o-1", placed)
+    if event is not None:
+        await stage.book().hear("o-1", event)
+    return stage
+
+
+async def undisturbed(course: str) -> tuple[Stage, Walk]:
+    """A walk to the end in which nothing goes wrong."""
+    stage = await begun(course)
+    walk = await stage.walk("o-1")
+    assert await walk.run() is COURSES[course][2]
+    return stage, walk
+
+
+async def replay(walk: Walk) -> State:
+    """The same instance goes on in another worker of its region: Durable replays its history."""
+    return await walk.run()
+
+
+async def adopt(walk: Walk) -> State:
+    """The other region stands by, finds that the saga is not over, and walks it from the start.
+
+    Then the dead one comes back and goes on.
+    """
+    adopted = await Walk(walk.stage, "west", walk.saga, STAND_BY_SECONDS).run()
+    assert await walk.run() is adopted
+    return adopted
+
+
+def assert_the_same(stage: Stage, quiet: Stage) -> None:
+    """Every session is as if nothing had gone wrong, and took each message once."""
+    for session in SESSIONS:
+        left, expected = dict(stage.state(session)), dict(quiet.state(session))
+        assert left == expected, session
+    assert [taken for taken, times in Counter(stage.taken()).items() if times > 1] == []
+    assert sorted(stage.taken()) == sorted(quiet.taken())
+
+
+@pytest.mark.parametrize("recover", [replay, adopt])
+@pytest.mark.parametrize("course", COURSES)
+async def test_before_and_after_every_activity(course: str, recover: Recover) -> None:
+    quiet, whole = await undisturbed(course)
+    assert whole.activities >= 5
+
+    for dies_at, dies_before in product(range(whole.activities), (True, False)):
+        stage = await begun(course)
+        walk = await stage.walk("o-1")
+        walk.dies_at, walk.dies_before = dies_at, dies_before
+        with pytest.raises(Killed):
+            await walk.run()
+        walk.dies_at = None
+
+        assert await recover(walk) is COURSES[course][2]
+        assert_the_same(stage, quiet)
+
+
+@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("course", ["one line", "one line too dear"])
+async def test_around_every_call_to_the_store(course: str, how: How) -> None:
+    counting = Strike()
+    quiet = await walked(course, counting)
+    calls = len(counting.made)
+    assert calls > 25
+
+    for at in range(calls):
+        stage = await walked(course, Strike(at=at, how=how))
+        assert_the_same(stage, quiet)
+
+
+async def walked(course: str, strike: Strike) -> Stage:
+    """The saga from its start to its end, whichever worker is lost on the way."""
+    placed, event, end = COURSES[course]
+    strike.is_over = True
+    stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
+    strike.made.clear()
+    strike.is_over = False
+    await insist(lambda region: stage.book(region).start("o-1", "order.place", placed.encode()))
+    if event is not None:
+        await insist(lambda region: stage.book(region).hear("o-1", event))
+
+    async def walk(region: str) -> State:
+        found = await stage.book(region).look("o-1")
+        if isinstance(found, State):
+            return found
+        return await Walk(stage, region, found).run()
+
+    assert await insist(walk) is end
+    return stage
+
+
+async def insist[T](work: Callable[[str], Awaitable[T]]) -> T:
+    """Do it in the east, then in the west, until a worker lives to say that it is done."""
+    for region in ("east", "west", "east", "west"):
+        try:
+            return await work(region)
+        except (LockstepError, Killed):
+            continue
+    raise AssertionError("no worker came to the end")

@@ -1,0 +1,123 @@
+"""The participants of an order, one command at a time, and the plan that joins them."""
+
+import json
+
+import pytest
+
+from functions.handlers import orders
+from functions.handlers.orders import Account, Line, Order, Place, Reservation, Stock, place
+from shared.domain.handling import Context
+from shared.domain.message import Message
+from shared.domain.running import Before, run
+from shared.domain.saga import Stage, Wait
+
+
+def after(kind: str, state: dict[str, object], **body: object) -> tuple[object, str | None]:
+    """A participant's state after a command, and why it refused it."""
+    message = Message("m", "s", kind, json.dumps(body).encode(), time="2026-01-01T00:00:00+00:00")
+    result = run(orders.handlers.of(kind), Before(state), message)
+    return result.state, (result.answer or {}).get("refused")
+
+
+STOCK = {"received": 100, "left": 40, "shipped": 0, "reserved": {"o-1": 60}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "order", "quantity", "expected", "refused"),
+    [
+        ("stock.reserve", "o-2", 40, {"left": 0, "reserved": {"o-1": 60, "o-2": 40}}, None),
+        ("stock.reserve", "o-2", 41, {}, "40 left, 41 wanted"),
+        ("stock.release", "o-1", 60, {"left": 100, "reserved": {}}, None),
+        ("stock.release", "o-2", 60, {}, "nothing is reserved"),
+        ("stock.ship", "o-1", 60, {"shipped": 60, "reserved": {}}, None),
+        ("stock.ship", "o-2", 60, {}, "nothing is reserved"),
+    ],
+)
+def test_stock_moves_between_left_reserved_and_shipped(
+    kind: str, order: str, quantity: int, expected: dict[str, object], refused: str | None
+) -> None:
+    assert after(kind, dict(STOCK), order=order, quantity=quantity) == (STOCK | expected, refused)
+
+
+def test_goods_and_money_come_in() -> None:
+    assert after("stock.receive", dict(STOCK), quantity=5)[0] == STOCK | {
+        "received": 105,
+        "left": 45,
+    }
+    assert after("account.deposit", {"balance": 1}, amount=5)[0] == {"balance": 6, "paid": 0}
+
+
+def test_an_account_is_charged_for_what_it_has() -> None:
+    assert after("account.charge", {"balance": 7}, amount=7) == ({"balance": 0, "paid": 7}, None)
+    assert after("account.charge", {"balance": 7}, amount=8)[1] == "7 left, 8 wanted"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "becomes"),
+    [
+        ("order.submit", "new", "submitted"),
+        ("order.submit", "cancelled", None),
+        ("order.submit", "completed", None),
+        ("order.cancel", "submitted", "cancelled"),
+        ("order.cancel", "completed", None),
+        ("order.complete", "submitted", "completed"),
+        ("order.complete", "cancelled", None),
+    ],
+)
+def test_an_order_moves_on_or_says_why_it_does_not(
+    kind: str, status: str, becomes: str | None
+) -> None:
+    body = {"customer": "ada", "amount": 5} if kind == "order.submit" else {}
+
+    state, refused = after(kind, {"status": status}, **body)
+
+    assert Order.model_validate(state).status == (becomes or status)
+    assert refused == (None if becomes else f"the order is {status}")
+
+
+def planned(**order: object) -> list[list[str]]:
+    """The names of the steps of an order's plan, by stage; a wait stands for itself."""
+    context = Context(Message("m", "saga:o-1", "order.place", b"{}"))
+    placed = Place.model_validate({"customer": "ada", "amount": 5, **order})
+    return [
+        [part.name] if isinstance(part, Wait) else [step.name for step in part.steps]
+        for part in place(placed, context).parts
+    ]
+
+
+def test_lines_of_one_product_are_one_reservation() -> None:
+    lines = [Line(product=p, quantity=q) for p, q in (("p", 1), ("q", 2), ("p", 3))]
+
+    assert planned(lines=lines) == [
+        ["submit"],
+        ["reserve.p", "reserve.q"],
+        ["charge"],
+        ["ship.p", "ship.q"],
+        ["complete"],
+    ]
+    assert orders.quantities(lines) == {"p": 4, "q": 2}
+
+
+def test_only_an_order_that_needs_approval_waits_for_it() -> None:
+    lines = [Line(product="p", quantity=1)]
+
+    assert ["approval"] in planned(lines=lines, approval_seconds=60)
+    assert ["approval"] not in planned(lines=lines)
+
+
+def test_a_refusal_changes_nothing() -> None:
+    for kind, model in (("stock.reserve", Stock), ("account.charge", Account)):
+        body = {"order": "o", "quantity": 1} if model is Stock else {"amount": 1}
+        assert after(kind, {}, **body)[0] == model().model_dump()
+
+
+def test_only_charging_is_final_and_all_before_it_can_be_undone() -> None:
+    context = Context(Message("m", "saga:o-1", "order.place", b"{}"))
+    order = Place(customer="ada", amount=5, lines=[Line(product="p", quantity=1)])
+    plan = place(order, context)
+
+    stages = [part for part in plan.parts if isinstance(part, Stage)]
+    assert [stage.is_final for stage in stages] == [False, False, True, False, False]
+    before = [step for stage in stages[:2] for step in stage.steps]
+    assert all(step.undo is not None for step in before)
+    assert Reservation.model_validate(before[1].do.body) == Reservation(order="o-1", quantity=1)

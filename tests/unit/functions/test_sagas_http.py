@@ -1,0 +1,296 @@
+"""The HTTP triggers and the feed of sagas, with a task hub that only remembers what it hears."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import azure.functions as func
+import grpc  # type: ignore[import-untyped]
+import pytest
+
+from functions import sagas, sagas_http
+from functions.handlers import orders
+from functions.saga_drive import CHANGED
+from shared.domain.documents import entry_document
+from shared.domain.saga import State, instance_of
+from tests.saga_stage import Stage, order, stocked
+
+PLACED = order(("p", 60), approval=60)
+
+
+class Missing(grpc.aio.AioRpcError):  # type: ignore[misc]
+    """The task hub's answer for what it does not know, or knows already."""
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        super().__init__(code, None, None, "")
+
+
+@dataclass
+class Hub:
+    """A client of a task hub."""
+
+    instances: dict[str, Any] = field(default_factory=dict)
+    woken: list[str] = field(default_factory=list)
+
+    async def schedule_new_orchestration(
+        self, name: str, *, instance_id: str, **options: Any
+    ) -> str:
+        if instance_id in self.instances:
+            raise Missing(grpc.StatusCode.ALREADY_EXISTS)
+        assert name == sagas.ORCHESTRATOR
+        self.instances[instance_id] = json.loads(json.dumps(options["input"]))
+        return instance_id
+
+    async def raise_orchestration_event(self, instance_id: str, event: str) -> None:
+        if instance_id not in self.instances:
+            raise Missing(grpc.StatusCode.NOT_FOUND)
+        assert event == CHANGED
+        self.woken.append(instance_id)
+
+    async def get_all_orchestration_states(self, _: Any) -> list[Any]:
+        return [Instance(name, work) for name, work in self.instances.items()]
+
+
+@dataclass
+class Lost(Hub):
+    """A client that reaches no task hub."""
+
+    code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
+
+    async def schedule_new_orchestration(self, name: str, **_: Any) -> str:
+        raise Missing(self.code)
+
+    async def raise_orchestration_event(self, instance_id: str, event: str) -> None:
+        raise Missing(self.code)
+
+
+@dataclass
+class Instance:
+    """An instance as the task hub lists it."""
+
+    instance_id: str
+    work: Any
+    name: str = sagas.ORCHESTRATOR
+
+    def get_input(self) -> Any:
+        return self.work
+
+    def get_custom_status(self) -> str:
+        return "running"
+
+
+@dataclass
+class Region:
+    """A region's triggers."""
+
+    stage: Stage
+    name: str = "east"
+    hub: Any = field(default_factory=Hub)
+
+    async def ask(self, do: Any, body: str = "", **places: str) -> tuple[int, Any]:
+        """Status and document of an answer."""
+        params = places.pop("params", "")
+        query = dict(part.split("=") for part in params.split("&") if part)
+        request = func.HttpRequest(
+            "POST", "/", params=query, route_params=places, body=body.encode()
+        )
+        answer = await do(self.stage.book(self.name), self.hub, request)
+        return answer.status_code, json.loads(answer.get_body())
+
+    async def start(self, body: str = PLACED, key: str = "o-1") -> tuple[int, Any]:
+        return await self.ask(sagas_http.start, body, key=key, params="type=order.place")
+
+    async def feed(self, session: str = "saga:o-1") -> None:
+        """Show the change feed every entry of a session."""
+        documents = [
+            entry_document(entry)
+            for position in range(self.stage.entries()[session])
+            if (entry := self.stage.journal.entry_at(session, position))
+        ]
+        services = self.stage.worker(self.name)
+        await sagas.begin(services, self.stage.book(self.name), self.hub, documents)
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    return await stocked(Stage(orders.handlers), ["p"], 100)
+
+
+@pytest.fixture
+def east(stage: Stage) -> Region:
+    return Region(stage)
+
+
+@pytest.fixture
+def west(stage: Stage) -> Region:
+    return Region(stage, "west")
+
+
+async def test_a_start_is_recorded_and_has_an_instance_that_walks_at_once(east: Region) -> None:
+    status, document = await east.start()
+    again, _ = await east.start()
+
+    assert (status, again) == (202, 202)
+    assert document["links"]["self"] == "sagas/o-1"
+    assert list(east.hub.instances) == [instance_of("o-1")]
+    assert east.hub.instances[instance_of("o-1")]["stand_by_seconds"] == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "body", "status", "kind"),
+    [
+        ("type=order.place", "{", 400, "InvalidBody"),
+        ("type=order.place", "{}", 400, "InvalidBody"),
+        ("type=order.submit", "{}", 400, "UnknownType"),
+        ("type=nothing", "{}", 400, "UnknownType"),
+        ("", PLACED, 400, "InvalidMessage"),
+        ("type=order.place&time=now", PLACED, 400, "InvalidMessage"),
+        ("type=order.place", '{"a":"' + "x" * 1_000_000 + '"}', 413, "TooLarge"),
+    ],
+)
+async def test_a_bad_start_is_refused_by_name(
+    east: Region, params: str, body: str, status: int, kind: str
+) -> None:
+    found, problem = await east.ask(sagas_http.start, body, key="o-1", params=params)
+
+    assert (found, problem["type"]) == (status, kind)
+    assert "saga:o-1" not in east.stage.entries()
+
+
+async def test_other_content_under_the_key_is_a_conflict(east: Region, west: Region) -> None:
+    await east.start()
+
+    status, problem = await west.start(order(("p", 1)))
+
+    assert (status, problem["type"]) == (409, "SagaRefused")
+    assert west.hub.instances == {}
+
+
+async def test_the_feed_gives_each_region_its_instance(east: Region, west: Region) -> None:
+    await east.start()
+    await east.feed()
+    await west.feed()
+    await west.feed()
+
+    assert east.hub.instances.keys() == west.hub.instances.keys() == {instance_of("o-1")}
+    assert west.hub.instances[instance_of("o-1")]["stand_by_seconds"] == 30
+    assert (east.hub.woken, west.hub.woken) == ([], [])
+
+
+async def test_an_event_wakes_the_instance_here_and_by_the_feed_there(
+    east: Region, west: Region
+) -> None:
+    await east.start()
+    await west.feed()
+
+    status, _ = await east.ask(sagas_http.tell, key="o-1", event="approved")
+    await west.feed()
+
+    assert status == 202
+    assert east.hub.woken == west.hub.woken == [instance_of("o-1")]
+
+
+async def test_an_event_for_a_saga_to_come_wakes_nobody(east: Region) -> None:
+    status, _ = await east.ask(sagas_http.tell, key="o-1", event="approved")
+
+    assert status == 202
+    assert (await sagas_http.show(east.stage.book(), "o-1")).status_code == 200
+    assert (await sagas_http.show(east.stage.book(), "o-2")).status_code == 404
+    assert east.hub == Hub()
+
+
+@pytest.mark.parametrize("event", ["cancelled", "timeout:approval", "a b", "x" * 65])
+async def test_what_only_the_saga_itself_may_say_is_refused(east: Region, event: str) -> None:
+    status, problem = await east.ask(sagas_http.tell, key="o-1", event=event)
+
+    assert (status, problem["type"]) == (400, "InvalidMessage")
+
+
+async def test_a_cancelled_saga_cannot_be_approved(east: Region) -> None:
+    await east.start()
+
+    cancelled = await sagas_http.cancel(east.stage.book(), east.hub, "o-1")
+    status, problem = await east.ask(sagas_http.tell, key="o-1", event="approved")
+
+    assert cancelled.status_code == 202
+    assert (status, problem["detail"]) == (409, "approval was decided: cancelled")
+
+
+async def test_a_saga_that_is_over_gets_no_new_instance(east: Region, west: Region) -> None:
+    await east.stage.book().hear("o-1", "approved")
+    await east.stage.run("o-1", PLACED)
+
+    status, document = await west.start()
+    await west.feed()
+
+    assert (status, document["state"]) == (202, "completed")
+    assert west.hub == Hub()
+
+
+async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None:
+    await east.start()
+    going = (await east.stage.walk("o-1")).steps()
+    while "stock:p" not in east.stage.entries() or east.stage.entries()["stock:p"] < 2:
+        await anext(going)
+
+    shown = json.loads((await sagas_http.show(east.stage.book("west"), "o-1")).get_body())
+
+    assert [step["outcome"] for step in shown["steps"]] == ["done", "done", None, None, None]
+    assert (shown["state"], shown["kind"]) == ("running", "order.place")
+    assert shown["waits"] == [{"name": "approval", "decision": None}]
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
+async def test_a_task_hub_out_of_reach_is_left_to_the_feed(
+    east: Region, code: grpc.StatusCode
+) -> None:
+    east.hub = Lost(code=code)
+
+    assert (await east.start())[0] == 202
+    assert (await east.ask(sagas_http.tell, key="o-1", event="approved"))[0] == 202
+    with pytest.raises(Missing):
+        await east.feed()
+
+    east.hub = Hub()
+    await east.feed()
+    assert east.hub.woken == [instance_of("o-1")]
+
+
+async def test_sagas_are_listed_by_state(east: Region) -> None:
+    await east.start()
+    await east.start(key="o-2")
+    lists = {}
+    for wanted in ("", "running", "completed", "lost"):
+        request = func.HttpRequest("GET", "/", params={"state": wanted} if wanted else {}, body=b"")
+        answer = await sagas_http.listing(east.hub, request)
+        lists[wanted] = answer.status_code, json.loads(answer.get_body())
+
+    assert [saga["key"] for saga in lists["running"][1]["sagas"]] == ["o-1", "o-2"]
+    assert lists[""] == lists["running"]
+    assert lists["completed"] == (200, {"sagas": []})
+    assert lists["lost"][0] == 400
+
+
+async def test_what_else_lies_in_a_sagas_session_does_not_stop_the_feed(east: Region) -> None:
+    await east.start()
+    await east.stage.tell("saga:odd", "account.deposit", '{"amount":1}')
+    strange = {"kind": "entry", "session": "saga:odd", "state": {"state": 1}}
+    other = {"kind": "marker", "session": "saga:o-1"}
+    services, book = east.stage.worker(), east.stage.book()
+
+    await sagas.begin(services, book, east.hub, [strange, other])
+
+    assert list(east.hub.instances) == [instance_of("o-1")]
+
+
+def test_an_end_that_needs_a_person_is_logged_as_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    work = {"key": "o-1", "reason": "reserve.p: burnt"}
+    for state in State:
+        sagas.raise_alarm(work, state)
+
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
+        "saga o-1 is compensation-failed: reserve.p: burnt",
+        "saga o-1 is unfinished: reserve.p: burnt",
+    ]

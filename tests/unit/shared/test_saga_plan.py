@@ -1,0 +1,131 @@
+"""A plan is checked before anything is begun, and says of itself what a walk needs to know."""
+
+import pytest
+from pydantic import ValidationError
+
+from shared.domain.saga import (
+    Command,
+    Direction,
+    Plan,
+    Stage,
+    State,
+    Step,
+    Wait,
+    instance_of,
+    key_of,
+    patience,
+    pauses,
+    session_of,
+    step_id,
+    step_message,
+)
+
+
+def step(name: str, **fields: object) -> Step:
+    """A step whose command says nothing."""
+    command = Command(session=f"place:{name}", type="place.do", body={"b": 1, "a": 2})
+    return Step.model_validate({"name": name, "do": command, **fields})
+
+
+def stage(*names: str, is_final: bool = False) -> Stage:
+    """Steps side by side."""
+    return Stage(steps=tuple(map(step, names)), is_final=is_final)
+
+
+WAIT = Wait(name="approval", onward=("approved",), back=("rejected",), seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ((), "at least 1"),
+        ((WAIT,), "there is no step"),
+        ((stage("a"), stage("a")), "two parts are named 'a'"),
+        ((stage("a"), WAIT, WAIT), "two parts are named 'approval'"),
+        ((stage("a", is_final=True), stage("b", is_final=True)), "two stages are final"),
+        ((stage("a", is_final=True), WAIT, stage("b")), "a wait comes after the last stage"),
+        ((stage("a"), WAIT), "a wait comes after the last stage"),
+        ((WAIT.model_copy(update={"seconds": 4e5}), stage("a")), "over 259200"),
+    ],
+)
+def test_what_could_not_be_carried_out_is_refused(parts: tuple[Stage, ...], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        Plan(parts=parts)
+
+
+def test_a_plan_turns_back_up_to_its_final_stage_or_its_last() -> None:
+    assert Plan(parts=(stage("a"), WAIT, stage("b"), stage("c"))).turn == 3
+    assert Plan(parts=(stage("a"), WAIT, stage("b", is_final=True), stage("c"))).turn == 2
+
+
+def test_a_plan_is_the_same_after_it_was_stored() -> None:
+    plan = Plan(parts=(stage("a", "b"), WAIT, stage("c", is_final=True)))
+
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("events", "decision"),
+    [
+        ([], None),
+        (["other", "timeout:other"], None),
+        (["approved"], "approved"),
+        (["rejected", "approved"], "rejected"),
+        (["timeout:approval", "approved"], "timeout:approval"),
+        (["other", "cancelled"], "cancelled"),
+    ],
+)
+def test_the_first_event_that_counts_decides_a_wait(
+    events: list[str], decision: str | None
+) -> None:
+    assert WAIT.decision(events) == decision
+
+
+def test_a_steps_ids_follow_from_saga_step_and_direction_alone() -> None:
+    ids = {
+        step_id(key, name, direction)
+        for key in ("k", "k-1")
+        for name in ("a", "b")
+        for direction in Direction
+    }
+
+    assert len(ids) == 8
+    assert step_id("k", "a", Direction.DO) == "31c4ab73e5efb2a6557977244c9facb1"
+
+
+def test_a_steps_message_has_the_time_of_the_start_and_a_body_in_one_order() -> None:
+    message = step_message("k", "2026-01-01T00:00:00+00:00", step("a"), Direction.DO)
+
+    assert (message.session, message.type, message.time) == (
+        "place:a",
+        "place.do",
+        "2026-01-01T00:00:00+00:00",
+    )
+    assert message.body == b'{"a":2,"b":1}'
+    with pytest.raises(ValueError, match="nothing that undoes it"):
+        step_message("k", "2026-01-01T00:00:00+00:00", step("a"), Direction.UNDO)
+
+
+def test_tries_are_paused_longer_and_longer_up_to_a_minute() -> None:
+    assert list(pauses(1)) == []
+    assert list(pauses(9)) == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert patience(step("a", tries=3, seconds=10)) == 33
+
+
+def test_a_sagas_session_and_instance_follow_from_its_key() -> None:
+    assert key_of(session_of("o-1")) == "o-1"
+    assert key_of("order:o-1") is None
+    assert key_of("saga:") is None
+    assert instance_of("o-1") == instance_of("o-1") != instance_of("o-2")
+
+
+def test_ends_are_told_from_what_goes_on() -> None:
+    assert {state for state in State if not state.is_end} == {
+        State.AWAITED,
+        State.RUNNING,
+        State.COMPENSATING,
+    }
+    assert {state for state in State if state.needs_a_person} == {
+        State.COMPENSATION_FAILED,
+        State.UNFINISHED,
+    }

@@ -1,0 +1,171 @@
+"""The saga's own session, message by message: what is taken, what is refused, and what is kept."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from shared.domain.errors import InvalidBody
+from shared.domain.handling import Context, Handlers
+from shared.domain.journal import Json
+from shared.domain.message import Message
+from shared.domain.running import Before, Result, run
+from shared.domain.saga import Command, Plan, Stage, State, Step, Wait
+from shared.domain.saga_record import (
+    EVENT_TYPE,
+    End,
+    Record,
+    SagaKinds,
+    end_message,
+    event_message,
+    kinds_of,
+    start_message,
+)
+
+AT = "2026-01-01T00:00:00+00:00"
+LATER = "2026-02-01T00:00:00+00:00"
+
+
+class Trip(BaseModel):
+    """Where to."""
+
+    to: str
+
+
+kinds = SagaKinds()
+
+
+@kinds.register("trip.book", body=Trip)
+def book(trip: Trip, _: Context) -> Plan:
+    """One step that may be approved."""
+    command = Command(session=f"place:{trip.to}", type="place.take")
+    wait = Wait(name="approval", onward=("approved",), back=("rejected",), seconds=60)
+    return Plan(parts=(wait, Stage(steps=(Step(name="take", do=command),))))
+
+
+START = start_message("t-1", "trip.book", b'{"to":"rome"}', AT)
+
+
+def event(name: str) -> Message:
+    return event_message("t-1", name, AT)
+
+
+def ending(state: State) -> Message:
+    return end_message(End(key="t-1", state=state, outcomes={}, reason="why"), AT)
+
+
+def told(*messages: Message) -> tuple[Record, list[str | None]]:
+    """The record after these messages, and why each was refused."""
+    state: Json = {}
+    refused = []
+    for message in messages:
+        result = one(state, message)
+        state = result.state
+        refused.append((result.answer or {}).get("refused"))
+    return Record.model_validate(state), refused
+
+
+def one(state: Json, message: Message) -> Result:
+    return run(kinds.handlers.of(message.type), Before(state), message)
+
+
+def test_a_start_keeps_plan_kind_and_time() -> None:
+    record, refused = told(START)
+
+    assert refused == [None]
+    assert (record.state, record.kind, record.at) == (State.RUNNING, "trip.book", AT)
+    assert record.plan is not None
+    assert record.plan.steps[0].do.session == "place:rome"
+
+
+def test_the_second_start_is_taken_for_the_first_or_refused() -> None:
+    again = start_message("t-1", "trip.book", b'{"to":"rome"}', LATER)
+    other = start_message("t-1", "trip.book", b'{"to":"oslo"}', LATER)
+
+    record, refused = told(START, again, other)
+
+    assert refused == [None, None, "it was started with other content"]
+    assert (record, again.id) == (told(START)[0], START.id)
+    assert other.id != START.id
+
+
+@pytest.mark.parametrize("session", ["t-1", "saga:"])
+def test_a_session_that_is_no_sagas_starts_none(session: str) -> None:
+    message = Message("m", session, "trip.book", b'{"to":"rome"}', time=AT)
+
+    with pytest.raises(InvalidBody, match="is no saga's"):
+        one({}, message)
+
+
+def test_events_are_kept_once_and_in_order_before_and_after_the_start() -> None:
+    record, refused = told(event("other"), event("approved"), event("approved"), START)
+
+    assert refused == [None] * 4
+    assert record.events == ("other", "approved")
+    assert record.state is State.RUNNING
+
+
+def test_only_so_many_events_are_kept_for_a_saga_that_never_starts() -> None:
+    record, refused = told(*(event(f"e{n}") for n in range(25)))
+
+    assert len(record.events) == 20
+    assert refused[20:] == ["too many events for no saga"] * 5
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "why"),
+    [
+        ([START], "approved", None),
+        ([START], "timeout:approval", None),
+        ([START], "cancelled", None),
+        ([START], "vanished", "the saga does not wait for 'vanished'"),
+        ([START, event("rejected")], "approved", "approval was decided: rejected"),
+        ([START, event("cancelled")], "approved", "approval was decided: cancelled"),
+        ([START, event("timeout:approval")], "approved", "approval was decided: timeout:approval"),
+        ([START, ending(State.COMPLETED)], "rejected", "the saga is completed"),
+    ],
+)
+def test_an_event_is_taken_only_while_it_may_decide(
+    before: list[Message], name: str, why: str | None
+) -> None:
+    record, refused = told(*before, event(name))
+
+    assert refused[-1] == why
+    assert (name in record.events) is (why is None)
+
+
+def test_the_first_end_stands_and_none_comes_before_a_start() -> None:
+    assert told(ending(State.COMPLETED))[1] == ["a saga ends once, after it has started"]
+    assert told(START, ending(State.RUNNING))[1][-1] == "a saga ends once, after it has started"
+
+    record, refused = told(START, ending(State.COMPENSATED), ending(State.COMPLETED))
+
+    assert refused == [None] * 3
+    assert (record.state, record.reason) == (State.COMPENSATED, "why")
+
+
+@pytest.mark.parametrize("state", [state for state in State if state.is_end])
+def test_only_an_end_that_needs_a_person_is_told_outside(state: State) -> None:
+    begun = one({}, START).state
+
+    sent = [m for parcel in one(begun, ending(state)).parcels for m in parcel.messages]
+
+    assert [json.loads(message.body)["state"] for message in sent] == (
+        [state.value] if state.needs_a_person else []
+    )
+
+
+def test_kinds_are_told_from_what_else_a_saga_takes() -> None:
+    assert kinds_of(kinds.handlers) == {"trip.book"}
+    assert kinds_of(Handlers()) == frozenset()
+    with pytest.raises(ValueError, match="two handlers"):
+        kinds.register(EVENT_TYPE, body=Trip)(book)
+
+
+def test_ids_follow_from_what_is_said_and_to_whom() -> None:
+    said: list[Any] = [START, event("approved"), event("rejected"), ending(State.COMPLETED)]
+    said += [event_message("t-2", "approved", AT), ending(State.COMPENSATED)]
+
+    assert len({message.id for message in said}) == len(said)
+    assert event_message("t-1", "approved", LATER).id == event("approved").id

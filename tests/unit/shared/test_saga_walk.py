@@ -1,0 +1,244 @@
+"""The orchestrator alone: requests out, answers in, and nothing else."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from shared.domain.saga import Command, Plan, Stage, State, Step, Wait
+from shared.domain.saga_walk import (
+    INSISTENT_TRIES,
+    Activity,
+    Call,
+    Listen,
+    OutOfReach,
+    Pause,
+    Request,
+    Started,
+    Tell,
+    Together,
+    orchestrate,
+)
+
+DONE = {"outcome": "done"}
+REFUSED = {"outcome": "refused", "reason": "no"}
+UNKNOWN = {"outcome": "unknown", "reason": "too old"}
+
+
+def step(name: str, *, undo: bool = True) -> Step:
+    command = Command(session=f"place:{name}", type="do")
+    return Step(name=name, do=command, undo=command if undo else None, tries=3)
+
+
+def stage(*names: str, is_final: bool = False) -> Stage:
+    return Stage(steps=tuple(map(step, names)), is_final=is_final)
+
+
+WAIT = Wait(name="approval", onward=("approved",), back=("rejected",), seconds=60)
+
+
+def started(*parts: Stage | Wait, events: tuple[str, ...] = ()) -> Started:
+    return Started(key="k", at="2026-01-01T00:00:00+00:00", plan=Plan(parts=parts), events=events)
+
+
+def asked(saga: Started, answers: Iterable[Any], stand_by: float = 0.0) -> list[str]:
+    """What a walk asks for, in words, when it is given these answers; the end is the last word."""
+    walk, given = orchestrate(saga, stand_by), iter(answers)
+    said: list[str] = []
+    answer: Any = None
+    while True:
+        try:
+            request = walk.send(answer)
+        except StopIteration as stopped:
+            return [*said, stopped.value]
+        if isinstance(request, Tell):
+            answer = None
+            continue
+        said.append(words(request))
+        answer = next(given)
+
+
+def words(request: Request) -> str:
+    """A request in a few words."""
+    match request:
+        case Together(calls):
+            return " + ".join(map(call_words, calls))
+        case Listen(name, _):
+            return f"listen {name}"
+        case Pause(seconds):
+            return f"pause {seconds:g}"
+        case Tell(state):
+            return f"tell {state}"
+
+
+def call_words(call: Call) -> str:
+    """A call in a few words."""
+    match call.activity:
+        case Activity.STEP:
+            return f"{call.work['direction']} {call.work['step']['name']}"
+        case Activity.GIVE_UP:
+            return f"give up {call.work['step']['name']}"
+        case Activity.END:
+            return f"end {call.work['state']}"
+        case Activity.DECIDE:
+            return f"decide {'late' if call.work['is_over'] else 'now'}"
+        case Activity.LOOK:
+            return "look"
+
+
+def decided(event: str | None, *others: str) -> dict[str, Any]:
+    return {"event": event, "events": [event, *others] if event else []}
+
+
+def end(state: State) -> list[Any]:
+    return [{"ended": state.value}]
+
+
+def test_stages_follow_each_other_and_their_steps_go_side_by_side() -> None:
+    answers = [[DONE], [DONE, DONE], end(State.COMPLETED)]
+
+    assert asked(started(stage("a"), stage("b", "c")), answers) == [
+        "do a",
+        "do b + do c",
+        "end completed",
+        State.COMPLETED,
+    ]
+
+
+def test_a_refusal_turns_back_over_what_is_done_the_last_first() -> None:
+    answers = [[DONE], [DONE, REFUSED, DONE], [DONE, DONE], [DONE], end(State.COMPENSATED)]
+
+    assert asked(started(stage("a"), stage("b", "c", "d"), stage("e")), answers)[1:] == [
+        "do b + do c + do d",
+        "undo d + undo b",
+        "undo a",
+        "end compensated",
+        State.COMPENSATED,
+    ]
+
+
+def test_what_nothing_undoes_is_passed_over() -> None:
+    saga = started(Stage(steps=(step("a", undo=False),)), stage("b"))
+
+    assert asked(saga, [[DONE], [REFUSED], end(State.COMPENSATED)])[2:] == [
+        "end compensated",
+        State.COMPENSATED,
+    ]
+
+
+@pytest.mark.parametrize("answer", [REFUSED, None])
+def test_a_failed_compensation_is_an_end_of_its_own(answer: Any) -> None:
+    answers = [[DONE], [DONE], [REFUSED], [answer], [DONE], end(State.COMPENSATION_FAILED)]
+
+    assert asked(started(stage("a"), stage("b"), stage("c")), answers)[3:] == [
+        "undo b",
+        "undo a",
+        "end compensation-failed",
+        State.COMPENSATION_FAILED,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settled", "then"),
+    [
+        (DONE, ["do c", "end completed"]),
+        (REFUSED, ["undo b", "end compensated"]),
+        (UNKNOWN, ["undo b", "end compensation-failed"]),
+    ],
+)
+def test_a_silent_step_is_given_up_and_may_have_been_done(settled: Any, then: list[str]) -> None:
+    ending = end(State(then[-1].removeprefix("end ")))
+    answers = [[None, DONE], [settled], [DONE], ending]
+
+    assert asked(started(stage("a", "b"), stage("c")), answers)[:-1] == [
+        "do a + do b",
+        "give up a",
+        *then,
+    ]
+
+
+def test_beyond_the_final_stage_there_is_no_giving_up_and_no_way_back() -> None:
+    for answer in (REFUSED, None, UNKNOWN):
+        answers = [[DONE], [answer], end(State.UNFINISHED)]
+        said = asked(started(stage("a", is_final=True), stage("b"), stage("c")), answers)
+        assert said == ["do a", "do b", "end unfinished", State.UNFINISHED]
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([True, [decided("approved")]], ["listen approval", "decide now"]),
+        (
+            [True, [decided(None)], False, [decided("approved")]],
+            ["listen approval", "decide now", "listen approval", "decide late"],
+        ),
+    ],
+)
+def test_a_wait_listens_until_the_journal_has_decided(answers: list[Any], said: list[str]) -> None:
+    whole = asked(started(WAIT, stage("a")), [*answers, [DONE], end(State.COMPLETED)])
+
+    assert whole == [*said, "do a", "end completed", State.COMPLETED]
+
+
+def test_one_waking_up_may_tell_of_two_waits() -> None:
+    second = Wait(name="second", onward=("paid",), seconds=60)
+    answers = [True, [decided("approved", "paid")], [DONE], end(State.COMPLETED)]
+
+    assert asked(started(WAIT, second, stage("a")), answers) == [
+        "listen approval",
+        "decide now",
+        "do a",
+        "end completed",
+        State.COMPLETED,
+    ]
+
+
+@pytest.mark.parametrize("event", ["rejected", "timeout:approval", "cancelled"])
+def test_a_wait_that_was_decided_before_is_not_listened_to(event: str) -> None:
+    saga = started(stage("a"), WAIT, stage("b"), events=("other", event, "approved"))
+
+    assert asked(saga, [[DONE], [DONE], end(State.COMPENSATED)]) == [
+        "do a",
+        "undo a",
+        "end compensated",
+        State.COMPENSATED,
+    ]
+
+
+def test_who_stands_by_walks_only_if_the_saga_is_not_over() -> None:
+    saga = started(WAIT, stage("a"))
+    found = saga.model_dump(mode="json") | {"events": ["approved"]}
+    answers = [None, [found], None, [found], [DONE], end(State.COMPLETED)]
+
+    assert asked(saga, [None, end(State.COMPENSATED)], 30) == [
+        "pause 30",
+        "look",
+        State.COMPENSATED,
+    ]
+    assert asked(saga, answers, 30) == [
+        "pause 30",
+        "look",
+        "pause 30",
+        "look",
+        "do a",
+        "end completed",
+        State.COMPLETED,
+    ]
+
+
+def test_the_end_is_the_one_that_was_recorded_first() -> None:
+    assert asked(started(stage("a")), [[DONE], end(State.COMPENSATED)])[-1] is State.COMPENSATED
+
+
+def test_a_saga_whose_own_journal_never_answers_is_not_said_to_be_over() -> None:
+    with pytest.raises(OutOfReach, match=f"saga_end of saga 'k' failed {INSISTENT_TRIES} times"):
+        asked(started(stage("a")), [[DONE], [None]])
+
+
+def test_steps_are_tried_as_often_as_they_say_and_what_must_be_known_for_days() -> None:
+    walk = orchestrate(started(stage("a"), stage("b")))
+    requests = [walk.send(None), walk.send(None), walk.send([DONE]), walk.send([REFUSED])]
+    requests.append(walk.send(None))
+
+    tries = [call.tries for one in requests if isinstance(one, Together) for call in one.calls]
+    assert tries == [3, 3, INSISTENT_TRIES]
