@@ -2,7 +2,7 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 
@@ -17,7 +17,8 @@ class VirtualSelector(selectors.BaseSelector):
         """Let the time pass for which the loop would wait; None would be for ever."""
         if timeout is None:
             raise RuntimeError("everything waits for something that will never happen")
-        self.seconds += max(timeout, 0.0)
+        if timeout > 0:
+            self.seconds += timeout
         return []
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -47,8 +48,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Virtual seconds since the loop was made."""
         return self.virtual.seconds
 
+    def run_in_executor[T](  # type: ignore[override]
+        self, _: Any, work: Callable[..., T], *arguments: Any
+    ) -> asyncio.Future[T]:
+        """Run what wants a thread at once: threads would take turns as they please."""
+        done: asyncio.Future[T] = self.create_future()
+        try:
+            done.set_result(work(*arguments))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
 
 def run[T](main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end in a loop of its own."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
+
+
+def now() -> float:
+    """The loop's time."""
+    return asyncio.get_running_loop().time()

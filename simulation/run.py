@@ -1,26 +1,40 @@
-"""One run from a seed: what happened, what was broken, and the smallest misfortune that does it."""
+"""One run from a seed: what happened, and what was broken."""
 
 import asyncio
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from simulation.business import handlers
-from simulation.chance import Chance
-from simulation.loop import run
+from shared.domain.handling import Handlers
+from simulation.accounts import Outside, business, corrected
+from simulation.chance import Chance, Mishap
+from simulation.limits import small_limits
+from simulation.loop import now, run
+from simulation.operator import Correct, uncorrected
 from simulation.process import Died
-from simulation.verdict import Violation, violations
+from simulation.variant import Variant, variant_of
+from simulation.verdict import violations
+from simulation.verdict_on_accounts import account_violations
 from simulation.weather import Climate
-from simulation.workload import Workload, workload
+from simulation.witness import Violation
+from simulation.workload import Workload, workload_of
 from simulation.world import World
+
+type Judge = Callable[[World], Iterable[Violation]]
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """How much is sent."""
+class Play:
+    """What is played in a world: handlers, what they are sent, and what must hold in the end."""
 
-    sessions: int = 2
-    messages: int = 6
+    handlers: Handlers
+    load: Workload
+    judge: Judge
+    correct: Correct = uncorrected
+
+
+type Prepare = Callable[[Chance, Variant], Play]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,64 +42,71 @@ class Report:
     """What became of a run."""
 
     seed: int
+    climate: Climate
+    variant: Variant
     trace: str
     messages: int
-    diary: tuple[str, ...]
+    entries: int
+    diary: tuple[Mishap, ...]
+    outcomes: Counter[str]
     violations: tuple[Violation, ...]
     virtual_seconds: float
 
-
-def simulate(
-    seed: int, climate: Climate, size: Size, allowed: Collection[int] | None = None
-) -> Report:
-    """Run a seed; only the allowed misfortunes happen, by their number."""
-    chance = Chance(seed, allowed)
-    load = workload(chance, sessions=size.sessions, messages=size.messages)
-    return run(story(World(chance, climate, handlers), load))
+    @property
+    def faults(self) -> Counter[str]:
+        """How often what went wrong."""
+        return Counter(mishap.kind for mishap in self.diary)
 
 
-async def story(world: World, load: Workload) -> Report:
-    """Run a world to its rest and judge it."""
-    asyncio.get_running_loop().set_exception_handler(ignore_the_dead)
-    try:
-        await world.run(load)
-        found = tuple(violations(world, load))
-    except TimeoutError as error:
-        found = (Violation("P6", f"no rest: {error}"),)
-    chance = world.chance
-    return Report(
-        seed=chance.seed,
-        trace=chance.trace.hexdigest()[:16],
-        messages=sum(len(p.drafts) for p in load.publications) + len(load.plain),
-        diary=tuple(chance.diary),
-        violations=found,
-        virtual_seconds=now_of(world),
+def accounts(chance: Chance, variant: Variant) -> Play:
+    """The accounts, and messages of every kind for them."""
+    outside = Outside()
+    load = workload_of(chance.stream("workload"), variant)
+    return Play(
+        business(outside), load, lambda world: account_violations(world, load, outside), corrected
     )
 
 
-def ignore_the_dead(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say nothing of tasks that ended with their process."""
-    if not isinstance(context.get("exception"), Died):
-        loop.default_exception_handler(context)
+def simulate(
+    seed: int,
+    climate: Climate,
+    *,
+    allowed: Collection[int] | None = None,
+    prepare: Prepare = accounts,
+) -> Report:
+    """Run a seed; only the allowed misfortunes happen, by their number."""
+    chance = Chance(seed, allowed)
+    variant = variant_of(chance)
+    play = prepare(chance, variant)
+    with small_limits(wanted=variant.small_limits):
+        return run(story(chance, climate, variant, play))
 
 
-def now_of(world: World) -> float:
-    """How long the run took in its own time."""
-    return world.journal.clock.now()
+async def story(chance: Chance, climate: Climate, variant: Variant, play: Play) -> Report:
+    """Run a world to its rest and judge it."""
+    world = World(chance, climate, variant, play.handlers, play.correct)
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: listen(world, context))
+    try:
+        await world.run(play.load)
+        found = [*violations(world), *play.judge(world)]
+    except TimeoutError as error:
+        found = [Violation("P6", f"no rest: {error}")]
+    return Report(
+        seed=chance.seed,
+        climate=climate,
+        variant=variant,
+        trace=chance.trace.hexdigest()[:16],
+        messages=play.load.size,
+        entries=sum(len(entries) for entries in world.journal.store.entries.values()),
+        diary=tuple(chance.diary),
+        outcomes=world.tally.outcomes,
+        violations=tuple(found),
+        virtual_seconds=now(),
+    )
 
 
-def shrink(report: Report, climate: Climate, size: Size, tries: int = 200) -> Report:
-    """The same failure with as few misfortunes as a greedy search finds."""
-    kept = [int(line.split(":", 1)[0]) for line in report.diary]
-    smallest = report
-    position = 0
-    while position < len(kept) and tries > 0:
-        tries -= 1
-        fewer = kept[:position] + kept[position + 1 :]
-        found = simulate(report.seed, climate, size, fewer)
-        if found.violations:
-            smallest = found
-            kept = [int(line.split(":", 1)[0]) for line in found.diary]
-        else:
-            position += 1
-    return replace(smallest)
+def listen(world: World, context: dict[str, Any]) -> None:
+    """Remember what a task failed with, unless it ended with its process."""
+    error = context.get("exception")
+    if not isinstance(error, Died | asyncio.CancelledError):
+        world.tally.surprises.append(f"{context['message']}: {error!r}")

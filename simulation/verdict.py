@@ -1,100 +1,109 @@
-"""What a run must have led to, judged by the journal's states and the queues alone."""
+"""What a run must have led to, whatever the handlers: judged by what was written and queued."""
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
-from shared.domain.journal import state_position
+from shared.domain.handling import Kind
+from shared.domain.journal import ARRIVALS, Covered, Entry, Status
 from shared.domain.message import Message
-from simulation.workload import Workload
-from simulation.world import REGIONS, World
+from simulation.host import QUEUE
+from simulation.lineage import Lineage
+from simulation.tally import Identity
+from simulation.verdict_on_outputs import output_violations
+from simulation.verdict_on_rest import quiet_violations, rest_violations
+from simulation.witness import Violation
+from simulation.world import World
+
+type Ends = dict[Identity, list[Entry]]
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A promise that was broken, and how it shows."""
-
-    promise: str
-    text: str
-
-
-def violations(world: World, workload: Workload) -> Iterator[Violation]:
+def violations(world: World) -> Iterator[Violation]:
     """Every broken promise of a run that came to rest."""
-    for session in workload.sessions:
-        amounts = amounts_of(world, session)
-        yield from judge_effects(workload, session, amounts)
-    yield from judge_outputs(world)
+    yield from world.journal.store.violations
+    for surprise in world.tally.surprises:
+        yield Violation("P9", f"nobody expected {surprise}")
+    contents = everything_that_came(world)
+    lineages = [lineage_of(world, session, contents) for session in world.journal.store.entries]
+    for lineage in lineages:
+        yield from lineage.tell()
+        yield from once_and_in_order(lineage)
+    yield from ends_violations(world, lineages)
+    yield from output_violations(world, lineages)
+    yield from rest_violations(world)
+    if world.weather.climate.is_fair:
+        yield from quiet_violations(world)
 
 
-def amounts_of(world: World, session: str) -> list[int]:
-    """The effects of a session, in the order of the journal."""
-    head = world.journal.newest(session)
-    position = state_position(head)
-    holder = world.journal.entry_at(session, position) if position is not None else None
-    return list((holder.state or {})["amounts"]) if holder else []
+def everything_that_came(world: World) -> dict[Identity, Message]:
+    """Every message that any region's queue ever took in."""
+    return {
+        identity(queued.message): queued.message
+        for namespace in world.namespaces.values()
+        for queued in namespace.accepted[QUEUE]
+    }
 
 
-def judge_effects(workload: Workload, session: str, amounts: list[int]) -> Iterator[Violation]:
-    """Each message once, and each producer's in its order."""
-    sent = [list(expected(p.drafts)) for p in workload.publications if p.session == session]
-    plain = [amount_in(m.body) for m in workload.plain if m.session == session]
-    wanted = sorted([amount for amounts_ in sent for amount in amounts_] + plain)
-    if sorted(set(amounts)) != wanted:
-        lost = sorted(set(wanted) - set(amounts))
-        yield Violation("P1", f"{session}: {lost} missing in {amounts}")
-    if len(set(amounts)) != len(amounts):
-        yield Violation("P2", f"{session}: an effect twice in {amounts}")
-    for group in {p.group for p in workload.publications if p.session == session}:
-        order = [
-            amount
-            for p in workload.publications
-            if (p.session, p.group) == (session, group)
-            for amount in expected(p.drafts)
-        ]
-        applied = [amount for amount in amounts if amount in set(order)]
-        if applied != order:
-            yield Violation("P3", f"{session} {group}: {applied}, not {order}")
+def identity(message: Message) -> Identity:
+    """What tells a message from every other, copies apart."""
+    return (message.session, message.id, message.digest)
 
 
-def expected(drafts: Sequence[object]) -> Iterator[int]:
-    """The amounts of drafts that take effect; hints never do."""
-    for draft in drafts:
-        if draft.type != "account.hint":  # type: ignore[attr-defined]
-            yield amount_in(draft.body)  # type: ignore[attr-defined]
+def lineage_of(world: World, session: str, contents: dict[Identity, Message]) -> Lineage:
+    """A session's life, to be told."""
+    return Lineage(
+        world.journal.store,
+        session,
+        world.handlers,
+        world.policy.output_queue,
+        contents,
+        world.operator.corrections,
+    )
 
 
-def amount_in(body: bytes) -> int:
-    """The amount that a body tells."""
-    amount: int = json.loads(body)["amount"]
-    return amount
+def once_and_in_order(lineage: Lineage) -> Iterator[Violation]:
+    """At most one effect per message and per number; each group's in order, levels growing."""
+    completed = [c for c, entry in lineage.ends if entry.status is Status.COMPLETED]
+    for what, count in Counter((c.id, c.digest) for c in completed).items():
+        if count > 1:
+            yield Violation("P2", f"{lineage.session}: {what} had {count} effects")
+    newest: dict[str, Covered] = {}
+    for covered in completed:
+        number = covered.number
+        before = newest.get(number.group)
+        if before is not None and number.group != ARRIVALS:
+            if (before.number.sequence, before.number.level) >= (number.sequence, number.level):
+                yield Violation("P3", f"{lineage.session}: {number} after {before.number}")
+            if before.number.level > number.level:
+                yield Violation("P2", f"{lineage.session}: {number} is fenced by {before.number}")
+        newest[number.group] = covered
 
 
-def judge_outputs(world: World) -> Iterator[Violation]:
-    """Both regions have the same bytes, each once by its number, in order, none missing."""
-    sent = {region: first_copies(world, region) for region in REGIONS}
-    for region in REGIONS:
-        yield from judge_copies(world, region)
-        for session, messages in sent[region].items():
-            sequences = [m.number.sequence for m in messages if m.number]
-            if sequences != list(range(len(sequences))):
-                yield Violation("P5", f"{region} {session}: outputs {sequences}")
-    if sent["east"] != sent["west"]:
-        yield Violation("P4", f"regions differ: {sent['east']} and {sent['west']}")
+def ends_violations(world: World, lineages: Iterable[Lineage]) -> Iterator[Violation]:
+    """Every message that was accepted has an end with a name."""
+    ends: Ends = {}
+    forwarded: list[Message] = []
+    reasons: list[str] = []
+    for lineage in lineages:
+        for covered, entry in lineage.ends:
+            if entry.status is not Status.PARKED:
+                key = (lineage.session, covered.id, covered.digest)
+                ends.setdefault(key, []).append(entry)
+            if entry.from_parked and entry.reason:
+                reasons.append(entry.reason)
+        forwarded += [message for queue, message in lineage.outputs if queue == QUEUE]
+    for message in [*world.senders.mailed.safe, *forwarded]:
+        # A fenced producer's message that gave way is named by the entry that took its place.
+        is_named = identity(message) in ends or any(message.id in reason for reason in reasons)
+        if not is_named and not is_excused(world, message):
+            yield Violation("P1", f"{message.session}: {message} has no end")
+    for session, group, drafts in world.senders.mailed.doubtful:
+        found = [identity(draft.in_session(session)) in ends for draft in drafts]
+        if any(found) != all(found):
+            yield Violation("P1", f"{session}: {group} published only part of {drafts}")
 
 
-def judge_copies(world: World, region: str) -> Iterator[Violation]:
-    """Every copy of an output says the same."""
-    first: dict[str, Message] = {}
-    for queued in world.namespaces[region].queues["out"]:
-        known = first.setdefault(queued.message.id, queued.message)
-        if known != queued.message:
-            yield Violation("P4", f"{region}: {known} and {queued.message}")
-
-
-def first_copies(world: World, region: str) -> dict[str, list[Message]]:
-    """The outputs of a region by their own session, each once, in the order of arrival."""
-    found: dict[str, dict[str, Message]] = {}
-    for queued in sorted(world.namespaces[region].queues["out"], key=lambda q: q.visible_at):
-        message = queued.message
-        found.setdefault(message.session, {}).setdefault(message.id, message)
-    return {session: list(messages.values()) for session, messages in sorted(found.items())}
+def is_excused(world: World, message: Message) -> bool:
+    """Whether a message ended outside the journal: rejected by name, or passed through it."""
+    kind = world.handlers.kind_of(message.type)
+    passes = message.number is None and kind is Kind.IDEMPOTENT
+    return passes or identity(message) in world.tally.rejected

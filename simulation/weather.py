@@ -3,64 +3,137 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from simulation.chance import Chance
+from simulation.chance import Chance, Mishap
 
 
 class Misfortune(StrEnum):
     """How one call to the outside can go wrong."""
 
     NONE = "none"
-    REFUSED = "refused"  # not applied, and said so
-    LOST = "lost"  # not applied, no answer
-    UNANSWERED = "unanswered"  # applied, no answer
-    DELAYED = "delayed"  # no answer; applied later, if it still can be
+    REFUSED = "refused (503)"  # not applied, and said so
+    THROTTLED = "throttled (429)"  # not applied; come again later
+    RETRY_WITH = "concurrent (449)"  # not applied; the store asks to try again
+    LOST = "lost (408)"  # not applied, no answer
+    UNANSWERED = "unanswered (408)"  # applied, no answer
+    DELAYED = "applied late"  # no answer; applied later, if it still can be
+    ECHOED = "sent twice by the client"  # applied, tried again, answered for the second try
     CRASH_BEFORE = "crash before"  # the process dies before the call
     CRASH_AFTER = "crash after"  # the process dies after the call was applied
-    PAUSE_BEFORE = "pause before"  # the process stands still past a lease, then calls
-    PAUSE_AFTER = "pause after"  # the call is applied, the process stands still past a lease
+    SLOW_BEFORE = "slow request"  # the call is applied when a lease may be over
+    SLOW_AFTER = "slow answer"  # the call is applied, its answer comes when a lease may be over
+    FROZEN_BEFORE = "frozen before"  # the whole process stands still past a lease, then calls
+    FROZEN_AFTER = "frozen after"  # the call is applied, then the whole process stands still
 
 
 ON_READS = (
     Misfortune.REFUSED,
+    Misfortune.THROTTLED,
     Misfortune.CRASH_BEFORE,
-    Misfortune.PAUSE_BEFORE,
-    Misfortune.PAUSE_AFTER,
+    Misfortune.SLOW_BEFORE,
+    Misfortune.SLOW_AFTER,
+    Misfortune.FROZEN_BEFORE,
+    Misfortune.FROZEN_AFTER,
 )
 ON_WRITES = tuple(m for m in Misfortune if m is not Misfortune.NONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Climate:
-    """Probabilities per event, and the virtual second after which nothing goes wrong any more."""
+    """Probabilities per occasion, and the virtual second after which nothing goes wrong any more.
 
-    calls: float = 0.02
-    stale_reads: float = 0.1
-    lock_losses: float = 0.01
-    lost_settlements: float = 0.02
-    duplicates: float = 0.03
-    reorders: float = 0.02
-    outages: float = 0.5
-    fair_after: float = 120.0
+    `calls` is per call to the store or the bus; `outages` per namespace, `failovers` of the store's
+    write region, and `kills` per host, are per run. `skew_seconds` is how wrong clocks may be.
+    """
+
+    name: str
+    calls: float = 0.0
+    stale_reads: float = 0.0
+    lock_losses: float = 0.0
+    lost_settlements: float = 0.0
+    duplicates: float = 0.0
+    reorders: float = 0.0
+    feed_repeats: float = 0.0
+    feed_skips: float = 0.0
+    outages: float = 0.0
+    failovers: float = 0.0
+    kills: float = 0.0
+    skew_seconds: float = 0.0
+    fair_after: float = 0.0
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether nothing ever goes wrong."""
+        return self.fair_after == 0
 
 
-FAIR = Climate(0, 0, 0, 0, 0, 0, 0, 0)
+FAIR = Climate("fair")
+MILD = Climate(
+    "mild",
+    calls=0.006,
+    stale_reads=0.05,
+    lock_losses=0.01,
+    lost_settlements=0.01,
+    duplicates=0.02,
+    reorders=0.02,
+    feed_repeats=0.05,
+    feed_skips=0.05,
+    outages=0.2,
+    failovers=0.1,
+    kills=0.1,
+    skew_seconds=60.0,
+    fair_after=40.0,
+)
+ROUGH = Climate(
+    "rough",
+    calls=0.03,
+    stale_reads=0.2,
+    lock_losses=0.05,
+    lost_settlements=0.05,
+    duplicates=0.05,
+    reorders=0.08,
+    feed_repeats=0.2,
+    feed_skips=0.3,
+    outages=0.5,
+    failovers=0.4,
+    kills=0.4,
+    skew_seconds=1_200.0,
+    fair_after=50.0,
+)
+CLIMATES = {climate.name: climate for climate in (FAIR, MILD, ROUGH)}
 
 
 @dataclass
 class Weather:
-    """The climate, and the time of the world it rules."""
+    """The climate, and the misfortunes it brought so far."""
 
     climate: Climate
     chance: Chance
 
-    def on_call(self, name: str, now: float, *, writes: bool) -> Misfortune:
+    def on_call(self, where: str, now: float, *, writes: bool) -> Misfortune:
         """What happens to one call."""
-        if not self.strikes(self.climate.calls, name, now):
+        if now >= self.climate.fair_after:
+            return Misfortune.NONE
+        number = self.chance.strikes(self.climate.calls)
+        if number is None:
             return Misfortune.NONE
         found = self.chance.pick(ON_WRITES if writes else ON_READS)
-        self.chance.diary[-1] += f": {found.value} at {now:.3f} s"
+        self.chance.diary.append(Mishap(number, found.value, where, now))
         return found
 
-    def strikes(self, probability: float, what: str, now: float) -> bool:
+    def strikes(self, probability: float, kind: str, where: str, now: float) -> bool:
         """Whether something goes wrong now."""
-        return now < self.climate.fair_after and self.chance.strikes(probability, what)
+        if now >= self.climate.fair_after:
+            return False
+        number = self.chance.strikes(probability)
+        if number is None:
+            return False
+        self.chance.diary.append(Mishap(number, kind, where, now))
+        return True
+
+    def interval(self, probability: float, kind: str, where: str) -> tuple[float, float] | None:
+        """A time during which something is out of reach."""
+        begin = self.chance.delay(self.climate.fair_after * 0.7)
+        end = begin + self.chance.delay(self.climate.fair_after * 0.5)
+        if self.climate.is_fair or not self.strikes(probability, kind, where, 0.0):
+            return None
+        return begin, end

@@ -1,77 +1,175 @@
-"""What is sent: a few sessions, numbered and un-numbered messages, of every kind of handler."""
+"""What is sent: a few sessions; numbered and un-numbered messages of every kind of handler."""
 
 import json
-from dataclasses import dataclass
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from shared.adapters.memory_store import EPOCH_SECONDS
-from shared.domain.message import Message, derived_id
+from shared.domain.message import Message, Number, derived_id
 from shared.domain.producer import Draft
-from simulation.chance import Chance
+from simulation.variant import Variant
 
-KINDS = ("account.add", "account.add", "account.bill", "account.state", "account.wire")
-RARE_KINDS = ("account.hint",)
+KINDS = (
+    *("account.add", "account.bill", "account.state", "account.wire") * 3,
+    *("account.forward", "account.letter", "account.boast"),
+)
+# What fails, and a type that nobody handles.
+BAD_KINDS = ("account.hint", "account.burn", "account.unknown")
+PLAIN_KINDS = ("account.add", "account.bill", "account.wire", "account.tell")
 GROUPS = ("bank", "till")
+# How often a sender that numbers for itself has a rival, or a producer is taken over from.
+RIVALS = 0.25
+TAKEN_OVER = 0.2
+LATER_SECONDS = 8.0
+LONG_AGO_SECONDS = 30 * 24 * 3600.0
+
+type Operation = tuple[Draft, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
-    """Drafts that one producer publishes to a session in one operation."""
+class Line:
+    """What one producer publishes to a session, operation by operation, from some time on."""
 
     session: str
     group: str
-    drafts: tuple[Draft, ...]
+    operations: tuple[Operation, ...]
+    level: int = 0
+    begin_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Messages of a sender that numbers for itself, and does not hear of those who do it too."""
+
+    messages: tuple[Message, ...]
+    begin_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Publications in the order of sending, and messages of senders that number nothing."""
+    """Everything that is sent. `conflicting` are plain messages whose ids were used before."""
 
-    publications: tuple[Publication, ...]
-    plain: tuple[Message, ...]
+    lines: tuple[Line, ...] = ()
+    series: tuple[Series, ...] = ()
+    plain: tuple[Message, ...] = ()
+    conflicting: tuple[Message, ...] = field(default=())
 
     @property
-    def sessions(self) -> tuple[str, ...]:
-        """Every session that is sent anything."""
-        names = [p.session for p in self.publications] + [m.session for m in self.plain]
-        return tuple(sorted(set(names)))
+    def size(self) -> int:
+        """How many messages there are."""
+        drafts = sum(len(operation) for line in self.lines for operation in line.operations)
+        numbered = sum(len(series.messages) for series in self.series)
+        return drafts + numbered + len(self.plain) + len(self.conflicting)
 
 
-def workload(chance: Chance, *, sessions: int, messages: int) -> Workload:
-    """A workload of about so many messages a session."""
-    publications, plain = [], []
-    for index in range(sessions):
-        session = f"acc-{index}"
-        amount = 1
-        for group in GROUPS[: chance.random.randint(1, len(GROUPS))]:
-            sent = 0
-            while sent < messages:
-                size = chance.random.randint(1, 3)
-                drafts = tuple(draft(chance, session, group, amount + n) for n in range(size))
-                publications.append(Publication(session, group, drafts))
-                amount, sent = amount + size, sent + size
-        for _ in range(chance.random.randint(0, 2)):
-            plain.append(plain_message(chance, session, amount))
-            amount += 1
-    return Workload(tuple(publications), tuple(plain))
+def workload_of(draw: random.Random, variant: Variant) -> Workload:
+    """A workload of the accounts."""
+    return Accounts(draw, variant).workload()
 
 
-def draft(chance: Chance, session: str, group: str, amount: int) -> Draft:
-    """A message that a producer will number; its amount is like no other in its session."""
-    kind = chance.pick(RARE_KINDS if chance.random.random() < 0.05 else KINDS)
-    body = json.dumps({"amount": amount}).encode()
-    return Draft(derived_id(session, group, str(amount)), kind, body, "2026-06-01T00:00:00+00:00")
+class Accounts:
+    """Draws messages; no two of a session have the same amount."""
+
+    def __init__(self, draw: random.Random, variant: Variant) -> None:
+        self.draw = draw
+        self.variant = variant
+        self.sessions = [f"acc-{index}" for index in range(variant.sessions)]
+        self.amount = 0
+
+    def workload(self) -> Workload:
+        """Everything for every session."""
+        lines: list[Line] = []
+        plain: list[Message] = []
+        series: list[Series] = []
+        for session in self.sessions:
+            for group in GROUPS[: self.draw.randint(1, len(GROUPS))]:
+                lines += self.lines(session, group)
+            plain += [self.plain(session) for _ in range(self.draw.randint(0, 2))]
+            if self.draw.random() < RIVALS and not self.variant.small_limits:
+                series += self.rivals(session)
+        conflicting = [self.conflicting(message) for message in plain if self.draw.random() < 0.15]
+        if self.variant.small_limits:
+            conflicting = []
+        return Workload(tuple(lines), tuple(series), tuple(plain), tuple(conflicting))
+
+    def lines(self, session: str, group: str) -> list[Line]:
+        """One producer's operations; now and then a second one takes over."""
+        lines = [Line(session, group, self.operations(session, group))]
+        if self.draw.random() < TAKEN_OVER:
+            begin = self.draw.random() * LATER_SECONDS
+            operations = self.operations(session, group)[:2]
+            lines.append(Line(session, group, operations, 1, begin))
+        return lines
+
+    def operations(self, session: str, group: str) -> tuple[Operation, ...]:
+        """Drafts in operations of some."""
+        operations: list[Operation] = []
+        sent = 0
+        while sent < self.variant.messages:
+            size = self.draw.randint(1, 3)
+            operations.append(tuple(self.draft(session, group) for _ in range(size)))
+            sent += size
+        return tuple(operations)
+
+    def draft(self, session: str, group: str) -> Draft:
+        """A message that a producer will number."""
+        kind = self.draw.choice(BAD_KINDS if self.draw.random() < 0.04 else KINDS)
+        body = self.body(kind)
+        return Draft(derived_id(session, group, str(self.amount)), kind, body, moment(0.0))
+
+    def rivals(self, session: str) -> list[Series]:
+        """A sender that numbers for itself, and one of a higher owner level in its place."""
+        count = self.draw.randint(3, 5)
+        from_number = self.draw.randint(1, count - 1)
+        begin = self.draw.random() * LATER_SECONDS
+        old = tuple(self.numbered(session, 0, n) for n in range(count))
+        new = tuple(self.numbered(session, 1, n) for n in range(from_number, count))
+        return [Series(old), Series(new, begin)]
+
+    def numbered(self, session: str, level: int, sequence: int) -> Message:
+        """A message that its sender numbers."""
+        identity = derived_id(session, "mainframe", str(level), str(sequence))
+        number = Number("mainframe", level, sequence)
+        body = self.body("account.bill")
+        return Message(identity, session, "account.bill", body, number, moment(0.0))
+
+    def plain(self, session: str) -> Message:
+        """A message without a number; a few come from long ago."""
+        kind = self.draw.choice(PLAIN_KINDS)
+        sent_at = self.draw.random() * LATER_SECONDS
+        if self.draw.random() < 0.05:
+            sent_at -= LONG_AGO_SECONDS
+        body = self.body(kind)
+        identity = derived_id(session, "plain", str(self.amount))
+        return Message(identity, session, kind, body, time=moment(sent_at))
+
+    def conflicting(self, message: Message) -> Message:
+        """Other content under an id that was used."""
+        kind = "account.add"
+        body = self.body(kind)
+        return Message(message.id, message.session, kind, body, time=message.time)
+
+    def body(self, kind: str) -> bytes:
+        """A body with an amount of its own."""
+        self.amount += 1
+        body: dict[str, object] = {"amount": self.amount}
+        if kind == "account.forward":
+            body["to"] = self.draw.choice(self.others())
+        if kind == "account.burn":
+            body["is_wrong"] = True
+        return json.dumps(body).encode()
+
+    def others(self) -> Sequence[str]:
+        """The accounts that something can be forwarded to."""
+        return self.sessions
 
 
-def plain_message(chance: Chance, session: str, amount: int) -> Message:
-    """A message without a number."""
-    return Message(
-        id=derived_id(session, "plain", str(amount)),
-        session=session,
-        type=chance.pick(KINDS),
-        body=json.dumps({"amount": amount}).encode(),
-        time=moment(chance.delay(60.0)),
-    )
+def is_from_long_ago(message: Message) -> bool:
+    """Whether a message without a number is older than anything that is remembered."""
+    sent_at = datetime.fromisoformat(message.time or moment(0.0)).timestamp()
+    return message.number is None and sent_at < EPOCH_SECONDS - LONG_AGO_SECONDS / 2
 
 
 def moment(seconds: float) -> str:

@@ -56,8 +56,9 @@ class Acknowledger:
         """Acknowledge what no next entry came for, until nothing is left."""
         while self.unsaid:
             await self.clock.sleep(self.idle_seconds / 2)
-            now = self.clock.now()
-            for session in [s for s, taken in self.unsaid.items() if taken.due <= now]:
+            # Whatever is due before the next look: the session may be another worker's by then.
+            next_look = self.clock.now() + self.idle_seconds / 2
+            for session in [s for s, taken in self.unsaid.items() if taken.due <= next_look]:
                 await self.say(session)
 
     async def say(self, session: str) -> None:

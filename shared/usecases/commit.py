@@ -80,5 +80,7 @@ class Committer:
             return {}
         holder = await self.store.entry(head.session, head.state_at)
         if holder is None or holder.state is None:
+            # The head was remembered for too long: whoever comes next reads it.
+            self.heads.forget(head.session)
             raise OutcomeUnknown(f"the state of session {head.session!r} was compacted meanwhile")
         return holder.state

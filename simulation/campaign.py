@@ -1,0 +1,82 @@
+"""Many seeds, on several cores, and what they came to."""
+
+import gc
+import logging
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+from simulation.run import Report, simulate
+from simulation.shrinking import shrunk
+from simulation.weather import CLIMATES
+
+SEEDS_AT_ONCE = 25
+
+
+@dataclass
+class Totals:
+    """What many runs came to. Times are virtual seconds."""
+
+    runs: int = 0
+    messages: int = 0
+    entries: int = 0
+    virtual_seconds: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failed: list[Report] = field(default_factory=list)
+
+    def add(self, report: Report) -> None:
+        """Count one run."""
+        self.runs += 1
+        self.messages += report.messages
+        self.entries += report.entries
+        self.virtual_seconds += report.virtual_seconds
+        self.faults += report.faults
+        self.outcomes += report.outcomes
+        if report.violations:
+            self.failed.append(report)
+
+    def include(self, other: "Totals") -> None:
+        """Add what other runs came to."""
+        self.runs += other.runs
+        self.messages += other.messages
+        self.entries += other.entries
+        self.virtual_seconds += other.virtual_seconds
+        self.faults += other.faults
+        self.outcomes += other.outcomes
+        self.failed += other.failed
+
+
+def run_seeds(climate: str, seeds: range) -> Totals:
+    """Run seeds one after another."""
+    # The engine logs what goes wrong; here that is the purpose.
+    logging.getLogger("lockstep").setLevel(logging.CRITICAL + 1)
+    totals = Totals()
+    gc.disable()
+    try:
+        for seed in seeds:
+            totals.add(simulate(seed, CLIMATES[climate]))
+    finally:
+        gc.enable()
+        gc.collect()
+    return totals
+
+
+def campaign(climate: str, seeds: range, jobs: int) -> Iterator[Totals]:
+    """What every few seeds came to, in no order; with one job in this process."""
+    chunks = [seeds[at : at + SEEDS_AT_ONCE] for at in range(0, len(seeds), SEEDS_AT_ONCE)]
+    if jobs == 1:
+        yield from (run_seeds(climate, chunk) for chunk in chunks)
+        return
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+    try:
+        yield from pool.map(run_seeds, [climate] * len(chunks), chunks)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def smallest(report: Report) -> Report:
+    """The report of a failed seed with as few misfortunes as can be found."""
+    return shrunk(report, lambda allowed: simulate(report.seed, report.climate, allowed=allowed))

@@ -1,0 +1,118 @@
+"""A session's life told again from its entries: every state and every output, byte for byte."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from shared.domain import running
+from shared.domain.documents import entry_from, parcels_from, staged_id
+from shared.domain.handling import Handlers, Kind
+from shared.domain.journal import Covered, Entry, Status
+from shared.domain.message import Message
+from shared.domain.outbox import Outbox, Parcel, Rerun, Staged
+from shared.domain.reports import fault_report
+from shared.domain.running import Before, Result, addressed
+from simulation.tally import Identity
+from simulation.witness import Violation, WitnessedStore
+
+type Addressed = tuple[str, Message]
+
+
+@dataclass
+class Lineage:
+    """What a session's entries say, from the first to the last.
+
+    `contents` are all messages that ever came, `corrections` what a person made of some of them.
+    What handlers that call the outside gave is believed; everything else is done again.
+    """
+
+    store: WitnessedStore
+    session: str
+    handlers: Handlers
+    output_queue: str
+    contents: Mapping[Identity, Message]
+    corrections: Mapping[tuple[str, str], bytes]
+    before: Before = field(default_factory=Before)
+    state_at: int | None = None
+    outputs: list[Addressed] = field(default_factory=list)
+    ends: list[tuple[Covered, Entry]] = field(default_factory=list)
+
+    def tell(self) -> Iterator[Violation]:
+        """Go through all entries; what does not follow from the one before is a violation."""
+        for position, document in sorted(self.store.entries[self.session].items()):
+            entry = entry_from(document)
+            self.ends += [(covered, entry) for covered in entry.covers]
+            where = f"{self.session}/{position}"
+            match entry.status:
+                case Status.COMPLETED:
+                    yield from self.tell_completed(where, entry)
+                case Status.WORKING:
+                    yield Violation("P6", f"{where}: is claimed for ever")
+                case _:
+                    yield from self.tell_unchanged(where, entry)
+
+    def tell_unchanged(self, where: str, entry: Entry) -> Iterator[Violation]:
+        """An entry that leaves the state alone; a fault owes a report."""
+        if entry.state is not None or entry.state_at != self.state_at:
+            yield Violation("P5", f"{where}: {entry.status} and yet another state")
+        sent = self.stored_outputs(entry)
+        self.outputs += sent
+        if entry.status is Status.FAULTED and entry.message is not None:
+            report = fault_report(entry.message, entry.reason or "")
+            if [message for _, message in sent] != [report]:
+                yield Violation("P9", f"{where}: its fault is not reported as it was")
+
+    def tell_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
+        """An entry whose handler ran: do it again, where it can be."""
+        stored = self.stored_outputs(entry)
+        kinds = {self.handlers.kind_of(covered.type) for covered in entry.covers}
+        if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:
+            again: list[Addressed] = []
+            for covered in entry.covers:
+                message = self.message(entry, covered)
+                if message is None:
+                    yield Violation("P5", f"{where}: covers {covered.id}, which nobody sent")
+                    return
+                again += self.run(entry, message)
+            if self.before.state != entry.state:
+                yield Violation("P5", f"{where}: {entry.state}, not {self.before.state}")
+            if not isinstance(entry.outbox.elsewhere, Rerun) and stored != again:
+                yield Violation("P4", f"{where}: kept {stored}, made {again}")
+            stored = again
+        self.before = Before(entry.state or {}, entry.produced)
+        self.state_at = entry.position
+        self.outputs += stored
+
+    def run(self, entry: Entry, message: Message) -> list[Addressed]:
+        """Run the handler on the state before; its state is kept for the next one."""
+        before = Before(self.before.state, self.before.produced, entry.captured)
+        result: Result = running.run(self.handlers.of(message.type), before, message)
+        self.before = Before(result.state, result.produced)
+        return flat(addressed(result.parcels, self.output_queue))
+
+    def message(self, entry: Entry, covered: Covered) -> Message | None:
+        """The message as it was processed."""
+        sent = self.contents.get((self.session, covered.id, covered.digest))
+        if sent is None or entry.resolution is None or entry.resolution.action != "edit":
+            return sent
+        body = self.corrections[self.session, covered.id]
+        return Message(
+            sent.id, sent.session, sent.type, body, sent.number, sent.time, sent.reply_to
+        )
+
+    def stored_outputs(self, entry: Entry) -> list[Addressed]:
+        """The outputs that an entry kept, in itself or beside it."""
+        return flat(self.kept_parcels(entry.outbox))
+
+    def kept_parcels(self, outbox: Outbox) -> tuple[Parcel, ...]:
+        """The parcels of an outbox, staged ones included."""
+        if not isinstance(outbox.elsewhere, Staged):
+            return outbox.parcels
+        staged = outbox.elsewhere
+        names = [staged_id(staged.attempt, index) for index in range(staged.documents)]
+        found = [self.store.staged[self.session, name] for name in names]
+        return tuple(parcel for document in found for parcel in parcels_from(document))
+
+
+def flat(parcels: tuple[Parcel, ...]) -> list[Addressed]:
+    """Messages with their queues, in the order of sending."""
+    return [(parcel.queue, message) for parcel in parcels for message in parcel.messages]

@@ -1,0 +1,165 @@
+"""The simulation for a team's own handlers: its messages, its invariant, as many seeds as it likes.
+
+See docs/proof.md. `check` is what a test calls; with pytest the fixture `simulation` is the same.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.domain.handling import Handlers
+from shared.domain.journal import state_position
+from shared.domain.message import Message
+from shared.domain.producer import Draft
+from simulation.chance import Chance
+from simulation.operator import Correct, uncorrected
+from simulation.run import Play, Prepare, Report, simulate
+from simulation.shrinking import shrunk
+from simulation.variant import Variant
+from simulation.weather import CLIMATES, ROUGH, Climate
+from simulation.witness import Violation
+from simulation.workload import Line, Workload
+from simulation.world import REGIONS, World
+
+GROUP = "simulation"
+OPERATION_MESSAGES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run led to: each session's last state, and what each region was sent, in order.
+
+    Outputs are by queue, each once; their bodies are JSON.
+    """
+
+    states: Mapping[str, Mapping[str, object]]
+    outputs: Mapping[str, Mapping[str, Sequence[Message]]]
+
+
+type Invariant = Callable[[Seen], None]
+
+
+def nothing(_: Seen) -> None:
+    """No invariant of one's own: the promises of Lockstep are judged all the same."""
+
+
+def check(
+    handlers: Handlers,
+    messages: Sequence[Message],
+    invariant: Invariant = nothing,
+    *,
+    seeds: Iterable[int] = range(50),
+    climate: str = ROUGH.name,
+    correct: Correct = uncorrected,
+) -> int:
+    """Run the messages through the handlers in two regions, once per seed; how many seeds ran.
+
+    Messages are numbered and published in their order per session; give them no numbers, but a time
+    if their handlers want one. Handlers must be what they say they are: one that is pure runs
+    again. An effectful one may be run more than once. `invariant` raises AssertionError for what
+    must never be. `correct` gives the body with which a person would mend a message that failed, or
+    None. Raises AssertionError with the seed, the promise or the invariant that broke, and the
+    fewest misfortunes found that break it; ValueError where two messages of a session share an id.
+    """
+    prepare = prepared(handlers, workload_of(messages), invariant, correct)
+    ran = 0
+    for seed in seeds:
+        report = simulate(seed, CLIMATES[climate], prepare=prepare)
+        ran += 1
+        if report.violations:
+            raise AssertionError(told(smallest(report, prepare)))
+    return ran
+
+
+def smallest(report: Report, prepare: Prepare) -> Report:
+    """The failure with as few misfortunes as can be found."""
+    climate: Climate = report.climate
+    return shrunk(
+        report, lambda allowed: simulate(report.seed, climate, allowed=allowed, prepare=prepare)
+    )
+
+
+def told(report: Report) -> str:
+    """A failure for people."""
+    broken = "\n".join(f"  {violation}"[:2_000] for violation in report.violations[:5])
+    diary = "\n".join(f"  {mishap}" for mishap in report.diary) or "  nothing at all"
+    return (
+        f"seed {report.seed} in {report.climate.name} weather broke\n{broken}\n"
+        f"after\n{diary}\nrepeat it with seeds=[{report.seed}]"
+    )
+
+
+def prepared(handlers: Handlers, load: Workload, invariant: Invariant, correct: Correct) -> Prepare:
+    """What a run needs, whatever its seed."""
+
+    def judge(world: World) -> Iterable[Violation]:
+        try:
+            invariant(seen(world))
+        except AssertionError as error:
+            return [Violation("invariant", str(error) or "it does not hold")]
+        return []
+
+    def prepare(_: Chance, __: Variant) -> Play:
+        return Play(handlers, load, judge, correct)
+
+    return prepare
+
+
+def workload_of(messages: Sequence[Message]) -> Workload:
+    """Messages as what one producer publishes to each session, a few at a time."""
+    sessions: dict[str, list[Draft]] = {}
+    for message in messages:
+        if message.number is not None:
+            raise ValueError(f"message {message.id!r} has a number; the simulation gives it one")
+        drafts = sessions.setdefault(message.session, [])
+        if any(draft.id == message.id for draft in drafts):
+            raise ValueError(f"two messages of session {message.session!r} are {message.id!r}")
+        drafts.append(draft_of(message))
+    lines = (Line(session, GROUP, in_operations(drafts)) for session, drafts in sessions.items())
+    return Workload(tuple(lines))
+
+
+def draft_of(message: Message) -> Draft:
+    """A message as a producer takes it."""
+    return Draft(
+        id=message.id,
+        type=message.type,
+        body=message.body,
+        time=message.time,
+        reply_to=message.reply_to,
+        reply_session=message.reply_session,
+        correlation=message.correlation,
+    )
+
+
+def in_operations(drafts: Sequence[Draft]) -> tuple[tuple[Draft, ...], ...]:
+    """Drafts in operations of one, two, three, and again."""
+    operations: list[tuple[Draft, ...]] = []
+    left = list(drafts)
+    while left:
+        size = len(operations) % OPERATION_MESSAGES_MAX + 1
+        operations.append(tuple(left[:size]))
+        left = left[size:]
+    return tuple(operations)
+
+
+def seen(world: World) -> Seen:
+    """What a world at rest shows."""
+    states = {session: state_of(world, session) for session in world.journal.store.entries}
+    outputs = {region: outputs_of(world, region) for region in REGIONS}
+    return Seen(states, outputs)
+
+
+def state_of(world: World, session: str) -> Mapping[str, object]:
+    """A session's last state; empty while it has none."""
+    position = state_position(world.journal.newest(session))
+    holder = world.journal.entry_at(session, position) if position is not None else None
+    return dict(holder.state or {}) if holder else {}
+
+
+def outputs_of(world: World, region: str) -> Mapping[str, Sequence[Message]]:
+    """What a region's queues took, each message once, in the order of becoming visible."""
+    found: dict[str, dict[str, Message]] = {}
+    for queue, accepted in world.namespaces[region].accepted.items():
+        for queued in sorted(accepted, key=lambda queued: queued.visible_at):
+            found.setdefault(queue, {}).setdefault(queued.message.id, queued.message)
+    return {queue: tuple(messages.values()) for queue, messages in found.items()}

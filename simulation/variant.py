@@ -1,0 +1,55 @@
+"""What sort of world a seed plays in: how many, how large, and with which of the settings."""
+
+from dataclasses import dataclass
+
+from shared.usecases.assemble import Policy
+from shared.usecases.commit import Patience
+from simulation.chance import Chance
+
+# Longer than any backlog of a run in fair weather.
+LONG_DELAY_SECONDS = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """`small_limits` makes the engine stage outputs and compact journals within a short run."""
+
+    sessions: int = 2
+    messages: int = 6
+    hosts: int = 2
+    batches: bool = False
+    delay_seconds: float = 3.0
+    spread: bool = False
+    acknowledge_seconds: float = 1.0
+    small_limits: bool = False
+
+    @property
+    def policy(self) -> Policy:
+        """The settings of every function app; times are short, so that much happens in a run."""
+        return Policy(
+            output_queue="out",
+            error_queue="errors",
+            patience=Patience(gap_seconds=3.0, poll_seconds=0.5),
+            lag_seconds=2.0,
+            acknowledge_seconds=self.acknowledge_seconds,
+            lease_seconds=6.0,
+            retention_seconds=15.0 if self.small_limits else 7 * 24 * 3600.0,
+            batches=self.batches,
+        )
+
+
+def variant_of(chance: Chance) -> Variant:
+    """The variant of a seed."""
+    draw = chance.stream("variant")
+    is_long = draw.random() < 0.12
+    return Variant(
+        sessions=1 if is_long else draw.choice((1, 1, 2, 2, 3)),
+        messages=draw.randint(9, 12) if is_long else draw.randint(1, 4),
+        hosts=draw.randint(1, 2),
+        batches=draw.random() < 0.25,
+        # Both regions see a message at once, or one after the other, or long after it is done.
+        delay_seconds=draw.choice((0.0, 3.0, 3.0, 3.0, LONG_DELAY_SECONDS)),
+        spread=draw.random() < 0.25,
+        acknowledge_seconds=draw.choice((0.0, 1.0)),
+        small_limits=is_long or draw.random() < 0.2,
+    )

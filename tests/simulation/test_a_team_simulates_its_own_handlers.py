@@ -1,0 +1,118 @@
+"""A team gives handlers, messages and what must never be, and gets seeds and a short diary."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from shared.domain.handling import Context, Handled, Handlers, Output
+from shared.domain.message import Message
+from simulation.trial import Seen, check
+
+ROOT = Path(__file__).parents[2]
+
+
+class Change(BaseModel):
+    """How a stock changes."""
+
+    by: int
+
+
+class Stock(BaseModel):
+    """What is in stock, and how it came to be."""
+
+    left: int = 0
+    changes: list[int] = []
+
+
+handlers = Handlers()
+
+
+@handlers.register("stock.change", state=Stock, body=Change)
+def change(stock: Stock, body: Change, _: Context) -> Handled[Stock]:
+    """Change a stock and say what is left."""
+    after = Stock(left=stock.left + body.by, changes=[*stock.changes, body.by])
+    return Handled(after, (Output("stock.left", after),))
+
+
+def changes(session: str, *by: int) -> list[Message]:
+    """A session's messages."""
+    return [
+        Message(f"{session}-{n}", session, "stock.change", f'{{"by":{amount}}}'.encode())
+        for n, amount in enumerate(by)
+    ]
+
+
+MESSAGES = [*changes("bolts", 10, -3, -4, -3), *changes("nuts", 5, -5)]
+
+
+def is_all_sold(seen: Seen) -> None:
+    """Nothing is left, and both regions were told all of it."""
+    assert {session: state["left"] for session, state in seen.states.items()} == {
+        "bolts": 0,
+        "nuts": 0,
+    }
+    assert seen.states["bolts"]["changes"] == [10, -3, -4, -3]
+    assert bodies(seen.outputs["east"]["out"]) == bodies(seen.outputs["west"]["out"])
+
+
+def bodies(messages: Sequence[Message]) -> list[tuple[str, bytes]]:
+    """What was told of which session; sessions are in no order among each other."""
+    return sorted((message.session, message.body) for message in messages)
+
+
+def test_handlers_that_keep_to_the_rules_pass_whatever_happens() -> None:
+    assert check(handlers, MESSAGES, is_all_sold, seeds=range(20)) == 20
+
+
+def test_an_invariant_that_does_not_hold_is_told_with_its_seed() -> None:
+    def is_something_left(seen: Seen) -> None:
+        assert seen.states["nuts"]["left"] != 0, "no nuts are left"
+
+    with pytest.raises(AssertionError, match="invariant: no nuts are left") as told:
+        check(handlers, MESSAGES, is_something_left, seeds=[3])
+
+    assert "repeat it with seeds=[3]" in str(told.value)
+    assert "nothing at all" in str(told.value)
+
+
+def test_a_handler_that_is_not_pure_is_found_out() -> None:
+    impure = Handlers()
+    runs: list[int] = []
+
+    @impure.register("stock.change", state=Stock, body=Change)
+    def counting(stock: Stock, body: Change, _: Context) -> Handled[Stock]:
+        """Remember outside what should be in the state."""
+        runs.append(body.by)
+        return Handled(Stock(left=len(runs)), (Output("stock.left", Stock(left=stock.left)),))
+
+    with pytest.raises(AssertionError, match="seed 0 in fair weather broke"):
+        check(impure, MESSAGES, seeds=range(5), climate="fair")
+
+
+def test_messages_that_cannot_be_told_apart_are_refused() -> None:
+    with pytest.raises(ValueError, match="two messages of session 'nuts' are 'nuts-0'"):
+        check(handlers, [*MESSAGES, *changes("nuts", 1)])
+
+
+def test_the_fixture_is_the_function(tmp_path: Path) -> None:
+    test = tmp_path / "test_stock.py"
+    test.write_text(
+        "from tests.simulation.test_a_team_simulates_its_own_handlers import MESSAGES, handlers\n"
+        "def test_stock(simulation):\n"
+        "    assert simulation(handlers, MESSAGES, seeds=range(2)) == 2\n"
+    )
+
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "simulation.plugin", str(test)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert "1 passed" in run.stdout, run.stdout + run.stderr

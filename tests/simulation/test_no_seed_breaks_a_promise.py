@@ -1,0 +1,38 @@
+"""A few hundred stories of each climate: whatever goes wrong, every promise holds."""
+
+import pytest
+
+from simulation.__main__ import failure
+from simulation.campaign import Totals, run_seeds
+from simulation.weather import CLIMATES, ON_WRITES
+
+SEEDS = 60
+PARTS = 2
+
+# What a rough climate must have done, or it was not rough.
+HAPPENED = {
+    *(misfortune.value for misfortune in ON_WRITES),
+    *("duplicate", "reorder", "lost settlement", "session lock lost", "half a batch"),
+    *("stale read", "feed repeats", "feed skips"),
+    *("namespace down", "write region fails over", "host killed", "host frozen"),
+}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("climate", sorted(CLIMATES))
+def test_no_seed_breaks_a_promise(climate: str, part: int) -> None:
+    totals = run_seeds(climate, range(part * SEEDS, (part + 1) * SEEDS))
+
+    assert not totals.failed, "\n".join(failure(report) for report in totals.failed)
+    assert totals.runs == SEEDS
+    assert_eventful(totals, climate)
+
+
+def assert_eventful(totals: Totals, climate: str) -> None:
+    """All sorts of ends were met; and in rough weather all sorts of faults."""
+    ends = {"Processed", "AlreadyDone", "Parked", "Claimed", "Faulted", "Conflicting", "Expired"}
+    assert ends | {"PassedThrough"} <= set(totals.outcomes)
+    if climate == "rough":
+        assert not HAPPENED - set(totals.faults)
+    if climate == "fair":
+        assert not totals.faults
