@@ -6,6 +6,7 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from simulation.run import Report, simulate
@@ -51,17 +52,26 @@ class Totals:
 
 def run_seeds(climate: str, seeds: range) -> Totals:
     """Run seeds one after another."""
-    # The engine logs what goes wrong; here that is the purpose.
-    logging.getLogger("lockstep").setLevel(logging.CRITICAL + 1)
     totals = Totals()
-    gc.disable()
-    try:
+    with in_silence():
         for seed in seeds:
             totals.add(simulate(seed, CLIMATES[climate]))
+    return totals
+
+
+@contextmanager
+def in_silence() -> Iterator[None]:
+    """Log nothing of what goes wrong, which is the purpose here, and collect garbage at the end."""
+    logger = logging.getLogger("lockstep")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    gc.disable()
+    try:
+        yield
     finally:
+        logger.setLevel(before)
         gc.enable()
         gc.collect()
-    return totals
 
 
 def campaign(climate: str, seeds: range, jobs: int) -> Iterator[Totals]:

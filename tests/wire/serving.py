@@ -1,6 +1,7 @@
 """`python -m local serve` as a child process of a test."""
 
 import json
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,9 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
+# Where a row of ports is looked for, and how long it is.
+BASES = (20_000, 30_000)
+PORTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,21 @@ def serving(*arguments: str) -> Iterator[Served]:
 
 
 def free_base() -> int:
-    """A port with some free ones above it, very likely."""
+    """A port that is free, as are those above it that a cloud takes.
+
+    They lie below those that the system gives to clients, which come and go while a test runs.
+    """
+    for _ in range(100):
+        base = random.randrange(*BASES)
+        if all(is_free(port) for port in range(base, base + PORTS)):
+            return base
+    raise AssertionError("no row of free ports was found")
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return min(int(probe.getsockname()[1]), 64000)
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def is_running(pid: int) -> bool:
