@@ -34,7 +34,6 @@ SLOW = SCENARIO("a_handler_is_slower_than_its_lease")
 TOO_LARGE = SCENARIO("outputs_are_too_large_for_an_entry")
 USED_AGAIN = SCENARIO("a_number_is_used_again")
 WRONG_CLOCK = SCENARIO("a_workers_clock_is_wrong")
-BOTH_AT_ONCE = SCENARIO("both_regions_take_a_message_at_once")
 HANDLERS = "tests/unit/shared/test_handling.py"
 
 MUTANTS = (

@@ -2,39 +2,23 @@
 
 import base64
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 
 import azure.functions as func
 import pytest
-from azure.functions.servicebus import ServiceBusMessage
 
 from functions.receive import describe, parse, receive_message
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, OutcomeUnknown
-from shared.domain.message import Message
 from shared.usecases.outcomes import AlreadyDone
+from tests.deliveries import delivery, delivery_of
 from tests.world import World, message
 
 UNNUMBERED = replace(message(0), number=None)
 
 
-def delivery(body: bytes, properties: Mapping[str, object]) -> func.ServiceBusMessage:
-    return ServiceBusMessage(
-        body=body,
-        application_properties=dict(properties),
-        message_id="spoofed",
-        session_id="spoofed",
-        user_properties={},
-    )
-
-
-def deliver(sent: Message) -> func.ServiceBusMessage:
-    return delivery(sent.body, wire.to_properties(sent))
-
-
 def test_identity_comes_from_the_application_properties_alone() -> None:
-    assert parse(deliver(message(3))) == message(3)
+    assert parse(delivery_of(message(3))) == message(3)
 
 
 def test_a_delivery_that_is_no_message_of_ours_is_refused() -> None:
@@ -82,7 +66,7 @@ async def test_what_cannot_be_rejected_now_stays_in_the_queue() -> None:
 async def test_returning_means_that_the_journal_has_it() -> None:
     world = World()
 
-    await receive_message(world.east, deliver(message(0)))
+    await receive_message(world.east, delivery_of(message(0)))
 
     assert world.amounts() == [1]
 
@@ -90,7 +74,7 @@ async def test_returning_means_that_the_journal_has_it() -> None:
 async def test_an_unknown_type_is_kept_as_a_fault_and_settled() -> None:
     world = World()
 
-    await receive_message(world.east, deliver(message(0, kind="account.melt")))
+    await receive_message(world.east, delivery_of(message(0, kind="account.melt")))
 
     (entry,) = world.entries()
     assert entry["status"] == "faulted"
