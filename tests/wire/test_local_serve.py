@@ -167,12 +167,12 @@ def test_ports_follow_the_base_in_the_documented_order(app: Path) -> None:
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 3, 4])
 def test_a_taken_port_is_one_line_and_status_two(app: Path, offset: int) -> None:
+    base = free_base()
+    port = base + offset
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
-        base = str(port - offset)
-        refused = launch(["--app", str(app), "--port-base", base])
+        refused = launch(["--app", str(app), "--port-base", str(base)])
         out, errors = refused.communicate(timeout=30)
 
     assert (refused.returncode, out) == (2, b"")
