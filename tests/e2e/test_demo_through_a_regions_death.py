@@ -15,7 +15,7 @@ from azure.cosmos import CosmosClient
 
 from tests.wire.serving import Served, serving
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 HEADER = (

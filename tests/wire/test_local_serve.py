@@ -92,7 +92,9 @@ def test_namespaces_listen_beyond_this_machine_only_when_told(app: Path) -> None
     with serving("--no-hosts", "--app", str(app)) as served:
         assert not is_open(bus_port(served), "127.0.0.2")
 
-    with serving("--no-hosts", "--app", str(app), "--bus-host", "127.0.0.2") as served:
+    # A port that nobody else is given, or somebody else may be listening at the other address.
+    options = ("--port-base", str(free_base()), "--bus-host", "127.0.0.2")
+    with serving("--no-hosts", "--app", str(app), *options) as served:
         assert "sb://127.0.0.2:" in served.contract["servicebus"]["east"]
         assert not is_open(bus_port(served), "127.0.0.1")
         send(served, "from afar")
