@@ -60,8 +60,9 @@ def test_no_host_outlives_a_sigkill(app: Path, tmp_path: Path) -> None:
 def test_without_hosts_it_starts_and_stops_soon_and_leaves_no_process_and_no_port(
     app: Path,
 ) -> None:
+    base = str(free_base())
     began = time.monotonic()
-    with serving("--no-hosts", "--app", str(app)) as served:
+    with serving("--no-hosts", "--app", str(app), "--port-base", base) as served:
         assert time.monotonic() - began < SOON_SECONDS
         assert served.contract["hosts"] == {}
         ports = ports_of(served)
