@@ -7,17 +7,9 @@ from demo.costs import Costs
 from demo.failover import Failover, Outage, Phase
 from demo.history import Entry
 from demo.options import Options
+from demo.row import Row
 from demo.samples import Timeline
 from demo.verdict import Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the verdict; `is_good` is None for a line that only informs."""
-
-    label: str
-    value: str
-    is_good: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

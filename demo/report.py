@@ -8,11 +8,13 @@ from string import Template
 
 from demo.chart import draw
 from demo.display import clock
-from demo.outcome import Outcome, Row
+from demo.outcome import Outcome
 from demo.picture import picture_of
+from demo.row import Row
 from demo.stack import SECONDARY_DELAY_SECONDS
 
 TEMPLATE = Path(__file__).with_name("report.html")
+STYLE = Path(__file__).with_name("page.css")
 
 
 def write_report(outcome: Outcome) -> None:
@@ -27,6 +29,7 @@ def render(outcome: Outcome) -> str:
     regions = list(outcome.timeline.samples[0].regions)
     started = datetime.fromtimestamp(outcome.timeline.started_at).astimezone()
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        style=STYLE.read_text(encoding="utf-8"),
         started=f"{started:%Y-%m-%d %H:%M:%S %Z}",
         tone="bad" if problems else "good",
         headline="A promise was broken" if problems else "Every promise held",

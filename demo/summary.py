@@ -4,7 +4,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from demo.outcome import Outcome, Row
+from demo.outcome import Outcome
+from demo.row import Row
 
 
 def print_summary(console: Console, outcome: Outcome) -> None:

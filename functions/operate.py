@@ -27,6 +27,7 @@ class ResolutionRequest(BaseModel):
     who: str
     why: str
     body: Any = None
+    at: int | None = None
 
 
 def blueprint(services: Services) -> func.Blueprint:
@@ -128,8 +129,9 @@ def refused_outputs(entry: Entry) -> dict[str, Any]:
 async def resolve_fault(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Body: `{"action": "retry" | "edit" | "skip", "who": ..., "why": ..., "body": {...}}`.
 
-    200 with the entry that records the resolution; its status is `faulted` when the message failed
-    again. 409 when the session is not halted.
+    With `"at"`, the position of a fault, it is about that fault only. 200 with the entry that
+    records the resolution; its status is `faulted` when the message failed again. 409 when the
+    session is not halted, or by another fault.
     """
     session = request.route_params.get("session", "")
     try:
@@ -146,4 +148,4 @@ def decision_of(body: bytes) -> Decision:
     except ValidationError as error:
         raise InvalidBody(summary(error)) from error
     corrected = json.dumps(asked.body).encode() if asked.body is not None else None
-    return Decision(asked.action, asked.who, asked.why, corrected)
+    return Decision(asked.action, asked.who, asked.why, corrected, asked.at)

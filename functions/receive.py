@@ -87,38 +87,59 @@ def add_dead_letter_trigger(bp: func.Blueprint, services: Services) -> None:
 
 async def receive_message(services: Services, delivery: Delivery) -> None:
     """Consume one delivery. Returning settles it, raising abandons it."""
-    try:
-        message = parse(delivery)
-        outcome = await services.consumer.consume(message)
-    except InvalidMessage as error:
-        await reject(services, delivery, str(error))
-        return
-    await conclude(services, delivery, message, outcome)
+    for _, message in await readable(services, [delivery]):
+        await consume(services, delivery, message)
 
 
 async def receive_batch(services: Services, deliveries: Sequence[Delivery]) -> None:
-    """Consume a batch of one session. Returning settles all of it, raising abandons all of it."""
-    parsed: list[tuple[Delivery, Message]] = []
-    for delivery in deliveries:
-        try:
-            parsed.append((delivery, parse(delivery)))
-        except InvalidMessage as error:
-            await reject(services, delivery, str(error))
-    for numbered, group in groupby(parsed, lambda pair: pair[1].number is not None):
+    """Consume a batch. Returning settles all of it, raising abandons all of it.
+
+    The broker's batch is of one session, but what the messages themselves name is what counts.
+    """
+    parsed = await readable(services, deliveries)
+    for (_, numbered), group in groupby(parsed, lambda pair: shared_by(pair[1])):
         pairs = list(group)
         if numbered:
             outcomes = await services.batches.consume([message for _, message in pairs])
             for (delivery, message), outcome in zip(pairs, outcomes, strict=True):
                 await conclude(services, delivery, message, outcome)
         else:
-            for delivery, _ in pairs:
-                await receive_message(services, delivery)
+            for delivery, message in pairs:
+                await consume(services, delivery, message)
+
+
+def shared_by(message: Message) -> tuple[str, bool]:
+    """What messages taken together have in common: their session, and whether they are numbered."""
+    return message.session, message.number is not None
 
 
 async def receive_dead_letter(services: Services, delivery: Delivery) -> None:
     """Put a dead letter into the error queue, where people look, with the broker's reason."""
     reason = delivery.dead_letter_reason or "no reason given"
     await reject(services, delivery, f"dead-lettered by the broker: {reason}")
+
+
+async def readable(
+    services: Services, deliveries: Sequence[Delivery]
+) -> list[tuple[Delivery, Message]]:
+    """The deliveries that are messages of ours, parsed; the others are rejected."""
+    parsed: list[tuple[Delivery, Message]] = []
+    for delivery in deliveries:
+        try:
+            parsed.append((delivery, parse(delivery)))
+        except InvalidMessage as error:
+            await reject(services, delivery, str(error))
+    return parsed
+
+
+async def consume(services: Services, delivery: Delivery, message: Message) -> None:
+    """Take one message through its session's journal."""
+    try:
+        outcome = await services.consumer.consume(message)
+    except InvalidMessage as error:
+        await reject(services, delivery, str(error))
+    else:
+        await conclude(services, delivery, message, outcome)
 
 
 async def conclude(

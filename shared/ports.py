@@ -27,11 +27,23 @@ class StoredLedger:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An entry as stored: its version, and its age in seconds by the store's own clock."""
+    """An entry as stored: its version, and when it was written and read, by the store's clock."""
 
     entry: Entry
     version: str
-    age_seconds: float
+    written_at: float
+    read_at: float
+
+    @property
+    def since(self) -> float:
+        """When it was written by its owner: what others parked beside a claim does not count."""
+        since = self.entry.lease.since if self.entry.lease else None
+        return self.written_at if since is None else since
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago that was."""
+        return self.read_at - self.since
 
     @property
     def expired(self) -> bool:

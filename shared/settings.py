@@ -37,7 +37,8 @@ SETTINGS = (
     ),
     Setting(
         "LOCKSTEP_GAP_WAIT_SECONDS",
-        "how long a message waits for an earlier one before it is parked",
+        "how long a message waits for an earlier one before it is parked; others behind the same"
+        " gap are then parked at once",
         "5",
     ),
     Setting("LOCKSTEP_RESCUE_LAG_SECONDS", "how long an outbox is left to its own dispatcher", "5"),
@@ -113,6 +114,7 @@ class Settings:
                 f"LOCKSTEP_ACKNOWLEDGE_SECONDS {acknowledge:g} must be less than"
                 f" LOCKSTEP_RESCUE_LAG_SECONDS {lag:g}"
             )
+        window, retention = memory_days(values)
         return cls(
             region=region,
             regions=regions,
@@ -126,14 +128,27 @@ class Settings:
             rescue_lag_seconds=lag,
             acknowledge_seconds=acknowledge,
             lease_seconds=number(values, "LOCKSTEP_LEASE_SECONDS", least=1),
-            window_days=number(values, "LOCKSTEP_WINDOW_DAYS"),
-            retention_days=number(values, "LOCKSTEP_RETENTION_DAYS"),
+            window_days=window,
+            retention_days=retention,
             spread=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             batches=choice(values, "LOCKSTEP_CARDINALITY", "one", "many") == "many",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
             service_bus={r: service_bus_connection(values, r) for r in regions},
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
+
+
+def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
+    """How long messages are remembered, and entries kept; raises InvalidSettings."""
+    window = number(values, "LOCKSTEP_WINDOW_DAYS")
+    retention = number(values, "LOCKSTEP_RETENTION_DAYS")
+    if retention < window:
+        # A command's answer is read from its entry for as long as the command is remembered.
+        raise InvalidSettings(
+            f"LOCKSTEP_RETENTION_DAYS {retention:g} must not be less than"
+            f" LOCKSTEP_WINDOW_DAYS {window:g}"
+        )
+    return window, retention
 
 
 def service_bus_connection(values: Mapping[str, str], region: str) -> Connection:

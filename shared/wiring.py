@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from shared.adapters.cosmos import CosmosJournal
 from shared.adapters.cosmos_account import CosmosAccount
+from shared.adapters.cosmos_container import CosmosContainer
 from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
 from shared.domain.handling import Handlers
@@ -42,7 +43,7 @@ class Adapters:
         delay = settings.secondary_delay_seconds
         return cls(
             account=account,
-            journal=CosmosJournal(account, settings.database, settings.journal),
+            journal=CosmosJournal(CosmosContainer(account, settings.database, settings.journal)),
             bus=bus,
             clock=clock,
             delivery=Delivery(bus, clock, settings.regions, delay, spread=settings.spread),

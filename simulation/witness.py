@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_store import MemoryStore, VirtualClock
 from shared.domain.batch import Delete, Operation
+from shared.domain.journal import Json, state_position
+from shared.domain.message import Message
 from shared.domain.stored_messages import Document
+from shared.ports import Journal
+from shared.usecases.command import Commander, Reply
+from shared.usecases.consume import Consumer
+from simulation.tally import Identity
 
 # What may still change of an entry that has ended.
 MUTABLE = frozenset({"outbox", "owing", "faulted", "milestone", "_etag", "_ts"})
@@ -78,6 +84,9 @@ class WitnessedStore(MemoryStore):
             age = self.clock.now() - known["_ts"]
             if age <= known["lease"]["seconds"]:
                 self.broken("P2", f"{where}: a claim was taken over after {age:.1f} s")
+        elif known.get("parked") != stored.get("parked"):
+            # Others parked beside the claim; its owner did not renew it.
+            stored = stored | {"_ts": known["_ts"]}
         self.entries[session][position] = stored
 
     def witness_new(self, session: str, position: int, stored: Document) -> None:
@@ -110,6 +119,23 @@ class WitnessedStore(MemoryStore):
         self.violations.append(Violation(promise, text))
 
 
+class WitnessedCommander(Commander):
+    """A worker's commander, and a list of every command that any worker ever applied."""
+
+    def __init__(
+        self, journal: Journal, consumer: Consumer, commands: dict[Identity, list[Message]]
+    ) -> None:
+        super().__init__(journal, consumer)
+        self.commands = commands
+
+    async def apply(self, command: Message) -> Reply:
+        """Remember it, and apply it."""
+        copies = self.commands[command.session, command.id, command.digest]
+        if command not in copies:
+            copies.append(command)
+        return await super().apply(command)
+
+
 class WitnessedJournal(MemoryJournal):
     """The twin over a store with a memory. In `fail_over` nothing is written."""
 
@@ -124,3 +150,10 @@ class WitnessedJournal(MemoryJournal):
     def is_read_only(self, now: float) -> bool:
         """Whether the write region is being moved."""
         return self.fail_over is not None and self.fail_over[0] <= now < self.fail_over[1]
+
+
+def state_of(journal: MemoryJournal, session: str) -> Json:
+    """A session's last state; empty while it has none."""
+    position = state_position(journal.newest(session))
+    holder = journal.entry_at(session, position) if position is not None else None
+    return (holder.state or {}) if holder else {}

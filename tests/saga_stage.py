@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from typing import Any
 
-from shared.adapters.memory import MemoryBus, MemoryJournal
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError, Unavailable
 from shared.domain.handling import Handlers

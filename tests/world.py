@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from shared.adapters.memory import MemoryBus, MemoryJournal
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.handling import Context, Handled, Handlers, OnFault, Output
 from shared.domain.journal import Owner

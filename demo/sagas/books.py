@@ -1,4 +1,4 @@
-"""What the journals say of the sagas and their participants: documents in, findings out.
+"""What the journals say of the sagas and their participants: documents in, rows out.
 
 Nothing of the engine is used and nothing that anybody remembers: only what is stored.
 """
@@ -8,18 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from demo.row import Row
+
 type Document = Mapping[str, Any]
 
 ENDS = ("completed", "compensated", "compensation-failed", "unfinished")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the verdict; `is_good` is None where there is nothing to promise."""
-
-    label: str
-    value: str
-    is_good: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +97,7 @@ class Books:
             ended_in=ended[0]["owner"]["region"] if ended else None,
         )
 
-    def verdict(self, orders: int, killed: str | None) -> list[Finding]:
+    def verdict(self, orders: int, killed: str | None) -> list[Row]:
         """Every promise, kept or broken."""
         sagas = self.sagas()
         return [
@@ -120,7 +113,7 @@ class Books:
             reasons(sagas),
         ]
 
-    def started(self, sagas: Sequence[Saga], orders: int) -> Finding:
+    def started(self, sagas: Sequence[Saga], orders: int) -> Row:
         """Whether each order's saga started, and once."""
         starts = Counter(
             entry["session"]
@@ -130,9 +123,9 @@ class Books:
             if any(covered["type"] == "order.place" for covered in entry["covers"])
         )
         is_good = len(sagas) == orders and set(starts.values()) == {1}
-        return Finding("orders started, once each", f"{len(sagas)} of {orders}", is_good)
+        return Row("orders started, once each", f"{len(sagas)} of {orders}", is_good)
 
-    def conserved(self) -> Finding:
+    def conserved(self) -> Row:
         """Whether every product's goods are left or shipped, and none are still set aside."""
         stocks = self.states("stock:").values()
         lost = [s for s in stocks if s["received"] != s["left"] + s["shipped"] or s["reserved"]]
@@ -140,9 +133,9 @@ class Books:
             sum(s[f] for s in stocks) for f in ("received", "left", "shipped")
         )
         value = f"{received} = {left} left + {shipped} shipped, in {len(stocks)} products"
-        return Finding("stock conserved", value, bool(stocks) and not lost)
+        return Row("stock conserved", value, bool(stocks) and not lost)
 
-    def shipped(self, sagas: Sequence[Saga]) -> Finding:
+    def shipped(self, sagas: Sequence[Saga]) -> Row:
         """Whether exactly what completed orders wanted was shipped, product by product."""
         wanted: Counter[str] = Counter()
         for saga in sagas:
@@ -151,9 +144,9 @@ class Books:
         shipped = {name: stock["shipped"] for name, stock in self.states("stock:").items()}
         wrong = [name for name, count in shipped.items() if count != wanted[name]]
         value = f"{wanted.total()} by completed orders, {sum(shipped.values())} by stock"
-        return Finding("shipped is what was ordered", value, not wrong)
+        return Row("shipped is what was ordered", value, not wrong)
 
-    def paid(self, sagas: Sequence[Saga]) -> Finding:
+    def paid(self, sagas: Sequence[Saga]) -> Row:
         """Whether payments are those of completed orders, and no money is lost."""
         amounts = sum(saga.amount for saga in sagas if saga.state == "completed")
         accounts = self.states("account:")
@@ -164,21 +157,21 @@ class Books:
             if account["balance"] + account["paid"] != self.deposited(name)
         ]
         value = f"{paid} paid, {amounts} shipped"
-        return Finding("payments equal shipped orders", value, paid == amounts and not odd)
+        return Row("payments equal shipped orders", value, paid == amounts and not odd)
 
     def deposited(self, customer: str) -> int:
         """What a customer's account began with."""
         first: int = self.entries[f"account:{customer}"][0]["state"]["balance"]
         return first
 
-    def agreed(self, sagas: Sequence[Saga]) -> Finding:
+    def agreed(self, sagas: Sequence[Saga]) -> Row:
         """Whether each order document says what its saga says."""
         expected = {"completed": "completed", "compensated": "cancelled"}
         statuses = {name: order["status"] for name, order in self.states("order:").items()}
         odd = [s.key for s in sagas if statuses.get(s.key) != expected.get(s.state)]
-        return Finding("orders agree with their sagas", f"{len(odd)} differ", not odd)
+        return Row("orders agree with their sagas", f"{len(odd)} differ", not odd)
 
-    def once(self) -> Finding:
+    def once(self) -> Row:
         """Whether every session took every command once."""
         taken = Counter(
             (session, covered["id"])
@@ -187,9 +180,9 @@ class Books:
             for covered in entry["covers"]
         )
         twice = sum(1 for times in taken.values() if times > 1)
-        return Finding("commands", f"{len(taken)} taken, {twice} of them twice", not twice)
+        return Row("commands", f"{len(taken)} taken, {twice} of them twice", not twice)
 
-    def settled(self) -> Finding:
+    def settled(self) -> Row:
         """Whether nothing is pending: no claim, no halt, nothing parked and nothing owed."""
         flags = ("claimed", "waiting", "owing", "faulted")
         pending = sum(
@@ -197,30 +190,30 @@ class Books:
             for entries in self.entries.values()
             for entry in entries
         )
-        return Finding("nothing pending", f"{pending} entries", not pending)
+        return Row("nothing pending", f"{pending} entries", not pending)
 
 
-def ended(sagas: Sequence[Saga]) -> Finding:
+def ended(sagas: Sequence[Saga]) -> Row:
     """Whether every saga is completed or fully compensated."""
     states = Counter(saga.state for saga in sagas)
     value = ", ".join(f"{count} {state}" for state, count in states.most_common())
     is_good = bool(sagas) and not states.keys() - {"completed", "compensated"}
-    return Finding("every order completed or fully compensated", value, is_good)
+    return Row("every order completed or fully compensated", value, is_good)
 
 
-def adopted(sagas: Sequence[Saga], killed: str | None) -> Finding:
+def adopted(sagas: Sequence[Saga], killed: str | None) -> Row:
     """How many sagas one region began and the other ended."""
     moved = [saga for saga in sagas if saga.ended_in not in (None, saga.started_in)]
     of_killed = sum(saga.started_in == killed for saga in moved)
     value = f"{len(moved)}, {of_killed} of them from the region that died"
-    return Finding("begun in one region, ended in the other", value)
+    return Row("begun in one region, ended in the other", value)
 
 
-def reasons(sagas: Sequence[Saga]) -> Finding:
+def reasons(sagas: Sequence[Saga]) -> Row:
     """Why sagas turned back, by the sort of step or wait that made them."""
     sorts = Counter(sort_of(saga.reason) for saga in sagas if saga.reason)
     value = ", ".join(f"{count} {sort}" for sort, count in sorts.most_common())
-    return Finding("turned back because of", value or "nothing")
+    return Row("turned back because of", value or "nothing")
 
 
 def sort_of(reason: str) -> str:

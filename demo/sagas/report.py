@@ -6,7 +6,8 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from demo.sagas.books import Finding, Saga
+from demo.row import Row
+from demo.sagas.books import Saga
 from demo.sagas.picture import Picture, draw
 
 PAGE = Template("""\
@@ -49,7 +50,7 @@ LEGEND = ("running", "completed", "compensated", "failed")
 class Report:
     """What a run came to."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[Row]
     sagas: Sequence[Saga]
     outage: tuple[float, float] | None
     region: str
@@ -89,7 +90,7 @@ class Report:
         path.write_text(page, encoding="utf-8")
 
 
-def mark(finding: Finding) -> str:
+def mark(finding: Row) -> str:
     """What stands before a finding."""
     match finding.is_good:
         case True:

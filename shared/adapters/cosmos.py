@@ -1,36 +1,17 @@
 """The journal over azure-cosmos: one container, one logical partition per session.
 
 The SDK retries writes by itself, so a conflict may be our own earlier success; the use case tells
-them apart by attempt. `retry_write` stays at its default: a hedged claim would fight itself.
+them apart by attempt.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from typing import Any
 
-from azure.cosmos.aio import ContainerProxy
-from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNotFoundError
-
-from shared.adapters.cosmos_account import (
-    REFUSED_STATUSES,
-    TOO_LARGE,
-    CosmosAccount,
-    reading,
-    refusal,
-)
+from shared.adapters.cosmos_container import PAGE_MAX, RELAXED, Answer, CosmosContainer
 from shared.domain.batch import (
     NOTHING_CARRIED,
     Appended,
     Carried,
     Create,
-    Delete,
-    Operation,
-    Patch,
-    Read,
-    Replace,
-    Upsert,
     Waiting,
     acknowledge_operations,
     append_operations,
@@ -52,7 +33,6 @@ from shared.domain.documents import (
     position_id,
     staged_documents,
 )
-from shared.domain.errors import OutcomeUnknown, TooLarge
 from shared.domain.journal import Entry, Mark
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
@@ -75,59 +55,55 @@ CONDITIONS = {
     Sought.FAULTED: "c.faulted = true",
     Sought.MILESTONE: "c.milestone = true",
 }
-# For reads that may be old: they cost half of what the account's strong consistency does.
-RELAXED: dict[str, Any] = {"initial_headers": {"x-ms-consistency-level": "Eventual"}}
-PAGE_MAX = 100
 MILESTONES_MAX = 1_000
 
 
 class CosmosJournal:
     """See ports.Journal."""
 
-    def __init__(self, account: CosmosAccount, database: str, container: str) -> None:
-        self.account = account
-        self.database = database
-        self.container_name = container
+    def __init__(self, documents: CosmosContainer) -> None:
+        self.documents = documents
 
     async def head(self, session: str, *, newest: bool = True) -> Entry | None:
         """See Journal.head: one query in one partition."""
         how = {} if newest else RELAXED
-        documents = await self.query(HEAD_QUERY, limit=1, partition_key=session, **how)
+        documents = await self.documents.query(HEAD_QUERY, limit=1, partition_key=session, **how)
         return entry_from(documents[0]) if documents else None
 
     async def entry(self, session: str, position: int) -> Entry | None:
         """See Journal.entry: one point read."""
-        document = await self.read(session, position_id(position))
+        document = await self.documents.read(session, position_id(position))
         return entry_from(document) if document else None
 
     async def held(self, session: str, position: int) -> Held | None:
         """See Journal.held: one point read; its answer's date is the store's time."""
         answer = Answer()
-        document = await self.read(session, position_id(position), response_hook=answer.heard)
+        document = await self.documents.read(
+            session, position_id(position), response_hook=answer.heard
+        )
         if document is None:
             return None
-        age = answer.store_seconds - document["_ts"]
-        return Held(entry_from(document), document["_etag"], age)
+        return Held(entry_from(document), document["_etag"], document["_ts"], answer.store_seconds)
 
     async def covers(self, session: str, position: int, limit: int) -> Mapping[int, Covers]:
         """See Journal.covers: one query in one partition, or a point read."""
         if limit == 1:
-            document = await self.read(session, position_id(position), **RELAXED)
+            document = await self.documents.read(session, position_id(position), **RELAXED)
             return covers_by_position([document] if document else [])
         start = {"name": "@from", "value": position_id(position)}
-        found = await self.query(
+        found = await self.documents.query(
             COVERS_QUERY, limit=limit, partition_key=session, parameters=[start], **RELAXED
         )
         return covers_by_position(found)
 
     async def marked(self, session: str, message_id: str) -> Mark | None:
         """See Journal.marked: one point read."""
-        document = await self.read(session, marker_id(message_id), **RELAXED)
+        document = await self.documents.read(session, marker_id(message_id), **RELAXED)
         return mark_from(document) if document else None
 
     async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> Appended:
         """See Journal.append: one transactional batch."""
-        return await self.apply(entry.session, append_operations(entry, carried))
+        return await self.documents.apply(entry.session, append_operations(entry, carried))
 
     async def replace(
         self,
@@ -138,11 +114,11 @@ class CosmosJournal:
     ) -> Appended:
         """See Journal.replace: one transactional batch."""
         operations = replace_operations(entry, version, carried, waiting)
-        return await self.apply(entry.session, operations)
+        return await self.documents.apply(entry.session, operations)
 
     async def parked(self, session: str, number: Number) -> Message | None:
         """See Journal.parked: one point read."""
-        document = await self.read(session, parked_id(number))
+        document = await self.documents.read(session, parked_id(number))
         return message_from(document["message"]) if document else None
 
     async def sessions(
@@ -160,7 +136,7 @@ class CosmosJournal:
         condition = CONDITIONS[sought]
         if but_for:
             condition += " AND NOT ARRAY_CONTAINS(@but_for, c.session)"
-        found = await self.query(
+        found = await self.documents.query(
             f"SELECT c.session, c._ts FROM c WHERE {condition} ORDER BY c._ts",  # noqa: S608 - from our own table
             limit=limit,
             parameters=[{"name": n, "value": v} for n, v in named.items() if n in condition],
@@ -171,7 +147,7 @@ class CosmosJournal:
 
     async def faults_of(self, session: str) -> Sequence[Entry]:
         """See Journal.faults_of: one indexed query in one partition."""
-        found = await self.query(FAULTS_QUERY, limit=PAGE_MAX, partition_key=session)
+        found = await self.documents.query(FAULTS_QUERY, limit=PAGE_MAX, partition_key=session)
         return [entry_from(document) for document in found if document["kind"] == "entry"]
 
     async def owing_of(
@@ -180,7 +156,7 @@ class CosmosJournal:
         """See Journal.owing_of: one indexed query in one partition."""
         names = [f"@r{index}" for index in range(len(regions))]
         condition = " OR ".join(f"ARRAY_CONTAINS(c.owing, {name})" for name in names)
-        found = await self.query(
+        found = await self.documents.query(
             f"SELECT * FROM c WHERE {condition} ORDER BY c.id",  # noqa: S608 - names are ours
             limit=limit,
             partition_key=session,
@@ -190,7 +166,9 @@ class CosmosJournal:
 
     async def owe(self, session: str, outbox: Outbox) -> None:
         """See Journal.owe: one create."""
-        await self.apply(session, [Create(owed_document(session, outbox), Appended.TAKEN)])
+        await self.documents.apply(
+            session, [Create(owed_document(session, outbox), Appended.TAKEN)]
+        )
 
     async def acknowledge(
         self,
@@ -200,24 +178,24 @@ class CosmosJournal:
         refused: Mapping[str, str] | None = None,
     ) -> None:
         """See Journal.acknowledge: read, then replace or delete if nobody else did."""
-        while (document := await self.read(session, document_id)) is not None:
+        while (document := await self.documents.read(session, document_id)) is not None:
             operations = acknowledge_operations(document, delivered, refused or {})
-            if await self.apply(session, operations) is not Appended.TAKEN:
+            if await self.documents.apply(session, operations) is not Appended.TAKEN:
                 return
 
     async def stage(self, session: str, attempt: str, parcels: Sequence[Parcel]) -> None:
         """See Journal.stage: one create for each part."""
         for document in staged_documents(session, attempt, parcels):
-            await self.apply(session, [Create(document, Appended.TAKEN)])
+            await self.documents.apply(session, [Create(document, Appended.TAKEN)])
 
     async def staged(self, session: str, staged: Staged) -> Sequence[Parcel]:
         """See Journal.staged: one point read for each part."""
-        found = [await self.read(session, document_id) for document_id in parts(staged)]
+        found = [await self.documents.read(session, document_id) for document_id in parts(staged)]
         return [parcel for document in found if document for parcel in parcels_from(document)]
 
     async def ledger(self, session: str, group: str) -> StoredLedger | None:
         """See Journal.ledger: one point read."""
-        document = await self.read(session, ledger_id(group))
+        document = await self.documents.read(session, ledger_id(group))
         return StoredLedger(ledger_from(document), document["_etag"]) if document else None
 
     async def save_ledger(
@@ -225,27 +203,21 @@ class CosmosJournal:
     ) -> str | None:
         """See Journal.save_ledger: one transactional batch."""
         operations = ledger_operations(session, ledger, version, owed)
-        container = await self.container()
-        try:
-            async with self.account.writing():
-                results = await container.execute_item_batch(
-                    [to_cosmos(operation) for operation in operations], partition_key=session
-                )
-        except CosmosBatchOperationError as error:
-            refused(operations, error)
+        answers = await self.documents.write(session, operations)
+        if isinstance(answers, Appended):
             return None
-        stored: str = results[0]["eTag"]
+        stored: str = answers[0]["eTag"]
         return stored
 
     async def compactable(self, session: str, limit: int) -> Sequence[Entry]:
         """See Journal.compactable: one query in one partition."""
-        found = await self.query(OLDEST_QUERY, limit=limit, partition_key=session)
+        found = await self.documents.query(OLDEST_QUERY, limit=limit, partition_key=session)
         return [entry_from(document) for document in found]
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:
         """See Journal.milestone: one query in one partition."""
         answer = Answer()
-        found = await self.query(
+        found = await self.documents.query(
             MILESTONE_QUERY,
             limit=MILESTONES_MAX,
             partition_key=session,
@@ -258,92 +230,10 @@ class CosmosJournal:
         """See Journal.compact: one transactional batch, or nothing if somebody else did it."""
         operations = compact_operations(positions, passed)
         if operations:
-            await self.apply(session, operations)
-
-    async def apply(self, session: str, operations: Sequence[Operation]) -> Appended:
-        """All of the operations, or the meaning of the first that was refused."""
-        container = await self.container()
-        batch = [to_cosmos(operation) for operation in operations]
-        try:
-            async with self.account.writing():
-                await container.execute_item_batch(batch, partition_key=session)
-        except CosmosBatchOperationError as error:
-            return refused(operations, error)
-        return Appended.CREATED
-
-    async def read(self, session: str, document_id: str, **options: Any) -> Document | None:
-        """A document, or None where there is none."""
-        container = await self.container()
-        with suppress(CosmosResourceNotFoundError):
-            async with reading():
-                found = await container.read_item(document_id, partition_key=session, **options)
-                return dict(found)
-        return None
-
-    async def query(self, query: str, *, limit: int, **options: Any) -> list[Document]:
-        """The first documents that a query finds."""
-        container = await self.container()
-        found: list[Document] = []
-        pages = container.query_items(query, max_item_count=min(limit, PAGE_MAX), **options)
-        async with reading():
-            async for document in pages:
-                found.append(dict(document))
-                if len(found) == limit:
-                    break
-        return found
-
-    async def container(self) -> ContainerProxy:
-        """The journal's container."""
-        return await self.account.container(self.database, self.container_name)
+            await self.documents.apply(session, operations)
 
 
 def covers_by_position(documents: Sequence[Document]) -> dict[int, Covers]:
     """What stored entries cover; what is claimed is not done yet."""
     done = [d for d in documents if not d.get("claimed")]
     return {int(d["id"]): [covered_from(c) for c in d["covers"]] for d in done}
-
-
-@dataclass
-class Answer:
-    """What the store said beside its documents: the time on its own clock."""
-
-    store_seconds: float = 0.0
-
-    def heard(self, headers: Mapping[str, str], _: object) -> None:
-        """Take the date of an answer."""
-        self.store_seconds = parsedate_to_datetime(headers["Date"]).timestamp()
-
-
-def to_cosmos(operation: Operation) -> tuple[Any, ...]:
-    """An operation of a batch as the SDK wants it."""
-    arguments: tuple[Any, ...]
-    conditions: dict[str, Any] = {}
-    match operation:
-        case Read(document_id):
-            name, arguments = "read", (document_id,)
-        case Create(document):
-            name, arguments = "create", (document,)
-        case Upsert(document):
-            name, arguments = "upsert", (document,)
-        case Replace(document, version):
-            name, arguments = "replace", (document["id"], document)
-            conditions["if_match_etag"] = version
-        case Patch(document_id, fields):
-            changes = [{"op": "set", "path": path, "value": v} for path, v in fields.items()]
-            name, arguments = "patch", (document_id, changes)
-        case Delete(document_id, _, version):
-            name, arguments = "delete", (document_id,)
-            conditions |= {"if_match_etag": version} if version else {}
-    return (name, arguments, conditions)
-
-
-def refused(operations: Sequence[Operation], error: CosmosBatchOperationError) -> Appended:
-    """What a failed batch means: the first operation that was refused says so itself."""
-    status: int = error.operation_responses[error.error_index]["statusCode"]
-    if status in (404, 409, 412):
-        return operations[int(error.error_index)].refused
-    if status == TOO_LARGE:
-        raise TooLarge("Cosmos DB refused a document as too large") from error
-    if status in REFUSED_STATUSES:
-        raise refusal(error, status) from error
-    raise OutcomeUnknown(f"Cosmos DB answered a batch with {status}") from error

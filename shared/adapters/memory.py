@@ -1,16 +1,14 @@
-"""The in-memory twin of journal, bus and clock, with the same promises and the same failures.
+"""The in-memory twin of the journal, with the same promises and the same failures.
 
 For unit tests, the simulation and a team's own handler tests. Time is virtual: it passes only when
 somebody sleeps.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from shared.adapters.memory_store import MemoryStore, VirtualClock
+from shared.adapters.mishaps import Mishaps
 from shared.domain.batch import (
     NOTHING_CARRIED,
     Appended,
@@ -38,48 +36,12 @@ from shared.domain.documents import (
     position_id,
     staged_documents,
 )
-from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry, Mark, Status
-from shared.domain.message import BODY_BYTES_MAX, Message, Number
+from shared.domain.message import Message, Number
 from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
 from shared.domain.producer import Ledger
 from shared.domain.stored_messages import message_from
 from shared.ports import OWING_MAX, Covers, Held, Sought, StoredLedger
-
-
-class Mishap(Enum):
-    """How an operation can go wrong."""
-
-    REFUSED = auto()  # nothing is applied and the caller is told so
-    LOST = auto()  # nothing is applied and no answer comes
-    UNANSWERED = auto()  # applied, but no answer comes
-
-
-@dataclass
-class Mishaps:
-    """Failures planned per operation; each strikes once, in order."""
-
-    planned: dict[str, deque[Mishap]] = field(default_factory=lambda: defaultdict(deque))
-    calls: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-    def plan(self, operation: str, *mishaps: Mishap) -> None:
-        """The next calls of the operation go wrong like this."""
-        self.planned[operation].extend(mishaps)
-
-    def suffer[T](self, operation: str, apply: Callable[[], T]) -> T:
-        """Apply the operation, or go wrong as planned."""
-        self.calls[operation] += 1
-        mishap = self.planned[operation].popleft() if self.planned[operation] else None
-        match mishap:
-            case None:
-                return apply()
-            case Mishap.REFUSED:
-                raise Unavailable(f"{operation} refused")
-            case Mishap.LOST:
-                raise OutcomeUnknown(f"{operation} lost")
-            case Mishap.UNANSWERED:
-                apply()
-                raise OutcomeUnknown(f"{operation} unanswered")
 
 
 class MemoryJournal:
@@ -255,12 +217,11 @@ class MemoryJournal:
         return entry_from(document) if document else None
 
     def held_at(self, session: str, position: int) -> Held | None:
-        """A stored entry with its version and age."""
+        """A stored entry with its version and its times."""
         document = self.store.read(session, position_id(position))
         if document is None:
             return None
-        age = self.clock.now() - document["_ts"]
-        return Held(entry_from(document), document["_etag"], age)
+        return Held(entry_from(document), document["_etag"], document["_ts"], self.clock.now())
 
     def unpaid(self, session: str, regions: Sequence[str]) -> list[Owing]:
         """The outboxes that owe one of the regions."""
@@ -287,51 +248,3 @@ class MemoryJournal:
 def is_fault(entry: Entry) -> bool:
     """Whether people should see the entry."""
     return entry.status is Status.FAULTED or bool(entry.outbox.refused)
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """A message in a queue, and when it becomes visible."""
-
-    message: Message
-    visible_at: float
-
-
-class MemoryBus:
-    """A Bus whose queues are lists.
-
-    A region or a single queue of it in `dark` refuses for now; a message over the bytes that
-    `largest` gives for a queue is refused for good, after those before it were taken.
-    """
-
-    def __init__(self, clock: VirtualClock, mishaps: Mishaps | None = None) -> None:
-        self.clock = clock
-        self.mishaps = mishaps or Mishaps()
-        self.queues: dict[tuple[str, str], list[Delivered]] = defaultdict(list)
-        self.dark: set[str | tuple[str, str]] = set()
-        self.largest: dict[tuple[str, str], int] = {}
-
-    async def send(
-        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
-    ) -> None:
-        """See Bus.send."""
-        if self.dark & {region, (region, queue)}:
-            raise Unavailable(f"region {region} is dark")
-        self.mishaps.suffer(
-            f"send.{region}", lambda: self.put(region, queue, messages, delay_seconds)
-        )
-
-    def put(
-        self, region: str, queue: str, messages: Sequence[Message], delay_seconds: float
-    ) -> None:
-        """Take messages up to the first that is too large."""
-        visible_at = self.clock.now() + delay_seconds
-        largest = self.largest.get((region, queue), BODY_BYTES_MAX)
-        for message in messages:
-            if len(message.body) > largest:
-                raise InvalidMessage(f"a message is too large for {queue!r}")
-            self.queues[region, queue].append(Delivered(message, visible_at))
-
-    def messages(self, region: str, queue: str) -> list[Message]:
-        """Everything a queue was sent, in order."""
-        return [delivered.message for delivered in self.queues[region, queue]]

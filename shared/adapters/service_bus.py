@@ -21,7 +21,8 @@ from shared.domain.wire import CONTENT_TYPE, to_properties
 SENDERS_PER_QUEUE = 4
 # The caller knows what to do about a dark region; waiting here for it would only hide it.
 RETRIES = 1
-CONNECT_SECONDS = 5
+# The SDK waits for a broker's answer for ever, as long as the connection stands.
+SEND_SECONDS_MAX = 10.0
 
 
 class Namespace:
@@ -84,17 +85,26 @@ class Namespace:
 class ServiceBus:
     """See ports.Bus."""
 
-    def __init__(self, namespaces: Mapping[str, Namespace]) -> None:
+    def __init__(
+        self, namespaces: Mapping[str, Namespace], *, send_seconds_max: float = SEND_SECONDS_MAX
+    ) -> None:
         self.namespaces = namespaces
+        self.send_seconds_max = send_seconds_max
 
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
-        """See Bus.send: as few batches as the size limit allows, one session in each."""
+        """See Bus.send: as few batches as the size limit allows, one session in each.
+
+        A send that has no answer after `send_seconds_max` is an unknown outcome as well.
+        """
         visible_at = scheduled_time(delay_seconds)
         copies = [to_service_bus(message, visible_at) for message in messages]
         try:
-            async with self.namespaces[region].sender(queue) as sender:
+            async with (
+                self.namespaces[region].sender(queue) as sender,
+                asyncio.timeout(self.send_seconds_max),
+            ):
                 await send_in_batches(sender, copies)
         except MessageSizeExceededError as error:
             raise InvalidMessage(f"a message is too large for {queue!r}") from error

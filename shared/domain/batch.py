@@ -138,10 +138,12 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
     number = entry.covers[0].number
     if entry.status is Status.PARKED and entry.message is not None:
         parked = parked_document(entry.message, number)
-        operations.append(Create(parked, Appended.PARKED_BEFORE))
+        # What lies there although nobody waits was left by an entry that was deleted by hand.
+        is_first = entry.parked.get(number.group) == 1
+        operations.append(Upsert(parked) if is_first else Create(parked, Appended.PARKED_BEFORE))
     if entry.from_parked:
         operations.append(Delete(parked_id(number), Appended.ORPHANED))
-    operations += markers(entry, carried)
+    operations += proofs(entry, carried)
     return operations + adopted(entry)
 
 
@@ -153,10 +155,8 @@ def replace_operations(
     if waiting is not None:
         parked = parked_document(waiting.message, waiting.number)
         operations.append(Create(parked, Appended.PARKED_BEFORE))
-        mark = Mark(waiting.covered, entry.position)
-        if mark.covered.number.group == ARRIVALS:
-            marker = marker_document(entry.session, mark, carried.marker_seconds)
-            operations.append(Create(marker, Appended.SEEN_BEFORE))
+        documents = markers(entry, [waiting.covered], carried)
+        operations += [Create(marker, Appended.SEEN_BEFORE) for marker in documents]
     return operations + adopted(entry)
 
 
@@ -215,16 +215,21 @@ def beginning(entry: Entry, carried: Carried) -> Operation:
     return Read(predecessor, Appended.ORPHANED)
 
 
-def markers(entry: Entry, carried: Carried) -> list[Operation]:
-    """The proofs that un-numbered messages were seen.
+def proofs(entry: Entry, carried: Carried) -> list[Operation]:
+    """The proofs that the entry's un-numbered messages were seen.
 
     One that was parked, or is resolved, has its marker already, unless it waited for too long.
     """
-    marks = [Mark(c, entry.position) for c in entry.covers if c.number.group == ARRIVALS]
-    documents = [marker_document(entry.session, mark, carried.marker_seconds) for mark in marks]
+    documents = markers(entry, entry.covers, carried)
     if entry.from_parked or entry.resolution is not None:
         return [Upsert(document) for document in documents]
     return [Create(document, Appended.SEEN_BEFORE) for document in documents]
+
+
+def markers(entry: Entry, covers: Sequence[Covered], carried: Carried) -> list[Document]:
+    """The markers of those of the messages that came without a number."""
+    marks = [Mark(c, entry.position) for c in covers if c.number.group == ARRIVALS]
+    return [marker_document(entry.session, mark, carried.marker_seconds) for mark in marks]
 
 
 def adopted(entry: Entry) -> list[Operation]:

@@ -158,10 +158,15 @@ def exceptional_fields(entry: Entry) -> Document:
         "reason": entry.reason,
         "resolution": asdict(entry.resolution) if entry.resolution else None,
         "captured": dict(entry.captured),
-        "lease": asdict(entry.lease) if entry.lease else None,
+        "lease": lease_json(entry.lease) if entry.lease else None,
         "answer": dict(entry.answer) if entry.answer is not None else None,
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def lease_json(lease: Lease) -> Document:
+    """A lease as stored."""
+    return {name: value for name, value in asdict(lease).items() if value is not None}
 
 
 def entry_from(document: Mapping[str, Any]) -> Entry:

@@ -17,7 +17,6 @@ from shared.domain.journal import (
     Resolution,
     Status,
     advanced,
-    next_position,
     state_position,
 )
 from shared.domain.message import Message, Number
@@ -50,7 +49,7 @@ def opened(step: Step) -> Entry:
     parked = dict(head.parked) if head else {}
     return Entry(
         session=step.message.session,
-        position=next_position(head),
+        position=head.position + 1 if head else 0,
         status=Status.WORKING,
         covers=(covered,),
         state=None,
@@ -76,7 +75,17 @@ def claimed(entry: Entry, lease: Lease) -> Entry:
 def taken_over(claim: Entry, attempt: Attempt) -> Entry:
     """A claim whose owner is gone, as another attempt's; what the old one brings is refused."""
     lease = claim.lease or Lease(0.0, 0)
-    return replace(claim, attempt=attempt, lease=replace(lease, tries=lease.tries + 1))
+    return replace(claim, attempt=attempt, lease=Lease(lease.seconds, lease.tries + 1))
+
+
+def renewed(claim: Entry) -> Entry:
+    """A claim as its owner writes it again: the lease begins anew."""
+    return replace(claim, lease=claim.lease and replace(claim.lease, since=None))
+
+
+def left_as_it_was(claim: Entry, since: float) -> Entry:
+    """A claim as others write it: the lease goes on from when its owner wrote it."""
+    return replace(claim, lease=claim.lease and replace(claim.lease, since=since))
 
 
 def completed(entry: Entry, result: Result, outbox: Outbox) -> Entry:

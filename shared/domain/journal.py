@@ -74,10 +74,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """How long a claim holds since it was last written, and which try at its message it is."""
+    """How long a claim holds since its owner wrote it last, and which try at its message it is.
+
+    `since` is when that was, by the store's clock, where others have written the claim after it.
+    """
 
     seconds: float
     tries: int = 1
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +282,6 @@ def advanced(cursors: Mapping[str, Cursor], number: Number) -> dict[str, Cursor]
 def cursor_of(head: Entry | None, group: str) -> Cursor:
     """The session's cursor for a producer group; a group never seen starts at zero."""
     return head.cursors.get(group, Cursor()) if head else Cursor()
-
-
-def next_position(head: Entry | None) -> int:
-    """The position of the entry after `head`."""
-    return head.position + 1 if head else 0
 
 
 def state_position(head: Entry | None) -> int | None:

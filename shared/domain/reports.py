@@ -17,8 +17,9 @@ def fault_report(message: Message, reason: str) -> Message:
     """The copy of a faulted message for the error queue: everything it had, and why it failed.
 
     Of a body too large to travel beside the entry that keeps it, only size and digest are told.
+    A message that fails again, for another reason, has another report: one id, one content.
     """
-    number = message.number
+    number, told_reason = message.number, shortened(reason)
     told: dict[str, Any] = {
         "id": message.id,
         "session": message.session,
@@ -32,9 +33,9 @@ def fault_report(message: Message, reason: str) -> Message:
         told["body"] = message.body.decode()
     else:
         told |= {"bytes": len(message.body), "digest": message.digest}
-    report = {"reason": shortened(reason), "message": told}
+    report = {"reason": told_reason, "message": told}
     return Message(
-        id=derived_id(message.session, message.id, "fault", message.digest),
+        id=derived_id(message.session, message.id, "fault", message.digest, told_reason),
         session=message.session,
         type=FAULT_TYPE,
         body=json.dumps(report, sort_keys=True, ensure_ascii=False).encode(),

@@ -7,7 +7,8 @@ from dataclasses import replace
 from inspect import iscoroutinefunction
 from typing import Any
 
-from shared.adapters.memory import MemoryBus, MemoryJournal
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError
 from shared.domain.handling import Context, Handler, Handlers, Kind

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shared.adapters.memory import Mishaps
+from shared.adapters.mishaps import Mishaps
 from shared.domain.errors import OutcomeUnknown, Unavailable
 
 

@@ -1,7 +1,8 @@
 """Effectful handlers: claim the session, run, and end the claim only if it is still held.
 
-The lease is counted by the store's clock from the claim's last write. An owner that was too slow
-finds another attempt in its place: its result is refused and its outputs are never sent.
+The lease is counted by the store's clock from the owner's last write of the claim. An owner that
+was too slow finds another attempt in its place: its result is refused and its outputs are never
+sent.
 """
 
 import asyncio
@@ -68,19 +69,12 @@ class Claims:
     async def work(self, claim: Entry, before: Before) -> Entry | None:
         """Run the handler while the claim is renewed, and end the claim."""
         async with self.renewed(claim):
-            ending = await self.ending(claim, before)
+            ending = await self.processor.ending(claim, before)
         try:
             return await self.end(claim, ending)
         except TooLarge as error:
             fault = self.processor.fault(claim, message_in(claim), error)
             return await self.end(claim, fault)
-
-    async def ending(self, claim: Entry, before: Before) -> Ending:
-        """What came of the claimed message."""
-        try:
-            return await self.processor.ending(claim, before)
-        except TooLarge as error:
-            return self.processor.fault(claim, message_in(claim), error)
 
     async def end(self, claim: Entry, ending: Ending) -> Entry | None:
         """Replace the claim by what came of it; None when this attempt no longer holds it.
@@ -128,8 +122,7 @@ class Claims:
             yield
         finally:
             renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewing
+            await asyncio.wait([renewing])
 
     async def renew(self, claim: Entry) -> None:
         """Write the claim again before its lease runs out; ends when it is another's."""
@@ -139,7 +132,7 @@ class Claims:
                 held = await self.store.held(claim.session, claim.position)
                 if held is None or held.entry.attempt != claim.attempt:
                     return
-                await self.store.replace(held.entry, held.version)
+                await self.store.replace(entries.renewed(held.entry), held.version)
 
     async def park_beside(self, held: Held, message: Message) -> Appended:
         """Let a message wait for somebody else's claim.
@@ -148,7 +141,7 @@ class Claims:
         """
         number = number_in(held.entry, message)
         waiting = Waiting(message, entries.cover_as(message, number))
-        claim = entries.parked_beside(held.entry, number)
+        claim = entries.parked_beside(entries.left_as_it_was(held.entry, held.since), number)
         carried = Carried(marker_seconds=self.processor.marker_seconds)
         return await self.store.replace(claim, held.version, carried, waiting)
 

@@ -7,6 +7,7 @@ acts once and gives the answer that was recorded.
 from dataclasses import dataclass
 
 from shared.domain.errors import InvalidMessage, Unavailable
+from shared.domain.handling import Kind
 from shared.domain.journal import Entry, Json, Status
 from shared.domain.message import Message
 from shared.ports import Journal
@@ -44,20 +45,27 @@ class Commander:
     async def apply(self, command: Message) -> Reply:
         """Apply a message that carries no number, unless that was done before.
 
+        One whose handler is idempotent fails, and is not run: nobody could know whether it acted.
         Raises InvalidMessage for one that can never be taken, Unavailable where the session cannot
         take it now or the store did not help, OutcomeUnknown: apply the same again.
         """
         if command.number is not None:
             raise InvalidMessage("a command carries no producer number")
+        if self.consumer.processor.kind_of(command) is Kind.IDEMPOTENT:
+            return Failed(f"the handler of {command.type!r} is idempotent: it leaves no record")
         outcome = await self.consumer.consume(command)
         if isinstance(outcome, Conflicting | Expired):
             return Failed(outcome.reason)
-        mark = await self.journal.marked(command.session, command.id)
-        entry = await self.journal.entry(command.session, mark.position) if mark else None
-        reply = reply_in(entry)
+        reply = await recorded(self.journal, command)
         if reply is None:
             raise Unavailable(f"session {command.session!r} waits", RETRY_SECONDS)
         return reply
+
+
+async def recorded(journal: Journal, command: Message) -> Reply | None:
+    """What a session has recorded for a command, or for another with its id; None for nothing."""
+    mark = await journal.marked(command.session, command.id)
+    return reply_in(await journal.entry(command.session, mark.position)) if mark else None
 
 
 def reply_in(entry: Entry | None) -> Reply | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from shared.domain.batch import NOTHING_CARRIED, Appended, Carried
-from shared.domain.errors import OutcomeUnknown
+from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Attempt, Entry, Json, Owner
 from shared.ports import Clock, Journal
 from shared.usecases.heads import KnownHeads
@@ -42,7 +42,7 @@ class Committer:
         when the store does not answer in the end, Unavailable when it refuses, TooLarge.
         """
         for tried in range(self.patience.unknown_tries):
-            appended = await self.append(entry, carried)
+            appended = await self.append(entry, carried, is_first=not tried)
             if appended is not Appended.CREATED and await self.is_ours(entry):
                 appended = Appended.CREATED
             if appended is Appended.CREATED:
@@ -52,16 +52,26 @@ class Committer:
             await self.clock.sleep(self.patience.poll_seconds * tried)
         raise OutcomeUnknown(f"no answer for entry {entry.position} of session {entry.session!r}")
 
-    async def append(self, entry: Entry, carried: Carried) -> Appended | None:
-        """Create the entry; None when the outcome is unknown."""
+    async def append(self, entry: Entry, carried: Carried, *, is_first: bool) -> Appended | None:
+        """Create the entry; None when the outcome is unknown, be it that of an earlier try."""
         try:
             return await self.store.append(entry, carried)
         except OutcomeUnknown:
             return None
+        except Unavailable:
+            if is_first:
+                raise
+            return None
 
     async def is_ours(self, entry: Entry) -> bool:
-        """Whether the entry at this position is this very attempt."""
-        stored = await self.store.entry(entry.session, entry.position)
+        """Whether the entry at this position is this very attempt.
+
+        Raises OutcomeUnknown where that cannot be read: the entry may be there.
+        """
+        try:
+            stored = await self.store.entry(entry.session, entry.position)
+        except Unavailable as error:
+            raise OutcomeUnknown(f"it cannot be read what was written: {error}") from error
         return stored is not None and stored.attempt == entry.attempt
 
     async def read_head(self, session: str, *, newest: bool = True) -> Entry | None:

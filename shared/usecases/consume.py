@@ -13,6 +13,7 @@ from shared.domain.entries import Step
 from shared.domain.errors import Unavailable
 from shared.domain.handling import Kind
 from shared.domain.journal import (
+    ARRIVALS,
     Busy,
     Conflict,
     Duplicate,
@@ -150,11 +151,17 @@ class Consumer:
         obstacle: Gap | Halted | Busy,
         give_up_at: float,
     ) -> Outcome | None:
-        """Wait inside the invocation, which spends no delivery; then let the journal wait."""
-        is_patient = self.clock.now() < give_up_at
+        """Wait inside the invocation, which spends no delivery; then let the journal wait.
+
+        Where others of its group are parked, somebody has waited in vain: a batch waits only once.
+        """
+        in_time = self.clock.now() < give_up_at
+        is_patient = in_time and not are_parked(head, message)
         match obstacle:
-            case Busy(at, same):
-                return await self.wait_for_claim(message, at, is_patient=is_patient, same=same)
+            case Busy(at, same=True):
+                return await self.wait_for_claim(message, at, is_patient=in_time, same=True)
+            case Busy(at):
+                return await self.wait_for_claim(message, at, is_patient=is_patient, same=False)
             case Gap() if message.number is not None and is_patient:
                 await self.clock.sleep(self.patience.poll_seconds)
                 return None
@@ -219,6 +226,12 @@ class Consumer:
 def is_first_of_its_group(message: Message) -> bool:
     """Whether the session most likely has no entry yet, so that creating one is the best look."""
     return message.number is not None and message.number.sequence == 0
+
+
+def are_parked(head: Entry | None, message: Message) -> bool:
+    """Whether messages of the message's group wait beside the journal."""
+    group = message.number.group if message.number else ARRIVALS
+    return head is not None and bool(head.parked.get(group))
 
 
 def taking(step: Step, parked: Message) -> Step:

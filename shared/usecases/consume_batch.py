@@ -5,7 +5,7 @@ fails, or calls the outside ends the batch's common entry; what came before it i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shared.domain import entries, journal, running
 from shared.domain.batch import Appended
@@ -24,14 +24,6 @@ from shared.usecases.process import Ending
 
 # So that what an entry keeps of its messages stays small beside its state.
 MESSAGES_MAX = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """The entry that covers the first messages of a batch, and how many these are."""
-
-    entry: Entry
-    messages: int
 
 
 class BatchConsumer:
@@ -65,13 +57,13 @@ class BatchConsumer:
         head = await self.consumer.first_head(messages[0])
         step = await self.processor.step(head, messages[0])
         fold = self.fold(step, messages[:MESSAGES_MAX], await self.processor.before(head))
-        if fold is None or fold.messages == 1:
+        if fold is None:
             return []
-        if not await self.is_appended(head, fold.entry):
+        if not await self.is_appended(head, fold):
             self.committer.heads.forget(session)
             return []
-        entry = await self.processor.dispatched(Ending(fold.entry, fold.entry.outbox.parcels))
-        return [Processed(entry) for _ in range(fold.messages)]
+        entry = await self.processor.dispatched(Ending(fold, fold.outbox.parcels))
+        return [Processed(entry) for _ in fold.covers]
 
     async def is_appended(self, head: Entry | None, entry: Entry) -> bool:
         """Whether the common entry was committed; otherwise each message is taken alone."""
@@ -80,24 +72,24 @@ class BatchConsumer:
         except TooLarge:
             return False
 
-    def fold(self, step: Step, messages: Sequence[Message], before: Before) -> Fold | None:
-        """Run handlers one after another, as far as all goes well."""
-        fold: Fold | None = None
+    def fold(self, step: Step, messages: Sequence[Message], before: Before) -> Entry | None:
+        """Run handlers one after another, as far as all goes well: the entry that covers these."""
+        fold: Entry | None = None
         for message in messages:
             after = self.completed(replace(step, message=message), before, fold)
             if after is None:
                 break
-            entry = entries.joined(fold.entry, after) if fold else after
+            entry = entries.joined(fold, after) if fold else after
             if bytes_of(entry.outbox.messages) > INLINE_BYTES_MAX:
                 break
-            fold = Fold(entry, fold.messages + 1 if fold else 1)
+            fold = entry
         return fold
 
-    def completed(self, step: Step, before: Before, fold: Fold | None) -> Entry | None:
+    def completed(self, step: Step, before: Before, fold: Entry | None) -> Entry | None:
         """The entry of one more message; None where it must be looked at alone."""
         if fold is not None:
-            step = replace(step, head=fold.entry)
-            before = Before(fold.entry.state or {}, fold.entry.produced)
+            step = replace(step, head=fold)
+            before = Before(fold.state or {}, fold.produced)
         if not self.is_simple(step):
             return None
         try:

@@ -5,13 +5,13 @@ page of entries answers for the copies of many messages, because copies come in 
 which the work was done.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.domain.journal import Entry, cursor_of, is_halted_on, is_place
 from shared.domain.message import Message, Number
 from shared.ports import Covers, Journal
+from shared.usecases.recent import Recent
 
 PAGE = 40
 # Entries of other groups, faults and parked messages lie between those of a group.
@@ -47,10 +47,9 @@ class Coverage:
 
     def __init__(self, journal: Journal, remembered_max: int = 50_000) -> None:
         self.journal = journal
-        self.remembered_max = remembered_max
-        self.found: OrderedDict[Place, Found] = OrderedDict()
+        self.found: Recent[Place, Found] = Recent(remembered_max)
         # By session and group; without a group, where any copy of the session was met.
-        self.anchors: OrderedDict[tuple[str, str | None], Anchor] = OrderedDict()
+        self.anchors: Recent[tuple[str, str | None], Anchor] = Recent(remembered_max)
 
     def known(self, message: Message) -> str | None:
         """The digest under which the message's number is known to be covered."""
@@ -120,16 +119,11 @@ class Coverage:
         self.remember(session, await self.journal.covers(session, start, limit))
 
     def remember(self, session: str, covers: Mapping[int, Covers]) -> None:
-        """Remember what entries cover; the oldest memories are forgotten first."""
+        """Remember what entries cover."""
         for position, covered in ((at, c) for at, several in covers.items() for c in several):
             self.found[session, covered.number] = Found(position, covered.digest)
-        while len(self.found) > self.remembered_max:
-            self.found.popitem(last=False)
 
     def meet(self, session: str, number: Number, position: int) -> None:
         """Remember where a copy was met: the next one of its group is probably nearby."""
         for group in (number.group, None):
-            self.anchors.pop((session, group), None)
             self.anchors[session, group] = Anchor(position, number.sequence)
-        while len(self.anchors) > self.remembered_max:
-            self.anchors.popitem(last=False)

@@ -12,6 +12,7 @@ from shared.ports import Journal
 from shared.usecases.acknowledge import Acknowledger
 from shared.usecases.deliver import Delivered, Delivery
 from shared.usecases.outputs import Outputs
+from shared.usecases.owe import owe_missing
 
 log = logging.getLogger("lockstep.dispatch")
 
@@ -95,8 +96,4 @@ class Dispatcher:
         Raises OutcomeUnknown when no region surely has it.
         """
         delivered = await self.delivery.deliver_possible(outbox)
-        if not delivered.regions:
-            raise OutcomeUnknown(f"no region surely took what session {session!r} sends")
-        missing = outbox.delivered(delivered.regions)
-        if missing.owing:
-            await self.journal.owe(session, missing)
+        await owe_missing(self.journal, session, outbox, delivered.regions)

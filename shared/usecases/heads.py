@@ -1,9 +1,9 @@
 """The heads a worker remembers between messages."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from shared.domain.journal import Entry
+from shared.usecases.recent import Recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,7 @@ class KnownHeads:
     """A bounded memory of heads. A stale one costs a conflict and a read, never correctness."""
 
     def __init__(self, sessions_max: int = 10_000) -> None:
-        self.sessions_max = sessions_max
-        self.heads: OrderedDict[str, KnownHead] = OrderedDict()
+        self.heads: Recent[str, KnownHead] = Recent(sessions_max)
 
     def get(self, session: str) -> Entry | None:
         """The remembered head, if any."""
@@ -32,12 +31,11 @@ class KnownHeads:
         return known.entry if known and known.is_ours else None
 
     def learn(self, session: str, head: Entry | None, *, is_ours: bool = False) -> None:
-        """Remember a head; the session heard of longest ago is forgotten first."""
-        self.forget(session)
-        if head is not None:
+        """Remember a head, or that none is known."""
+        if head is None:
+            self.forget(session)
+        else:
             self.heads[session] = KnownHead(head, is_ours)
-        if len(self.heads) > self.sessions_max:
-            self.heads.popitem(last=False)
 
     def forget(self, session: str) -> None:
         """Trust nothing about a session."""

@@ -5,9 +5,8 @@ number that was given is always followed by its very bytes, whoever crashes: the
 operation sends them, or the sweep does.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Container, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from shared.domain import producer
@@ -18,32 +17,12 @@ from shared.domain.outbox import Outbox, Owing, in_order
 from shared.domain.producer import Draft, Ledger, Numbered, ProducerOptions
 from shared.ports import Journal, StoredLedger
 from shared.usecases.deliver import Delivery
+from shared.usecases.recent import Recent
 
 # Two producers of one group can collide on a ledger a few times, not for ever.
 LEDGER_TRIES = 5
-
-
-class KnownLedgers:
-    """A bounded memory of ledgers. A stale one costs a refused write, never correctness."""
-
-    def __init__(self, ledgers_max: int = 1_000) -> None:
-        self.ledgers_max = ledgers_max
-        self.ledgers: OrderedDict[tuple[str, str], StoredLedger] = OrderedDict()
-
-    def get(self, session: str, group: str) -> StoredLedger | None:
-        """The remembered ledger, if any."""
-        return self.ledgers.get((session, group))
-
-    def learn(self, session: str, stored: StoredLedger) -> None:
-        """Remember a ledger; the one heard of longest ago is forgotten first."""
-        self.forget(session, stored.ledger.group)
-        self.ledgers[session, stored.ledger.group] = stored
-        if len(self.ledgers) > self.ledgers_max:
-            self.ledgers.popitem(last=False)
-
-    def forget(self, session: str, group: str) -> None:
-        """Trust nothing about a ledger."""
-        self.ledgers.pop((session, group), None)
+# A remembered ledger that is stale costs a refused write, never correctness.
+LEDGERS_MAX = 1_000
 
 
 class Ledgers:
@@ -53,7 +32,7 @@ class Ledgers:
         self.journal = journal
         self.delivery = delivery
         self.queue = queue
-        self.known = KnownLedgers()
+        self.known: Recent[tuple[str, str], StoredLedger] = Recent(LEDGERS_MAX)
 
     async def bind(
         self, session: str, drafts: Sequence[Draft], options: ProducerOptions
@@ -65,31 +44,26 @@ class Ledgers:
         """
         group = options.producer_group_id
         stored = await self.remembered(session, group)
+        unanswered: OutcomeUnknown | None = None
         for tried in range(LEDGER_TRIES):
-            before = stored.ledger if stored else Ledger(group)
-            numbered = producer.number(before, session, drafts, options)
-            require_fits(numbered.fresh)
-            if tried and len(numbered.fresh) < len(numbered.messages):
+            with unknown_after(unanswered):
+                if tried:
+                    stored = await self.journal.ledger(session, group)
+                before = stored.ledger if stored else Ledger(group)
+                numbered = producer.number(before, session, drafts, options)
+                require_fits(numbered.fresh)
+                is_known = len(numbered.fresh) < len(numbered.messages)
                 # Somebody numbered some of them just now, perhaps this very call: see them sent.
-                await self.settle(session, group)
-            if numbered.ledger == before:
-                return numbered
-            try:
-                if await self.save(session, numbered, stored):
+                if tried and is_known and await self.settle(session, group):
+                    continue
+                if numbered.ledger == before:
                     return numbered
-                stored = await self.journal.ledger(session, group)
-            except OutcomeUnknown as unanswered:
-                stored = await self.read_back(session, group, unanswered)
-        raise Unavailable(f"the ledger of session {session!r} is contended", 1.0)
-
-    async def read_back(
-        self, session: str, group: str, unanswered: OutcomeUnknown
-    ) -> StoredLedger | None:
-        """The ledger after a write that got no answer; still unknown where it cannot be read."""
-        try:
-            return await self.journal.ledger(session, group)
-        except Unavailable:
-            raise unanswered from None
+                try:
+                    if await self.save(session, numbered, stored):
+                        return numbered
+                except OutcomeUnknown as error:
+                    unanswered = error
+        raise unanswered or Unavailable(f"the ledger of session {session!r} is contended", 1.0)
 
     async def save(self, session: str, numbered: Numbered, before: StoredLedger | None) -> bool:
         """Store a ledger and what it owes; False when another producer was first."""
@@ -97,7 +71,7 @@ class Ledgers:
         expected = before.version if before else None
         version = await self.journal.save_ledger(session, numbered.ledger, expected, outbox)
         if version is not None:
-            self.known.learn(session, StoredLedger(numbered.ledger, version))
+            self.known[session, numbered.ledger.group] = StoredLedger(numbered.ledger, version)
         return version is not None
 
     async def current(self, session: str, options: ProducerOptions) -> Ledger:
@@ -112,20 +86,23 @@ class Ledgers:
 
     async def remembered(self, session: str, group: str) -> StoredLedger | None:
         """The ledger as this process knows it; one it does not know is read, and settled first."""
-        stored = self.known.get(session, group)
+        stored = self.known.get((session, group))
         if stored is None and (stored := await self.journal.ledger(session, group)) is not None:
-            await self.settle(session, group)
-            self.known.learn(session, stored)
+            if await self.settle(session, group):
+                stored = await self.journal.ledger(session, group)
+            if stored is not None:
+                self.known[session, group] = stored
         return stored
 
-    async def settle(self, session: str, group: str) -> None:
+    async def settle(self, session: str, group: str) -> bool:
         """Send what the group has numbered in the session and no region is known to have.
 
-        Raises OutcomeUnknown when no region takes it.
+        Whether the ledger was changed by that: it forgets what no queue takes. Raises
+        OutcomeUnknown when no region takes it.
         """
-        for owing in in_order(await self.journal.owing_of(session, self.delivery.regions)):
-            if self.is_unsent(owing, group):
-                await self.pay(owing)
+        owings = in_order(await self.journal.owing_of(session, self.delivery.regions))
+        left = [await self.pay(group, owing) for owing in owings if self.is_unsent(owing, group)]
+        return any(outbox.refused for outbox in left)
 
     def is_unsent(self, owing: Owing, group: str) -> bool:
         """Whether it is an operation of the group that every region still waits for."""
@@ -134,12 +111,14 @@ class Ledgers:
         numbers = [message.number for message in owing.outbox.messages[:1]]
         return any(number is not None and number.group == group for number in numbers)
 
-    async def pay(self, owing: Owing, safe: Callable[[Outbox], None] | None = None) -> Outbox:
-        """Send an operation's messages and strike off the regions that took them; what is left.
+    async def pay(
+        self, group: str, owing: Owing, safe: Callable[[Outbox], None] | None = None
+    ) -> Outbox:
+        """Send a group's operation and strike off the regions that took it; what is left.
 
-        A message that its queue will never take is voided, so that its number is no hole, and named
-        in what is left. `safe` hears of what is left as soon as one region surely has every message
-        as it is. Raises OutcomeUnknown when no region surely has them.
+        A message that its queue will never take is voided, so that its number is no hole, forgotten
+        by the ledger and named in what is left. `safe` hears of what is left as soon as one region
+        surely has every message as it is. Raises OutcomeUnknown when no region surely has them.
         """
         delivered = await self.delivery.deliver_possible(owing.outbox)
         regions, refused = delivered.regions, delivered.refused
@@ -148,6 +127,8 @@ class Ledgers:
                 "no region surely took the messages; they keep their numbers and will be sent"
             )
         left = replace(owing.outbox.delivered(regions), refused=refused)
+        if refused:
+            await self.disown(owing.session, group, refused)
         if safe is not None and not refused:
             safe(left)
         with suppress(Unavailable, OutcomeUnknown):
@@ -155,19 +136,31 @@ class Ledgers:
         return left
 
     async def disown(self, session: str, group: str, ids: Container[str]) -> None:
-        """Forget what no queue takes, as far as the store helps: it never gets to be known as sent.
+        """Forget what no queue takes: it never gets to be known as sent. Its number stays spent.
 
-        Its number stays spent.
+        Raises OutcomeUnknown where that is not sure; what was numbered then counts as unsent.
         """
-        stored = self.known.get(session, group)
-        if stored is None:
-            return
-        kept = tuple(bound for bound in stored.ledger.remembered if bound.id not in ids)
-        with suppress(Unavailable, OutcomeUnknown):
+        with unknown_after(OutcomeUnknown("no queue takes some of it, and that cannot be kept")):
+            stored = await self.journal.ledger(session, group)
+            if stored is None:
+                return
+            kept = tuple(bound for bound in stored.ledger.remembered if bound.id not in ids)
             ledger = replace(stored.ledger, remembered=kept)
-            await self.journal.save_ledger(session, ledger, stored.version)
+            if await self.journal.save_ledger(session, ledger, stored.version) is None:
+                raise Unavailable(f"the ledger of session {session!r} is contended")
 
     def owing_for(self, session: str, numbered: Numbered) -> Owing:
         """What `bind` has stored for the fresh messages."""
         outbox = self.delivery.to_every_region(self.queue, numbered.fresh)
         return Owing(session, owed_id(outbox), outbox)
+
+
+@contextmanager
+def unknown_after(unanswered: OutcomeUnknown | None) -> Iterator[None]:
+    """After a write without an answer, what is refused says nothing: the outcome stays unknown."""
+    try:
+        yield
+    except Unavailable:
+        if unanswered is None:
+            raise
+        raise unanswered from None

@@ -54,8 +54,8 @@ class Processor:
     async def process(self, step: Step) -> Entry | None:
         """The entry that was committed, or None when another worker was first."""
         opened = entries.opened(step)
+        ending = await self.ending(opened, await self.before(step.head))
         try:
-            ending = await self.ending(opened, await self.before(step.head))
             return await self.commit(step, ending)
         except TooLarge as error:
             return await self.commit(step, self.fault(opened, step.message, error))
@@ -91,7 +91,10 @@ class Processor:
         return Before(state, head.produced if head else {})
 
     async def ending(self, opened: Entry, before: Before) -> Ending:
-        """What came of the message: its handler's result, or a fault. Raises TooLarge."""
+        """What came of the message: its handler's result, or a fault.
+
+        Raises Unavailable or OutcomeUnknown where large outputs could not be kept.
+        """
         message = message_in(opened)
         if message.type == VOID_TYPE:
             return Ending(entries.skipped(opened, void_reason(message)))
@@ -99,7 +102,10 @@ class Processor:
             result = await self.run(self.handlers.of(message.type), before, message)
         except Exception as error:
             return self.fault(opened, message, error)
-        outbox = await self.outputs.keep(message, opened.attempt, result)
+        try:
+            outbox = await self.outputs.keep(message, opened.attempt, result)
+        except TooLarge as error:
+            return self.fault(opened, message, error)
         parcels = self.outputs.inline(result).parcels
         return Ending(entries.completed(opened, result, outbox), parcels)
 

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from shared.domain.errors import InvalidMessage, OutcomeUnknown, TooLarge
+from shared.domain.errors import InvalidMessage, TooLarge
 from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox
 from shared.domain.producer import Draft, ProducerOptions
 from shared.ports import Journal
 from shared.usecases.deliver import Delivery
 from shared.usecases.ledgers import Ledgers
+from shared.usecases.owe import owe_missing
 from shared.usecases.turns import Turns
 
 
@@ -69,7 +70,7 @@ class Producer:
             try:
                 return await self.publish_in_turn(session, drafts, options, hear)
             except BaseException:
-                self.ledgers.known.forget(session, options.producer_group_id)
+                self.ledgers.known.pop((session, options.producer_group_id), None)
                 raise
 
     async def agree(self, session: str, options: ProducerOptions) -> None:
@@ -91,12 +92,11 @@ class Producer:
             hear(known)
             return known
         left = await self.ledgers.pay(
+            options.producer_group_id,
             self.ledgers.owing_for(session, numbered),
             safe=lambda left: hear(published(numbered.messages, left)),
         )
         if left.refused:
-            group = options.producer_group_id
-            await self.ledgers.disown(session, group, left.refused)
             raise TooLarge(f"no queue takes {dict(left.refused)}; what else was sent is safe")
         return published(numbered.messages, left)
 
@@ -114,13 +114,9 @@ class Producer:
     async def send_in_turn(self, messages: tuple[Message, ...]) -> Published:
         """Send to all regions; owe what is missing, if at least one region has the messages."""
         outbox = self.delivery.to_every_region(self.queue, messages)
-        delivered = await self.delivery.deliver(outbox)
-        if not delivered:
-            raise OutcomeUnknown("no region surely took the messages; send the same ones again")
-        missing = outbox.delivered(delivered)
-        if missing.owing:
-            await self.journal.owe(messages[0].session, missing)
-        return published(messages, missing)
+        reached = await self.delivery.deliver(outbox)
+        session = messages[0].session
+        return published(messages, await owe_missing(self.journal, session, outbox, reached))
 
 
 def published(messages: tuple[Message, ...], left: Outbox) -> Published:

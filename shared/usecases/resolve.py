@@ -25,12 +25,17 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A person's decision; `body` is the corrected one of an edit."""
+    """A person's decision; `body` is the corrected one of an edit.
+
+    `at` is the position of the fault it is about; without it, it is about whatever stops the
+    session when it is carried out.
+    """
 
     action: Action
     who: str
     why: str
     body: bytes | None = None
+    at: int | None = None
 
     def __post_init__(self) -> None:
         if not self.who or not self.why:
@@ -51,7 +56,8 @@ class Resolver:
         """The entry that records the resolution.
 
         A message that fails again halts the session again, in the entry returned. Raises NotHalted
-        when there is nothing to resolve, Unavailable when other workers kept being first.
+        when there is nothing to resolve, or another fault than the decision is about; Unavailable
+        when other workers kept being first.
         """
         for _ in range(TRIES):
             entry = await self.try_once(session, decision)
@@ -63,7 +69,7 @@ class Resolver:
     async def try_once(self, session: str, decision: Decision) -> Entry | None:
         """Resolve on the stored head; None when another worker was first."""
         head = await self.processor.committer.read_head(session)
-        fault, message = await self.fault_of(session, head)
+        fault, message = await self.fault_of(session, head, decision)
         step = replace(
             await self.processor.step(head, message),
             resolution=Resolution(decision.action.value, decision.who, decision.why),
@@ -76,10 +82,14 @@ class Resolver:
             step = replace(step, message=replace(message, body=decision.body))
         return await self.claims.perform(step)
 
-    async def fault_of(self, session: str, head: Entry | None) -> tuple[Entry, Message]:
+    async def fault_of(
+        self, session: str, head: Entry | None, decision: Decision
+    ) -> tuple[Entry, Message]:
         """The fault that stops the session, and the message it holds."""
         if head is None or head.halt is None:
             raise NotHalted(f"session {session!r} is not halted")
+        if decision.at not in (None, head.halt.at):
+            raise NotHalted(f"session {session!r} is halted by entry {head.halt.at}")
         fault = await self.processor.committer.store.entry(session, head.halt.at)
         if fault is None or fault.status is not Status.FAULTED or fault.message is None:
             raise Unavailable(f"the fault of session {session!r} cannot be read", 1.0)

@@ -14,7 +14,7 @@ from shared.domain.message import Message
 from shared.domain.reports import VOID_TYPE
 from shared.domain.saga import Direction, Outcome, Reply, Step, step_message
 from shared.ports import Clock, Journal
-from shared.usecases.command import Answered, Commander, Failed, reply_in
+from shared.usecases.command import Answered, Commander, Failed, recorded
 from shared.usecases.command import Reply as Told
 
 
@@ -60,9 +60,7 @@ class SagaSteps:
 
     async def recorded(self, message: Message) -> Reply | None:
         """What the session has recorded for a command or its void; None while it has nothing."""
-        mark = await self.journal.marked(message.session, message.id)
-        entry = await self.journal.entry(message.session, mark.position) if mark else None
-        told = reply_in(entry)
+        told = await recorded(self.journal, message)
         return reply_of(told) if told is not None else None
 
     async def in_time(self, step: Step, reply: Awaitable[Reply]) -> Reply:

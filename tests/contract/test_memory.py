@@ -2,7 +2,8 @@
 
 import pytest
 
-from shared.adapters.memory import MemoryBus, MemoryJournal
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.message import Message
 from shared.ports import Journal

@@ -11,9 +11,9 @@ DOCUMENTS = "shared/domain/documents.py"
 ENTRIES = "shared/domain/entries.py"
 HANDLING = "shared/domain/handling.py"
 JOURNAL = "shared/domain/journal.py"
-MEMORY = "shared/adapters/memory.py"
 MEMORY_STORE = "shared/adapters/memory_store.py"
 MESSAGE = "shared/domain/message.py"
+OWE = "shared/usecases/owe.py"
 PROCESS = "shared/usecases/process.py"
 PRODUCER = "shared/domain/producer.py"
 PUBLISH = "shared/usecases/publish.py"
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "forget the copy that a dark region missed",
         "P1",
-        PUBLISH,
+        OWE,
         "if missing.owing:",
         "if False:",
         DARK_REGION,
@@ -61,8 +61,8 @@ MUTANTS = (
     Mutant(
         "accept messages that no region took",
         "P1",
-        PUBLISH,
-        "if not delivered:",
+        OWE,
+        "if not reached:",
         "if False:",
         DARK_REGION,
     ),
@@ -104,6 +104,14 @@ MUTANTS = (
         COMMIT,
         "if appended is not Appended.CREATED and await self.is_ours(entry):",
         "if False:",
+        LOST_ANSWER,
+    ),
+    Mutant(
+        "call a commit refused that may have been made",
+        "P2",
+        COMMIT,
+        "            if is_first:\n                raise\n            return None",
+        "            raise",
         LOST_ANSWER,
     ),
     Mutant(

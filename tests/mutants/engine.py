@@ -7,6 +7,8 @@ from tests.mutants.catalogue import (
     HANDLING,
     MEMORY_STORE,
     PROCESS,
+    RECEIVE,
+    RECEIVING,
     RESCUE,
 )
 from tests.mutants.mutant import Mutant
@@ -61,6 +63,14 @@ MUTANTS = (
         "await self.clock.sleep(self.lease_seconds / RENEWALS_PER_LEASE)",
         "await self.clock.sleep(self.lease_seconds / RENEWALS_PER_LEASE)\n            continue",
         SLOW,
+    ),
+    Mutant(
+        "let whoever parks beside a claim renew it",
+        "P6",
+        CLAIM,
+        "entries.left_as_it_was(held.entry, held.since)",
+        "held.entry",
+        CLAIM_DIES,
     ),
     Mutant(
         "have no sweep for dead owners",
@@ -157,6 +167,22 @@ MUTANTS = (
         "return replace(message, type=VOID_TYPE,",
         "return replace(message, number=None, type=VOID_TYPE,",
         REFUSED,
+    ),
+    Mutant(
+        "put messages of several sessions into one entry",
+        "P2",
+        RECEIVE,
+        "return message.session, message.number is not None",
+        'return "", message.number is not None',
+        RECEIVING,
+    ),
+    Mutant(
+        "wait for each message of a batch",
+        "P7",
+        CONSUME,
+        "is_patient = in_time and not are_parked(head, message)",
+        "is_patient = in_time",
+        BATCH_ARRIVES,
     ),
     Mutant(
         "commit half of a batch",

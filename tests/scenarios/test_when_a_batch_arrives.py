@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from shared.domain.handling import Context, Handlers
 from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.usecases.outcomes import (
@@ -19,7 +20,7 @@ from shared.usecases.resolve import Action, Decision
 from tests.crashes import rest, sent, until_settled, worlds
 from tests.letters import WRITER, writing
 from tests.letters import handlers as letter_handlers
-from tests.world import POLICY, World, handlers, message
+from tests.world import GAP_SECONDS, POLICY, Account, Amount, World, handlers, message
 
 TEN = [message(n, kind="account.bill") for n in range(10)]
 IMPATIENT = replace(POLICY, patience=replace(POLICY.patience, gap_seconds=0))
@@ -102,6 +103,25 @@ async def test_a_poison_commits_what_came_before_it_and_parks_what_comes_after(
     assert world.amounts() == [n + 1 for n in range(10) if n != at]
 
 
+async def test_the_only_message_before_a_poison_is_run_once() -> None:
+    ran: list[int] = []
+    counting = Handlers({**handlers.by_type})
+
+    @counting.register("account.count", state=Account, body=Amount)
+    def count(account: Account, body: Amount, _: Context) -> Account:
+        ran.append(body.amount)
+        return Account(amounts=[*account.amounts, body.amount])
+
+    world = World(handlers=counting, policy=IMPATIENT)
+
+    outcomes = await world.east.batches.consume(
+        [message(0, kind="account.count"), message(1, kind="account.burn")]
+    )
+
+    assert names(outcomes) == ["Processed", "Faulted"]
+    assert ran == world.amounts() == [1]
+
+
 async def test_copies_inside_a_batch_are_found_to_be_done(world: World) -> None:
     batch = [*TEN[:4], TEN[1], TEN[3], *TEN[4:], TEN[9]]
 
@@ -132,6 +152,16 @@ async def test_a_gap_inside_a_batch_parks_what_follows_it(world: World) -> None:
 
     assert world.amounts() == list(range(1, 11))
     assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
+
+
+async def test_what_a_whole_batch_waits_for_is_waited_for_once() -> None:
+    world = World()
+    began = world.clock.now()
+
+    outcomes = await world.east.batches.consume(TEN[1:])
+
+    assert names(outcomes) == ["Parked"] * 9
+    assert GAP_SECONDS <= world.clock.now() - began < GAP_SECONDS + 1
 
 
 async def test_a_batch_that_comes_in_reverse_is_put_in_order(world: World) -> None:

@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import BaseModel
 
-from shared.adapters.memory import MemoryBus, MemoryJournal, Mishap
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
-from shared.domain.handling import Context, Handled, Handlers, OnFault
+from shared.domain.handling import Context, Handled, Handlers, Kind, NoState, OnFault
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number
 from shared.usecases.assemble import Policy, assemble
@@ -53,6 +55,16 @@ def take(stock: Stock, body: Take, _: Context) -> Handled[Stock]:
 def drop(_: Stock, __: Take, ___: Context) -> Stock:
     """Fail, and let the session go on."""
     raise ArithmeticError("dropped")
+
+
+told: list[Take] = []
+
+
+@handlers.register("stock.tell", body=Take, kind=Kind.IDEMPOTENT)
+def tell(state: NoState, body: Take, _: Context) -> NoState:
+    """Tell somebody; nothing of it is kept."""
+    told.append(body)
+    return state
 
 
 @handlers.register("stock.burn", state=Stock, body=Take)
@@ -124,6 +136,15 @@ async def test_any_call_may_fail_before_it_is_repeated(
     assert replies
     assert set(map(str, replies)) == {str(Answered({"given": 4, "left": 6}))}
     assert shop.left() == 6
+
+
+async def test_a_handler_that_leaves_no_record_is_not_run_and_fails_by_name(shop: Shop) -> None:
+    reply = await shop.worker().commander.apply(command(1, kind="stock.tell"))
+
+    assert isinstance(reply, Failed)
+    assert "'stock.tell'" in reply.reason
+    assert "idempotent" in reply.reason
+    assert told == []
 
 
 async def test_other_content_under_its_id_fails_by_name(shop: Shop) -> None:

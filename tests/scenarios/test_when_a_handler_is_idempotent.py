@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import OutcomeUnknown
 from shared.testkit.strikes import How
 from shared.usecases.outcomes import AlreadyDone, Faulted, PassedThrough, Processed

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.memory import Mishap
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.mishaps import Mishap
 from shared.domain.message import Message
+from shared.ports import Held
 from shared.usecases.outcomes import AlreadyDone, Claimed, Outcome, Parked, Processed
 from shared.usecases.services import Services
-from tests.business import LEASE_SECONDS, OrderedClock, Outside, payment, world_of
+from tests.business import LEASE_SECONDS, OrderedClock, Outside, payment, worker_with, world_of
 from tests.world import GAP_SECONDS, REGIONS, World, message
 
 PAY = payment(0)
@@ -104,6 +106,20 @@ async def test_what_comes_behind_it_is_kept_beside_the_claim_and_drained_in_orde
         assert world.outputs(region) == await outputs_of_a_quick_one(PAY, *bills)
 
 
+async def test_many_messages_that_are_kept_beside_it_do_not_wear_its_lease_out() -> None:
+    world, outside = slow()
+    bills = [message(n, kind="account.bill") for n in range(1, 13)]
+
+    outcomes = await asyncio.gather(
+        world.east.consumer.consume(PAY),
+        *(after(world, 5.0 * n, world.west, bill) for n, bill in enumerate(bills, start=1)),
+    )
+
+    assert isinstance(outcomes[0], Processed)
+    assert len(outside.asked) == 1
+    assert world.amounts() == list(range(1, 14))
+
+
 async def test_what_comes_behind_a_quick_one_only_waits() -> None:
     world, _ = slow(GAP_SECONDS / 2)
 
@@ -144,6 +160,46 @@ async def test_one_renewal_that_goes_wrong_does_not_lose_the_claim(
 
     assert len(outside.asked) == 1
     assert world.outputs("west") == await outputs_of_a_quick_one(PAY)
+
+
+class Lingering(MemoryJournal):
+    """A journal whose first look at a claim does not end at once when it is cancelled."""
+
+    asked: asyncio.Event
+    answered: asyncio.Event
+
+    async def held(self, session: str, position: int) -> Held | None:
+        if not self.asked.is_set():
+            self.asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await self.answered.wait()
+        return await super().held(session, position)
+
+
+async def test_a_cancelled_worker_does_not_go_on_because_a_renewal_ends_late() -> None:
+    outside = Outside()
+    world = world_of(outside)
+    journal = world.journal = Lingering(world.clock)
+    journal.asked, journal.answered = asyncio.Event(), asyncio.Event()
+
+    async def until_renewed() -> None:
+        await journal.asked.wait()
+
+    outside.after = until_renewed
+    working = asyncio.create_task(worker_with(world, "east").consumer.consume(PAY))
+    await journal.asked.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    working.cancel()
+    await asyncio.sleep(0)
+    journal.answered.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert world.entries()[0]["status"] == "working"
 
 
 async def test_other_sessions_flow_meanwhile() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.adapters.memory import Mishap, Mishaps
+from shared.adapters.mishaps import Mishap, Mishaps
 from shared.domain.errors import InvalidMessage
 from shared.usecases.outcomes import (
     AlreadyDone,

@@ -10,7 +10,7 @@ from itertools import combinations, product
 
 import pytest
 
-from shared.adapters.memory import Mishap, Mishaps
+from shared.adapters.mishaps import Mishap, Mishaps
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions

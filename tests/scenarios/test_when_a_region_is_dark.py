@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from tests.world import LAG_SECONDS, REGIONS, World, message
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidMessage
 from shared.usecases.outcomes import Processed
 from shared.usecases.services import Services

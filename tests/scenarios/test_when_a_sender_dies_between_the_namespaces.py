@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.adapters.memory import MemoryBus
+from shared.adapters.memory_bus import MemoryBus
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from tests.world import LAG_SECONDS, REGIONS, World

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.memory import Mishap
 from shared.adapters.memory_store import VirtualClock
+from shared.adapters.mishaps import Mishap
 from shared.usecases.outcomes import Processed
 from tests.crashes import StruckWorld, redelivered, rest, sent, worlds
 from tests.world import LAG_SECONDS, POLICY, World, handlers, message

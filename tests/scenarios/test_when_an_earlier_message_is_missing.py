@@ -4,7 +4,7 @@ import asyncio
 import json
 from dataclasses import replace
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.usecases.outcomes import AlreadyDone, Parked, Processed
 from tests.world import GAP_SECONDS, World, message
 

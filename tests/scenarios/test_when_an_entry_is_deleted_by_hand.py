@@ -1,6 +1,7 @@
 """Somebody deletes a document whose outbox is not paid: what is lost is what the page says."""
 
 from shared.domain.documents import position_id
+from shared.ports import Sought
 from shared.usecases.outcomes import Parked, Processed
 from tests.crashes import rest, sent
 from tests.world import World, message
@@ -51,3 +52,16 @@ async def test_the_newest_entrys_message_is_missing_until_it_is_sent_again(world
 
     assert world.amounts() == [1, 2, 3, 4]
     assert sent(world, "east") == sent(world, "west") == quiet.outputs("east")
+
+
+async def test_a_message_whose_parking_was_deleted_is_parked_again(world: World) -> None:
+    await world.east.consumer.consume(BILLS[0])
+    await world.east.consumer.consume(BILLS[2])
+    delete(world, 1)
+    world.east = world.worker("east")
+
+    assert await world.east.consumer.consume(BILLS[2]) == Parked()
+    assert isinstance(await world.east.consumer.consume(BILLS[1]), Processed)
+
+    assert world.amounts() == [1, 2, 3]
+    assert await world.journal.sessions(Sought.WAITING, limit=1) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidClientState, OutcomeUnknown
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import pytest
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.ports import Journal

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from shared.adapters.memory import MemoryBus
+from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.message import Message
 from shared.usecases.deliver import Delivery

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain.documents import GENESIS_ID, MILESTONE_EVERY
 from shared.domain.journal import Status
 from shared.domain.message import Message

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain.documents import STAGED_SECONDS, staged_id
 from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.domain.journal import Status

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.adapters.memory import Mishap
-from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.adapters.mishaps import Mishap
+from shared.domain.errors import OutcomeUnknown
 from shared.usecases.outcomes import AlreadyDone, Processed
 from tests.world import World, message
 
@@ -40,11 +40,22 @@ async def test_a_commit_never_answered_stays_in_the_queue_and_is_done_once(world
 async def test_an_applied_commit_that_cannot_be_read_back_is_not_repeated(world: World) -> None:
     world.journal.mishaps.plan("append", Mishap.UNANSWERED)
     world.journal.mishaps.plan("entry", Mishap.REFUSED)
-    with pytest.raises(Unavailable):
+    with pytest.raises(OutcomeUnknown):
         await world.east.consumer.consume(message(0))
 
     assert await world.east.consumer.consume(message(0)) == AlreadyDone()
 
+    assert world.amounts() == [1]
+
+
+async def test_a_lost_commit_is_made_again_though_the_store_refuses_for_a_while(
+    world: World,
+) -> None:
+    world.journal.mishaps.plan("append", Mishap.LOST, Mishap.REFUSED, Mishap.REFUSED)
+
+    outcome = await world.east.consumer.consume(message(0))
+
+    assert isinstance(outcome, Processed)
     assert world.amounts() == [1]
 
 

@@ -1,6 +1,6 @@
 """The entry is in the journal; the process dies before it dispatches, or before it settles."""
 
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain import entries
 from shared.domain.batch import Appended
 from shared.domain.documents import owing_from

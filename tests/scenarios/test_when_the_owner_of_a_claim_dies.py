@@ -2,16 +2,27 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from shared.domain.errors import LockstepError
 from shared.ports import Sought
 from shared.testkit.strikes import How, Killed
+from shared.usecases.commit import Patience
 from shared.usecases.outcomes import AlreadyDone, Claimed, Processed
-from tests.business import LEASE_OVER, Outside, business, dies, payment, swept, world_of
+from tests.business import (
+    LEASE_OVER,
+    LEASE_SECONDS,
+    Outside,
+    business,
+    dies,
+    payment,
+    swept,
+    world_of,
+)
 from tests.crashes import rest, sent, worlds
-from tests.world import REGIONS, World, message
+from tests.world import POLICY, REGIONS, World, message
 
 PAY = payment(0)
 STAGES = {
@@ -158,8 +169,9 @@ async def test_the_next_message_takes_over_before_its_own_turn() -> None:
 async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over() -> None:
     world = world_of(Outside())
     await dies(world, PAY, "append", How.KILLED_AFTER)
+    hurried = world.worker("west", replace(POLICY, patience=Patience(gap_seconds=0)))
     for sequence in (2, 1, 3):
-        await world.west.consumer.consume(message(sequence))
+        await hurried.consumer.consume(message(sequence))
     assert world.amounts() == []
     world.clock.seconds += LEASE_OVER
 
@@ -167,6 +179,17 @@ async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over
 
     assert world.amounts() == [1, 2, 3, 4]
     assert "parked" not in world.entries()[-1]
+
+
+async def test_messages_that_keep_coming_do_not_keep_a_dead_owners_claim_alive() -> None:
+    world = world_of(Outside())
+    await dies(world, PAY, "append", How.KILLED_AFTER)
+
+    for sequence in range(1, 6):
+        world.clock.seconds += LEASE_SECONDS / 3
+        await world.west.consumer.consume(message(sequence))
+
+    assert world.amounts() == [1, 2, 3, 4, 5, 6]
 
 
 async def test_the_redelivered_message_of_a_finished_claim_is_done_already() -> None:

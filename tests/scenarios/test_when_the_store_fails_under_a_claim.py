@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from shared.adapters.memory import Mishap, Mishaps
+from shared.adapters.mishaps import Mishap, Mishaps
 from shared.domain.errors import LockstepError, OutcomeUnknown, Unavailable
 from shared.domain.message import Message
 from shared.testkit.strikes import Killed

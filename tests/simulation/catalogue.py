@@ -56,8 +56,8 @@ MUTATIONS = (
         "remember un-numbered messages nowhere",
         "P2",
         "shared.domain.batch",
-        "if mark.covered.number.group == ARRIVALS:",
-        "if False:",
+        "documents = markers(entry, [waiting.covered], carried)",
+        "documents = markers(entry, [], carried)",
         seeds_max=300,
     ),
     Mutation(
@@ -95,6 +95,7 @@ MUTATIONS = (
         "shared.domain.journal",
         "    if head.halt is not None:\n        return Duplicate()",
         "    if False:\n        return Duplicate()",
+        seeds_max=200,
     ),
     Mutation(
         "let no fault halt its session",

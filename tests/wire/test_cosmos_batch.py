@@ -1,6 +1,6 @@
 """Transactional batches, as the service documents them, through both clients: all or nothing."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
 from tests.wire.cosmos_account import RunningAccount, running_account
-from tests.wire.cosmos_clients import CLIENTS, container_of, done
+from tests.wire.cosmos_clients import done
 
 pytestmark = pytest.mark.wire
 
@@ -17,12 +17,6 @@ pytestmark = pytest.mark.wire
 def account() -> Iterator[RunningAccount]:
     with running_account() as running:
         yield running
-
-
-@pytest.fixture(params=CLIENTS)
-async def journal(account: RunningAccount, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with container_of(request.param, account, "journal") as container:
-        yield container
 
 
 def entry(item_id: str, **rest: Any) -> dict[str, Any]:

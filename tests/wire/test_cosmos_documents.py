@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -59,6 +60,21 @@ def test_an_item_above_two_megabytes_is_refused(account: RunningAccount) -> None
         account.journal.create_item({"id": "0", "session": "s", "text": "x" * 2 * 1024 * 1024})
 
     assert refusal.value.status_code == 413
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_request_above_four_megabytes_is_refused(
+    account: RunningAccount, is_chunked: bool
+) -> None:
+    pieces = [b"x" * 1024 * 1024] * 5
+    connection = HTTPConnection("127.0.0.1", account.cosmos.port, timeout=60)
+    # A body whose length is not known beforehand is sent in chunks.
+    connection.request("POST", ITEMS, iter(pieces) if is_chunked else b"".join(pieces))
+    with connection.getresponse() as response:
+        status, answer = response.status, json.loads(response.read())
+    connection.close()
+
+    assert (status, answer["message"]) == (413, "a request may have 4194304 bytes at most")
 
 
 def test_a_key_that_is_not_the_documents_is_refused(account: RunningAccount) -> None:

@@ -1,6 +1,6 @@
 """Operations on single items, as the service documents them, through both clients."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from azure.cosmos.exceptions import (
 )
 
 from tests.wire.cosmos_account import Clock, RunningAccount, running_account
-from tests.wire.cosmos_clients import CLIENTS, container_of, done, every
+from tests.wire.cosmos_clients import done, every
 
 pytestmark = pytest.mark.wire
 
@@ -21,12 +21,6 @@ pytestmark = pytest.mark.wire
 def account() -> Iterator[RunningAccount]:
     with running_account() as running:
         yield running
-
-
-@pytest.fixture(params=CLIENTS)
-async def journal(account: RunningAccount, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with container_of(request.param, account, "journal") as container:
-        yield container
 
 
 def entry(item_id: str = "000", session: str = "DL1742", **rest: Any) -> dict[str, Any]:

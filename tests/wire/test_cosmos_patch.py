@@ -1,6 +1,6 @@
 """Partial updates of items, as the service documents them, through both clients."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from azure.cosmos.exceptions import (
 )
 
 from tests.wire.cosmos_account import Clock, RunningAccount, running_account
-from tests.wire.cosmos_clients import CLIENTS, container_of, done
+from tests.wire.cosmos_clients import done
 
 pytestmark = pytest.mark.wire
 
@@ -32,12 +32,6 @@ def account() -> Iterator[RunningAccount]:
     with running_account() as running:
         running.journal.create_item(dict(ITEM))
         yield running
-
-
-@pytest.fixture(params=CLIENTS)
-async def journal(account: RunningAccount, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with container_of(request.param, account, "journal") as container:
-        yield container
 
 
 def stored(account: RunningAccount) -> dict[str, Any]:

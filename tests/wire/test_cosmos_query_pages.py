@@ -39,12 +39,6 @@ def account() -> Iterator[RunningAccount]:
 
 
 @pytest.fixture(params=CLIENTS)
-async def journal(account: RunningAccount, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with container_of(request.param, account, "journal") as container:
-        yield container
-
-
-@pytest.fixture(params=CLIENTS)
 async def spread(account: RunningAccount, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     async with container_of(request.param, account, "spread") as container:
         yield container

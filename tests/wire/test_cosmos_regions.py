@@ -1,7 +1,6 @@
 """An account of three regions through the unchanged azure-cosmos clients, and losing one."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from socket import create_server
 from typing import Any
 
@@ -17,7 +16,7 @@ from local.faults import Action, Fault
 from local.hosts import Hosts
 from local.loopback import PortTaken
 from tests.wire.cosmos_account import THREE_REGIONS, RunningAccount, running_account
-from tests.wire.serving import http
+from tests.wire.serving import http, row_of_ports
 
 pytestmark = pytest.mark.wire
 
@@ -248,15 +247,14 @@ def test_the_accounts_own_endpoint_goes_on_to_the_write_region(account: RunningA
 
 
 def test_regions_can_be_given_ports_and_one_that_is_taken_is_named() -> None:
-    with ExitStack() as held:
-        sockets = [held.enter_context(create_server(("127.0.0.1", 0))) for _ in range(4)]
-        port, *region_ports = [int(one.getsockname()[1]) for one in sockets]
-        for one in sockets[:-1]:
-            one.close()
+    with row_of_ports() as port:
+        region_ports = [port + 1, port + 2, port + 3]
         cosmos = Cosmos(THREE_REGIONS, port=port, region_ports=region_ports)
-        with pytest.raises(PortTaken, match=str(region_ports[-1])):
+        with (
+            create_server(("127.0.0.1", region_ports[-1])),
+            pytest.raises(PortTaken, match=str(region_ports[-1])),
+        ):
             cosmos.start()
-        sockets[-1].close()
         with cosmos:
             assert cosmos.port == port
             ends = [endpoint.rpartition(":")[2] for endpoint in cosmos.region_endpoints.values()]

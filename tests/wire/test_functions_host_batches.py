@@ -1,6 +1,5 @@
 """Many messages at a time, from an emulated namespace into a real host."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,28 +20,6 @@ from tests.wire.functions_host_bus import (
 from tests.wire.functions_host_process import HostProcess, eventually, running_host
 
 pytestmark = pytest.mark.wire
-
-
-@pytest.fixture(scope="module")
-def namespace() -> Iterator[Namespace]:
-    with running_namespace() as namespace:
-        yield namespace
-
-
-@pytest.fixture(scope="module")
-def shared_host(
-    namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[HostProcess]:
-    path = tmp_path_factory.mktemp("batches")
-    with running_host(path, BUS_APP, ServiceBus=namespace.connection_string) as host:
-        yield host
-
-
-@pytest.fixture
-def host(shared_host: HostProcess) -> HostProcess:
-    """The host, with nothing seen yet."""
-    assert shared_host.request("/api/forget", "POST").status == 200
-    return shared_host
 
 
 def test_a_plain_queue_comes_in_batches_one_after_the_other(

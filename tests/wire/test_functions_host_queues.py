@@ -1,6 +1,5 @@
 """Queues without sessions, subscriptions, dead letters, and bodies as text and as bytes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,8 @@ from azure.servicebus import ServiceBusMessage
 
 from local.servicebus.server import Namespace
 from tests.wire.functions_host_bus import (
-    BRIEF,
     BUS_APP,
+    LIMITS,
     is_drained,
     message,
     numbers,
@@ -32,28 +31,6 @@ def take(m: func.ServiceBusMessage) -> None:
 def tell(req: func.HttpRequest) -> str:
     return __import__("json").dumps(seen)
 """
-
-
-@pytest.fixture(scope="module")
-def namespace() -> Iterator[Namespace]:
-    with running_namespace() as namespace:
-        yield namespace
-
-
-@pytest.fixture(scope="module")
-def shared_host(
-    namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[HostProcess]:
-    path = tmp_path_factory.mktemp("queues")
-    with running_host(path, BUS_APP, ServiceBus=namespace.connection_string) as host:
-        yield host
-
-
-@pytest.fixture
-def host(shared_host: HostProcess) -> HostProcess:
-    """The host, with nothing seen yet."""
-    assert shared_host.request("/api/forget", "POST").status == 200
-    return shared_host
 
 
 def test_a_plain_queue_is_worked_off_by_so_many_calls_at_a_time(
@@ -86,7 +63,7 @@ def test_a_failed_plain_message_comes_again_until_it_is_done(
 def test_the_lock_of_a_plain_message_is_renewed_while_the_function_runs(
     namespace: Namespace, host: HostProcess
 ) -> None:
-    send(namespace, "plain", [message({"n": 1, "pause": 2.6})])
+    send(namespace, "plain", [message({"n": 1, "pause": 5.2})])
 
     found = runs(host, "plain", 1)
 
@@ -99,7 +76,7 @@ def test_a_host_that_stops_leaves_no_plain_message_locked(tmp_path: Path) -> Non
     with running_namespace() as namespace:
         connection = namespace.connection_string
         with running_host(tmp_path, BUS_APP, ServiceBus=connection) as host:
-            send(namespace, "plain", (message({"n": n, "pause": 0.5}) for n in range(6)))
+            send(namespace, "plain", (message({"n": n, "pause": 2.5}) for n in range(6)))
             eventually(lambda: namespace.depth("plain")["locked"] == 3)
 
             assert host.end() == 0
@@ -159,7 +136,7 @@ def test_bodies_that_are_no_text_arrive_whole_only_as_binary(
 def test_a_plain_trigger_watches_the_dead_letters_of_a_queue(
     namespace: Namespace, host: HostProcess, entity: str, session: str | None, kind: str
 ) -> None:
-    body = {"n": 1, "failures": BRIEF["MaxDeliveryCount"]}
+    body = {"n": 1, "failures": LIMITS["MaxDeliveryCount"]}
     send(namespace, entity, [message(body, session, message_id="m1")])
 
     (run,) = runs(host, kind, 1)
@@ -176,7 +153,7 @@ def test_a_plain_trigger_watches_the_dead_letters_of_a_queue(
 def test_a_dead_letter_that_fails_comes_again_without_end(
     namespace: Namespace, host: HostProcess
 ) -> None:
-    most = BRIEF["MaxDeliveryCount"]
+    most = LIMITS["MaxDeliveryCount"]
     send(namespace, "plain", [message({"n": 1, "failures": most, "failuresWhenDead": most * 2})])
 
     found = runs(host, "dead", most + 1)

@@ -7,7 +7,7 @@ import azure.functions as func
 import pytest
 
 from functions.operate import list_faults, report_health, resolve_fault, show_session
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from tests.world import World, message
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from functions.ingest import accept, blueprint
 from functions.problem import problem
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import Throttled
 from shared.domain.message import BODY_BYTES_MAX
 from tests.world import World

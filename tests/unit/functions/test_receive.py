@@ -3,11 +3,13 @@
 import base64
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import azure.functions as func
 import pytest
 
-from functions.receive import describe, parse, receive_message
+from functions.receive import describe, parse, receive_batch, receive_message
+from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, OutcomeUnknown
 from shared.usecases.outcomes import AlreadyDone
@@ -15,6 +17,7 @@ from tests.deliveries import delivery, delivery_of
 from tests.world import World, message
 
 UNNUMBERED = replace(message(0), number=None)
+NOW = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
 
 def test_identity_comes_from_the_application_properties_alone() -> None:
@@ -79,6 +82,31 @@ async def test_an_unknown_type_is_kept_as_a_fault_and_settled() -> None:
     (entry,) = world.entries()
     assert entry["status"] == "faulted"
     assert entry["reason"].startswith("no handler for type 'account.melt'")
+
+
+async def test_of_a_batch_each_message_gets_what_it_would_have_got_alone() -> None:
+    world = World()
+    odd = replace(message(7), number=None, time=NOW)
+    other = replace(odd, id="other")
+    sent = [message(0), message(1), odd, message(2), other]
+
+    await receive_batch(world.east, [delivery(b"{}", {}), *map(delivery_of, sent)])
+
+    assert world.amounts() == [1, 2, 8, 3, 8]
+    assert [len(entry["covers"]) for entry in world.entries()] == [2, 1, 1, 1]
+    assert len(world.bus.messages("east", "errors")) == 1
+
+
+async def test_messages_that_name_other_sessions_than_their_batch_stay_apart() -> None:
+    world = World()
+    sent = [message(0), message(1), message(2, session="acc-8"), message(0, session="acc-8")]
+
+    await receive_batch(world.east, [delivery_of(one) for one in sent])
+
+    assert world.amounts() == [1, 2]
+    head = await world.journal.head("acc-8")
+    assert head is not None
+    assert [head.state, dict(head.parked)] == [{"amounts": [1]}, {"bank": 1}]
 
 
 async def test_each_outcome_is_one_line_in_the_log() -> None:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from functions.rescue import rescue_documents, sweep_journal
-from shared.adapters.memory import Mishap
+from shared.adapters.mishaps import Mishap
 from tests.world import LAG_SECONDS, World, message
 
 

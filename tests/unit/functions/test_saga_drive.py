@@ -11,7 +11,7 @@ from azure.durable_functions import Orchestrator
 from durabletask.internal import helpers
 from durabletask.internal import orchestrator_service_pb2 as pb
 
-from functions import sagas
+from functions import saga_instances
 from functions.saga_drive import CHANGED, policy
 from shared.domain.saga import Command, Plan, Stage, Step, Wait
 from shared.domain.saga_walk import Activity, Call, Started
@@ -35,7 +35,7 @@ class Instance:
         saga = Started(key="k", at=START.isoformat(), plan=Plan(parts=parts))
         work = {"saga": saga.model_dump(mode="json"), "stand_by_seconds": 0}
         begun = helpers.new_execution_started_event("saga", "i", json.dumps(work))
-        self.orchestrator = Orchestrator.create(sagas.saga)
+        self.orchestrator = Orchestrator.create(saga_instances.saga)
         self.past: list[pb.HistoryEvent] = []
         self.first: list[pb.HistoryEvent] = [begun]
         self.now = START

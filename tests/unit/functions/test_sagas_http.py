@@ -8,7 +8,7 @@ import azure.functions as func
 import grpc  # type: ignore[import-untyped]
 import pytest
 
-from functions import sagas, sagas_http
+from functions import saga_instances, sagas, sagas_http
 from functions.handlers import orders
 from functions.saga_drive import CHANGED
 from shared.domain.documents import entry_document
@@ -37,7 +37,7 @@ class Hub:
     ) -> str:
         if instance_id in self.instances:
             raise Missing(grpc.StatusCode.ALREADY_EXISTS)
-        assert name == sagas.ORCHESTRATOR
+        assert name == saga_instances.ORCHESTRATOR
         self.instances[instance_id] = json.loads(json.dumps(options["input"]))
         return instance_id
 
@@ -70,7 +70,7 @@ class Instance:
 
     instance_id: str
     work: Any
-    name: str = sagas.ORCHESTRATOR
+    name: str = saga_instances.ORCHESTRATOR
 
     def get_input(self) -> Any:
         return self.work
@@ -108,7 +108,7 @@ class Region:
             if (entry := self.stage.journal.entry_at(session, position))
         ]
         services = self.stage.worker(self.name)
-        await sagas.begin(services, self.stage.book(self.name), self.hub, documents)
+        await saga_instances.begin(services, self.stage.book(self.name), self.hub, documents)
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ async def test_what_else_lies_in_a_sagas_session_does_not_stop_the_feed(east: Re
     other = {"kind": "marker", "session": "saga:o-1"}
     services, book = east.stage.worker(), east.stage.book()
 
-    await sagas.begin(services, book, east.hub, [strange, other])
+    await saga_instances.begin(services, book, east.hub, [strange, other])
 
     assert list(east.hub.instances) == [instance_of("o-1")]
 

@@ -15,7 +15,7 @@ from azure.durable_functions import Orchestrator
 from durabletask.internal import orchestrator_service_pb2 as pb
 from google.protobuf.json_format import Parse  # type: ignore[import-untyped]
 
-from functions import sagas
+from functions import saga_instances
 from shared.domain import saga_walk
 from shared.domain.saga import Outcome, Stage, State
 from shared.domain.saga_walk import Call, Pause, Progress, Started, Walk
@@ -97,7 +97,7 @@ def keeps_to(recorded: Any, now: Any) -> bool:
 def differences(course: str) -> list[str]:
     """Where the code of now does not do what was recorded."""
     found = []
-    replay = Orchestrator.create(sagas.saga)
+    replay = Orchestrator.create(saga_instances.saga)
     for number, (request, recorded) in enumerate(turns(history(course))):
         request.instanceId = course
         response = pb.OrchestratorResponse()

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.memory import MemoryBus, MemoryJournal, Mishap
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_bus import MemoryBus
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, TooLarge, Unavailable
 from shared.domain.message import Message
 from shared.domain.operation import OPERATION_MESSAGES_MAX
-from shared.domain.producer import REMEMBERED_MAX, Draft, Ledger, ProducerOptions
+from shared.domain.producer import REMEMBERED_MAX, Draft, ProducerOptions
 from shared.domain.reports import VOID_TYPE
-from shared.ports import StoredLedger
-from shared.usecases.ledgers import KnownLedgers
 from shared.usecases.publish import Producer
 from tests.world import DELAY_SECONDS, World, message
 
@@ -237,14 +237,6 @@ async def test_an_unknown_write_that_cannot_be_read_back_stays_unknown(world: Wo
         await counted(world, producer, "b")
 
 
-async def test_ledgers_heard_of_longest_ago_are_forgotten_first() -> None:
-    known = KnownLedgers(ledgers_max=2)
-    for session in ("a", "b", "a", "c"):
-        known.learn(session, StoredLedger(Ledger("bank"), "1"))
-
-    assert [known.get(s, "bank") is not None for s in ("a", "b", "c")] == [True, False, True]
-
-
 class Narrow(MemoryBus):
     """A bus whose queues take less than usual."""
 
@@ -256,13 +248,59 @@ class Narrow(MemoryBus):
         await super().send(region, queue, messages, delay_seconds=delay_seconds)
 
 
+async def test_what_cannot_be_settled_after_an_unknown_write_stays_unknown(world: World) -> None:
+    producer = world.producer()
+    await counted(world, producer, "a")
+    world.journal.mishaps.plan("save_ledger", Mishap.UNANSWERED)
+    world.journal.mishaps.plan("owing_of", Mishap.REFUSED)
+
+    with pytest.raises(OutcomeUnknown):
+        await counted(world, producer, "b")
+
+    await counted(world, producer, "b")
+    assert arrived(world, "east") == arrived(world, "west") == [0, 1]
+
+
+HUGE = Draft("huge", "account.add", b'"' + b"x" * 1_000 + b'"')
+
+
+@pytest.mark.parametrize("mishap", [None, *Mishap])
+async def test_what_is_voided_when_it_is_settled_is_never_called_sent(
+    world: World, mishap: Mishap | None
+) -> None:
+    world.bus = Narrow(world.clock)
+    world.bus.dark = {"east", "west"}
+    with pytest.raises(OutcomeUnknown):
+        await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
+    world.bus.dark = set()
+    if mishap is not None:
+        world.journal.mishaps.plan("save_ledger", mishap)
+        with pytest.raises(OutcomeUnknown):
+            await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
+
+    with pytest.raises(TooLarge, match="huge"):
+        await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
+
+    assert {m.type for m in world.bus.messages("east", "in")} == {VOID_TYPE}
+    assert await world.owing() == []
+
+
+async def test_what_is_voided_after_an_unknown_write_is_never_called_sent(world: World) -> None:
+    world.bus = Narrow(world.clock)
+    producer = world.producer()
+    await producer.publish("acc-7", [Draft("a", "account.add", b"{}")], ProducerOptions("bank"))
+    world.journal.mishaps.plan("save_ledger", Mishap.UNANSWERED)
+
+    with pytest.raises(TooLarge, match="huge"):
+        await producer.publish("acc-7", [HUGE], ProducerOptions("bank"))
+
+
 async def test_what_a_narrow_queue_refuses_is_voided_and_named_and_never_called_sent(
     world: World,
 ) -> None:
     world.bus = Narrow(world.clock)
     producer = world.producer()
-    huge = Draft("huge", "account.add", b'"' + b"x" * 1_000 + b'"')
-    drafts = [Draft("a", "account.add", b"{}"), huge, Draft("b", "account.add", b"{}")]
+    drafts = [Draft("a", "account.add", b"{}"), HUGE, Draft("b", "account.add", b"{}")]
 
     for _ in range(2):
         with pytest.raises(TooLarge, match="huge"):

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.adapters.memory import MemoryBus, Mishap
+from shared.adapters.memory_bus import MemoryBus
+from shared.adapters.mishaps import Mishap
 from shared.domain.errors import (
     AlreadyPublished,
     InvalidMessage,

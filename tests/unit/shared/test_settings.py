@@ -55,6 +55,13 @@ def test_an_acknowledgement_may_not_wait_for_the_rescue() -> None:
         Settings.read(slow)
 
 
+def test_an_entry_is_kept_for_as_long_as_its_command_is_remembered() -> None:
+    forgetful = ENVIRONMENT | {"LOCKSTEP_WINDOW_DAYS": "3", "LOCKSTEP_RETENTION_DAYS": "2"}
+
+    with pytest.raises(InvalidSettings, match="LOCKSTEP_RETENTION_DAYS 2 must not be less"):
+        Settings.read(forgetful)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
