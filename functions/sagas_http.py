@@ -13,7 +13,8 @@ import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
 from functions.problem import answer, problem
-from functions.sagas import ORCHESTRATOR, ensure, left_to_the_feed, wake, with_client
+from functions.saga_instances import ORCHESTRATOR, ensure, left_to_the_feed, wake
+from functions.sagas import with_client
 from shared.domain.errors import InvalidMessage, LockstepError, TooLarge
 from shared.domain.message import BODY_BYTES_MAX
 from shared.domain.saga import CANCELLED, NAME_PATTERN, State, Step

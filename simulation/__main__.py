@@ -1,21 +1,27 @@
-"""`python -m simulation`: run many seeds, and show what broke with the command that replays it."""
+"""`python -m simulation`: run many seeds, and show what broke with the command that replays it.
+
+Exit status: 0 every promise held, 1 one was broken, 130 it was interrupted before the last seed.
+"""
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
 
 from simulation.campaign import Totals, campaign, smallest
+from simulation.plays import PLAYS
 from simulation.run import Report
 from simulation.weather import CLIMATES
 
+INTERRUPTED = 130
 SHOWN_MAX = 10
 SHRUNK_MAX = 3
 PROGRESS_SECONDS = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line says; the exit status is 1 where a promise was broken."""
+    """Run what the command line says; the answer is the exit status."""
     options = parser().parse_args(arguments)
     began = time.monotonic()
     totals = Totals()
@@ -23,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run_all(options, totals, began)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
+        print(summary(totals, options.climate, time.monotonic() - began))
+        return INTERRUPTED
     print(summary(totals, options.climate, time.monotonic() - began))
     if options.shrink:
         for report in totals.failed[:SHRUNK_MAX]:
@@ -34,7 +42,7 @@ def run_all(options: argparse.Namespace, totals: Totals, began: float) -> None:
     """Run the seeds and add them up; tell of failures at once, and of progress now and then."""
     shown_at = began
     seeds = range(options.first, options.first + options.seeds)
-    for part in campaign(options.climate, seeds, options.jobs):
+    for part in campaign(options.play, options.climate, seeds, options.jobs):
         for report in part.failed[: max(0, SHOWN_MAX - len(totals.failed))]:
             print(failure(report), flush=True)
         totals.include(part)
@@ -45,9 +53,16 @@ def run_all(options: argparse.Namespace, totals: Totals, began: float) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
+    found = argparse.ArgumentParser(
+        prog="python -m simulation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     found.add_argument("--seeds", type=int, default=200, help="how many seeds are run")
     found.add_argument("--first", type=int, default=0, help="the first seed")
+    found.add_argument(
+        "--play", choices=sorted(PLAYS), default="any", help="what the seeds play; orders are sagas"
+    )
     found.add_argument("--climate", choices=sorted(CLIMATES), default="rough")
     found.add_argument("--jobs", type=int, default=1, help="how many processes run seeds")
     found.add_argument(
@@ -58,8 +73,8 @@ def parser() -> argparse.ArgumentParser:
 
 def replay(report: Report) -> str:
     """The command that runs a seed again."""
-    climate = report.climate.name
-    return f"python -m simulation --first {report.seed} --seeds 1 --climate {climate} --shrink"
+    what = f"--climate {report.climate.name} --play {report.play}"
+    return f"python -m simulation --first {report.seed} --seeds 1 {what} --shrink"
 
 
 def failure(report: Report) -> str:
@@ -70,7 +85,10 @@ def failure(report: Report) -> str:
 
 def story(report: Report) -> str:
     """A seed's variant and its misfortunes, and what they broke."""
-    lines = [f"seed {report.seed} in {report.variant}", *(f"  {m}" for m in report.diary)]
+    lines = [
+        f"seed {report.seed} plays {report.play} in {report.variant}",
+        *(f"  {m}" for m in report.diary),
+    ]
     return "\n".join([*lines, *(f"  broke {str(v)[:600]}" for v in report.violations[:3])])
 
 
@@ -96,4 +114,5 @@ def summary(totals: Totals, climate: str, seconds: float) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

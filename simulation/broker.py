@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
+from simulation.bell import Bell
 from simulation.weather import Weather
 
 LOCK_SECONDS = 10.0
@@ -45,13 +46,14 @@ class Namespace:
     queues: dict[str, list[Queued]] = field(default_factory=lambda: defaultdict(list))
     accepted: dict[str, list[Queued]] = field(default_factory=lambda: defaultdict(list))
     locks: dict[tuple[str, str], SessionLock] = field(default_factory=dict)
-    listeners: list[asyncio.Future[None]] = field(default_factory=list)
-    bells: set[float] = field(default_factory=set)
     redeliveries: int = 0
+
+    def __post_init__(self) -> None:
+        self.bell = Bell(self.down)
 
     def is_down(self, now: float) -> bool:
         """Whether nobody reaches the namespace."""
-        return self.down is not None and self.down[0] <= now < self.down[1]
+        return self.bell.is_down(now)
 
     def accept(self, queue: str, messages: Sequence[Message], visible_at: float) -> None:
         """Take messages in up to the first that is too large; the platform may take one twice."""
@@ -68,21 +70,19 @@ class Namespace:
         """Keep a message, and wake whoever listens when it is visible."""
         self.queues[queue].append(queued)
         self.accepted[queue].append(queued)
-        self.ring_at(queued.visible_at)
+        self.bell.ring_at(queued.visible_at)
 
     async def next_session(self, queue: str) -> SessionLock:
         """Wait for a session that has something visible and nobody holds, and lock it."""
         loop = asyncio.get_running_loop()
         while (lock := self.lock_session(queue, loop.time())) is None:
-            heard = loop.create_future()
-            self.listeners.append(heard)
-            await heard
+            await self.bell.heard()
         return lock
 
     def lock_session(self, queue: str, now: float) -> SessionLock | None:
         """Lock a session, if there is one to take."""
         if self.is_down(now):
-            self.ring_at(now)
+            self.bell.ring_at(now)
             return None
         ready = dict.fromkeys(q.message.session for q in self.queues[queue] if q.visible_at <= now)
         free = [s for s in ready if (queue, s) not in self.locks or not self.is_held(queue, s, now)]
@@ -90,14 +90,14 @@ class Namespace:
             return None
         lock = SessionLock(self.weather.chance.pick(free), now + LOCK_SECONDS)
         self.locks[queue, lock.session] = lock
-        self.ring_at(lock.until)
+        self.bell.ring_at(lock.until)
         return lock
 
     def is_held(self, queue: str, session: str, now: float) -> bool:
         """Whether somebody's lock still holds; if so, whoever listens hears of its end."""
         until = self.locks[queue, session].until
         if now < until:
-            self.ring_at(until)
+            self.bell.ring_at(until)
         return now < until
 
     def holds(self, queue: str, lock: SessionLock, now: float) -> bool:
@@ -139,28 +139,9 @@ class Namespace:
         """Give the session back."""
         if self.locks.get((queue, lock.session)) is lock:
             del self.locks[queue, lock.session]
-            self.ring()
+            self.bell.ring()
 
     def renew(self, queue: str, lock: SessionLock, now: float) -> None:
         """Keep the session, unless it is lost."""
         if self.holds(queue, lock, now):
             lock.until = now + LOCK_SECONDS
-
-    def ring_at(self, when: float) -> None:
-        """Wake whoever listens at a time, or when the namespace is back."""
-        loop = asyncio.get_running_loop()
-        if self.down is not None and self.down[0] <= when < self.down[1]:
-            when = self.down[1]
-        if when <= loop.time():
-            self.ring()
-        elif when not in self.bells:
-            self.bells.add(when)
-            loop.call_at(when, self.ring, when)
-
-    def ring(self, when: float = 0.0) -> None:
-        """Wake whoever listens."""
-        self.bells.discard(when)
-        listeners, self.listeners = self.listeners, []
-        for listener in listeners:
-            if not listener.done():
-                listener.set_result(None)

@@ -3,12 +3,16 @@
 import gc
 import logging
 import multiprocessing
+import os
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from threading import Thread
 
+from simulation.plays import PLAYS
 from simulation.run import Report, simulate
 from simulation.shrinking import shrunk
 from simulation.weather import CLIMATES
@@ -50,12 +54,12 @@ class Totals:
         self.failed += other.failed
 
 
-def run_seeds(climate: str, seeds: range) -> Totals:
+def run_seeds(play: str, climate: str, seeds: range) -> Totals:
     """Run seeds one after another."""
     totals = Totals()
     with in_silence():
         for seed in seeds:
-            totals.add(simulate(seed, CLIMATES[climate]))
+            totals.add(simulate(seed, CLIMATES[climate], prepare=PLAYS[play]))
     return totals
 
 
@@ -74,19 +78,38 @@ def in_silence() -> Iterator[None]:
         gc.collect()
 
 
-def campaign(climate: str, seeds: range, jobs: int) -> Iterator[Totals]:
+def campaign(play: str, climate: str, seeds: range, jobs: int) -> Iterator[Totals]:
     """What every few seeds came to, in no order; with one job in this process."""
     chunks = [seeds[at : at + SEEDS_AT_ONCE] for at in range(0, len(seeds), SEEDS_AT_ONCE)]
     if jobs == 1:
-        yield from (run_seeds(climate, chunk) for chunk in chunks)
+        yield from (run_seeds(play, climate, chunk) for chunk in chunks)
         return
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, context, initializer=watch_parent)
     try:
-        yield from pool.map(run_seeds, [climate] * len(chunks), chunks)
+        run = partial(run_seeds, play, climate)
+        yield from pool.map(run, chunks)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
+def watch_parent() -> None:
+    """See to it that this process ends with the one that started it, however that ends."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        Thread(target=end_with, args=(parent,), daemon=True).start()
+
+
+def end_with(parent: multiprocessing.process.BaseProcess) -> None:
+    """Wait for a process, and end."""
+    parent.join()
+    os._exit(1)
+
+
 def smallest(report: Report) -> Report:
     """The report of a failed seed with as few misfortunes as can be found."""
-    return shrunk(report, lambda allowed: simulate(report.seed, report.climate, allowed=allowed))
+    prepare = PLAYS[report.play]
+    return shrunk(
+        report,
+        lambda allowed: simulate(report.seed, report.climate, allowed=allowed, prepare=prepare),
+    )

@@ -1,7 +1,7 @@
 """A region's change feed: it shows the newest version of what changed, and does so its own way.
 
-Versions between two looks are never seen. It may show changes again, and whatever becomes of the
-function that it calls, it moves on.
+Versions between two looks are never seen. It may show changes again; and unless it calls a function
+again that failed, it moves on whatever becomes of it.
 """
 
 from dataclasses import dataclass
@@ -34,14 +34,42 @@ class Feed:
 
     def read(self) -> list[Document]:
         """What changed since the last look, as it is now."""
-        store, climate = self.store, self.weather.climate
-        start, self.position = self.position, len(store.changes)
+        start, self.position = self.position, len(self.store.changes)
         if start == self.position:
             return []
-        if self.weather.strikes(climate.feed_skips, "feed skips", self.region, now()):
+        skips = self.weather.climate.feed_skips
+        if self.weather.strikes(skips, "feed skips", self.region, now()):
             return []
-        if self.weather.strikes(climate.feed_repeats, "feed repeats", self.region, now()):
+        return self.documents(start)
+
+    def documents(self, start: int) -> list[Document]:
+        """What changed from a position on, as it is now; perhaps some more that was shown."""
+        repeats = self.weather.climate.feed_repeats
+        if self.weather.strikes(repeats, "feed repeats", self.region, now()):
             start = max(0, start - REPEATED)
-        changed = dict.fromkeys(store.changes[start:])
-        documents = [store.partitions[session].get(name) for session, name in changed]
+        changed = dict.fromkeys(self.store.changes[start:])
+        documents = [self.store.partitions[session].get(name) for session, name in changed]
         return [document for document in documents if document is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Changes, and where the feed goes on after them."""
+
+    documents: list[Document]
+    upto: int
+
+
+@dataclass
+class SagaFeed(Feed):
+    """The feed of a function that the platform calls again until it succeeds: nothing is lost.
+
+    Whoever follows it moves it on.
+    """
+
+    def look(self) -> Shown:
+        """What changed since whoever follows was done with something."""
+        upto = len(self.store.changes)
+        if self.position == upto:
+            return Shown([], upto)
+        return Shown(self.documents(self.position), upto)

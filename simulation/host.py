@@ -14,6 +14,7 @@ from simulation.broker import LOCK_SECONDS, Namespace, Queued, SessionLock
 from simulation.feed import Feed
 from simulation.loop import now
 from simulation.process import Process
+from simulation.saga_worker import SagaWorker
 from simulation.tally import Tally
 
 QUEUE = "in"
@@ -35,6 +36,7 @@ class Host:
     namespace: Namespace
     feed: Feed
     tally: Tally
+    saga_worker: SagaWorker | None = None
 
     def start(self) -> None:
         """Listen to everything."""
@@ -42,6 +44,8 @@ class Host:
             self.process.start(self.listen())
         self.process.start(self.follow_feed())
         self.process.start(self.sweep())
+        if self.saga_worker is not None:
+            self.saga_worker.start()
 
     async def listen(self) -> None:
         """Take one session after the other."""

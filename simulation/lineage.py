@@ -1,6 +1,6 @@
 """A session's life told again from its entries: every state and every output, byte for byte."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.domain import running
@@ -21,7 +21,8 @@ type Addressed = tuple[str, Message]
 class Lineage:
     """What a session's entries say, from the first to the last.
 
-    `contents` are all messages that ever came, `corrections` what a person made of some of them.
+    `contents` are all messages that ever came, with the copies of each, which may differ in their
+    times; `corrections` are what a person made of some of them.
     What handlers that call the outside gave is believed; everything else is done again.
     """
 
@@ -29,7 +30,7 @@ class Lineage:
     session: str
     handlers: Handlers
     output_queue: str
-    contents: Mapping[Identity, Message]
+    contents: Mapping[Identity, Sequence[Message]]
     corrections: Mapping[tuple[str, str], bytes]
     before: Before = field(default_factory=Before)
     state_at: int | None = None
@@ -91,7 +92,10 @@ class Lineage:
 
     def message(self, entry: Entry, covered: Covered) -> Message | None:
         """The message as it was processed."""
-        sent = self.contents.get((self.session, covered.id, covered.digest))
+        copies = self.contents.get((self.session, covered.id, covered.digest), ())
+        # The one that was processed left its time in what came of it.
+        times = {(entry.state or {}).get("at"), *(m.time for _, m in self.stored_outputs(entry))}
+        sent = next((copy for copy in copies if copy.time in times), copies[0] if copies else None)
         if sent is None or entry.resolution is None or entry.resolution.action != "edit":
             return sent
         body = self.corrections[self.session, covered.id]

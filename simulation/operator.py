@@ -41,32 +41,32 @@ class Operator:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             process = self.world.new_process("operator", REGION)
-            for session, message in self.halted():
-                await process.start(self.resolve(process, session, self.decide(message)))
+            for session, message, at in self.halted():
+                await process.start(self.resolve(process, session, self.decide(message, at)))
 
-    def halted(self) -> list[tuple[str, Message]]:
-        """Sessions that wait for a person, and the messages that stop them."""
+    def halted(self) -> list[tuple[str, Message, int]]:
+        """Sessions that wait for a person, the messages that stop them, and where each failed."""
         journal = self.world.journal
         heads = [journal.newest(session) for session in list(journal.partitions)]
-        found: list[tuple[str, Message]] = []
+        found: list[tuple[str, Message, int]] = []
         for head in heads:
             if head is not None and head.halt is not None:
                 fault = journal.entry_at(head.session, head.halt.at)
                 if fault is not None and fault.message is not None:
-                    found.append((head.session, fault.message))
+                    found.append((head.session, fault.message, head.halt.at))
         return found
 
-    def decide(self, message: Message) -> Decision:
+    def decide(self, message: Message, at: int) -> Decision:
         """Try again at first; then correct what can be corrected, and let the rest go."""
         key = (message.session, message.id)
         self.looks[key] += 1
         if self.looks[key] <= RETRIES:
-            return Decision(Action.RETRY, "operator", "perhaps it was the weather")
+            return Decision(Action.RETRY, "operator", "perhaps it was the weather", at=at)
         body = self.correct(message)
         if body is None:
-            return Decision(Action.SKIP, "operator", "it cannot be helped")
+            return Decision(Action.SKIP, "operator", "it cannot be helped", at=at)
         self.corrections[key] = body
-        return Decision(Action.EDIT, "operator", "it was wrong", body)
+        return Decision(Action.EDIT, "operator", "it was wrong", body, at)
 
     async def resolve(self, process: Process, session: str, decision: Decision) -> None:
         """Resolve one fault, or leave it for the next time."""

@@ -102,12 +102,21 @@ class Process:
                 self.die()
                 raise Died(self.name)
             case Misfortune.SLOW_BEFORE:
-                await self.wait(self.weather.chance.delay(PAUSE_SECONDS_MAX))
+                await self.crawl(apply)
             case Misfortune.FROZEN_BEFORE:
                 self.freeze()
                 await self.wait(0.0)
             case _:
                 return
+
+    async def crawl(self, apply: Callable[[], object]) -> None:
+        """Wait for a slow request to arrive; it does, too, when nobody waits for it any more."""
+        try:
+            await self.wait(self.weather.chance.delay(PAUSE_SECONDS_MAX))
+        except (asyncio.CancelledError, Died):
+            if now() < self.weather.climate.fair_after:
+                applied_late(apply)
+            raise
 
     async def suffer_after(self, misfortune: Misfortune, name: str) -> None:
         """What happens after a call was applied."""

@@ -2,45 +2,29 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.domain.handling import Handlers
-from simulation.accounts import Outside, business, corrected
+from shared.domain.saga import key_of
+from shared.domain.saga_record import kinds_of
 from simulation.chance import Chance, Mishap
 from simulation.limits import small_limits
 from simulation.loop import now, run
-from simulation.operator import Correct, uncorrected
+from simulation.plays import Play, Prepare, accounts
 from simulation.process import Died
 from simulation.variant import Variant, variant_of
 from simulation.verdict import violations
-from simulation.verdict_on_accounts import account_violations
 from simulation.weather import Climate
-from simulation.witness import Violation
-from simulation.workload import Workload, workload_of
+from simulation.witness import Violation, state_of
 from simulation.world import World
-
-type Judge = Callable[[World], Iterable[Violation]]
-
-
-@dataclass(frozen=True, slots=True)
-class Play:
-    """What is played in a world: handlers, what they are sent, and what must hold in the end."""
-
-    handlers: Handlers
-    load: Workload
-    judge: Judge
-    correct: Correct = uncorrected
-
-
-type Prepare = Callable[[Chance, Variant], Play]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What became of a run."""
 
+    play: str
     seed: int
     climate: Climate
     variant: Variant
@@ -58,15 +42,6 @@ class Report:
         return Counter(mishap.kind for mishap in self.diary)
 
 
-def accounts(chance: Chance, variant: Variant) -> Play:
-    """The accounts, and messages of every kind for them."""
-    outside = Outside()
-    load = workload_of(chance.stream("workload"), variant)
-    return Play(
-        business(outside), load, lambda world: account_violations(world, load, outside), corrected
-    )
-
-
 def simulate(
     seed: int,
     climate: Climate,
@@ -78,6 +53,9 @@ def simulate(
     chance = Chance(seed, allowed)
     variant = variant_of(chance)
     play = prepare(chance, variant)
+    if kinds_of(play.handlers):
+        # What a saga's steps answered is read for as long as it may go on: it is not compacted.
+        variant = replace(variant, small_limits=False)
     with small_limits(wanted=variant.small_limits):
         return run(story(chance, climate, variant, play))
 
@@ -87,11 +65,12 @@ async def story(chance: Chance, climate: Climate, variant: Variant, play: Play) 
     world = World(chance, climate, variant, play.handlers, play.correct)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: listen(world, context))
     try:
-        await world.run(play.load)
+        await world.run(play.load, play.errands)
         found = [*violations(world), *play.judge(world)]
     except TimeoutError as error:
         found = [Violation("P6", f"no rest: {error}")]
     return Report(
+        play=play.name,
         seed=chance.seed,
         climate=climate,
         variant=variant,
@@ -99,10 +78,16 @@ async def story(chance: Chance, climate: Climate, variant: Variant, play: Play) 
         messages=play.load.size,
         entries=sum(len(entries) for entries in world.journal.store.entries.values()),
         diary=tuple(chance.diary),
-        outcomes=world.tally.outcomes,
+        outcomes=world.tally.outcomes + ends_of(world),
         violations=tuple(found),
         virtual_seconds=now(),
     )
+
+
+def ends_of(world: World) -> Counter[str]:
+    """How many sagas came to which end."""
+    sessions = filter(key_of, world.journal.store.entries) if world.hubs else ()
+    return Counter(f"saga {state_of(world.journal, s).get('state')}" for s in sessions)
 
 
 def listen(world: World, context: dict[str, Any]) -> None:

@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.domain.handling import Handlers
-from shared.domain.journal import state_position
 from shared.domain.message import Message
 from shared.domain.producer import Draft
 from simulation.chance import Chance
 from simulation.operator import Correct, uncorrected
-from simulation.run import Play, Prepare, Report, simulate
+from simulation.plays import Play, Prepare
+from simulation.run import Report, simulate
 from simulation.shrinking import shrunk
 from simulation.variant import Variant
 from simulation.weather import CLIMATES, ROUGH, Climate
-from simulation.witness import Violation
-from simulation.workload import Line, Workload
+from simulation.witness import Violation, state_of
+from simulation.workload import Line, Workload, moment
 from simulation.world import REGIONS, World
+
+__all__ = ["Invariant", "Seen", "check", "moment"]
 
 GROUP = "simulation"
 OPERATION_MESSAGES_MAX = 3
@@ -54,7 +56,9 @@ def check(
     """Run the messages through the handlers in two regions, once per seed; how many seeds ran.
 
     Messages are numbered and published in their order per session; give them no numbers, but a time
-    if their handlers want one. Handlers must be what they say they are: one that is pure runs
+    if their handlers want one. Where handlers have kinds of sagas, each region has a task hub; a
+    message that starts one needs a time such as `moment(0.0)`, at which each run begins, or its
+    steps are too late. Handlers must be what they say they are: one that is pure runs
     again. An effectful one may be run more than once. `invariant` raises AssertionError for what
     must never be. `correct` gives the body with which a person would mend a message that failed, or
     None. Raises AssertionError with the seed, the promise or the invariant that broke, and the
@@ -99,7 +103,7 @@ def prepared(handlers: Handlers, load: Workload, invariant: Invariant, correct: 
         return []
 
     def prepare(_: Chance, __: Variant) -> Play:
-        return Play(handlers, load, judge, correct)
+        return Play("yours", handlers, load, judge, correct)
 
     return prepare
 
@@ -144,16 +148,10 @@ def in_operations(drafts: Sequence[Draft]) -> tuple[tuple[Draft, ...], ...]:
 
 def seen(world: World) -> Seen:
     """What a world at rest shows."""
-    states = {session: state_of(world, session) for session in world.journal.store.entries}
+    journal = world.journal
+    states = {session: state_of(journal, session) for session in journal.store.entries}
     outputs = {region: outputs_of(world, region) for region in REGIONS}
     return Seen(states, outputs)
-
-
-def state_of(world: World, session: str) -> Mapping[str, object]:
-    """A session's last state; empty while it has none."""
-    position = state_position(world.journal.newest(session))
-    holder = world.journal.entry_at(session, position) if position is not None else None
-    return dict(holder.state or {}) if holder else {}
 
 
 def outputs_of(world: World, region: str) -> Mapping[str, Sequence[Message]]:

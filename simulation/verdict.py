@@ -11,10 +11,12 @@ from simulation.lineage import Lineage
 from simulation.tally import Identity
 from simulation.verdict_on_outputs import output_violations
 from simulation.verdict_on_rest import quiet_violations, rest_violations
+from simulation.verdict_on_sagas import saga_violations
 from simulation.witness import Violation
 from simulation.world import World
 
 type Ends = dict[Identity, list[Entry]]
+type Contents = dict[Identity, list[Message]]
 
 
 def violations(world: World) -> Iterator[Violation]:
@@ -30,17 +32,18 @@ def violations(world: World) -> Iterator[Violation]:
     yield from ends_violations(world, lineages)
     yield from output_violations(world, lineages)
     yield from rest_violations(world)
+    yield from saga_violations(world)
     if world.weather.climate.is_fair:
         yield from quiet_violations(world)
 
 
-def everything_that_came(world: World) -> dict[Identity, Message]:
-    """Every message that any region's queue ever took in."""
-    return {
-        identity(queued.message): queued.message
-        for namespace in world.namespaces.values()
-        for queued in namespace.accepted[QUEUE]
-    }
+def everything_that_came(world: World) -> Contents:
+    """Every message that any region's queue ever took in, and every command, with its copies."""
+    contents: Contents = {name: list(copies) for name, copies in world.commands.items()}
+    for namespace in world.namespaces.values():
+        for queued in namespace.accepted[QUEUE]:
+            contents.setdefault(identity(queued.message), []).append(queued.message)
+    return contents
 
 
 def identity(message: Message) -> Identity:
@@ -48,7 +51,7 @@ def identity(message: Message) -> Identity:
     return (message.session, message.id, message.digest)
 
 
-def lineage_of(world: World, session: str, contents: dict[Identity, Message]) -> Lineage:
+def lineage_of(world: World, session: str, contents: Contents) -> Lineage:
     """A session's life, to be told."""
     return Lineage(
         world.journal.store,

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from shared.domain.journal import state_position
 from shared.domain.message import Message
 from simulation.accounts import FORWARDED, Amount, Outside
 from simulation.host import QUEUE
 from simulation.operator import RETRIES
-from simulation.witness import Violation
+from simulation.witness import Violation, state_of
 from simulation.workload import Workload, is_from_long_ago
 from simulation.world import World
 
@@ -16,20 +15,14 @@ NEVER_BOOKED = frozenset({"account.hint", "account.unknown", "account.tell"})
 
 def account_violations(world: World, load: Workload, outside: Outside) -> Iterator[Violation]:
     """Each amount once, each producer's in order, and the outside was told."""
-    booked = {session: amounts_of(world, session) for session in world.journal.store.entries}
+    journal = world.journal
+    booked = {s: list(state_of(journal, s).get("amounts", [])) for s in journal.store.entries}
     for session, amounts in booked.items():
         if len(set(amounts)) != len(amounts):
             yield Violation("P2", f"{session}: an effect twice in {amounts}")
     yield from judge_sent(world, load, booked)
     yield from judge_forwarded(world, booked)
     yield from judge_outside(world, outside, booked)
-
-
-def amounts_of(world: World, session: str) -> list[int]:
-    """The effects of a session, in the order of the journal."""
-    position = state_position(world.journal.newest(session))
-    holder = world.journal.entry_at(session, position) if position is not None else None
-    return list((holder.state or {}).get("amounts", [])) if holder else []
 
 
 def judge_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> Iterator[Violation]:

@@ -51,7 +51,9 @@ def quiet_violations(world: World) -> Iterator[Violation]:
             yield Violation("P7", f"{namespace.region}: {namespace.redeliveries} redeliveries")
         if world.variant.delay_seconds == LONG_DELAY_SECONDS:
             yield from sent_twice(world, namespace)
-    for where in world.journal.store.taken_over:
+    # A step's own time may be too short for its handler; then its claim is left behind.
+    is_hasty = any("took over" in failure for failure in world.tally.failures)
+    for where in () if is_hasty else world.journal.store.taken_over:
         yield Violation("P7", f"{where} was taken over")
 
 

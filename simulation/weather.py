@@ -41,8 +41,10 @@ ON_WRITES = tuple(m for m in Misfortune if m is not Misfortune.NONE)
 class Climate:
     """Probabilities per occasion, and the virtual second after which nothing goes wrong any more.
 
-    `calls` is per call to the store or the bus; `outages` per namespace, `failovers` of the store's
-    write region, and `kills` per host, are per run. `skew_seconds` is how wrong clocks may be.
+    `calls` is per call to the store or the bus; `turns`, `activities` and `events` are per
+    occasion for a task hub to go wrong. `outages` per namespace, `failovers` of the store's write
+    region, `kills` per host, `hub_outages` per task hub and `hub_losses` of one of them are per
+    run. `skew_seconds` is how wrong clocks may be.
     """
 
     name: str
@@ -57,6 +59,11 @@ class Climate:
     outages: float = 0.0
     failovers: float = 0.0
     kills: float = 0.0
+    turns: float = 0.0
+    activities: float = 0.0
+    events: float = 0.0
+    hub_outages: float = 0.0
+    hub_losses: float = 0.0
     skew_seconds: float = 0.0
     fair_after: float = 0.0
 
@@ -80,6 +87,11 @@ MILD = Climate(
     outages=0.2,
     failovers=0.1,
     kills=0.1,
+    turns=0.01,
+    activities=0.01,
+    events=0.02,
+    hub_outages=0.1,
+    hub_losses=0.05,
     skew_seconds=60.0,
     fair_after=40.0,
 )
@@ -96,6 +108,11 @@ ROUGH = Climate(
     outages=0.5,
     failovers=0.4,
     kills=0.4,
+    turns=0.05,
+    activities=0.04,
+    events=0.08,
+    hub_outages=0.4,
+    hub_losses=0.15,
     skew_seconds=1_200.0,
     fair_after=50.0,
 )

@@ -1,10 +1,16 @@
 """Two regions with their hosts, brokers, store and senders, and a run from start to rest."""
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from shared.domain.handling import Handlers
 from shared.domain.journal import Owner
+from shared.domain.message import Message
+from shared.domain.saga import key_of
+from shared.domain.saga_record import kinds_of
 from shared.ports import Journal
 from shared.usecases.assemble import assemble
 from shared.usecases.deliver import Delivery
@@ -13,16 +19,19 @@ from shared.usecases.services import Services
 from simulation.broker import Namespace
 from simulation.chance import Chance
 from simulation.distance import DistantBus, DistantJournal
-from simulation.feed import Feed
+from simulation.errands import Errand, Errands
+from simulation.feed import Feed, SagaFeed
 from simulation.host import QUEUE, SWEEP_SECONDS, Host
+from simulation.hub import TaskHub
 from simulation.loop import now
 from simulation.operator import Correct, Operator, uncorrected
 from simulation.process import Process, ProcessClock
+from simulation.saga_worker import SagaWorker
 from simulation.senders import Senders
-from simulation.tally import Tally
+from simulation.tally import Identity, Tally
 from simulation.variant import Variant
 from simulation.weather import Climate, Weather
-from simulation.witness import WitnessedJournal
+from simulation.witness import WitnessedCommander, WitnessedJournal, state_of
 from simulation.workload import Workload
 
 REGIONS = ("east", "west")
@@ -54,7 +63,12 @@ class World:
         )
         self.namespaces = {region: self.new_namespace(region) for region in REGIONS}
         self.feeds = {r: Feed(r, self.journal.store, self.weather) for r in REGIONS}
+        # Only where there are sagas; without them no region has a task hub.
+        self.hubs: dict[str, TaskHub] = self.new_hubs() if kinds_of(handlers) else {}
+        self.saga_feeds = {r: SagaFeed(r, self.journal.store, self.weather) for r in self.hubs}
+        self.commands: dict[Identity, list[Message]] = defaultdict(list)
         self.senders = Senders(self)
+        self.errands = Errands(self)
         self.operator = Operator(self, correct)
         self.hosts: dict[str, Host] = {}
         self.starts = 0
@@ -65,6 +79,22 @@ class World:
         """A region's queues, which may be out of reach for a while."""
         down = self.weather.interval(self.weather.climate.outages, "namespace down", region)
         return Namespace(region, self.weather, down)
+
+    def new_hubs(self) -> dict[str, TaskHub]:
+        """A task hub for each region; one of them may forget everything."""
+        weather, climate = self.weather, self.weather.climate
+        lost = weather.interval(climate.hub_losses, "task hub lost", "a task hub")
+        losing = self.chance.pick(REGIONS)
+        return {
+            region: TaskHub(
+                region,
+                weather,
+                weather.interval(climate.hub_outages, "task hub down", region),
+                lost_at=lost[0] if lost and region == losing else None,
+                begins_again=self.chance.delay(1.0) < 0.5,
+            )
+            for region in REGIONS
+        }
 
     def new_process(self, name: str, region: str) -> Process:
         """A process with clocks of its own."""
@@ -92,7 +122,7 @@ class World:
     def services(self, process: Process) -> Services:
         """The use cases of a process."""
         self.starts += 1
-        return assemble(
+        services = assemble(
             self.journal_of(process),
             self.delivery(process),
             ProcessClock(process),
@@ -101,13 +131,19 @@ class World:
             self.producer(process),
             self.policy,
         )
+        commander = WitnessedCommander(services.journal, services.consumer, self.commands)
+        return replace(services, commander=commander)
 
     async def run_host(self, name: str, region: str) -> None:
         """A host that is started again whenever it dies."""
         while True:
             process = self.new_process(name, region)
             namespace, feed = self.namespaces[region], self.feeds[region]
-            host = Host(process, self.services(process), namespace, feed, self.tally)
+            services = self.services(process)
+            host = Host(process, services, namespace, feed, self.tally)
+            if region in self.hubs:
+                hub, saga_feed = self.hubs[region], self.saga_feeds[region]
+                host.saga_worker = SagaWorker(process, services, hub, saga_feed, self.tally)
             self.hosts[name] = host
             host.start()
             await process.death.wait()
@@ -126,16 +162,19 @@ class World:
             elif weather.strikes(weather.climate.kills, "host frozen", name, now()):
                 process.freeze()
 
-    async def run(self, load: Workload) -> None:
+    async def run(self, load: Workload, errands: Sequence[Errand] = ()) -> None:
         """Send everything, and wait until all is at rest; raises TimeoutError if it never is."""
         names = [(f"{r}-{n}", r) for n in range(self.variant.hosts) for r in REGIONS]
         tasks = [asyncio.create_task(self.run_host(name, region)) for name, region in names]
         tasks += [asyncio.create_task(self.strike_host(name)) for name, _ in names]
         tasks.append(asyncio.create_task(self.operator.work()))
         self.contested = {line.group for line in load.lines if line.level}
+        for hub in self.hubs.values():
+            if hub.lost_at is not None:
+                asyncio.get_running_loop().call_at(hub.lost_at, hub.lose_everything)
         try:
             async with asyncio.timeout(REST_SECONDS_MAX):
-                await self.senders.send(load)
+                await asyncio.gather(self.senders.send(load), self.errands.run(errands))
             await self.rest()
         finally:
             for host in self.hosts.values():
@@ -171,5 +210,14 @@ class World:
             for flag in flags
             if document.get(flag)
         ]
-        halted = [f"{session} is halted" for session, _ in self.operator.halted()]
-        return queued + flagged + halted
+        halted = [f"{session} is halted" for session, *_ in self.operator.halted()]
+        under_way = [note for hub in self.hubs.values() for note in hub.unrest()]
+        return queued + flagged + halted + under_way + self.running_sagas()
+
+    def running_sagas(self) -> list[str]:
+        """Sagas that have started and have not ended."""
+        if not self.hubs:
+            return []
+        sessions = [session for session in self.journal.partitions if key_of(session)]
+        states = {session: state_of(self.journal, session).get("state") for session in sessions}
+        return [f"{session} is running" for session, state in states.items() if state == "running"]

@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One change: the promise it breaks, the weather that shows it, and in how many seeds."""
+    """One change: the promise it breaks, the weather and play that show it, in how many seeds."""
 
     name: str
     promise: str
@@ -21,6 +21,7 @@ class Mutation:
     after: str
     climate: str = "rough"
     seeds_max: int = 60
+    play: str = "accounts"
 
     @property
     def is_rare(self) -> bool:

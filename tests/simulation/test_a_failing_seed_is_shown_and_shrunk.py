@@ -45,11 +45,13 @@ def test_the_command_line_names_the_seed_and_how_to_replay_it(
     broken = mutation(UNKNOWN_FOR_SUCCESS)
     with applied(broken):
         seed = first_failing(broken)
-        status = main(["--seeds", "1", "--first", str(seed), "--climate", "rough", "--shrink"])
+        seeds = ["--seeds", "1", "--first", str(seed), "--play", "accounts"]
+        status = main([*seeds, "--climate", "rough", "--shrink"])
 
     told = capsys.readouterr().out
     assert status == 1
-    assert f"replay: python -m simulation --first {seed} --seeds 1 --climate rough" in told
+    command = f"python -m simulation --first {seed} --seeds 1 --climate rough --play accounts"
+    assert f"replay: {command} --shrink" in told
     assert "1 failed" in told
     assert "broke P" in told
 

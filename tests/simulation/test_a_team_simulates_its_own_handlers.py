@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from shared.domain.handling import Context, Handled, Handlers, Output
 from shared.domain.message import Message
-from simulation.trial import Seen, check
+from shared.domain.saga import Command, Plan, Refusal, Stage, Step
+from shared.domain.saga_record import SagaKinds
+from simulation.trial import Seen, check, moment
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,6 +93,78 @@ def test_a_handler_that_is_not_pure_is_found_out() -> None:
 
     with pytest.raises(AssertionError, match="seed 0 in fair weather broke"):
         check(impure, MESSAGES, seeds=range(5), climate="fair")
+
+
+trips = Handlers()
+kinds = SagaKinds(trips)
+
+
+class Trip(BaseModel):
+    """What is booked."""
+
+    guest: str
+
+
+class Hotel(BaseModel):
+    """Who has a room."""
+
+    guests: list[str] = []
+
+
+@trips.register("room.take", state=Hotel, body=Trip)
+def take(hotel: Hotel, trip: Trip, _: Context) -> Handled[Hotel]:
+    """Give the only room away."""
+    if hotel.guests:
+        return Handled(hotel, answer=Refusal(refused="it is full"))
+    return Handled(Hotel(guests=[trip.guest]))
+
+
+@trips.register("room.free", state=Hotel, body=Trip)
+def free(_: Hotel, __: Trip, ___: Context) -> Hotel:
+    """Have the room again."""
+    return Hotel()
+
+
+@kinds.register("trip.book", body=Trip)
+def book(trip: Trip, _: Context) -> Plan:
+    """A room in each of two hotels, or in none."""
+    stages = tuple(
+        Stage(
+            steps=(
+                Step(
+                    name=hotel,
+                    do=Command(session=hotel, type="room.take", body=trip.model_dump()),
+                    undo=Command(session=hotel, type="room.free", body=trip.model_dump()),
+                ),
+            )
+        )
+        for hotel in ("grand", "ritz")
+    )
+    return Plan(parts=stages)
+
+
+STARTS = [
+    Message(
+        f"start-{guest}",
+        f"saga:{guest}",
+        "trip.book",
+        f'{{"guest":"{guest}"}}'.encode(),
+        time=moment(0.0),
+    )
+    for guest in ("ada", "bob")
+]
+
+
+def one_has_both_rooms(seen: Seen) -> None:
+    """Nobody has half a trip."""
+    ends = sorted(str(seen.states[f"saga:{guest}"]["state"]) for guest in ("ada", "bob"))
+    assert ends in (["compensated", "compensated"], ["compensated", "completed"])
+    assert seen.states["grand"] == seen.states["ritz"]
+    assert bool(seen.states["grand"]["guests"]) is ("completed" in ends)
+
+
+def test_sagas_take_part_in_both_regions() -> None:
+    assert check(trips, STARTS, one_has_both_rooms, seeds=range(10)) == 10
 
 
 def test_messages_that_cannot_be_told_apart_are_refused() -> None:

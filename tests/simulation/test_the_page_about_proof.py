@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from simulation.__main__ import parser
-from tests.simulation.catalogue import MUTATIONS
+from tests.simulation.detection import EVERY_MUTATION
 from tests.simulation.test_a_team_simulates_its_own_handlers import MESSAGES, handlers
 
 PAGE = (Path(__file__).parents[2] / "docs/proof.md").read_text()
@@ -40,5 +40,5 @@ def test_every_mutation_is_listed_with_the_seeds_it_took() -> None:
     listed = re.findall(r"^\| (P\d) \| (.+?) \| (\w+) \| (\d+) \|", PAGE, re.MULTILINE)
 
     assert [(promise, name, climate) for promise, name, climate, _ in listed] == [
-        (mutation.promise, mutation.name, mutation.climate) for mutation in MUTATIONS
+        (mutation.promise, mutation.name, mutation.climate) for mutation in EVERY_MUTATION
     ]

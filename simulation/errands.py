@@ -1,0 +1,111 @@
+"""What people want of sagas: to start one, tell it something, cancel it, somewhere, some time."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from functions.saga_instances import ensure, left_to_the_feed, wake
+from shared.domain.errors import LockstepError
+from shared.domain.saga_walk import Started
+from shared.usecases.saga_book import Heard, SagaBook, Told
+from simulation.process import Process
+from simulation.saga_worker import HubClient
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+AGAIN_SECONDS_MAX = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Start a saga of a kind with a body."""
+
+    kind: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell it of an event."""
+
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Make it turn back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What is wanted of the saga with a key, from a virtual second on."""
+
+    at: float
+    region: str
+    key: str
+    wish: Begin | Tell | Cancel
+
+
+@dataclass
+class Errands:
+    """Everybody with an errand. `told` is what each was told in the end."""
+
+    world: "World"
+    told: list[tuple[Errand, Told]] = field(default_factory=list)
+
+    async def run(self, errands: Sequence[Errand]) -> None:
+        """Run all errands side by side, each again until there is an answer."""
+        await asyncio.gather(*map(self.insist, errands))
+
+    async def insist(self, errand: Errand) -> None:
+        """Run one errand until there is an answer."""
+        await asyncio.sleep(errand.at)
+        door = Door(self.world, errand)
+        while (told := await door.knock()) is None:
+            await self.world.senders.think(AGAIN_SECONDS_MAX)
+        self.told.append((errand, told))
+
+
+@dataclass
+class Door:
+    """Where a region takes an errand: HTTP, in a process that is begun again when it dies."""
+
+    world: "World"
+    errand: Errand
+    process: Process | None = None
+
+    async def knock(self) -> Told | None:
+        """Run the errand once, as the HTTP functions do; None where it is to be run again."""
+        if self.process is None or self.process.is_dead:
+            self.process = self.world.new_process(f"door {self.errand.region}", self.errand.region)
+        book = SagaBook.of(self.world.services(self.process))
+        client = HubClient(self.process, self.world.hubs[self.errand.region])
+        answers: list[Told] = []
+
+        async def attempt() -> None:
+            try:
+                answers.append(await self.ask(book, client))
+            except LockstepError:
+                return
+
+        await self.process.start(attempt())
+        return answers[0] if answers else None
+
+    async def ask(self, book: SagaBook, client: HubClient) -> Told:
+        """Write it into the journal, and tell the task hub, if it can be reached."""
+        key = self.errand.key
+        match self.errand.wish:
+            case Begin(kind, body):
+                told = await book.start(key, kind, body)
+                found = await book.look(key) if told.heard is Heard.TAKEN else None
+                if isinstance(found, Started):
+                    await left_to_the_feed(key, ensure(client, found, 0.0))
+                return told
+            case Tell(event):
+                told = await book.hear(key, event)
+            case Cancel():
+                told = await book.cancel(key)
+        await left_to_the_feed(key, wake(client, key))
+        return told

@@ -1,0 +1,219 @@
+"""What is ordered: orders and other sagas, when and where they are started, told and cancelled."""
+
+import json
+import random
+from dataclasses import dataclass
+
+from shared.domain.message import Message, derived_id
+from shared.domain.producer import Draft
+from shared.domain.saga import Command, Plan, Stage, Step, Wait, session_of
+from shared.domain.saga_record import EVENT_TYPE
+from simulation.errands import Begin, Cancel, Errand, Tell
+from simulation.orders import CALL, PLAY, PUT, SPILL, TAKE, Item, Mood
+from simulation.workload import Line, Workload, moment
+
+PLACE = "order.place"
+REGIONS = ("east", "west")
+PRODUCTS = ("bolt", "nut")
+CUSTOMERS = ("ada", "bob")
+SHELVES = 2
+BEGIN_SECONDS = 12.0
+EVENT_SECONDS = 30.0
+# How long after the time for it an event comes that crosses the news that time is up.
+CROSSING_SECONDS = 8.0
+CANCEL_SECONDS = 30.0
+MOODS = (Mood.WILLING,) * 12 + (Mood.UNWILLING, Mood.CLUMSY, Mood.MENDED)
+UNDO_MOODS = (Mood.WILLING,) * 9 + (Mood.UNWILLING, Mood.CLUMSY, Mood.MENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Shopping:
+    """Messages for the queues, and errands."""
+
+    load: Workload
+    errands: tuple[Errand, ...]
+
+
+def shopping_of(draw: random.Random) -> Shopping:
+    """Everything that is wanted of the business."""
+    return Shoppers(draw).shopping()
+
+
+class Shoppers:
+    """Draws what people want."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw = draw
+        self.lines: list[Line] = []
+        self.plain: list[Message] = []
+        self.errands: list[Errand] = []
+
+    def shopping(self) -> Shopping:
+        """Supplies, and some sagas."""
+        for product in PRODUCTS:
+            self.supply(f"stock:{product}", "stock.receive", "quantity", 12)
+        for customer in CUSTOMERS:
+            self.supply(f"account:{customer}", "account.deposit", "amount", 60)
+        for number in range(self.draw.choice((1, 1, 2, 2, 3))):
+            self.saga(f"O-{number}")
+        return Shopping(Workload(tuple(self.lines), plain=tuple(self.plain)), tuple(self.errands))
+
+    def supply(self, session: str, kind: str, what: str, most: int) -> None:
+        """Goods or money, once or twice."""
+        drafts = tuple(
+            Draft(
+                derived_id(session, "supply", str(n)),
+                kind,
+                json.dumps({what: self.draw.randint(most // 3, most)}).encode(),
+                moment(0.0),
+            )
+            for n in range(self.draw.randint(1, 2))
+        )
+        self.lines.append(Line(session, "dock", tuple((draft,) for draft in drafts)))
+
+    def saga(self, key: str) -> None:
+        """One saga, and all that it hears."""
+        if self.draw.random() < 0.4:
+            kind, content = PLACE, self.order()
+            seconds = float(str(content["approval_seconds"]))
+            waits = [("approved", "rejected", seconds)] if seconds else []
+        else:
+            plan = Plans(self.draw, key).plan()
+            kind, content = PLAY, plan.model_dump(mode="json", exclude_defaults=True)
+            waits = [(wait.onward[0], wait.back[0], wait.seconds) for wait in plan.waits]
+        at = self.draw.random() * BEGIN_SECONDS
+        self.begin(at, key, kind, json.dumps(content).encode())
+        for onward, back, seconds in waits:
+            self.decide(key, onward, back, at + seconds)
+        if self.draw.random() < 0.35:
+            self.add(self.draw.random() * CANCEL_SECONDS, key, Cancel())
+
+    def order(self) -> dict[str, object]:
+        """An order as its customer places it."""
+        lines = [
+            {"product": product, "quantity": self.draw.randint(1, 8)}
+            for product in self.draw.sample(PRODUCTS, self.draw.randint(1, 2))
+        ]
+        return {
+            "customer": self.draw.choice(CUSTOMERS),
+            "lines": lines,
+            "amount": self.draw.randint(1, 50),
+            "approval_seconds": self.draw.choice((0, 0, 8, 25)),
+        }
+
+    def begin(self, at: float, key: str, kind: str, body: bytes) -> None:
+        """Start it: by HTTP in one region or both, by a message, by a producer; or in several ways.
+
+        Now and then somebody wants something else under the same key.
+        """
+        for _ in range(self.draw.choice((1, 1, 2, 3))):
+            self.add(at + self.draw.choice((0.0, 0.0, 3.0)), key, Begin(kind, body))
+        if kind == PLACE and self.draw.random() < 0.3:
+            self.mail(key, at, kind, body)
+        if kind == PLACE and self.draw.random() < 0.2:
+            draft = Draft(derived_id(key, "shop"), kind, body, moment(at))
+            self.lines.append(Line(session_of(key), "shop", ((draft,),), begin_seconds=at))
+        if self.draw.random() < 0.1:
+            other = json.dumps(self.order()).encode()
+            self.add(at + self.draw.random(), key, Begin(PLACE, other))
+        if self.draw.random() < 0.08:
+            # Of a type that nobody knows: its session waits for a person.
+            self.mail(key, at, "saga.unknown", b"{}")
+
+    def decide(self, key: str, onward: str, back: str, time_is_up: float) -> None:
+        """Say yes, or no, or both, once or often, soon or late, just as time is up, or nothing."""
+        said = self.draw.choice(((onward,), (onward,), (onward,), (back,), (onward, back), ()))
+        for event in said:
+            late = time_is_up + self.draw.random() * CROSSING_SECONDS
+            at = self.draw.choice((self.draw.random() * EVENT_SECONDS, 0.0, late, late))
+            for _ in range(self.draw.choice((1, 1, 2))):
+                self.add(at + self.draw.random(), key, Tell(event))
+            if self.draw.random() < 0.2:
+                self.mail(key, at, EVENT_TYPE, json.dumps({"event": event}).encode())
+
+    def mail(self, key: str, at: float, kind: str, body: bytes) -> None:
+        """A message for a saga's session, that nobody numbers."""
+        name = derived_id(key, "mail", kind, body.decode())
+        self.plain.append(Message(name, session_of(key), kind, body, time=moment(at)))
+
+    def add(self, at: float, key: str, wish: Begin | Tell | Cancel) -> None:
+        """Somebody, somewhere."""
+        self.errands.append(Errand(at, self.draw.choice(REGIONS), key, wish))
+
+
+class Plans:
+    """Draws plans of every shape that there can be."""
+
+    def __init__(self, draw: random.Random, key: str) -> None:
+        self.draw = draw
+        self.key = key
+        self.steps = 0
+
+    def plan(self) -> Plan:
+        """Stages, one of them final perhaps, and waits up to where the plan can turn."""
+        count = self.draw.choice((1, 2, 2, 3, 3))
+        has_final = self.draw.random() < 0.6
+        final = self.draw.randrange(max(1, count - 1)) if has_final else None
+        turn = count - 1 if final is None else final
+        parts: list[Stage | Wait] = []
+        for place in range(count):
+            if place <= turn and self.draw.random() < 0.3:
+                parts.append(self.wait(len(parts)))
+            parts.append(self.stage(is_final=place == final))
+        return Plan(parts=tuple(parts))
+
+    def wait(self, place: int) -> Wait:
+        """A wait for a yes or a no of its own."""
+        seconds = self.draw.choice((4.0, 15.0, 40.0))
+        return Wait(
+            name=f"w{place}", onward=(f"yes{place}",), back=(f"no{place}",), seconds=seconds
+        )
+
+    def stage(self, *, is_final: bool) -> Stage:
+        """Steps side by side."""
+        steps = tuple(self.step() for _ in range(self.draw.choice((1, 1, 2, 3))))
+        return Stage(steps=steps, is_final=is_final)
+
+    def step(self) -> Step:
+        """A step of any kind."""
+        self.steps += 1
+        name = f"s{self.steps}"
+        do, undo = self.draw.choice((self.shelving, self.shelving, self.reserving, self.charging))(
+            name
+        )
+        return Step(
+            name=name,
+            do=do,
+            undo=undo if self.draw.random() < 0.9 else None,
+            tries=self.draw.choice((1, 1, 2, 5)),
+            seconds=self.draw.choice((2.0, 10.0, 30.0)),
+        )
+
+    def shelving(self, name: str) -> tuple[Command, Command]:
+        """Something is put onto a shelf, in one way or another."""
+        session = f"shelf:{self.draw.randrange(SHELVES)}"
+        kind = self.draw.choice((PUT, PUT, PUT, PUT, CALL, CALL, SPILL, "shelf.unknown"))
+        item = Item(name=f"{self.key}/{name}", mood=self.draw.choice(MOODS))
+        back = item.model_copy(update={"mood": self.draw.choice(UNDO_MOODS)})
+        return (
+            Command(session=session, type=kind, body=item.model_dump(mode="json")),
+            Command(session=session, type=TAKE, body=back.model_dump(mode="json")),
+        )
+
+    def reserving(self, name: str) -> tuple[Command, Command]:
+        """Goods are set aside."""
+        session = f"stock:{self.draw.choice(PRODUCTS)}"
+        body = {"order": f"{self.key}/{name}", "quantity": self.draw.randint(1, 6)}
+        return (
+            Command(session=session, type="stock.reserve", body=body),
+            Command(session=session, type="stock.release", body=body),
+        )
+
+    def charging(self, _: str) -> tuple[Command, Command]:
+        """Money is taken, and given back."""
+        session = f"account:{self.draw.choice(CUSTOMERS)}"
+        body = {"amount": self.draw.randint(1, 30)}
+        return (
+            Command(session=session, type="account.charge", body=body),
+            Command(session=session, type="account.deposit", body=body),
+        )
