@@ -1,5 +1,6 @@
 # make demo   the main job, on one machine, through a region's death
 # make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 CLIMATE=rough)
+# make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
 # make test   lint, types, import contracts and every test, two files at a time
 SHELL := /bin/bash
 RUN := .venv/bin/python
@@ -7,8 +8,11 @@ DAYS ?= 1
 SEEDS ?= 2000
 FIRST ?= 0
 CLIMATE ?= rough
+SECONDS ?= 180
+MESSAGES ?=
+SEED ?= 1
 
-.PHONY: help demo demo-saga up test lint unit spark-package clean simulate
+.PHONY: help demo demo-saga chaos up test lint unit spark-package clean simulate
 .DEFAULT_GOAL := help
 
 help:  ## say what can be made
@@ -35,6 +39,10 @@ unit: .venv/ready  ## the fast tests only
 simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=0 CLIMATE=rough|mild|fair)
 	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --climate $(CLIMATE) --jobs 2 $(ARGS)
 
+chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAGES=N SEED=1)
+	@$(RUN) -m chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \
+		--seed $(SEED) $(ARGS)
+
 lint: .venv/ready  ## ruff, mypy and the import contracts
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
@@ -45,4 +53,4 @@ spark-package: .venv/ready  ## build what a Spark cluster needs, in dist/spark
 	@$(RUN) -m spark.package $(ARGS)
 
 clean:  ## remove everything that was made here
-	@rm -rf .venv .demo .demo-sagas .up dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .venv .demo .demo-sagas .chaos .up dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -78,6 +78,16 @@ class Child:
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, options) is None
 
+    @property
+    def pid(self) -> int:
+        """The process id, which is also that of its group."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End the whole group with SIGKILL, as a power cut would; `stop` says how it ended."""
+        if self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
     def stop(self) -> int:
         """End the process and whatever is left of its group; return its exit status."""
         if self._process.returncode is not None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
@@ -43,14 +44,38 @@ class Control:
 
     def kill_region(self, region: str) -> int:
         """Kill a region's host with SIGKILL and take its namespace down; return the fault's id."""
-        self._ask("POST", f"/hosts/{region}", {"action": "kill"})
-        fault = {"component": f"servicebus.{region}", "action": "down"}
-        return int(self._ask("POST", "/faults", fault)["id"])
+        self.act(region, "kill")
+        return self.arm({"component": f"servicebus.{region}", "action": "down"})
 
     def restore_region(self, region: str, fault: int) -> None:
         """Bring the namespace back and start the host; returns when the host is ready."""
-        self._ask("DELETE", f"/faults/{fault}")
-        self._ask("POST", f"/hosts/{region}", {"action": "start"})
+        self.lift(fault)
+        self.act(region, "start")
+
+    def hosts(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return state, address and process of the host of each region."""
+        hosts: Mapping[str, Mapping[str, Any]] = self._ask("GET", "/hosts")
+        return hosts
+
+    def act(self, region: str, action: str) -> None:
+        """Kill, stop or start a region's host; returns when that is done."""
+        self._ask("POST", f"/hosts/{region}", {"action": action})
+
+    def arm(self, fault: Mapping[str, object]) -> int:
+        """Put a fault in force; return its id."""
+        return int(self._ask("POST", "/faults", fault)["id"])
+
+    def lift(self, fault: int | None = None) -> None:
+        """Lift one fault, or all of them."""
+        self._ask("DELETE", "/faults" if fault is None else f"/faults/{fault}")
+
+    def move_writes(self, region: str) -> None:
+        """Let another region of the account take the writes."""
+        self._ask("POST", "/cosmos/write-region", {"region": region})
+
+    def depths(self) -> Depths:
+        """Return what every queue holds, by region, queue and state."""
+        return self._counts()[1]
 
     def _counts(self) -> tuple[Counters, Depths]:
         counters = self._ask("GET", "/counters")

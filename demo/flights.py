@@ -131,16 +131,21 @@ def arrival(
 
 
 def numbered(flights: Iterable[Flight]) -> Iterator[Sent]:
-    """Number the statuses of every aircraft from 0 in their order."""
+    """Identify the statuses of every aircraft."""
+    return (message(session, sequence, body) for session, sequence, body in statuses(flights))
+
+
+def statuses(flights: Iterable[Flight]) -> Iterator[tuple[str, int, str]]:
+    """Number the statuses of every aircraft from 0 in their order: session, number, body."""
     sessions: defaultdict[str, list[tuple[tuple[date, datetime, str, str, int], str]]]
     sessions = defaultdict(list)
     for flight in flights:
         place = (flight.day, flight.departure, flight.name, flight.origin)
         for stage, body in enumerate(bodies(flight)):
             sessions[flight.aircraft].append(((*place, stage), body))
-    for session, statuses in sessions.items():
-        for sequence, (_, body) in enumerate(sorted(statuses)):
-            yield message(session, sequence, body)
+    for session, said in sessions.items():
+        for sequence, (_, body) in enumerate(sorted(said)):
+            yield session, sequence, body
 
 
 def bodies(flight: Flight) -> Iterator[str]:

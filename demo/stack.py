@@ -3,7 +3,6 @@
 import json
 import selectors
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,18 +48,16 @@ def stack(data: Path, logs: Path) -> Iterator[Stack]:
     command = [sys.executable, "-m", "local", "serve", "--until-stdin-ends"]
     command += ["--data", str(data), "--logs", str(logs), "--setting", setting]
     with Child(command, log=logs / "local.log", is_piped=True) as child:
-        yield Stack(json.loads(_first_line(child)), child)
+        yield Stack(announced(child), child)
 
 
-def _first_line(child: Child) -> str:
-    deadline = time.monotonic() + READY_SECONDS_MAX
+def announced(child: Child) -> dict[str, Any]:
+    """Return what a child says on its one line when it is ready; ChildFailed when it never is."""
     with selectors.DefaultSelector() as selector:
         selector.register(child.output, selectors.EVENT_READ)
-        while time.monotonic() < deadline:
-            if selector.select(timeout=0.2):
-                break
-    line = child.output.readline() if time.monotonic() < deadline else b""
+        line = child.output.readline() if selector.select(READY_SECONDS_MAX) else b""
     if not line:
         child.stop()
-        raise child.failure("the local cloud did not start")
-    return line.decode()
+        raise child.failure("it did not start")
+    said: dict[str, Any] = json.loads(line)
+    return said

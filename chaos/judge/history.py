@@ -1,0 +1,151 @@
+"""What the judge is given: what was sent, what was seen, and what was left over.
+
+Nothing here comes from the engine but what it did to the outside: its outputs, its reports, the
+marks of its handlers, and documents as a plain client reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message of the load, at its place among those of its session, numbered from 0.
+
+    `begun` says that the sender tried to publish it, `safe` when it was told that it had, in
+    seconds since the epoch. A poisoned one is to end as a fault; the handler of one that calls the
+    outside leaves a mark there, beside its effect.
+    """
+
+    session: str
+    sequence: int
+    id: str
+    digest: str
+    is_poisoned: bool = False
+    calls_outside: bool = False
+    is_begun: bool = True
+    safe_at: float | None = None
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the sender was told that it is safe."""
+        return self.safe_at is not None
+
+    def __str__(self) -> str:
+        return f"{self.session} message {self.sequence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A copy of an output as it came out of a region's queue.
+
+    `number` is the queue's own: it grows from one arrival to the next, and a copy that is only
+    handed out again keeps it. The rest is what the output says of the message it is the effect of:
+    the place it took in its session, and the chain.
+    """
+
+    at: float
+    region: str
+    number: int
+    output: str
+    fingerprint: str
+    session: str
+    place: int
+    sequence: int
+    id: str
+    digest: str
+    chain: str
+
+    def __str__(self) -> str:
+        return f"{self.session} message {self.sequence} in {self.region}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A copy of a message in a region's error queue; `of` is the message it names, if any."""
+
+    region: str
+    report: str
+    fingerprint: str
+    session: str
+    of: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A handler that calls the outside began to run for a message, with this idempotency key."""
+
+    at: float
+    session: str
+    id: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a session stands: how many messages were applied, and their chain."""
+
+    place: int
+    chain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """The stretch without faults at the beginning, and what was counted in it by name."""
+
+    until: float
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What was left at the end.
+
+    `queued` counts messages by queue and state; `dead` dead letters by queue; `unfinished` names
+    documents with which something is still to be done; `kinds` counts documents; `old_entries`
+    counts, by session, entries that are older than anything has to be.
+    """
+
+    queued: Mapping[str, int] = field(default_factory=dict)
+    dead: Mapping[str, int] = field(default_factory=dict)
+    unfinished: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    old_entries: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything that is judged; what was seen is in the order of arrival, once for each."""
+
+    regions: tuple[str, ...]
+    sent: tuple[Sent, ...]
+    seen: tuple[Seen, ...]
+    reports: tuple[Report, ...]
+    runs: tuple[Run, ...]
+    heads: Mapping[str, Head]
+    left: Left
+    quiet: Quiet
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Sent]:
+        """Messages of the load by their ids."""
+        return {sent.id: sent for sent in self.sent}
+
+    @cached_property
+    def copies(self) -> Mapping[str, list[Seen]]:
+        """What was seen of each message, by its id."""
+        found: dict[str, list[Seen]] = {}
+        for seen in self.seen:
+            found.setdefault(seen.id, []).append(seen)
+        return found
+
+    @cached_property
+    def sessions(self) -> Mapping[str, list[Sent]]:
+        """What each session should apply, in order: messages that were begun and no poison."""
+        found: dict[str, list[Sent]] = {}
+        for sent in self.sent:
+            if sent.is_begun and not sent.is_poisoned:
+                found.setdefault(sent.session, []).append(sent)
+        return {name: sorted(own, key=lambda one: one.sequence) for name, own in found.items()}

@@ -1,0 +1,78 @@
+"""Append-only files of JSON lines: what each process of a run leaves for the judge.
+
+A line is one write to a file opened for appending, so lines of several processes never mix and a
+killed process leaves at most one line cut short, at the end.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+type Line = Mapping[str, Any]
+
+
+class Record:
+    """A file that is only appended to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        self._end_cut_line()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._file)
+
+    def append(self, *lines: Line) -> None:
+        """Append lines in one write."""
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        os.write(self._file, text.encode())
+
+    def _end_cut_line(self) -> None:
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Walk over the lines of a record; none where there is no file, and none that was cut short."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+
+
+class Follower:
+    """Reads what was appended to a record since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.read = 0
+
+    def news(self) -> Iterator[dict[str, Any]]:
+        """Walk over the whole lines that are new."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(self.read)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self.read += len(line)
+                if line.strip():
+                    yield json.loads(line)

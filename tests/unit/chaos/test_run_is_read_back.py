@@ -1,0 +1,141 @@
+"""What the processes of a run wrote becomes the history that is judged."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from chaos.chain import START, digest, link
+from chaos.judge.history import Head, Quiet, Report, Run
+from chaos.judge.reading import read_history
+from chaos.judge.verdict import judge
+from chaos.load import Letter, Operation
+from chaos.names import CURSED, EFFECTFUL, EFFECTS_QUEUE, ERROR_QUEUE, PURE
+from chaos.places import Places
+from chaos.records import Record
+from chaos.timeline import read_timeline
+
+LETTERS = (Letter("a", PURE, "{}"), Letter("b", CURSED, "{}"), Letter("c", EFFECTFUL, "{}"))
+FIRST = link(START, "a", digest(PURE, b"{}"))
+SECOND = link(FIRST, "c", digest(EFFECTFUL, b"{}"))
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """A run of three messages in one session, and one that was begun and never told safe."""
+    places = Places(tmp_path)
+    first, second = Operation("N1", 0, LETTERS), Operation("N1", 3, (Letter("d", PURE, "{}"),))
+    write(places.load, first.line(), second.line())
+    write(
+        places.ledger,
+        *({"at": at, "what": what, "session": "N1", "first": 0, "count": 3} for at, what in told()),
+        {"at": 3.0, "what": "begun", "session": "N1", "first": 3, "count": 1},
+    )
+    write(places.witnessed, *(line for region in ("east", "west") for line in copies(region)))
+    write(places.runs, {"at": 2.0, "session": "N1", "id": "c", "key": "k", "process": 1})
+    write(
+        places.course,
+        {"kind": "phase", "at": 0.0, "phase": "quiet"},
+        {"kind": "quiet", "at": 9.0, "counts": {"abandon in east": 0}},
+        {"kind": "phase", "at": 9.0, "phase": "draining"},
+        {"kind": "sample", "at": 12.0, "waiting": {"east": 1, "west": 0}},
+    )
+    remains = {
+        "depths": {region: {"lockstep": depths()} for region in ("east", "west")},
+        "unfinished": {"owed": []},
+        "kinds": {"entry": 3, "ledger": 1, "genesis": 1},
+        "heads": {"N1": {"place": 2, "chain": SECOND}, "unheard-of": {}},
+        "old_entries": {},
+    }
+    places.remains.write_text(json.dumps(remains))
+    return places
+
+
+def told() -> tuple[tuple[float, str], ...]:
+    return ((1.0, "begun"), (2.0, "safe"))
+
+
+def depths() -> dict[str, int]:
+    states = ("active", "locked", "scheduled", "deferred", "dead_lettered")
+    return dict.fromkeys(states, 0)
+
+
+def copies(region: str) -> list[dict[str, object]]:
+    """What came out of a region: two effects, the second handed out twice, and a report."""
+    effects = [
+        effect(region, 1, "a", 0, 0, FIRST, digest(PURE, b"{}")),
+        effect(region, 3, "c", 1, 2, SECOND, digest(EFFECTFUL, b"{}")),
+    ]
+    report = {"message": {"id": "b"}, "reason": "it was sent to fail"}
+    named = line(region, ERROR_QUEUE, 1, "r", report)
+    return [*effects, effects[1], named]
+
+
+def effect(
+    region: str, number: int, name: str, place: int, sequence: int, chain: str, content: str
+) -> dict[str, object]:
+    body = {"session": "N1", "place": place, "sequence": sequence, "id": name, "chain": chain}
+    return line(region, EFFECTS_QUEUE, number, f"of {name}", {**body, "digest": content})
+
+
+def line(
+    region: str, queue: str, number: int, name: str, body: Mapping[str, object]
+) -> dict[str, object]:
+    return {
+        "at": 5.0,
+        "region": region,
+        "queue": queue,
+        "number": number,
+        "id": name,
+        "type": "any",
+        "session": "N1",
+        "fingerprint": name,
+        "body": json.dumps(body),
+    }
+
+
+def write(path: Path, *lines: dict[str, object]) -> None:
+    with Record(path) as record:
+        record.append(*lines)
+
+
+def test_every_file_has_its_part_in_the_history(places: Places) -> None:
+    history = read_history(places)
+
+    assert [(s.id, s.sequence, s.is_poisoned, s.is_begun, s.safe_at) for s in history.sent] == [
+        ("a", 0, False, True, 2.0),
+        ("b", 1, True, True, 2.0),
+        ("c", 2, False, True, 2.0),
+        ("d", 3, False, True, None),
+    ]
+    assert [(s.region, s.number, s.id) for s in history.seen] == [
+        ("east", 1, "a"),
+        ("east", 3, "c"),
+        ("west", 1, "a"),
+        ("west", 3, "c"),
+    ]
+    assert history.reports[0] == Report("east", "r", "r", "N1", "b", "it was sent to fail")
+    assert history.runs == (Run(2.0, "N1", "c", "k"),)
+    assert history.heads == {"N1": Head(2, SECOND), "unheard-of": Head(0, START)}
+    assert history.quiet == Quiet(9.0, {"abandon in east": 0})
+    assert history.left.queued == {"east/lockstep": 0, "west/lockstep": 0}
+
+
+def test_a_flawless_run_is_judged_so(places: Places) -> None:
+    assert [f for f in judge(read_history(places)) if f.violations] == []
+
+
+def test_the_course_is_read_back_in_phases(places: Places) -> None:
+    timeline = read_timeline(places.course)
+
+    assert [(p.name, p.begin, p.end) for p in timeline.phases] == [
+        ("quiet", 0.0, 9.0),
+        ("draining", 9.0, 12.0),
+    ]
+    assert timeline.waiting == {"east": ((12.0, 1),), "west": ((12.0, 0),)}
+
+
+def test_a_course_without_a_phase_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="tells of no run"):
+        read_timeline(tmp_path / "none")
