@@ -1,8 +1,11 @@
 """The command line's words that the jobs share: which rows, as which group, how, and where."""
 
 from argparse import ArgumentParser, ArgumentTypeError
+from datetime import datetime
 from pathlib import Path
 
+from shared.domain.errors import InvalidOptions
+from shared.domain.producer import ProducerOptions
 from spark.options import ROWS_MAX_DEFAULT
 from spark.planning import Policy
 from spark.runtime import MASTER_DEFAULT
@@ -47,7 +50,8 @@ def add_source(parser: ArgumentParser) -> None:
 
 
 def add_master(parser: ArgumentParser) -> None:
-    """Add where Spark runs."""
+    """Add where Spark runs, and whether the job says how far it is."""
+    parser.add_argument("--quiet", action="store_true", help="say nothing but why it failed")
     parser.add_argument(
         "--master",
         metavar="URL",
@@ -107,10 +111,30 @@ def whole(text: str) -> int:
 
 
 def group(text: str) -> str:
-    """A producer group's name."""
-    if not text.strip():
-        raise ArgumentTypeError("a producer group needs a name")
-    return text
+    """A producer group's name, as the producer takes it."""
+    try:
+        return ProducerOptions(text.strip() and text).producer_group_id
+    except InvalidOptions as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def file_to_write(text: str) -> Path:
+    """A file that can be made; better said before the work than after it."""
+    file = Path(text)
+    if file.is_dir() or not file.parent.is_dir():
+        raise ArgumentTypeError(f"no file can be written at {text!r}")
+    return file
+
+
+def moment(text: str) -> str:
+    """A time as feeds write it: ISO 8601 without a zone, as what is compared with it has none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"not a time in ISO 8601: {text!r}") from None
+    if found.tzinfo is not None:
+        raise ArgumentTypeError(f"a time without a zone, in the zone of the events: {text!r}")
+    return found.isoformat()
 
 
 def above_zero(text: str) -> float:

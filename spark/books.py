@@ -1,17 +1,20 @@
-"""Source against journal: which events have no effect, which effects have no event, and the like.
+"""Source against journal: the disagreements, and the accounts by session. Pure functions."""
 
-Pure DataFrame functions. An effect is an event that a completed entry covers. An event of a faulted
-or skipped entry has a named end but no effect; it is reported apart from what is missing.
-"""
-
-from enum import StrEnum
-
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
+from spark.comparison import (
+    COMPLETED,
+    Finding,
+    compared,
+    disagreements,
+    is_as_expected,
+    is_out_of_order,
+    placed,
+)
 from spark.numbering import content_digest
-from spark.schemas import texts
+from spark.schemas import FINDINGS, texts
 
 # The documents of kind `entry`, as far as the books need them; ids are zero-padded positions.
 COVERED = StructType(
@@ -20,26 +23,17 @@ COVERED = StructType(
 ENTRIES = StructType(
     [*texts(("session", "id", "status")).fields, StructField("covers", ArrayType(COVERED))]
 )
-COMPLETED = "completed"
-ENDED_WITHOUT_EFFECT = ("faulted", "skipped")
-
-
-class Finding(StrEnum):
-    """The ways in which source and journal can disagree."""
-
-    MISSING = "missing"
-    FAULTED = "faulted or skipped"
-    EXTRA = "extra"
-    REPEATED = "repeated"
-    OUT_OF_ORDER = "out of order"
-    DIFFERENT = "different content"
 
 
 def findings(events: DataFrame, entries: DataFrame, group: str) -> DataFrame:
-    """Every disagreement (schemas.FINDINGS); no row means the books balance."""
-    covered = covered_by(entries, group).persist()
-    effects = covered.where(F.col("status") == COMPLETED)
-    return compared(expected(events), effects, covered).unionByName(misplaced(effects))
+    """Every disagreement (schemas.FINDINGS) but TWICE, which the source has with itself.
+
+    An effect in a session that is not its event's is named there as in the wrong session, and its
+    event as missing from its own.
+    """
+    found = placed(compared(expected(events), covered_by(entries, group)))
+    amiss = found.where(~is_as_expected() | is_out_of_order())
+    return amiss.select(F.inline(disagreements())).select(*FINDINGS.names)
 
 
 def accounts(events: DataFrame, entries: DataFrame, group: str, found: DataFrame) -> DataFrame:
@@ -72,40 +66,3 @@ def covered_by(entries: DataFrame, group: str) -> DataFrame:
     return each.where(F.col("message.group") == group).select(
         "session", "position", "place", "status", "message.id", "message.sequence", "message.digest"
     )
-
-
-def compared(wanted: DataFrame, effects: DataFrame, covered: DataFrame) -> DataFrame:
-    """Events without effect, effects without event, and effects of something else."""
-    ended = covered.where(F.col("status").isin(*ENDED_WITHOUT_EFFECT))
-    ended = ended.groupBy("session", "id").count().withColumnRenamed("count", "ends")
-    seen = effects.select(
-        "session",
-        "id",
-        F.col("sequence").alias("sequence_seen"),
-        F.col("digest").alias("digest_seen"),
-    )
-    both = wanted.join(seen, how="full_outer", on=["session", "id"])
-    both = both.join(ended, how="left", on=["session", "id"])
-    no_effect, no_event = F.col("digest_seen").isNull(), F.col("digest").isNull()
-    same = (F.col("digest") == F.col("digest_seen")) & (F.col("sequence") == F.col("sequence_seen"))
-    finding = (
-        F.when(no_effect & F.col("ends").isNotNull(), Finding.FAULTED)
-        .when(no_effect, Finding.MISSING)
-        .when(no_event, Finding.EXTRA)
-        .when(~same, Finding.DIFFERENT)
-    )
-    sequence = F.coalesce("sequence", "sequence_seen").alias("sequence")
-    found = both.select(finding.alias("finding"), "session", sequence, "id")
-    return found.where(F.col("finding").isNotNull())
-
-
-def misplaced(effects: DataFrame) -> DataFrame:
-    """Second effects of one message, and first effects that follow a higher number."""
-    in_journal = Window.partitionBy("session").orderBy("position", "place")
-    before = in_journal.rowsBetween(Window.unboundedPreceding, -1)
-    same_id = Window.partitionBy("session", "id").orderBy("position", "place")
-    finding = F.when(F.row_number().over(same_id) > 1, Finding.REPEATED).when(
-        F.col("sequence") < F.max("sequence").over(before), Finding.OUT_OF_ORDER
-    )
-    found = effects.select(finding.alias("finding"), "session", "sequence", "id")
-    return found.where(F.col("finding").isNotNull())

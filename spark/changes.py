@@ -1,7 +1,6 @@
 """Feed what is new or changed since the last run, by the manifest kept beside the job."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -11,6 +10,7 @@ from spark.loading import Load
 from spark.manifest import History, Manifest, Step
 from spark.planning import Policies, Standing, planned, refused, standings
 from spark.sending import Counts
+from spark.voice import Voice
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,21 @@ class ChangesFeed:
     policies: Policies
     load: Load
     rejects: str
-    say: Callable[[str], None]
+    voice: Voice
 
     def run(self, source: Source, *, dry: bool = False) -> Told:
         """Send what a broken run has left, then what is new; a dry run only says what stands how.
 
         Whatever this raises, wherever it ends: running it again completes it with the same numbers.
         """
+        self.manifest.require()
         history = self.manifest.history()
         resumed = Counts() if dry else self.resume(history)
         stood = standings(source.facts, self.manifest.fed(self.group, history)).persist()
         try:
-            found = by_standing(stood)
-            self.say("; ".join(f"{found[standing]} {standing}" for standing in Standing))
+            with self.voice.stage("holding it against the manifest"):
+                found = by_standing(stood)
+            self.voice.say("; ".join(f"{found[standing]} {standing}" for standing in Standing))
             if dry:
                 return Told(found)
             if any(found[standing] for standing in self.policies.refused):
@@ -57,7 +59,10 @@ class ChangesFeed:
         """Send every run that is bound and perhaps not sent, byte for byte."""
         total = Counts()
         for step in history.unsent:
-            self.say(f"run {step.run} was not finished; sending it again")
+            self.voice.say(
+                f"run {step.run} of feed {step.feed} is not finished since {step.since}: that feed "
+                "died, or is at it; its events are sent again, to one effect"
+            )
             total += self.send(step)
         return total
 
@@ -69,13 +74,18 @@ class ChangesFeed:
         if not count and mark in (None, history.watermark):
             return Counts()
         plan = planned(stood, self.group, self.policies)
-        step = self.manifest.bind(history.newest + 1, plan, mark)
-        self.say(f"run {step.run} is bound to {step.events} events; sending them")
+        with self.voice.stage("binding numbers"):
+            step = self.manifest.bind(history.newest + 1, plan, mark)
+        self.voice.say(f"run {step.run} is bound to {step.events} events; sending them")
         return self.send(step)
 
     def send(self, step: Step) -> Counts:
         """Send what a run is bound to, and note that it was."""
-        counts = self.load.send(self.manifest.plan_of(step.run)) if step.events else Counts()
+        counts = Counts()
+        if step.events:
+            with self.voice.stage("sending", step.events) as stage:
+                load = replace(self.load, progress=stage.address)
+                counts = load.send(self.manifest.plan_of(step))
         self.manifest.settle(step)
         return counts
 

@@ -7,9 +7,8 @@ the job again completes it. A stream is written alike, batch by batch; see Locks
 """
 
 import asyncio
+import gc
 import json
-import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -30,10 +29,13 @@ from shared.settings import Settings
 from spark.options import OptionRefused, WriteOptions
 from spark.pace import Pace
 from spark.patience import Patience
+from spark.progress import Progress
 from spark.schemas import EVENTS
 from spark.sending import Counts, Manner, Send, send_rows
 
-REPORT_SECONDS = 5.0
+# Messages are many small objects and none is part of a cycle: looking for cycles as often as Python
+# does by itself takes a tenth of a task's time.
+OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 type OpenSend = Callable[[Mapping[str, str]], AbstractAsyncContextManager[Send]]
 
@@ -95,14 +97,17 @@ class Partition:
 
     def write(self, iterator: Iterator[Row]) -> PartitionSent:
         """Send one partition; raises what the producer raises, so that Spark tries again."""
-        progress = Progress(TaskContext.get())
+        gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+        progress = Progress(TaskContext.get(), self.options.progress)
         try:
-            return PartitionSent(asyncio.run(self.send(iterator, progress)))
+            counts = asyncio.run(self.send(iterator, progress))
         except LockstepError as error:
             progress.say(f"{type(error).__name__}: {error}")
             raise
+        progress.end(counts)
+        return PartitionSent(counts)
 
-    async def send(self, rows: Iterator[Row], progress: "Progress") -> Counts:
+    async def send(self, rows: Iterator[Row], progress: Progress) -> Counts:
         """Send the rows at this task's share of the rate."""
         async with self.open_send(self.options.settings) as send:
             return await send_rows(rows, send, self.manner, progress)
@@ -153,26 +158,6 @@ def sort_key(row: Row) -> tuple[str, str, int]:
     """Where a row of a stream belongs; a null sorts first, to be refused by name as it is sent."""
     sequence = row["sequence"]
     return (row["session"] or "", row["group"] or "", -1 if sequence is None else sequence)
-
-
-class Progress:
-    """Says on stderr, now and then, how far a partition has come."""
-
-    def __init__(self, context: TaskContext | None) -> None:
-        self.partition = context.partitionId() if context else 0
-        self.attempt = context.attemptNumber() if context else 0
-        self.due_at = time.monotonic() + REPORT_SECONDS
-
-    def __call__(self, counts: Counts) -> None:
-        """Say it, if the last time is long enough ago."""
-        if time.monotonic() >= self.due_at:
-            self.due_at = time.monotonic() + REPORT_SECONDS
-            self.say(f"{counts.sent} sent")
-
-    def say(self, what: str) -> None:
-        """A line about this try of the partition."""
-        sys.stderr.write(f"partition {self.partition}, try {self.attempt + 1}: {what}\n")
-        sys.stderr.flush()
 
 
 def require_schema(schema: StructType) -> None:

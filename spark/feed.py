@@ -5,48 +5,37 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
-from shared.settings import InvalidSettings, Settings
-from spark import voice
-from spark.arguments import add_changes, add_sending, add_source
+from shared.settings import Settings
+from spark.arguments import add_changes, add_sending, add_source, file_to_write
 from spark.changes import ChangesFeed, Told
-from spark.failures import SparkFailure, root_cause
 from spark.intake import (
+    NOTHING,
     Intake,
-    RejectsRefused,
-    RowsLost,
     Source,
-    added,
     flights_source,
     mapped_source,
+    plus,
     require_replaceable,
     take_in,
 )
+from spark.job import ended
 from spark.loading import Load
-from spark.manifest import Manifest, ManifestRefused
+from spark.manifest import Manifest
 from spark.mapped_sources import read_mapped, since, stream_mapped
-from spark.mapping import Mapping, MappingRefused
+from spark.mapping import Mapping
 from spark.numbering import numbered
 from spark.options import app_settings
 from spark.planning import Policies
-from spark.runtime import INTERRUPTED, Interrupted, SparkUnavailable, spark_session
-from spark.sources import SourceRefused, located
+from spark.runtime import spark_session
+from spark.sources import located
+from spark.voice import Voice
 
 REJECTS_DEFAULT = "rejects"
 JOB = "feed"
-REFUSED = (
-    InvalidSettings,
-    SourceRefused,
-    SparkUnavailable,
-    RejectsRefused,
-    RowsLost,
-    MappingRefused,
-    ManifestRefused,
-)
 
 DESCRIPTION = """\
 Turn rows into numbered events, one ordered stream per session, and send them to both regions. The
@@ -62,16 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = described.parse_args(arguments)
     if wrong := contradiction(chosen):
         described.error(wrong)
-    try:
-        feed(chosen)
-    except REFUSED as error:
-        return voice.failed(JOB, str(error))
-    except SparkFailure as error:
-        return voice.failed(JOB, root_cause(error))
-    except (KeyboardInterrupt, Interrupted):
-        say("interrupted; what was sent stays sent, running it again completes it")
-        return INTERRUPTED
-    return 0
+    voice = Voice(JOB, chosen.quiet)
+    return ended(voice, lambda: feed(chosen, voice))
 
 
 def parser() -> ArgumentParser:
@@ -86,7 +67,9 @@ def parser() -> ArgumentParser:
         metavar="DIR",
         help="folder for rows that cannot become events, as JSON lines (default: %(default)s)",
     )
-    described.add_argument("--summary", type=Path, metavar="FILE", help="write the counts as JSON")
+    described.add_argument(
+        "--summary", type=file_to_write, metavar="FILE", help="write the counts as JSON"
+    )
     described.add_argument("--dry-run", action="store_true", help="do all but send")
     return described
 
@@ -102,50 +85,58 @@ def contradiction(chosen: Namespace) -> str | None:
     return None
 
 
-def feed(chosen: Namespace) -> None:
-    """Extract, transform, load; then say what was done."""
+def feed(chosen: Namespace, voice: Voice) -> int:
+    """Extract, transform, load; then say what was done. The exit status."""
     started = time.monotonic()
     mapping = Mapping.read(chosen.mapping) if chosen.mapping else None
     if not chosen.dry_run:
         Settings.read(app_settings({}))
-    require_replaceable(chosen.rejects)
-    say("starting Spark")
+    voice.say("starting Spark")
     with located(chosen.source) as path, spark_session(chosen.master) as spark:
+        require_replaceable(spark, chosen.rejects)
         if chosen.stream and mapping:
-            intake, told = follow(spark, path, mapping, chosen)
+            intake, told = follow(spark, path, mapping, chosen, voice)
         else:
-            source = extract(spark, path, mapping, chosen)
-            intake, told = feed_source(spark, source, chosen)
+            source = extract(spark, path, mapping, chosen, voice)
+            intake, told = feed_source(spark, source, chosen, voice)
     summarise(intake, told, time.monotonic() - started, chosen)
+    return 0
 
 
-def extract(spark: SparkSession, path: str, mapping: Mapping | None, chosen: Namespace) -> Source:
+def extract(
+    spark: SparkSession, path: str, mapping: Mapping | None, chosen: Namespace, voice: Voice
+) -> Source:
     """The source, read and judged; with a watermark, what is not older than the last run's."""
-    say(f"reading {path}")
+    voice.say(f"reading {path}")
     if mapping is None:
         return flights_source(spark, path, chosen.days)
     mark = None
     if chosen.manifest and mapping.watermark and not chosen.full:
         mark = Manifest(spark, chosen.manifest).history().watermark
     if mark:
-        say(f"from {mapping.watermark} {mark} on")
+        voice.say(f"from {mapping.watermark} {mark} on")
     return mapped_source(since(read_mapped(spark, path, mapping), mapping, mark), mapping)
 
 
-def feed_source(spark: SparkSession, source: Source, chosen: Namespace) -> tuple[Intake, Told]:
+def feed_source(
+    spark: SparkSession, source: Source, chosen: Namespace, voice: Voice
+) -> tuple[Intake, Told]:
     """Judge and number, then send everything or, by the manifest, what is new."""
-    say(f"judging and numbering; rejects go to {chosen.rejects}")
-    intake = take_in(source, chosen.rejects)
+    voice.say(f"judging and numbering; rejects go to {chosen.rejects}")
+    with voice.stage("judging"):
+        intake = take_in(source, chosen.rejects, again=chosen.stream)
     if chosen.manifest:
-        return intake, changes_feed(spark, chosen).run(source, dry=chosen.dry_run)
+        return intake, changes_feed(spark, chosen, voice).run(source, dry=chosen.dry_run)
     if chosen.dry_run:
         return intake, Told()
-    say("sending" + (f", {chosen.rate:g} a second" if chosen.rate else ""))
+    voice.say("sending" + (f", {chosen.rate:g} a second" if chosen.rate else ""))
     events = numbered(source.facts, chosen.group)
-    return intake, Told(counts=Load(chosen.rate, chosen.batch).send(events))
+    with voice.stage("sending", intake.events) as stage:
+        load = Load(chosen.rate, chosen.batch, progress=stage.address)
+        return intake, Told(counts=load.send(events))
 
 
-def changes_feed(spark: SparkSession, chosen: Namespace) -> ChangesFeed:
+def changes_feed(spark: SparkSession, chosen: Namespace, voice: Voice) -> ChangesFeed:
     """The feed by a manifest, as the command line has it."""
     return ChangesFeed(
         Manifest(spark, chosen.manifest),
@@ -153,25 +144,25 @@ def changes_feed(spark: SparkSession, chosen: Namespace) -> ChangesFeed:
         Policies(chosen.late, chosen.changed),
         Load(chosen.rate, chosen.batch),
         chosen.rejects,
-        say,
+        voice,
     )
 
 
 def follow(
-    spark: SparkSession, folder: str, mapping: Mapping, chosen: Namespace
+    spark: SparkSession, folder: str, mapping: Mapping, chosen: Namespace, voice: Voice
 ) -> tuple[Intake, Told]:
     """Feed a folder's files as they come: those that are there, or on and on every few seconds.
 
     The checkpoint says which files were read; the manifest makes a batch that comes twice no news.
     """
-    done: list[tuple[Intake, Told]] = []
+    done = Done()
 
     def batch(table: DataFrame, number: int) -> None:
-        say(f"batch {number}")
+        voice.say(f"batch {number}")
         rejects = f"{chosen.rejects}/batch-{number}"
         told = Namespace(**{**vars(chosen), "rejects": rejects})
         source = mapped_source(table, mapping)
-        done.append(feed_source(table.sparkSession, source, told))
+        done.add(*feed_source(table.sparkSession, source, told, voice))
         source.release()
 
     writer = stream_mapped(spark, folder, mapping).writeStream.foreachBatch(batch)
@@ -182,17 +173,22 @@ def follow(
         else writer.trigger(availableNow=True)
     )
     writer.start().awaitTermination()
-    return added([intake for intake, _ in done]), summed([told for _, told in done])
+    return done.intake, done.told
 
 
-def summed(told: Sequence[Told]) -> Told:
-    """The sum of what several batches told."""
-    total = Told()
-    for each in told:
-        names = {**total.standings, **each.standings}
-        stood = {n: total.standings.get(n, 0) + each.standings.get(n, 0) for n in names}
-        total = Told(stood, total.resumed + each.resumed, total.counts + each.counts)
-    return total
+@dataclass(slots=True)
+class Done:
+    """The sum of all batches of a stream, however many there were."""
+
+    intake: Intake = NOTHING
+    told: Told = field(default_factory=Told)
+
+    def add(self, intake: Intake, told: Told) -> None:
+        """Count one more batch."""
+        names = {**self.told.standings, **told.standings}
+        stood = {n: self.told.standings.get(n, 0) + told.standings.get(n, 0) for n in names}
+        resumed, counts = self.told.resumed + told.resumed, self.told.counts + told.counts
+        self.intake, self.told = plus(self.intake, intake), Told(stood, resumed, counts)
 
 
 def summarise(intake: Intake, told: Told, seconds: float, chosen: Namespace) -> None:
@@ -211,11 +207,6 @@ def summarise(intake: Intake, told: Told, seconds: float, chosen: Namespace) -> 
         f"{told.counts.sent} sent, {told.counts.owed} copies owed, {seconds:.1f} s",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
-
-
-def say(line: str) -> None:
-    """A line of progress."""
-    voice.say(JOB, line)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """What a source becomes: facts, and rejects with their reasons; every row is accounted for."""
 
+import re
 from dataclasses import dataclass
-from functools import reduce
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark.exclusive import Files
 from spark.judging import first_days, judged, rejects
 from spark.mapped import mapped
 from spark.mapping import Mapping
@@ -17,6 +17,10 @@ from spark.transforms import ARRIVED, facts
 # What Spark leaves in a folder of JSON lines, and the folder of a stream's batch; a folder with
 # anything else in it is not ours.
 REJECTS_FILES = ("part-", ".part-", "_SUCCESS", "._SUCCESS", "batch-")
+
+
+# A scheme has more than the one letter of a drive.
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class RowsLost(Exception):
@@ -57,6 +61,9 @@ class Intake:
     rejects: dict[str, int]
 
 
+NOTHING = Intake(0, 0, 0, {})
+
+
 def flights_source(spark: SparkSession, path: str, days: int) -> Source:
     """The flights of the source's first days."""
     flights = first_days(read_flights(spark, path), days).persist()
@@ -90,9 +97,12 @@ def highest(verdicts: DataFrame, mapping: Mapping) -> str | None:
     return None if found is None else found[0]
 
 
-def take_in(source: Source, folder: str) -> Intake:
-    """Write the rejects and count everything; raises RowsLost unless every row is accounted for."""
-    write_rejects(source.rejects, folder)
+def take_in(source: Source, folder: str, *, again: bool = False) -> Intake:
+    """Write the rejects and count everything; raises RowsLost unless every row is accounted for.
+
+    `again` is for a folder that is surely of the same rows, as that of a stream's batch is.
+    """
+    write_rejects(source.rejects, folder, again=again)
     by_reason = by_reason_in(source.rejects.sparkSession, folder)
     found = source.facts.agg(
         F.count("*").alias("events"),
@@ -106,9 +116,9 @@ def take_in(source: Source, folder: str) -> Intake:
     return intake
 
 
-def write_rejects(rejected: DataFrame, folder: str) -> None:
-    """Replace a folder on this machine; a folder elsewhere must not be there yet."""
-    mode = "error" if is_elsewhere(folder) else "overwrite"
+def write_rejects(rejected: DataFrame, folder: str, *, again: bool) -> None:
+    """Replace a folder on this machine; one elsewhere must be new, or of the same rows."""
+    mode = "error" if is_elsewhere(folder) and not again else "overwrite"
     rejected.coalesce(1).write.json(folder, mode=mode)
 
 
@@ -127,31 +137,22 @@ def require_all(intake: Intake, accepted: int) -> None:
         )
 
 
-def require_replaceable(folder: str) -> None:
+def require_replaceable(spark: SparkSession, folder: str) -> None:
     """Raise RejectsRefused when replacing the folder would delete what is not rejects."""
-    place = Path(folder)
-    if is_elsewhere(folder) or not place.exists():
+    if is_elsewhere(folder):
         return
-    if place.is_file():
-        raise RejectsRefused(f"{folder} is a file; the rejects need a folder")
-    names = (file.name for file in place.iterdir())
-    strangers = [name for name in names if not name.startswith(REJECTS_FILES)]
+    strangers = [name for name in Files(spark).names(folder) if not name.startswith(REJECTS_FILES)]
     if strangers:
         raise RejectsRefused(f"{folder} holds {strangers[0]}; rejects would replace the folder")
 
 
 def is_elsewhere(folder: str) -> bool:
-    """Whether a folder is named by a URL."""
-    return "://" in folder
-
-
-def added(intakes: list[Intake]) -> Intake:
-    """The sum of several intakes; a session that is in two of them counts twice."""
-    return reduce(plus, intakes, Intake(0, 0, 0, {}))
+    """Whether a folder is named by a URL, and not as one of the place where the job runs."""
+    return URL.match(folder) is not None
 
 
 def plus(one: Intake, other: Intake) -> Intake:
-    """The sum of two intakes."""
+    """The sum of two intakes; a session that is in both counts twice."""
     reasons = sorted({*one.rejects, *other.rejects})
     rejected = {why: one.rejects.get(why, 0) + other.rejects.get(why, 0) for why in reasons}
     return Intake(

@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from shared.settings import Connection, connection, text
 from spark.books import ENTRIES
-from spark.options import app_settings
+from spark.options import OptionRefused, app_settings
 
 QUERY = "SELECT c.session, c.id, c.status, c.covers FROM c WHERE c.kind = 'entry'"
 NEEDED = (
@@ -51,8 +51,13 @@ class JournalSource(DataSource):
         """Which messages an entry covers, and how it ended."""
         return ENTRIES
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark passes it
-        """A reader; raises InvalidSettings where the account is not named."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader; raises OptionRefused, or InvalidSettings where the account is not named."""
+        known = {name.lower() for name in NEEDED}
+        if unknown := sorted({name.lower() for name in self.options} - known):
+            raise OptionRefused(f"unknown options: {', '.join(unknown)}")
+        if schema.simpleString() != ENTRIES.simpleString():
+            raise OptionRefused(f"{self.name()} has columns of its own; read it without a schema")
         return JournalReader(journal_settings(self.options))
 
 
@@ -108,11 +113,12 @@ def read_journal(spark: SparkSession, exported: str | None) -> DataFrame:
     """The entries of the account, or of JSON lines or Parquet exported by its change feed.
 
     An export may hold a document more than once, as change feeds tell it: the newest `_ts` counts.
+    One with a broken line fails, when it is read.
     """
     if exported is None:
         spark.dataSource.register(JournalSource)
         return spark.read.format(JournalSource.name()).load()
-    reader = spark.read.schema(EXPORTED)
+    reader = spark.read.schema(EXPORTED).option("mode", "FAILFAST")
     is_parquet = exported.rstrip("/").endswith(".parquet")
     return newest(reader.parquet(exported) if is_parquet else reader.json(exported))
 

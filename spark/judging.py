@@ -6,7 +6,7 @@ Every flight gets a verdict and none is dropped: `reason` is null for a flight t
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.schemas import BROKEN_LINE, FLIGHT_COLUMNS, FLIGHTS
+from spark.schemas import BROKEN_LINE, FLIGHT_COLUMNS, FLIGHTS, REPLACEMENT
 
 NUMBERS = (
     "year",
@@ -19,6 +19,7 @@ NUMBERS = (
     "arr_delay",
     "flight",
 )
+TEXTS = ("carrier", "tailnum", "origin", "dest")
 CLOCKS = ("dep_time", "sched_dep_time", "arr_time")
 # A cancelled flight has no times of its own and a diverted one no arrival; the rest is needed.
 NEEDED = (
@@ -32,6 +33,7 @@ NEEDED = (
     "origin",
     "dest",
 )
+DUPLICATE = "duplicate"
 DAY_MINUTES = 24 * 60
 # Service Bus takes no longer session ids.
 SESSION_CHARACTERS_MAX = 128
@@ -105,12 +107,13 @@ def objections() -> list[tuple[str, Column]]:
         *((f"missing {name}", F.col(f"row.{name}").isNull()) for name in NEEDED),
         *((f"malformed {name}", unreadable(name)) for name in NUMBERS),
         *((f"malformed {name}", ~is_clock(F.col(name))) for name in CLOCKS),
+        *((f"malformed {name}", F.col(name).contains(REPLACEMENT)) for name in TEXTS),
         ("malformed tailnum", F.length("tailnum") > SESSION_CHARACTERS_MAX),
         ("no such day", F.col("date").isNull()),
         ("missing dep_delay", F.col("dep_time").isNotNull() & F.col("dep_delay").isNull()),
         ("arrival without departure", F.col("arr_time").isNotNull() & F.col("dep_time").isNull()),
         ("dep_time contradicts schedule and delay", contradicts()),
-        ("duplicate", F.col("copy") > 1),
+        (DUPLICATE, F.col("copy") > 1),
     ]
 
 

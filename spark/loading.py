@@ -20,6 +20,7 @@ class Load:
 
     `gaps` is for a part of what was sent before. Connections come from `settings`, over the
     environment that Spark's JVM was started in; there they stay out of Spark's plans and pages.
+    `progress` is where the tasks tell how far they are.
     """
 
     rate: float | None = None
@@ -27,6 +28,7 @@ class Load:
     gaps: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     source: type[LockstepDataSource] = LockstepDataSource
+    progress: str | None = None
 
     def send(self, rows: DataFrame) -> Counts:
         """Send events from the executors; the counts are the sum over all partitions."""
@@ -40,6 +42,8 @@ class Load:
             writer = writer.options(**self.settings).options(
                 batch=self.batch, summary=str(summary), gaps="allow" if self.gaps else "refuse"
             )
+            if self.progress:
+                writer = writer.options(progress=self.progress)
             if self.rate:
                 writer = writer.options(rate=self.rate, partitions=lanes)
             writer.save()

@@ -3,16 +3,26 @@
 No row is dropped: `reason` is null for a row that becomes a fact.
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from shared.domain.message import BODY_BYTES_MAX, ID_CHARACTERS_MAX
+from shared.domain.message import (
+    BODY_BYTES_MAX,
+    ESCAPE_FACTOR_MAX,
+    ID_CHARACTERS_MAX,
+    STORED_BYTES_MAX,
+)
 from spark.mapping import WHOLE, Mapping
-from spark.schemas import BROKEN_LINE, FACTS
+from spark.schemas import BROKEN_LINE, FACTS, REPLACEMENT
 
 # Added to a whole number of 64 bits, this makes it a number without a sign.
 OFFSET = 2**63
 DIGITS = 20
+# Names beside those of a table's own columns, none of which has a dot in it.
+ROW, FACT, MARK = "lockstep.row", "lockstep.fact", "lockstep.watermark"
+REPEATED_KEY = "repeated key"
+# No character takes more bytes when it is written as its number, and surrogates are two.
+ESCAPED_BYTES = 6
 
 
 def mapped(table: DataFrame, mapping: Mapping) -> DataFrame:
@@ -21,17 +31,24 @@ def mapped(table: DataFrame, mapping: Mapping) -> DataFrame:
     `table` has every column of the mapping as text or in its declared type, and `broken_line`.
     """
     read = table.select(
-        F.struct(*mapping.columns, BROKEN_LINE).alias("row"),
+        F.struct(*mapping.columns, BROKEN_LINE).alias(ROW),
         *(F.col(name).try_cast(kind).alias(name) for name, kind in mapping.columns.items()),
     )
     facts = read.select("*", *fact(mapping))
     whys = (F.when(wrong, why) for why, wrong in objections(mapping))
-    return facts.select(
-        F.to_json("row").alias("row"),
-        *(f"fact.{name}" for name in FACTS.names),
-        "watermark",
+    judged = facts.select(
+        F.to_json(F.col(f"`{ROW}`")).alias("row"),
+        *(stated(name).alias(name) for name in FACTS.names),
+        F.col(f"`{MARK}`").alias("watermark"),
         F.coalesce(*whys).alias("reason"),
     )
+    return judged.withColumn("reason", F.coalesce("reason", F.when(is_repeated(), REPEATED_KEY)))
+
+
+def is_repeated() -> Column:
+    """Whether a row has the key of an earlier one of its session that can become a fact."""
+    same_key = Window.partitionBy("session", "key")
+    return F.row_number().over(same_key.orderBy(F.isnotnull("reason"), "place", "body")) > 1
 
 
 def fact(mapping: Mapping) -> list[Column]:
@@ -39,7 +56,7 @@ def fact(mapping: Mapping) -> list[Column]:
     columns = mapping.columns
     kind = F.lit(mapping.type) if mapping.type_column is None else F.col(mapping.type_column)
     mark = F.lit(None) if mapping.watermark is None else F.col(mapping.watermark)
-    stated = F.struct(
+    whole = F.struct(
         F.col(mapping.session).cast("string").alias("session"),
         F.to_json(F.array(*(F.col(name).cast("string") for name in mapping.key))).alias("key"),
         F.array(*(ordered(name, columns[name]) for name in mapping.order)).alias("place"),
@@ -47,7 +64,17 @@ def fact(mapping: Mapping) -> list[Column]:
         F.to_json(F.struct(*sorted(mapping.body)), {"ignoreNullFields": "false"}).alias("body"),
         time(mapping).alias("time"),
     )
-    return [stated.alias("fact"), mark.cast("string").alias("watermark")]
+    return [whole.alias(FACT), mark.cast("string").alias(MARK)]
+
+
+def written(name: str) -> Column:
+    """A cell as the source wrote it."""
+    return F.col(f"`{ROW}`.`{name}`")
+
+
+def stated(name: str) -> Column:
+    """A part of the fact that a row states."""
+    return F.col(f"`{FACT}`.{name}")
 
 
 def time(mapping: Mapping) -> Column:
@@ -80,18 +107,43 @@ def unsigned(number: Column) -> Column:
 
 
 def objections(mapping: Mapping) -> list[tuple[str, Column]]:
-    """What can be wrong with a row, in the order in which it is said; only the first counts."""
+    """What can be wrong with a row, in the order in which it is said; only the first counts.
+
+    All that the message would be refused for is among them: one such row would fail its whole task.
+    """
+    texts = [name for name, kind in mapping.columns.items() if kind == "string"]
     return [
-        ("broken line", F.col(f"row.{BROKEN_LINE}").isNotNull()),
-        *((f"missing {name}", F.col(f"row.{name}").isNull()) for name in mapping.needed),
+        ("broken line", written(BROKEN_LINE).isNotNull()),
+        *((f"missing {name}", written(name).isNull()) for name in mapping.needed),
         *((f"malformed {name}", unreadable(name)) for name in mapping.columns),
-        (f"empty {mapping.session}", F.col("fact.session") == ""),
-        (f"overlong {mapping.session}", F.length("fact.session") > ID_CHARACTERS_MAX),
-        ("no type", F.col("fact.type") == ""),
-        ("body too large", F.octet_length("fact.body") > BODY_BYTES_MAX),
+        *((f"undecodable {name}", is_no_text(name)) for name in texts),
+        (f"empty {mapping.session}", stated("session") == ""),
+        (f"overlong {mapping.session}", F.length(stated("session")) > ID_CHARACTERS_MAX),
+        ("no type", stated("type") == ""),
+        ("body too large", F.octet_length(stated("body")) > BODY_BYTES_MAX),
+        ("body too large", is_too_large_escaped(stated("body"))),
     ]
 
 
 def unreadable(name: str) -> Column:
     """Something is written there, and it is not of the declared type."""
-    return F.col(f"row.{name}").isNotNull() & F.col(name).isNull()
+    return written(name).isNotNull() & F.col(name).isNull()
+
+
+def is_no_text(name: str) -> Column:
+    """Whether the bytes of a text are not UTF-8, or were not when they were read."""
+    column = F.col(name)
+    return ~F.is_valid_utf8(column) | column.contains(REPLACEMENT)
+
+
+def is_too_large_escaped(body: Column) -> Column:
+    """Whether a body, escaped as the journal keeps it, is over what a document takes.
+
+    A body is JSON, so what is below a space is written with backslashes in it already.
+    """
+    ascii_only = F.regexp_replace(body, r"[^\x00-\x7F]", "")
+    escapes = F.length(ascii_only) - F.length(F.translate(ascii_only, '"\\', ""))
+    others = F.octet_length(F.encode(body, "UTF-16BE")) / 2 - F.length(ascii_only)
+    stored = F.length(ascii_only) + escapes + others * ESCAPED_BYTES + len('""')
+    is_large = F.octet_length(body) * ESCAPE_FACTOR_MAX > STORED_BYTES_MAX
+    return F.when(is_large, stored > STORED_BYTES_MAX).otherwise(F.lit(col=False))

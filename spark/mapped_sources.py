@@ -5,9 +5,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from spark.failures import SparkFailure, root_cause
-from spark.mapping import Format, Mapping
+from spark.mapping import WHOLE, Format, Mapping
 from spark.schemas import BROKEN_LINE, texts
-from spark.sources import SourceRefused
+from spark.sources import WHOLE_LINES, SourceRefused
 
 CORRUPT = {"columnNameOfCorruptRecord": BROKEN_LINE, "mode": "PERMISSIVE"}
 
@@ -29,8 +29,8 @@ def read_mapped(spark: SparkSession, path: str, mapping: Mapping) -> DataFrame:
 
 def read_csv(spark: SparkSession, path: str, mapping: Mapping) -> DataFrame:
     """CSV with a header, all text; a line with another number of cells is a broken line."""
-    lines = spark.read.options(columnPruning=False, **CORRUPT).options(**mapping.options)
-    return chosen(lines.csv(path, schema=header(spark, path, mapping), header=True), mapping)
+    lines = spark.read.options(**WHOLE_LINES, **CORRUPT).options(**mapping.options)
+    return chosen(lines.csv(path, schema=header(spark, path, mapping)), mapping)
 
 
 def read_parquet(spark: SparkSession, path: str, mapping: Mapping) -> DataFrame:
@@ -59,7 +59,7 @@ def stream_mapped(spark: SparkSession, folder: str, mapping: Mapping) -> DataFra
             schema = header(spark, folder, mapping)
         reader = spark.readStream.format(mapping.format).schema(schema).options(**mapping.options)
         if mapping.format is Format.CSV:
-            reader = reader.options(header=True, columnPruning=False)
+            reader = reader.options(**WHOLE_LINES)
         if mapping.format is not Format.PARQUET:
             reader = reader.options(**CORRUPT)
         return chosen(reader.load(folder), mapping)
@@ -68,12 +68,19 @@ def stream_mapped(spark: SparkSession, folder: str, mapping: Mapping) -> DataFra
 
 
 def since(table: DataFrame, mapping: Mapping, mark: str | None) -> DataFrame:
-    """The rows from a watermark on, itself included; rows that say none are always among them."""
+    """The rows from a watermark on, itself and what may be late included.
+
+    Rows that say no watermark are always among them.
+    """
     if mark is None or mapping.watermark is None:
         return table
     kind = mapping.columns[mapping.watermark]
-    column = F.col(mapping.watermark).try_cast(kind)
-    return table.where(column.isNull() | (column >= F.lit(mark).cast(kind)))
+    column, first = F.col(mapping.watermark).try_cast(kind), F.lit(mark).cast(kind)
+    if mapping.lateness is not None:
+        first = first - F.expr(
+            mapping.lateness if kind in WHOLE else f"interval {mapping.lateness}"
+        )
+    return table.where(column.isNull() | (column >= first))
 
 
 def header(spark: SparkSession, path: str, mapping: Mapping) -> StructType:

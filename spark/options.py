@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from shared.domain.message import OWNER_LEVEL_MAX
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Settings
 from spark.patience import PATIENCE_DEFAULT_SECONDS
+from spark.progress import ADDRESS
 
 REGIONS, REGION = "LOCKSTEP_REGIONS", "LOCKSTEP_REGION"
 IDENTITY_SUFFIXES = ("", "__accountEndpoint", "__fullyQualifiedNamespace", "__clientId")
 ROWS_MAX_DEFAULT = 500
-OWN = {"rate", "partitions", "batch", "summary", "owner_level", "gaps", "patience"}
+OWN = {"rate", "partitions", "batch", "summary", "owner_level", "gaps", "patience", "progress"}
 # What Spark itself adds for a stream.
 SPARKS = {"checkpointlocation", "path"}
 GAPS = ("refuse", "allow")
@@ -34,6 +35,8 @@ class WriteOptions:
     fences writers of the same group with a lower one. `gaps` allows numbers to skip, as in a part
     of what was sent before; what follows a gap waits until the gap is filled. `patience` is how
     many seconds an operation is repeated while no region takes it, before the task fails.
+    `progress` is an Ear's address, for tasks to tell how far they are; without it they say so on
+    their stderr.
     """
 
     settings: Mapping[str, str]
@@ -44,6 +47,7 @@ class WriteOptions:
     owner_level: int = 0
     gaps: bool = False
     patience: float = PATIENCE_DEFAULT_SECONDS
+    progress: str | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -65,6 +69,7 @@ class WriteOptions:
             owner_level=level(given.get("owner_level", "0")),
             gaps=choice("gaps", given.get("gaps", GAPS[0]), GAPS) == "allow",
             patience=seconds(given.get("patience", str(PATIENCE_DEFAULT_SECONDS))),
+            progress=address(given["progress"]) if "progress" in given else None,
         )
 
     @property
@@ -125,6 +130,13 @@ def seconds(value: str) -> float:
     if not 0 <= number < float("inf"):
         raise OptionRefused(f"patience must be seconds from 0 on, not {value!r}")
     return number
+
+
+def address(value: str) -> str:
+    """Where progress is told; raises OptionRefused."""
+    if not ADDRESS.fullmatch(value):
+        raise OptionRefused(f"progress must be host:port/token, not {value!r}")
+    return value
 
 
 def level(value: str) -> int:

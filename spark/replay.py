@@ -15,17 +15,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from shared.settings import InvalidSettings, Settings
-from spark import voice
-from spark.arguments import add_master, add_sending, group
-from spark.books import Finding
-from spark.failures import SparkFailure, root_cause
+from shared.settings import Settings
+from spark.arguments import add_master, add_sending, file_to_write, group, moment
+from spark.comparison import Finding
+from spark.job import ended
 from spark.loading import Load
-from spark.manifest import Manifest, ManifestRefused
+from spark.manifest import Manifest
 from spark.options import app_settings
-from spark.runtime import INTERRUPTED, Interrupted, SparkUnavailable, spark_session
+from spark.runtime import spark_session
 from spark.schemas import EVENTS, FINDINGS
 from spark.sending import Counts
+from spark.voice import Voice
 
 JOB = "replay"
 
@@ -35,26 +35,14 @@ those a report of reconcile calls missing. Ids, numbers and bytes are those of t
 what the journal has gets no second effect. Connections come from the app settings."""
 
 
-class NothingChosen(Exception):
-    """No event of the archive is in the choice."""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay; the exit status is 0 only when every chosen event is safe in at least one region."""
     described = parser()
     chosen = described.parse_args(arguments)
     if not (chosen.session or chosen.since or chosen.until or chosen.missing or chosen.all):
         described.error("choose by --session, --since, --until or --missing, or say --all")
-    try:
-        replay(chosen)
-    except (InvalidSettings, ManifestRefused, NothingChosen, SparkUnavailable) as error:
-        return voice.failed(JOB, str(error))
-    except SparkFailure as error:
-        return voice.failed(JOB, root_cause(error))
-    except (KeyboardInterrupt, Interrupted):
-        voice.say(JOB, "interrupted; what was sent stays sent, running it again completes it")
-        return INTERRUPTED
-    return 0
+    voice = Voice(JOB, chosen.quiet)
+    return ended(voice, lambda: replay(chosen, voice))
 
 
 def parser() -> ArgumentParser:
@@ -67,19 +55,25 @@ def parser() -> ArgumentParser:
     described.add_argument(
         "--session", action="append", metavar="ID", help="a session; may be said more than once"
     )
-    described.add_argument("--since", metavar="TIME", help="from this time on (ISO 8601)")
-    described.add_argument("--until", metavar="TIME", help="before this time (ISO 8601)")
+    described.add_argument(
+        "--since", type=moment, metavar="TIME", help="from this time on (ISO 8601)"
+    )
+    described.add_argument(
+        "--until", type=moment, metavar="TIME", help="before this time (ISO 8601)"
+    )
     described.add_argument("--missing", metavar="DIR", help="what this report calls missing")
     described.add_argument("--all", action="store_true", help="everything")
-    described.add_argument("--summary", type=Path, metavar="FILE", help="write the counts as JSON")
+    described.add_argument(
+        "--summary", type=file_to_write, metavar="FILE", help="write the counts as JSON"
+    )
     described.add_argument("--dry-run", action="store_true", help="do all but send")
     add_sending(described)
     add_master(described)
     return described
 
 
-def replay(chosen: Namespace) -> None:
-    """Choose from the archive and send; then say what was done."""
+def replay(chosen: Namespace, voice: Voice) -> int:
+    """Choose from the archive and send; then say what was done. The exit status."""
     if not chosen.dry_run:
         Settings.read(app_settings({}))
     with spark_session(chosen.master) as spark:
@@ -88,13 +82,18 @@ def replay(chosen: Namespace) -> None:
         rows = selected(archive.select(*EVENTS.names), chosen.session, chosen.since, chosen.until)
         if chosen.missing:
             rows = missing(rows, read_findings(spark, chosen.missing))
-        count = rows.persist().count()
+        with voice.stage("choosing"):
+            count = rows.persist().count()
         if not count:
-            raise NothingChosen(f"{chosen.manifest} has no such event of {chosen.group!r}")
-        voice.say(JOB, f"{count} events chosen")
-        load = Load(chosen.rate, chosen.batch, gaps=True)
-        counts = Counts() if chosen.dry_run else load.send(rows)
+            return voice.failed(f"{chosen.manifest} has no such event of {chosen.group!r}")
+        voice.say(f"{count} events chosen")
+        counts = Counts()
+        if not chosen.dry_run:
+            with voice.stage("sending", count) as stage:
+                load = Load(chosen.rate, chosen.batch, gaps=True, progress=stage.address)
+                counts = load.send(rows)
     summarise(count, counts, chosen.summary)
+    return 0
 
 
 def selected(

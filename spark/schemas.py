@@ -24,6 +24,9 @@ FLIGHT_COLUMNS = (
 # A line of a CSV file that does not have the header's number of cells, word for word.
 BROKEN_LINE = "broken_line"
 
+# What Spark's reader of CSV leaves where bytes are not UTF-8.
+REPLACEMENT = "\ufffd"
+
 
 def texts(names: Sequence[str]) -> StructType:
     """A schema of text columns."""
@@ -71,11 +74,11 @@ PLAN = StructType(
     ]
 )
 
-# A disagreement of source and journal: what, and which event of which session.
+# A disagreement of source and journal: what, which event of which session, and more for people.
 FINDINGS = StructType(
     [
         *texts(("finding", "session")).fields,
         StructField("sequence", LongType()),
-        StructField("id", StringType()),
+        *texts(("id", "detail")).fields,
     ]
 )

@@ -151,16 +151,16 @@ def runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 def message_of(row: Row, owner_level: int = 0) -> Message:
     """A row as the message it stands for; raises InvalidMessage naming what is null in it."""
-    missing = [name for name in REQUIRED if row[name] is None]
-    if missing:
+    event = dict(zip(row.__fields__, row, strict=True))
+    if missing := [name for name in REQUIRED if event[name] is None]:
         raise InvalidMessage(f"an event has no {', '.join(missing)}: {row}")
     return Message(
-        id=row["id"],
-        session=row["session"],
-        type=row["type"],
-        body=row["body"].encode(),
-        number=Number(group=row["group"], level=owner_level, sequence=row["sequence"]),
-        time=row["time"],
+        id=event["id"],
+        session=event["session"],
+        type=event["type"],
+        body=event["body"].encode(),
+        number=Number(group=event["group"], level=owner_level, sequence=event["sequence"]),
+        time=event["time"],
     )
 
 

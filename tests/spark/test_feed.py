@@ -5,10 +5,20 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from spark import feed, reconcile
-from spark.intake import Intake, RejectsRefused, RowsLost, require_all, require_replaceable
+from spark.intake import (
+    Intake,
+    RejectsRefused,
+    RowsLost,
+    by_reason_in,
+    require_all,
+    require_replaceable,
+    write_rejects,
+)
+from spark.schemas import REFUSED_ROWS
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,arr_delay,carrier,flight,"
 LINES = (
@@ -65,6 +75,63 @@ def test_a_dry_run_accounts_for_every_row_and_needs_no_connection(
     }
 
 
+MAPPING = {
+    "format": "csv",
+    "columns": {"account": "string", "line": "int"},
+    "session": "account",
+    "key": ["line"],
+    "order": ["line"],
+    "body": ["line"],
+    "type": "account.add",
+}
+
+
+@pytest.fixture
+def mapped(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words of a dry run over rows.csv by a mapping."""
+    monkeypatch.setattr(feed, "spark_session", lambda _master: nullcontext(spark))
+    (tmp_path / "mapping.json").write_text(json.dumps(MAPPING))
+    return [
+        "--dry-run",
+        f"--source={tmp_path / 'rows.csv'}",
+        f"--mapping={tmp_path / 'mapping.json'}",
+        f"--summary={tmp_path / 'sum.json'}",
+    ]
+
+
+@pytest.mark.spark
+def test_an_empty_source_is_no_error_and_becomes_nothing(mapped: list[str], tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("account,line\n")
+
+    assert feed.main([*mapped, f"--rejects={tmp_path / 'rejects'}"]) == 0
+
+    told = json.loads((tmp_path / "sum.json").read_text())
+    assert [told[name] for name in ("rows", "events", "sessions", "rejects")] == [0, 0, 0, {}]
+
+
+@pytest.mark.spark
+def test_rejects_go_to_a_url_once_and_replace_nothing_there(
+    mapped: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("account,line\nacc-1,1\nacc-1,two\n,3\nacc-1,1\n")
+    words = [*mapped, f"--rejects=file://{tmp_path}/lake/rejects"]
+
+    assert feed.main(words) == 0
+
+    files = (tmp_path / "lake" / "rejects").glob("part-*")
+    rejects = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    found = {row["reason"]: json.loads(row["row"]) for row in rejects}
+    assert found == {
+        "malformed line": {"account": "acc-1", "line": "two"},
+        "missing account": {"line": "3"},
+        "repeated key": {"account": "acc-1", "line": "1"},
+    }
+
+    assert feed.main(words) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "lake/rejects already exists" in said
+
+
 @pytest.mark.parametrize("program", [feed, reconcile])
 def test_without_connections_the_first_missing_setting_is_named(
     program: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -103,12 +170,31 @@ def test_days_are_whole_and_above_zero(
     assert "--days: a whole number from 1" in capsys.readouterr().err
 
 
-def test_a_folder_with_other_things_in_it_is_not_replaced_by_rejects(tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_a_batch_that_comes_again_after_a_crash_may_write_its_rejects_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = f"file://{tmp_path}/rejects/batch-7"
+    for reason in ("first", "second"):
+        rejected = spark.createDataFrame([("{}", reason)], REFUSED_ROWS)
+        write_rejects(rejected, folder, again=True)
+
+    assert by_reason_in(spark, folder) == {"second": 1}
+    with pytest.raises(AnalysisException, match="PATH_ALREADY_EXISTS"):
+        write_rejects(rejected, folder, again=False)
+
+
+@pytest.mark.spark
+def test_a_folder_with_other_things_in_it_is_not_replaced_by_rejects(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "part-0000.json").touch()
-    require_replaceable(str(tmp_path))
-    require_replaceable(str(tmp_path / "new"))
+    (tmp_path / ".part-0000.json.crc").touch()
+    require_replaceable(spark, str(tmp_path))
+    require_replaceable(spark, str(tmp_path / "new"))
 
     (tmp_path / "thesis.tex").touch()
 
-    with pytest.raises(RejectsRefused, match=r"thesis\.tex"):
-        require_replaceable(str(tmp_path))
+    for place in (tmp_path, tmp_path / "thesis.tex"):
+        with pytest.raises(RejectsRefused, match=r"thesis\.tex"):
+            require_replaceable(spark, str(place))

@@ -17,6 +17,7 @@ from spark.manifest import Manifest
 from spark.mapped_sources import read_mapped, since
 from spark.mapping import Mapping
 from spark.planning import Policies
+from spark.voice import Voice
 from tests.spark.recording import RecordingDataSource, recorded
 
 pytestmark = pytest.mark.spark
@@ -70,7 +71,7 @@ def job(spark: SparkSession, folder: Path, load: type[Load] = Load) -> ChangesFe
         Policies(),
         load(settings=settings(folder), source=RecordingDataSource),
         str(folder / "rejects"),
-        lambda _: None,
+        Voice("feed", is_quiet=True),
     )
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
+from shared.domain.message import BODY_BYTES_MAX
 from spark.mapped import mapped
-from spark.mapped_sources import read_mapped
+from spark.mapped_sources import read_mapped, since
 from spark.mapping import Mapping, MappingRefused
 from spark.schemas import FACTS
 from spark.sources import SourceRefused
@@ -44,7 +46,13 @@ BAD = {
     "malformed booked": "yesterday,acc-7,1,1,x,account.add",
     "malformed amount": "2026-01-02 03:04:05,acc-7,1,lots,x,account.add",
     "overlong account": f"2026-01-02 03:04:05,{'a' * 129},1,1,x,account.add",
+    # A byte that is no UTF-8, as surrogateescape has it.
+    "undecodable text": "2026-01-02 03:04:05,acc-7,2,1,Z\udcfcrich,account.add",
+    "body too large": f"2026-01-02 03:04:05,acc-7,3,1,{'x' * BODY_BYTES_MAX},account.add",
+    "repeated key": '2026-01-02 03:04:05,acc-7,10,8,"Zürich, again",account.add',
 }
+# Under a million bytes, and over what a document takes when each letter is written as a number.
+ESCAPED = f"2026-01-02 03:04:05,acc-7,4,1,{'ü' * 250_000},account.add"
 # Microseconds of the instant, and the numbers of the lines, with the sign taken out.
 INSTANT = f"{2**63 + 1767323045000000:020}"
 FOUND = [
@@ -76,14 +84,15 @@ def mapping(**changes: object) -> Mapping:
 @pytest.mark.spark
 def test_rows_become_facts_or_rejects_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "booked.csv"
-    file.write_text("\n".join((HEADER, *GOOD, *BAD.values())) + "\n")
+    lines = "\n".join((HEADER, *GOOD, *BAD.values(), ESCAPED)) + "\n"
+    file.write_bytes(lines.encode(errors="surrogateescape"))
 
     found = mapped(read_mapped(spark, str(file), mapping()), mapping()).persist()
 
     facts = found.where("reason is null").select(*FACTS.names)
     assert_same_table(facts, spark.createDataFrame(FOUND, FACTS))
     rejected = found.where("reason is not null").collect()
-    assert sorted(row["reason"] for row in rejected) == sorted(BAD)
+    assert sorted(row["reason"] for row in rejected) == sorted([*BAD, "body too large"])
     broken = next(row for row in rejected if row["reason"] == "broken line")
     assert json.loads(broken["row"])["broken_line"] == BAD["broken line"]
 
@@ -103,11 +112,41 @@ def test_json_and_parquet_say_what_csv_says(spark: SparkSession, tmp_path: Path)
         facts = mapped(read_mapped(spark, str(tmp_path / form), declared), declared)
         assert_same_table(facts.select(*FACTS.names), expected)
 
+    # The bytes of a text in Parquet are not looked at by whoever writes them.
+    broken = typed.withColumn("text", F.expr("cast(X'5afc' as string)"))
+    broken.write.parquet(str(tmp_path / "broken"))
+    declared = mapping(format="parquet")
+    judged = mapped(read_mapped(spark, str(tmp_path / "broken"), declared), declared).collect()
+    assert {row["reason"] for row in judged} == {"undecodable text"}
+
     other = mapping(format="parquet", columns=DOCUMENT["columns"] | {"amount": "int"})
     with pytest.raises(SourceRefused, match=r"amount is decimal\(10,2\), not int"):
         read_mapped(spark, str(tmp_path / "parquet"), other)
     with pytest.raises(SourceRefused, match="lacks the columns colour; it has booked, account"):
         read_mapped(spark, str(csv), mapping(columns=DOCUMENT["columns"] | {"colour": "string"}))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "lateness", "found"),
+    [
+        ("timestamp", None, ["2026-01-10", "2026-01-11", None]),
+        ("timestamp", "36 hours", ["2026-01-09", "2026-01-10", "2026-01-11", None]),
+        ("date", "2 days", ["2026-01-08", "2026-01-09", "2026-01-10", "2026-01-11", None]),
+    ],
+)
+def test_rows_that_come_late_are_read_as_far_back_as_they_may_be_late(
+    spark: SparkSession, kind: str, lateness: str | None, found: list[str | None]
+) -> None:
+    days = [("2026-01-07",), ("2026-01-08",), ("2026-01-09",), ("2026-01-10",), ("2026-01-11",)]
+    table = spark.createDataFrame([*days, (None,)], "booked string")
+    declared = mapping(
+        columns=DOCUMENT["columns"] | {"booked": kind}, watermark="booked", lateness=lateness
+    )
+
+    read = since(table, declared, "2026-01-10")
+
+    assert [row["booked"] for row in read.collect()] == found
 
 
 @pytest.mark.parametrize(
@@ -120,6 +159,15 @@ def test_json_and_parquet_say_what_csv_says(spark: SparkSession, tmp_path: Path)
         ({"order": "line"}, "order must be a list of columns, not 'line'"),
         ({"order": ["amount"]}, r"amount is decimal\(10,2\): that cannot be an order"),
         ({"body": ["colour"]}, "no type is declared for the columns colour"),
+        ({"lateness": "2 days"}, "lateness needs a watermark"),
+        ({"watermark": "line", "lateness": "2 days"}, "that is int cannot be '2 days' late"),
+        ({"watermark": "booked", "lateness": "2"}, "that is timestamp cannot be '2' late"),
+        ({"options": {"Mode": "DROPMALFORMED"}}, "the options Mode are the feed's own"),
+        ({"options": ["sep"]}, "options must be an object"),
+        ({"session": 5}, "session must be text, not 5"),
+        ({"body": ["text", "text"]}, "body names text more than once"),
+        ({"columns": {"a.b": "string"}}, "cannot be mapped under the name 'a.b'"),
+        ({"columns": {"broken_line": "string"}}, "under the name 'broken_line'"),
         ({"columns": {"account": "map<int,int>"}}, "'account' cannot have the type 'map<int,int>'"),
     ],
 )
@@ -128,6 +176,34 @@ def test_a_mapping_that_cannot_be_used_is_refused(
 ) -> None:
     with pytest.raises(MappingRefused, match=complaint):
         mapping(**changes)
+
+
+@pytest.mark.spark
+def test_columns_may_have_the_names_that_the_feed_uses_itself(spark: SparkSession) -> None:
+    names = ("row", "fact", "watermark", "reason", "session", "a column")
+    table = spark.createDataFrame(
+        [tuple(n * 2 for n in names)], ", ".join(f"`{n}` string" for n in names)
+    )
+    declared = mapping(
+        columns=dict.fromkeys(names, "string"),
+        session="session",
+        key=["row", "a column"],
+        order=["fact"],
+        body=["reason", "watermark"],
+        type_column="a column",
+        time=None,
+    )
+
+    found = mapped(table.withColumn("broken_line", F.lit(None).cast("string")), declared).collect()
+
+    assert [(row["session"], row["key"], row["body"], row["reason"]) for row in found] == [
+        (
+            "sessionsession",
+            '["rowrow","a columna column"]',
+            '{"reason":"reasonreason","watermark":"watermarkwatermark"}',
+            None,
+        )
+    ]
 
 
 def test_a_mapping_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import books, judging, numbering, planning, transforms
+from spark import books, comparison, judging, numbering, planning, transforms
 from tests.spark import facts
 from tests.spark.test_flights_become_events import (
     test_a_flight_departs_and_arrives_and_a_cancelled_one_says_only_that as whole_events,
@@ -58,7 +58,14 @@ MUTANTS = {
     ),
     "a departure may contradict its delay": Mutant(judging, "contradicts", "!=", "<", rejects),
     "an effect that moved back is in order": Mutant(
-        books, "misplaced", 'F.col("sequence") < F.max', 'F.col("sequence") > F.max', disagreements
+        comparison,
+        "is_out_of_order",
+        'F.col("sequence") < F.col("after")',
+        'F.col("sequence") > F.col("after")',
+        disagreements,
+    ),
+    "an effect is at home in any session": Mutant(
+        comparison, "is_at_home", 'F.col("session")', 'end["session"]', disagreements
     ),
 }
 
@@ -89,6 +96,6 @@ def importers(mutant: Mutant) -> list[ModuleType]:
     """The other modules that know the function by its name."""
     return [
         module
-        for module in (planning, transforms, facts)
+        for module in (planning, transforms, facts, books)
         if module is not mutant.module and hasattr(module, mutant.function)
     ]

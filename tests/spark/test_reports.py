@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from spark.schemas import EVENTS, FACTS
 from tests.spark.facts import GROUP, fact
 from tests.spark.flights import assert_same_table
 
-FACTS_FED = [fact(s, f"k{n}", f"{n:02}", n) for s in ("acc-1", "acc-2", "acc|3") for n in range(4)]
+FACTS_FED = [fact(s, f"k{n}", f"{n:02}", n) for s in ("acc-1", "acc-2", "acc<3") for n in range(4)]
 
 
 def entry(session: str, position: int, number: int, **changes: Any) -> dict[str, Any]:
@@ -63,21 +64,21 @@ def fed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
-def balance(folder: Path, documents: list[dict[str, Any]]) -> int:
-    """Reconcile the manifest with a journal; the exit status."""
+def balance(folder: Path, documents: list[dict[str, Any]], *, by_manifest: bool = True) -> int:
+    """Reconcile the manifest, or the source alone, with a journal; the exit status."""
     name = f"journal-{len(list(folder.glob('journal-*')))}.json"
     (folder / name).write_text("\n".join(json.dumps(document) for document in documents) + "\n")
     words = [f"--source={folder / 'source.json'}", f"--mapping={folder / 'mapping.json'}"]
-    words += [f"--manifest={folder / 'manifest'}", f"--group={GROUP}"]
-    words += [f"--journal={folder / name}", f"--report={folder / 'report'}"]
-    return reconcile.main([*words, f"--page={folder / 'page.md'}"])
+    words += [f"--manifest={folder / 'manifest'}"] if by_manifest else []
+    words += [f"--journal={folder / name}", f"--report={folder / 'report'}", f"--group={GROUP}"]
+    return reconcile.main([*words, f"--page={folder / 'page.html'}"])
 
 
 @pytest.mark.spark
 def test_what_is_amiss_is_reported_by_session_and_only_that(
     spark: SparkSession, fed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    third = [entry("acc|3", 0, 0), entry("acc|3", 1, 3), entry("acc|3", 2, 2, digest="0" * 64)]
+    third = [entry("acc<3", 0, 0), entry("acc<3", 1, 3), entry("acc<3", 2, 2, digest="0" * 64)]
 
     assert balance(fed, journal(*third)) == 1
 
@@ -88,28 +89,76 @@ def test_what_is_amiss_is_reported_by_session_and_only_that(
         "1 missing",
         "0 faulted or skipped",
         "0 extra",
+        "0 wrong session",
         "0 repeated",
         "1 out of order",
         "1 different content",
+        "0 in the source twice",
     ]
     books = spark.read.parquet(str(fed / "report" / "sessions")).where("missing > 0").collect()
-    assert [(row["session"], row["expected"], row["effects"]) for row in books] == [("acc|3", 4, 3)]
-    page = (fed / "page.md").read_text()
-    assert "**The books do not balance.**" in page
-    assert "| acc\\|3 | 4 | 3 | 1 | 0 | 0 | 0 | 1 | 1 |" in page
+    assert [(row["session"], row["expected"], row["effects"]) for row in books] == [("acc<3", 4, 3)]
+    page = (fed / "page.html").read_text()
+    assert "<h1>The books do not balance</h1>" in page
+    assert "3 findings in 1 of 3 sessions." in page
+    cells = page.rpartition("acc&lt;3")[2].partition("</tr>")[0]
+    assert re.findall(r">(\d+)<", cells) == [*"43111"]
+    assert "digest 00000000..., not " in page
     assert "acc-1" not in page
+    assert "acc<3" not in page
 
     manifest = Manifest(spark, str(fed / "manifest"))
     archive = manifest.fed(GROUP, manifest.history()).select(*EVENTS.names)
     again = missing(archive, read_findings(spark, str(fed / "report"))).collect()
-    assert [(row["session"], row["sequence"]) for row in again] == [("acc|3", 1)]
+    assert [(row["session"], row["sequence"]) for row in again] == [("acc<3", 1)]
 
 
 @pytest.mark.spark
 def test_balanced_books_end_well(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert balance(fed, journal(*(entry("acc|3", n, n) for n in range(4)))) == 0
+    assert balance(fed, journal(*(entry("acc<3", n, n) for n in range(4)))) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "the books balance"
-    assert "**The books balance.**" in (fed / "page.md").read_text()
+    page = (fed / "page.html").read_text()
+    assert "<h1>The books balance</h1>" in page
+    assert "Every event of the source has its one effect" in page
+    assert "<h2>The first" not in page
+
+
+@pytest.mark.spark
+def test_what_a_source_says_twice_is_a_finding_and_other_rejects_are_only_told(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"account": "acc-1", "amount": n} for n in (0, 1, 2, 2, 3, None)]
+    (fed / "source.json").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+
+    assert balance(fed, [entry("acc-1", n, n) for n in range(4)], by_manifest=False) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "4 events expected",
+        "  and 1 rows rejected: missing amount",
+        "  and 1 rows rejected: repeated key",
+    ]
+    found = [line for line in lines[3:] if not line.startswith("0 ")]
+    assert found == [
+        "1 in the source twice",
+        '  session acc-1: {"account":"acc-1","amount":2}',
+        "the books do not balance",
+    ]
+
+
+@pytest.mark.spark
+def test_an_export_with_a_broken_line_is_refused_and_not_read_around(
+    fed: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    good = [entry("acc<3", n, n) for n in range(4)]
+    (fed / "source.json").write_text("{}\n")
+    words = [f"--{name}={fed / name}.json" for name in ("source", "mapping")]
+    (fed / "export.json").write_text("\n".join(map(json.dumps, journal(*good))) + '\n{"session":\n')
+
+    assert reconcile.main([*words, f"--group={GROUP}", f"--journal={fed / 'export.json'}"]) == 2
+
+    said = capfd.readouterr().err
+    assert "export.json" in said
+    assert "Unexpected end-of-input" in said
 
 
 @pytest.mark.spark
@@ -137,6 +186,26 @@ def test_a_replay_of_nothing_is_refused_and_a_dry_one_counts(
     assert "has no such event of 'bank'" in capsys.readouterr().err
     assert replay.main([*words, "--session=acc-1", "--session=acc-2"]) == 0
     assert capsys.readouterr().out == "8 events chosen, 0 sent, 0 copies owed\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("--since=yesterday", "not a time in ISO 8601: 'yesterday'"),
+        ("--until=2026-01-02T00:00:00+02:00", "a time without a zone"),
+        ("--summary=/no/such/folder/sum.json", "no file can be written at"),
+        ("--group=$saga", "is reserved"),
+        (f"--group={'g' * 129}", "a group id has 1 to 128 characters"),
+    ],
+)
+def test_a_word_that_cannot_be_meant_is_refused_before_the_work(
+    word: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        replay.main(["--manifest=m", "--group=g", "--all", word])
+
+    assert left.value.code == 2
+    assert complaint in capsys.readouterr().err
 
 
 def test_a_replay_of_everything_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:

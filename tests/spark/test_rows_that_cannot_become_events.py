@@ -23,6 +23,7 @@ REFUSED = {
     "malformed dep_delay": flight(dep_delay="2147483647"),
     "malformed flight": flight(flight="15-45"),
     "malformed tailnum": flight(tailnum="N" * 129),
+    "malformed dest": flight(dest="I\ufffdH"),
     "no such day": flight(month="2", day="30"),
     "arrival without departure": flight(dep_time=None, dep_delay=None),
     "dep_time contradicts schedule and delay": flight(dep_delay="3"),

@@ -8,6 +8,7 @@ import pytest
 from shared.settings import InvalidSettings
 from spark.books import COVERED, ENTRIES
 from spark.journal import JournalReader, JournalSource, journal_settings
+from spark.options import OptionRefused
 from tests.wire.cosmos_account import RunningAccount, running_account
 
 pytestmark = pytest.mark.wire
@@ -62,3 +63,10 @@ def test_a_journal_without_an_account_is_refused(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(InvalidSettings, match="neither Cosmos nor"):
         JournalSource({}).reader(ENTRIES)
+
+
+def test_an_option_or_a_schema_that_is_not_the_journal_s_is_refused_by_name() -> None:
+    with pytest.raises(OptionRefused, match="unknown options: databse"):
+        JournalSource({"databse": "x", "lockstep_database": "y"}).reader(ENTRIES)
+    with pytest.raises(OptionRefused, match=r"lockstep\.journal has columns of its own"):
+        JournalSource({}).reader(COVERED)

@@ -5,9 +5,16 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+from pyspark.sql import SparkSession
+
+from shared.domain.message import BODY_BYTES_MAX, ID_CHARACTERS_MAX, STORED_BYTES_MAX
 from spark import feed, reconcile, replay
-from spark.mapping import Mapping
-from spark.options import OWN, ROWS_MAX_DEFAULT
+from spark.comparison import Finding
+from spark.exclusive import DISK, RENAME_REFUSES
+from spark.mapped import objections as reasons_of
+from spark.mapping import WHOLE, Format, Mapping, require_lateness, require_types
+from spark.options import OWN, WriteOptions
 from spark.planning import Standing
 from spark.schemas import EVENTS
 
@@ -23,7 +30,9 @@ def first_cells(head: str) -> set[str]:
 
 def test_every_option_of_a_write_is_on_the_page() -> None:
     assert first_cells("| option | default | meaning |") == OWN | {"any app setting"}
-    assert f"| `batch` | {ROWS_MAX_DEFAULT} |" in PAGE
+    defaults = {field.name: field.default for field in fields(WriteOptions)}
+    for name in ("batch", "owner_level", "patience"):
+        assert f"| `{name}` | {defaults[name]:g} |" in PAGE
 
 
 def test_every_field_of_a_mapping_is_on_the_page_and_the_example_is_one() -> None:
@@ -31,6 +40,42 @@ def test_every_field_of_a_mapping_is_on_the_page_and_the_example_is_one() -> Non
 
     assert first_cells("| field | meaning |") == {field.name for field in fields(Mapping)}
     assert Mapping.of(json.loads(example)).watermark == "seen"
+    assert {form.value for form in Format} <= set(re.findall(r"`(\w+)`", row_of("format")))
+    kinds = row_of("columns").partition("type: ")[2].rstrip(" |").replace("(p,s)", "(9,2)")
+    for kind in kinds.replace("whole numbers", ", ".join(WHOLE)).split(", "):
+        require_types({"column": kind})
+    for lateness in re.findall(r"`(\d[^`]+)`", row_of("lateness")):
+        require_lateness(lateness, "timestamp")
+
+
+def row_of(name: str) -> str:
+    """A row of a table by the name in its first cell."""
+    return next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}` |"))
+
+
+@pytest.mark.spark
+def test_every_finding_every_reason_and_every_file_system_is_on_the_page(
+    spark: SparkSession,
+) -> None:
+    mapping = Mapping.of(json.loads(PAGE.split("```json\n", 1)[1].split("```", 1)[0]))
+    reasons = {why.partition(" ")[0] for why, _ in reasons_of(mapping)} | {"repeated"}
+    told = {reason.partition(" ")[0] for reason in first_cells("| reason | |")}
+
+    assert told == reasons
+    assert first_cells("| finding | |") == {finding.value for finding in Finding}
+    sentence = PAGE.split("that gives a name once: ", 1)[1].split("; others", 1)[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == {DISK, *RENAME_REFUSES}
+    for limit in (BODY_BYTES_MAX, STORED_BYTES_MAX, ID_CHARACTERS_MAX):
+        assert f" {limit:,} " in PAGE
+
+
+@pytest.mark.spark
+def test_spark_knows_every_setting_of_its_own_that_the_page_names(spark: SparkSession) -> None:
+    named = set(re.findall(r"`(spark\.sql\.[\w.]+)`", PAGE))
+
+    assert len(named) >= 4
+    for name in named:
+        assert spark.conf.get(name)
 
 
 def test_every_standing_and_every_column_is_on_the_page() -> None:

@@ -1,0 +1,94 @@
+"""SIGKILL strikes the driver of a feed at one point after another; the effects are the source's."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark import feed, reconcile
+from spark.loading import Load
+from tests.e2e.stack import Stack, running_stack, until
+from tests.spark.doomed_feed import Point
+from tests.spark.environment import QUICK, settings_for
+from tests.spark.statuses import MAPPING, delayed, effects, expected, table, write
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.timeout(600)]
+
+AIRCRAFT = 12
+YESTERDAY = table(AIRCRAFT, range(6))
+TODAY = delayed(table(AIRCRAFT, range(8)), places=(0, 30, 71))
+FEED_SECONDS_MAX = 240.0
+DELAY = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "2"}
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with running_stack(tmp_path / "cloud", **DELAY) as stack:
+        yield stack
+
+
+def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
+    spark: SparkSession,
+    stack: Stack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source, mapping, summary = (tmp_path / name for name in ("in.json", "mapping.json", "sum.json"))
+    mapping.write_text(json.dumps(MAPPING))
+    books = [f"--source={source}", f"--mapping={mapping}", f"--manifest={tmp_path / 'manifest'}"]
+    words = [*books, f"--rejects={tmp_path / 'rejects'}", f"--summary={summary}", "--batch=20"]
+    settings = settings_for(stack.cloud, **DELAY)
+
+    write(source, YESTERDAY)
+    for point in Point:
+        assert killed(point, words, settings)
+    write(source, TODAY)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    for job in (feed, reconcile):
+        monkeypatch.setattr(job, "spark_session", lambda _master: nullcontext(spark))
+    monkeypatch.setattr(feed, "Load", partial(Load, settings=settings))
+    assert feed.main(words) == 0, capsys.readouterr()
+
+    told = json.loads(summary.read_text())
+    assert told["resumed"] == len(YESTERDAY)
+    assert (told["standings"]["changed"], told["standings"]["new"]) == (3, 2 * AIRCRAFT)
+    until(lambda: stack.left_in_queues() == 0, seconds=90, what="draining")
+    assert effects(stack.entries()) == expected(YESTERDAY, TODAY)
+    journal = exported(stack, tmp_path / "journal.json")
+    assert reconcile.main([*books, f"--journal={journal}"]) == 0, capsys.readouterr()
+
+
+def exported(stack: Stack, file: Path) -> Path:
+    """The journal's entries as JSON lines."""
+    entries = [entry for of_session in stack.entries().values() for entry in of_session]
+    file.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    return file
+
+
+def killed(point: Point, words: Sequence[str], settings: Mapping[str, str]) -> bool:
+    """Run a feed whose driver is killed at a point, and see that nothing of it lives on."""
+    command = [sys.executable, "-m", "tests.spark.doomed_feed", point, *words]
+    environment = os.environ | QUICK | dict(settings)
+    with subprocess.Popen(command, env=environment, start_new_session=True) as child:
+        status = child.wait(FEED_SECONDS_MAX)
+    until(lambda: is_gone(child.pid), seconds=60, what="the end of Java and its tasks")
+    return status == -signal.SIGKILL
+
+
+def is_gone(group: int) -> bool:
+    """Whether no process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
