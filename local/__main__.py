@@ -35,8 +35,8 @@ EPILOG = """\
 ports with --port-base N:
   N      control: /counters /faults /cosmos /hosts /health
   N+1    Cosmos DB
-  N+2... one per namespace, then one per host, both in the order of the config, then Durable, then
-         one per region of Cosmos DB, if there are several
+  N+2... one per namespace, then one per host, then one per Durable task hub of a host's region,
+         all in the order of the config, then one per region of Cosmos DB, if there are several
 
 exit status: 0 stopped by a signal, 1 a host did not start, 2 a bad option, config or taken port
 """

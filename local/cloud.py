@@ -14,7 +14,7 @@ from local.counters import Counters
 from local.faults import Faults
 from local.host_process import HostSpec
 from local.hosts import Hosts
-from local.loopback import HOST, check_free
+from local.loopback import HOST, held_port
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.server import Namespace
 from local.targets import Target
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class CloudOptions:
     """How to run: `data` None keeps everything in memory; `port_base` None takes free ports.
 
-    With a port base N the ports are N for control, N+1 for Cosmos, then one per namespace and one
-    per host, both in the order of the config, the Durable backend, and one per region of Cosmos, if
-    there are several. `app` None starts no hosts.
+    With a port base N the ports are N for control, N+1 for Cosmos, then one per namespace, one per
+    host, one per task hub of a host's region, all in the order of the config, and one per region of
+    Cosmos, if there are several. `app` None starts no hosts.
     """
 
     logs: Path
@@ -68,7 +68,7 @@ class Cloud:
             )
             for at, namespace in enumerate(config.namespaces)
         }
-        self.durable: DurableBackend | None = None
+        self.durable: dict[str, DurableBackend] = {}
         self.hosts = Hosts(())
         self.control: Control | None = None
 
@@ -93,11 +93,9 @@ class Cloud:
             for namespace in self.namespaces.values():
                 self._begin(namespace)
             self._begin(self.cosmos)
-            self._begin_durable()
-            specs = self._host_specs()
-            for spec in specs:
-                check_free(spec.port, f"the host of region {spec.region}")
-            self.hosts = Hosts(specs)
+            for region in self._config.hosts.hubs:
+                self._begin_hub(region)
+            self.hosts = Hosts(self._host_specs())
             self.control = Control(
                 port=self._port(0),
                 faults=self.faults,
@@ -129,12 +127,14 @@ class Cloud:
         found = self.cosmos.targets()
         for namespace in self.namespaces.values():
             found += namespace.targets()
-        return found + (self.durable.targets() if self.durable else [])
+        for hub in self.durable.values():
+            found += hub.targets()
+        return found
 
     def describe(self) -> dict[str, Any]:
         """Where everything is: the line `serve` prints."""
-        durable = {"durable": self.durable.address} if self.durable else {}
-        return durable | {
+        hubs = {region: hub.address for region, hub in self.durable.items()}
+        return ({"durable": hubs} if hubs else {}) | {
             "servicebus": {name: ns.connection_string for name, ns in self.namespaces.items()},
             "cosmos": {
                 "endpoint": self.cosmos.endpoint,
@@ -148,18 +148,18 @@ class Cloud:
             "containers": {one.name: one.name for one in self._config.cosmos.containers},
         }
 
-    def _begin_durable(self) -> None:
-        """Start the Durable backend, if the hosts are to be told where it is."""
-        hosts = self._config.hosts
-        if any("{durable}" in value for value in hosts.values.values()):
-            from local.durable.backend import DurableBackend
+    def _begin_hub(self, region: str) -> None:
+        """Start a region's task hub."""
+        from local.durable.backend import DurableBackend
 
-            self.durable = DurableBackend(
-                self._port(durable_offset(self._config)),
-                faults=self.faults,
-                counters=self.counters,
-            )
-            self._begin(self.durable)
+        hub = DurableBackend(
+            region,
+            port=self._port(hub_offset(self._config, region)),
+            faults=self.faults,
+            counters=self.counters,
+        )
+        self._begin(hub)
+        self.durable[region] = hub
 
     def _begin(self, part: "Namespace | Cosmos | DurableBackend | Hosts | Control") -> None:
         part.start()
@@ -182,10 +182,15 @@ class Cloud:
                     **self._options.settings,
                 },
                 self._options.logs / f"host-{region}.log",
-                self._port(2 + len(self.namespaces) + at),
+                self._host_port(region),
             )
-            for at, region in enumerate(regions)
+            for region in regions
         ]
+
+    def _host_port(self, region: str) -> int:
+        """The port of a region's host, held until the cloud stops, whatever becomes of the host."""
+        port = self._port(2 + len(self.namespaces) + self._config.hosts.regions.index(region))
+        return self._running.enter_context(held_port(port, f"the host of region {region}"))
 
     def _kept(self) -> dict[str, str]:
         """Where hosts keep what outlives them, if anything does."""
@@ -194,18 +199,21 @@ class Cloud:
 
     def _places(self, region: str) -> dict[str, str]:
         buses = {f"servicebus.{n}": ns.connection_string for n, ns in self.namespaces.items()}
-        durable = {"durable": self.durable.address} if self.durable else {}
-        return buses | durable | {"region": region, "cosmos": self.cosmos.connection_string}
+        hubs = {f"durable.{name}": hub.address for name, hub in self.durable.items()}
+        if region in self.durable:
+            hubs["durable"] = self.durable[region].address
+        return buses | hubs | {"region": region, "cosmos": self.cosmos.connection_string}
 
 
-def durable_offset(config: LocalConfig) -> int:
-    """The place of the Durable backend among the ports."""
-    return 2 + len(config.namespaces) + len(config.hosts.regions)
+def hub_offset(config: LocalConfig, region: str) -> int:
+    """The place of a region's task hub among the ports: each region of a host has one."""
+    regions = config.hosts.regions
+    return 2 + len(config.namespaces) + len(regions) + regions.index(region)
 
 
 def region_offsets(config: LocalConfig) -> range:
     """The places of the regions of Cosmos among the ports."""
-    first = durable_offset(config) + 1
+    first = 2 + len(config.namespaces) + 2 * len(config.hosts.regions)
     return range(first, first + len(config.cosmos.regions))
 
 

@@ -25,6 +25,12 @@ class HostsConfig:
     regions: tuple[str, ...]
     values: Mapping[str, str]
 
+    @property
+    def hubs(self) -> tuple[str, ...]:
+        """The regions whose task hub is asked for: by `{durable}` all, by `{durable.NAME}` one."""
+        asked = {name for value in self.values.values() for name in PLACEHOLDER.findall(value)}
+        return tuple(name for name in self.regions if {"durable", f"durable.{name}"} & asked)
+
 
 @dataclass(frozen=True, slots=True)
 class LocalConfig:
@@ -65,11 +71,13 @@ def parse_config(document: Any) -> LocalConfig:
     for key in ("UserConfig", "Cosmos"):
         if not isinstance(document.get(key), dict):
             raise InvalidLocalConfig(f"{key} must be an object")
-    return LocalConfig(
+    config = LocalConfig(
         parse_namespaces(document["UserConfig"]),
         CosmosConfig.parse(document["Cosmos"]),
         parse_hosts(document.get("Hosts", {})),
     )
+    check_placeholders(config)
+    return config
 
 
 def parse_hosts(section: Any) -> HostsConfig:
@@ -82,12 +90,22 @@ def parse_hosts(section: Any) -> HostsConfig:
     regions, values = section.get("Regions", []), section.get("Values", {})
     if not isinstance(regions, list) or not all(isinstance(name, str) for name in regions):
         raise InvalidLocalConfig("Hosts.Regions must be a list of names")
+    if not all(regions) or len(set(regions)) < len(regions):
+        raise InvalidLocalConfig("Hosts.Regions must have names that differ")
     if not isinstance(values, dict):
         raise InvalidLocalConfig("Hosts.Values must be an object")
     for key, value in values.items():
         if not isinstance(value, str):
             raise InvalidLocalConfig(f"Hosts.Values.{key} must be a string")
     return HostsConfig(tuple(regions), values)
+
+
+def check_placeholders(config: LocalConfig) -> None:
+    """Raise InvalidLocalConfig for an app setting with a placeholder that nothing takes."""
+    known = ["region", "cosmos", "durable"]
+    known += [f"servicebus.{namespace.name}" for namespace in config.namespaces]
+    known += [f"durable.{region}" for region in config.hosts.regions]
+    filled(config.hosts.values, dict.fromkeys(known, ""))
 
 
 def filled(values: Mapping[str, str], places: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from threading import Lock, Thread
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-READY_SECONDS_MAX = 60.0
+READY_SECONDS_MAX = 120.0
 DRAIN_SECONDS_MAX = 30.0
 LOG_TAIL_BYTES = 2000
 

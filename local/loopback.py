@@ -6,7 +6,9 @@ handler), whatever loop that code may or may not run.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
@@ -127,11 +129,20 @@ class LoopThread:
         self._loop.close()
 
 
-def check_free(port: int, name: str) -> None:
-    """Raise PortTaken when a port cannot be bound now; port 0 always can."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+@contextmanager
+def held_port(port: int, name: str, host: str = HOST) -> Iterator[int]:
+    """Hold a port, 0 for any that is free, for somebody who listens on it now and then.
+
+    While nobody does, it is given to none who did not ask for its number, such as clients for their
+    own ends. Raises PortTaken. Only Linux lets two sockets share a port; elsewhere it is not held.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            holder.bind((host, port))
         except OSError as error:
             raise PortTaken(port, name) from error
+        if sys.platform == "linux":
+            yield holder.getsockname()[1]
+            return
+    yield port

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from demo.__main__ import interrupt
 from demo.children import ChildFailed
+from demo.control import ControlRefused
 from demo.options import rate
 from demo.sagas.run import Options, run
 from demo.sagas.shop import Unanswered
@@ -26,7 +27,7 @@ def main(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted; everything was stopped", file=sys.stderr)
         return 130
-    except (ChildFailed, Unanswered, OSError) as error:
+    except (ChildFailed, ControlRefused, Unanswered, OSError) as error:
         print(f"python -m demo.sagas: {error}", file=sys.stderr)
         return 2
 

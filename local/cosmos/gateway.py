@@ -96,10 +96,10 @@ class Gateway:
         region: str | None,
         fault: Fault | None,
     ) -> tuple[int, Answer]:
-        if (http.content_length or 0) > BODY_BYTES_MAX:
+        body = await body_of(http)
+        if body is None:
             refusal = Refusal(413, f"a request may have {BODY_BYTES_MAX} bytes at most")
             return 0, refusal.answer()
-        body = await http.content.read() if http.body_exists else b""
         if fault is not None and fault.action is Action.STATUS:
             return len(body), injected(fault)
         refusal_or_none = self._unsigned(http, address)
@@ -157,6 +157,18 @@ class Gateway:
             **answer.headers,
         }
         return web.Response(status=answer.status, body=answer.body or None, headers=headers)
+
+
+async def body_of(http: web.BaseRequest) -> bytes | None:
+    """The body, whose length a client need not tell beforehand; None if it is too long."""
+    if (http.content_length or 0) > BODY_BYTES_MAX:
+        return None
+    body = bytearray()
+    while piece := await http.content.readany():
+        body += piece
+        if len(body) > BODY_BYTES_MAX:
+            return None
+    return bytes(body)
 
 
 def port_of(http: web.BaseRequest) -> int:

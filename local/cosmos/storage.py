@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from local.cosmos.past import Moment, Past
+from local.sqlite_file import check_format
 
 FORMAT = 1  # PRAGMA user_version of a file with this schema
 SCHEMA = f"""
@@ -56,10 +57,6 @@ PRAGMA user_version = {FORMAT};
 """
 
 
-class ForeignFile(OSError):
-    """The file was not written by this version of the program."""
-
-
 class Storage:
     """An open database file, or memory; also the source of numbers.
 
@@ -71,7 +68,7 @@ class Storage:
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         target = ":memory:" if path is None else str(path)
         self.connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
-        self._check_format(path)
+        check_format(self.connection, path, FORMAT)
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute("PRAGMA synchronous = NORMAL")
         self.connection.execute("PRAGMA foreign_keys = ON")
@@ -158,13 +155,6 @@ class Storage:
     def close(self) -> None:
         """Close the file; the log is folded into it."""
         self.connection.close()
-
-    def _check_format(self, path: Path | None) -> None:
-        (tables,) = self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
-        if tables and version != FORMAT:
-            self.connection.close()
-            raise ForeignFile(f"{path} was written by another version of this program: remove it")
 
     def _keep_lsn(self) -> int:
         """Keep the numbers a transaction took with what it wrote; the answer is its own."""

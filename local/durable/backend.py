@@ -9,7 +9,7 @@ from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 
 from local.counters import Counters
 from local.durable.alarms import Alarms
-from local.durable.gate import Gate
+from local.durable.gate import COMPONENT, Gate
 from local.durable.hub import TaskHub
 from local.durable.service import Sidecar
 from local.durable.targets import target
@@ -33,7 +33,7 @@ OPTIONS = (
 
 
 class DurableBackend:
-    """One task hub on 127.0.0.1, never beyond; its state is in memory and ends with `stop`.
+    """A region's task hub on 127.0.0.1, never beyond; its state is in memory and ends with `stop`.
 
     An item that a worker took comes back when the worker's connection breaks, when it answers no
     ping for about four seconds, or after `lease_seconds`, whichever is first.
@@ -41,15 +41,17 @@ class DurableBackend:
 
     def __init__(
         self,
-        port: int = 0,
+        region: str,
         *,
+        port: int = 0,
         faults: Faults | None = None,
         counters: Counters | None = None,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
+        self._component = f"{COMPONENT}.{region}"
         self._port = port
         self._faults = faults or Faults()
-        self._gate = Gate(self._faults, counters or Counters())
+        self._gate = Gate(self._component, self._faults, counters or Counters())
         self._lease_seconds = lease_seconds
         self._running = ExitStack()
         self._server: grpc.aio.Server | None = None
@@ -66,14 +68,14 @@ class DurableBackend:
 
     def targets(self) -> list[Target]:
         """What faults can hit."""
-        return [target()]
+        return [target(self._component)]
 
     def start(self) -> None:
         """Listen; raises PortTaken when the port cannot be had."""
         with ExitStack() as starting:
-            thread = LoopThread("durable")
+            thread = LoopThread(self._component)
             starting.callback(thread.end)
-            threads = ThreadPoolExecutor(THREADS, thread_name_prefix="durable")
+            threads = ThreadPoolExecutor(THREADS, thread_name_prefix=self._component)
             starting.callback(threads.shutdown)
             alarms = Alarms()
             server, sidecar = thread.run(self._listen(alarms, threads))
@@ -100,6 +102,6 @@ class DurableBackend:
         try:
             self._port = server.add_insecure_port(self.address)
         except RuntimeError as error:
-            raise PortTaken(self._port, "Durable") from error
+            raise PortTaken(self._port, self._component) from error
         await server.start()
         return server, sidecar

@@ -9,7 +9,7 @@ import grpc  # type: ignore[import-untyped]
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
 
-COMPONENT = "durable"
+COMPONENT = "durable"  # all task hubs; one is durable.REGION
 HONOURED = frozenset({Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER})
 CODES = {
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -47,18 +47,19 @@ class Caller:
 class Gate:
     """Counts and breaks calls; of the faults' statuses 408, 429 and 503 have codes of their own."""
 
-    def __init__(self, faults: Faults, counters: Counters) -> None:
+    def __init__(self, component: str, faults: Faults, counters: Counters) -> None:
+        self._component = component
         self._faults = faults
         self._counters = counters
 
     @property
     def is_down(self) -> bool:
         """Whether nothing may be answered now."""
-        return self._faults.is_down(COMPONENT)
+        return self._faults.is_down(self._component)
 
     def count(self, operation: str, status: str = "ok") -> None:
         """Count one operation."""
-        self._counters.add(COMPONENT, operation, status)
+        self._counters.add(self._component, operation, status)
 
     async def run(self, operation: str, perform: Callable[[], Awaitable[Any]], context: Any) -> Any:
         """Do what is asked and give the answer, or end the call with a status."""
@@ -71,7 +72,7 @@ class Gate:
         return answer
 
     async def _perform(self, operation: str, perform: Callable[[], Awaitable[Any]]) -> Any:
-        match self._faults.strike(COMPONENT, operation, among=HONOURED):
+        match self._faults.strike(self._component, operation, among=HONOURED):
             case Fault(action=Action.DOWN):
                 raise down()
             case Fault(action=Action.STATUS, status=status):

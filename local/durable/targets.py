@@ -4,7 +4,7 @@ import re
 
 from durabletask.internal import orchestrator_service_pb2 as pb
 
-from local.durable.gate import COMPONENT, HONOURED
+from local.durable.gate import HONOURED
 from local.faults import Action
 from local.targets import Target
 
@@ -19,7 +19,7 @@ def operation_of(method: str) -> str:
     return INNER_CAPITAL.sub("-", method).lower()
 
 
-def target() -> Target:
-    """The hub; there is one."""
+def target(component: str) -> Target:
+    """A region's hub."""
     operations = {operation_of(method.name): HONOURED for method in SERVICE.methods}
-    return Target(COMPONENT, {**operations, HAND_OUT: NEVER})
+    return Target(component, {**operations, HAND_OUT: NEVER})

@@ -1,9 +1,12 @@
 """The hall of a namespace: its entities, its listener and everybody connected, on one loop."""
 
 import asyncio
+import sqlite3
+from contextlib import suppress
 
 from local.counters import Counters
 from local.faults import Faults
+from local.loopback import PortTaken
 from local.servicebus.broker import Broker
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.connection import Connection
@@ -23,10 +26,9 @@ class Hall:
         self, config: NamespaceConfig, faults: Faults, counters: Counters, ledger: Ledger
     ) -> None:
         """Open every declared entity with what the ledger kept of it."""
+        self._name = f"servicebus.{config.name}"
         self._ledger = ledger
-        self._broker = Broker(
-            f"servicebus.{config.name}", faults=faults, counters=counters, ledger=ledger
-        )
+        self._broker = Broker(self._name, faults=faults, counters=counters, ledger=ledger)
         self._entities = Opening(self._broker.gate, ledger).entities(config)
         self._directory = Directory(self._entities)
         self._connections: set[Connection] = set()
@@ -42,17 +44,24 @@ class Hall:
         raise KeyError(name)
 
     async def listen(self, host: str, port: int) -> int:
-        """Let clients in; returns the port."""
+        """Let clients in; returns the port. Raises PortTaken."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._connection, host, port)
+        try:
+            self._listener = await loop.create_server(self._connection, host, port)
+        except OSError as error:
+            raise PortTaken(port, self._name) from error
         self._address = self._listener.sockets[0].getsockname()[:2]
         return self._address[1]
 
     async def beat(self) -> None:
         """Let time pass, and follow the faults, until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            self._broker.turn(self._advance)
+            try:
+                self._broker.turn(self._advance)
+            except (OSError, sqlite3.Error) as error:  # a full disk: the next beat tries again
+                loop.call_exception_handler({"message": self._name, "exception": error})
             if self._broker.gate.is_down != (self._listener is None):
                 await self._follow_fault()
 
@@ -73,7 +82,8 @@ class Hall:
 
     async def _follow_fault(self) -> None:
         if self._listener is None:
-            await self.listen(*self._address)
+            with suppress(PortTaken):  # by somebody who asked for its number: the next beat tries
+                await self.listen(*self._address)
             return
         self._listener.close()
         self._listener = None

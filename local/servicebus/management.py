@@ -15,6 +15,7 @@ from local.servicebus.encoding import Undecodable
 from local.servicebus.entity import Entity, PlainEntity, QueueEntity, SessionEntity
 from local.servicebus.gate import Attempt, Wire
 from local.servicebus.message import DeadLetter, Settlement
+from local.servicebus.outlet import text
 from local.servicebus.refusal import Condition, Refused
 from local.servicebus.requests import Respond
 from local.servicebus.responses import Body, elements, locked, milliseconds, write_response
@@ -150,7 +151,9 @@ class Management:
     # Locks
 
     def _settle(self, settlement: Settlement, body: Body, now: float) -> Body:
-        why = DeadLetter(body.get("deadletter-reason"), body.get("deadletter-description"))
+        why = DeadLetter(
+            text(body.get("deadletter-reason")), text(body.get("deadletter-description"))
+        )
         for token in elements(body["lock-tokens"]):
             self._queue_entity().store.settle(UUID(str(token)), settlement, now, why)
         return {}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from local.counters import Counters
 from local.faults import Faults
-from local.loopback import HOST
+from local.loopback import HOST, held_port
 from local.servicebus.authorization import KEY, KEY_NAME
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.gate import HONOURED
@@ -23,8 +23,8 @@ from local.servicebus.ledger import Ledger, NoLedger
 from local.servicebus.store import Store
 from local.targets import Target
 
-STOP_SECONDS_MAX = 2.0
-DEPTH_SECONDS_MAX = 5.0
+STOP_SECONDS_MAX = 30.0
+DEPTH_SECONDS_MAX = 30.0
 
 
 class Namespace:
@@ -47,6 +47,7 @@ class Namespace:
         self._faults = faults
         self._counters = counters
         self._data_dir = data_dir
+        self._name = f"servicebus.{config.name}"
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -61,13 +62,12 @@ class Namespace:
         )
 
     def start(self) -> None:
-        """Return when clients can connect; raises OSError if the port is taken."""
+        """Return when clients can connect; raises PortTaken."""
         if self._thread is not None:
             raise RuntimeError(f"namespace {self.config.name} is already running")
         listening: Future[int] = Future()
-        name = f"servicebus.{self.config.name}"
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._run(listening)), name=name, daemon=True
+            target=lambda: asyncio.run(self._run(listening)), name=self._name, daemon=True
         )
         self._thread.start()
         try:
@@ -84,11 +84,13 @@ class Namespace:
             return
         loop.call_soon_threadsafe(stopping.set)
         thread.join(STOP_SECONDS_MAX)
+        if thread.is_alive():
+            raise RuntimeError(f"{self._name} does not stop")
         self._thread = None
 
     def targets(self) -> list[Target]:
         """What faults can hit."""
-        return [Target(f"servicebus.{self.config.name}", HONOURED)]
+        return [Target(self._name, HONOURED)]
 
     def depth(self, entity: str) -> dict[str, int]:
         """Messages by state; raises KeyError for an unknown entity.
@@ -109,21 +111,23 @@ class Namespace:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         try:
-            hall = self._hall = Hall(self.config, self._faults, self._counters, self._open_ledger())
+            # Held, because nobody listens on it while the namespace is down.
+            with held_port(self.port, self._name, self.host) as port:
+                await self._serve(port, listening, self._stopping)
         except BaseException as error:
+            if listening.done():
+                raise
             listening.set_exception(error)
-            return
+
+    async def _serve(self, port: int, listening: Future[int], stopping: asyncio.Event) -> None:
+        hall = self._hall = Hall(self.config, self._faults, self._counters, self._open_ledger())
         try:
-            port = await hall.listen(self.host, self.port)
-        except OSError as error:
+            listening.set_result(await hall.listen(self.host, port))
+            beating = asyncio.create_task(hall.beat())
+            await stopping.wait()
+            beating.cancel()
+        finally:
             await hall.close()
-            listening.set_exception(error)
-            return
-        listening.set_result(port)
-        beating = asyncio.create_task(hall.beat())
-        await self._stopping.wait()
-        beating.cancel()
-        await hall.close()
 
     def _open_ledger(self) -> Ledger:
         if self._data_dir is None:

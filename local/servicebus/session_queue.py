@@ -152,8 +152,9 @@ class SessionQueue(Queue):
 
     def set_state(self, session_id: str, holder: Holder | None, state: bytes | None) -> None:
         """Keep a state with the session for its next holder; None clears it."""
-        self.held(session_id, holder).state = state
-        self._ledger.keep_session_state(self.name, session_id, state)
+        session = self.held(session_id, holder)
+        session.state = state
+        self._ledger.keep_session_state(self.name, session.id, state)
 
     # What happened
 

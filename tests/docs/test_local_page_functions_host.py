@@ -111,5 +111,5 @@ def test_every_operation_on_durable_that_is_named_is_one() -> None:
     methods = orchestrator_service_pb2.DESCRIPTOR.services_by_name["TaskHubSidecarService"].methods
     named = coded(paragraph("Durable Functions", "Operations").split(")")[0])
 
-    assert named[0] == durable_gate.COMPONENT
+    assert named[0] == f"{durable_gate.COMPONENT}.REGION"
     assert {*named[1:]} <= {operation_of(method.name) for method in methods}

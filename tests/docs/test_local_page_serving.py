@@ -53,7 +53,7 @@ def test_the_options_of_a_host_alone(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_line_and_the_exit_status(tmp_path: Path) -> None:
     sample = config.load_config(ROOT / "local.config.json")
     values = {"LOCAL_DURABLE_ADDRESS": "{durable}"}
-    hosts = config.HostsConfig((), values)
+    hosts = config.HostsConfig(("east",), values)
     with Cloud(replace(sample, hosts=hosts), CloudOptions(tmp_path)) as cloud:
         line = cloud.describe()
 

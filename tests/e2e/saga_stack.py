@@ -1,64 +1,50 @@
 """Two regions with a host and a task hub each, over one journal, as they are in Azure."""
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from local.cloud import Cloud
-from local.config import filled
+from local.cloud import Cloud, CloudOptions
+from local.config import load_config
 from local.durable.backend import DurableBackend
+from local.faults import Action, Fault
 from shared.domain.message import derived_id
-from tests.cloud import CONFIG, running_cloud
-from tests.wire.functions_host_process import KEY, HostProcess, running_host
+from tests.cloud import CONFIG
+from tests.wire.functions_host_process import KEY, request
 
 REGIONS = ("east", "west")
-APP = CONFIG.parent
 
 
 @dataclass
 class SagaStack:
-    """What runs; a region's host can be killed and started again, its task hub stays."""
+    """What runs; a region can be killed and started again, with what is in its task hub."""
 
     cloud: Cloud
-    logs: Path
-    settings: dict[str, str]
-    hubs: dict[str, DurableBackend]
-    hosts: dict[str, HostProcess] = field(default_factory=dict)
-    running: dict[str, ExitStack] = field(default_factory=dict)
+    down: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def hubs(self) -> Mapping[str, DurableBackend]:
+        """The task hub of each region."""
+        return self.cloud.durable
 
     def start(self, region: str) -> None:
-        """Start a region's host."""
-        stack = ExitStack()
-        settings = self.settings_of(region)
-        name = f"{region}-{len(list(self.logs.iterdir()))}"
-        self.hosts[region] = stack.enter_context(running_host(self.logs, APP, name, **settings))
-        self.running[region] = stack
+        """Start a region that was killed."""
+        self.cloud.faults.disarm(self.down.pop(region))
+        self.cloud.hosts.act(region, "start")
 
     def kill(self, region: str) -> None:
-        """Kill a region's host."""
-        self.hosts.pop(region)
-        self.running.pop(region).close()
-
-    def settings_of(self, region: str) -> dict[str, str]:
-        """The settings of a region's host: those of the config, with a task hub of its own."""
-        values = json.loads(CONFIG.read_text())["Hosts"]["Values"]
-        known = {
-            "region": region,
-            "cosmos": self.cloud.cosmos.connection_string,
-            "durable": self.hubs[region].address,
-        }
-        buses = self.cloud.namespaces.items()
-        known |= {f"servicebus.{name}": bus.connection_string for name, bus in buses}
-        return filled(values, known) | self.settings
+        """Kill a region's host; its task hub is out of reach from then on."""
+        self.cloud.hosts.act(region, "kill")
+        self.down[region] = self.cloud.faults.arm(Fault(f"durable.{region}", Action.DOWN))
 
     def ask(self, region: str, path: str, method: str = "GET", document: Any = None) -> Any:
         """Status and document of an HTTP answer."""
         body = json.dumps(document).encode() if document is not None else None
         key = KEY | {"Idempotency-Key": derived_id(path, repr(body))}
-        answer = self.hosts[region].request(f"/api/{path}", method, key, body)
+        answer = request(f"{self.cloud.hosts.urls[region]}/api/{path}", method, key, body)
         return answer.status, json.loads(answer.body) if answer.body else None
 
     def start_saga(self, region: str, key: str, **order: Any) -> Any:
@@ -81,16 +67,6 @@ class SagaStack:
 @contextmanager
 def running_sagas(logs: Path, **settings: str) -> Iterator[SagaStack]:
     """Both regions for one `with` block; settings override those of the config."""
-    with running_cloud(logs) as cloud, ExitStack() as running:
-        hubs = {region: DurableBackend() for region in REGIONS}
-        for hub in hubs.values():
-            hub.start()
-            running.callback(hub.stop)
-        stack = SagaStack(cloud, logs, settings, hubs)
-        for region in REGIONS:
-            stack.start(region)
-        try:
-            yield stack
-        finally:
-            for region in list(stack.running):
-                stack.kill(region)
+    options = CloudOptions(logs=logs, app=CONFIG.parent, settings=settings)
+    with Cloud(load_config(CONFIG), options) as cloud:
+        yield SagaStack(cloud)

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.saga_stack import REGIONS, SagaStack, running_sagas
 from tests.e2e.stack import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 LINES = [{"product": "p", "quantity": 10}]
 
@@ -25,7 +25,7 @@ def stack(tmp_path: Path) -> Iterator[SagaStack]:
         )
         until(
             lambda: bool(stack.state("east", "stock:p") and stack.state("east", "account:ada")),
-            seconds=30,
+            seconds=120,
             what="the first deliveries",
         )
         yield stack
@@ -35,7 +35,7 @@ def ended(stack: SagaStack, region: str, key: str) -> dict[str, Any]:
     """A saga as a region sees it at its end."""
     until(
         lambda: stack.saga(region, key)["state"] not in ("awaited", "running"),
-        seconds=60,
+        seconds=120,
         what=f"the end of {key}",
     )
     return stack.saga(region, key)
@@ -68,10 +68,10 @@ def test_a_saga_is_started_once_told_adopted_and_never_harmed(stack: SagaStack) 
     # Three wait for approval when their region dies.
     keys = ("approved", "rejected", "cancelled")
     for key in keys:
-        stack.start_saga("east", key, lines=LINES, approval_seconds=600)
+        stack.start_saga("east", key, lines=LINES, approval_seconds=1200)
     until(
         lambda: all(is_waiting(stack, "west", key) for key in keys),
-        seconds=30,
+        seconds=120,
         what="waiting for approval",
     )
     listed = stack.ask("east", "sagas?state=running")[1]["sagas"]
@@ -98,7 +98,7 @@ def test_a_saga_is_started_once_told_adopted_and_never_harmed(stack: SagaStack) 
     assert stack.ask("east", "sagas/approved/cancel", "POST")[0] == 409
     until(
         lambda: stack.ask("east", "sagas?state=running")[1]["sagas"] == [],
-        seconds=60,
+        seconds=120,
         what="the end in the region that came back",
     )
     listed = stack.ask("east", "sagas")[1]["sagas"]

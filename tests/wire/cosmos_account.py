@@ -113,7 +113,7 @@ class RunningAccount:
         date = formatdate(usegmt=True)
         signature = MasterKey(self.cosmos.key).signature(method, address.kind, address.link, date)
         token = quote(f"type=master&ver=1.0&sig={signature}", safe="")
-        connection = HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
         signed = {"authorization": token, "x-ms-date": date, **(headers or {})}
         payload = body if body is None or isinstance(body, str) else json.dumps(body)
         connection.request(method, path, payload, signed)

@@ -41,7 +41,7 @@ class Clients(ExitStack):
         """A receiver of a session."""
         client = self.bus()
         return self.enter_context(
-            client.get_queue_receiver(SESSIONS, session_id=session, max_wait_time=10)
+            client.get_queue_receiver(SESSIONS, session_id=session, max_wait_time=60)
         )
 
     def container(self) -> ContainerProxy:

@@ -14,7 +14,7 @@ from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-unty
 
 from local.durable.backend import DurableBackend
 
-ITEM_SECONDS = 20.0
+ITEM_SECONDS = 60.0
 
 
 class ByHand:
@@ -100,6 +100,6 @@ def results_of(item: pb.WorkItem) -> list[str]:
 
 def output_of(client: TaskHubGrpcClient, instance: str) -> Any:
     """An instance's output once it is over."""
-    state = client.wait_for_orchestration_completion(instance, timeout=5)
+    state = client.wait_for_orchestration_completion(instance, timeout=60)
     assert state is not None
     return json.loads(state.serialized_output or "null")

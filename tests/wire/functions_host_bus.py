@@ -15,25 +15,26 @@ from local.servicebus.server import Namespace
 from tests.wire.functions_host_process import HostProcess, bus_client, eventually
 
 BUS_APP = Path(__file__).parent / "bus_app"
-BRIEF: dict[str, Any] = {"LockDuration": "PT2S", "MaxDeliveryCount": 5}
+LIMITS: dict[str, Any] = {"LockDuration": "PT30S", "MaxDeliveryCount": 5}
+BRIEF: dict[str, Any] = {**LIMITS, "LockDuration": "PT4S"}
 CONFIG = {
     "Namespaces": [
         {
             "Name": "east",
             "Queues": [
                 {"Name": "plain", "Properties": BRIEF},
-                {"Name": "heaps", "Properties": BRIEF},
-                {"Name": "text", "Properties": BRIEF},
-                {"Name": "raw", "Properties": BRIEF},
-                {"Name": "raws", "Properties": BRIEF},
-                {"Name": "batches", "Properties": {**BRIEF, "RequiresSession": True}},
+                {"Name": "heaps", "Properties": LIMITS},
+                {"Name": "text", "Properties": LIMITS},
+                {"Name": "raw", "Properties": LIMITS},
+                {"Name": "raws", "Properties": LIMITS},
+                {"Name": "batches", "Properties": {**LIMITS, "RequiresSession": True}},
             ],
             "Topics": [
-                {"Name": "news", "Subscriptions": [{"Name": "all", "Properties": BRIEF}]},
+                {"Name": "news", "Subscriptions": [{"Name": "all", "Properties": LIMITS}]},
                 {
                     "Name": "tales",
                     "Subscriptions": [
-                        {"Name": "told", "Properties": {**BRIEF, "RequiresSession": True}}
+                        {"Name": "told", "Properties": {**LIMITS, "RequiresSession": True}}
                     ],
                 },
             ],

@@ -33,6 +33,7 @@ DEFAULTS = {
     "ServiceBus": NOWHERE,
     "Cosmos": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5;",
 }
+ANSWER_SECONDS_MAX = 60.0
 KEY = {"x-functions-key": "lockstep-local"}
 
 
@@ -64,16 +65,8 @@ class HostProcess:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Answer:
-        """Send one request."""
-        request = urllib.request.Request(
-            self.url + path, method=method, headers=dict(headers or {}), data=body
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return Answer(answer.status, answer.headers, answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, error.headers, error.read())
+        """Send one request to it."""
+        return request(self.url + path, method, headers, body)
 
     def seen(self, kind: str) -> list[Any]:
         """What the sample app has noted of one kind."""
@@ -87,7 +80,7 @@ class HostProcess:
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Signal the process and return its exit status."""
         self.process.send_signal(how)
-        return self.process.wait(20)
+        return self.process.wait(ANSWER_SECONDS_MAX)
 
 
 @contextmanager
@@ -101,7 +94,7 @@ def running_host(
         yield HostProcess(process, log)
     finally:
         process.kill()
-        process.wait(20)
+        process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
@@ -133,7 +126,23 @@ def start(app: Path, log: Path, settings: Mapping[str, str]) -> subprocess.Popen
         )
 
 
-def eventually[T](ask: Callable[[], T], seconds: float = 15.0) -> T:
+def request(
+    url: str,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> Answer:
+    """Send one HTTP request."""
+    asked = urllib.request.Request(url, method=method, headers=dict(headers or {}), data=body)
+    try:
+        with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS_MAX) as answer:
+            return Answer(answer.status, answer.headers, answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.headers, error.read())
+
+
+def eventually[T](ask: Callable[[], T], seconds: float = 60.0) -> T:
     """Ask until the answer is truthy; fail with the last one when time is up."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()):

@@ -16,7 +16,7 @@ import pytest
 
 SOURCES = Path(__file__).parent / "javascript"
 INSTALL_SECONDS_MAX = 120.0
-RUN_SECONDS_MAX = 60.0
+RUN_SECONDS_MAX = 150.0
 
 
 def run_javascript_tests(name: str, **environment: str) -> str:
@@ -68,8 +68,11 @@ def install(pins: bytes, folder: Path) -> None:
             unavailable(f"npm install took more than {INSTALL_SECONDS_MAX:.0f} seconds")
         if run.returncode != 0:
             unavailable(f"npm install failed: {run.stderr}")
-        if not folder.exists():
+        try:
             work.rename(folder)
+        except OSError:
+            if not folder.exists():  # put there by another test meanwhile
+                raise
 
 
 def program(name: str) -> str:

@@ -26,7 +26,7 @@ from tests.wire.service_bus import hurried_client
 
 ABANDONED = 0.01  # how often a message is abandoned
 THREADS = 6
-WAIT_SECONDS = 2.0  # for a session, or for a message of one
+WAIT_SECONDS = 5.0  # for a session, or for a message of one
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from local.loopback import held_port
+
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 20.0
+START_SECONDS_MAX = 90.0
+STOP_SECONDS_MAX = 60.0
 # Where a row of ports is looked for, and how long it is.
 BASES = (20_000, 30_000)
 PORTS = 16
@@ -89,11 +91,21 @@ def serving(*arguments: str) -> Iterator[Served]:
         end(process)
 
 
-def free_base() -> int:
-    """A port that is free, as are those above it that a cloud takes.
+@contextmanager
+def row_of_ports() -> Iterator[int]:
+    """The first of a row of ports that a cloud may take; nobody else does meanwhile.
 
     They lie below those that the system gives to clients, which come and go while a test runs.
     """
+    base = free_base()
+    with ExitStack() as row:
+        for port in range(base, base + PORTS):
+            row.enter_context(held_port(port, "a test"))
+        yield base
+
+
+def free_base() -> int:
+    """A port that nobody has, listening or not, as nobody has those above it."""
     for _ in range(100):
         base = random.randrange(*BASES)
         if all(is_free(port) for port in range(base, base + PORTS)):
@@ -102,9 +114,13 @@ def free_base() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port."""
+    """Whether a port could be had for oneself."""
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def is_running(pid: int) -> bool:

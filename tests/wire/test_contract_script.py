@@ -40,7 +40,7 @@ def test_a_session_is_received_in_order_and_completed(
         received: list[str] = []
         with client.get_queue_receiver(contract["queue"], session_id="N725MQ") as receiver:
             while len(received) < len(bodies):
-                messages = receiver.receive_messages(max_message_count=5, max_wait_time=10)
+                messages = receiver.receive_messages(max_message_count=5, max_wait_time=60)
                 assert messages, f"only {received} arrived"
                 for message in messages:
                     received.append(str(message))

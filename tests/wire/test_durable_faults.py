@@ -30,7 +30,7 @@ class Hub:
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     faults, counters = Faults(), Counters()
-    backend = DurableBackend(faults=faults, counters=counters)
+    backend = DurableBackend("east", faults=faults, counters=counters)
     backend.start()
     try:
         with TaskHubGrpcClient(host_address=backend.address) as client:
@@ -50,7 +50,7 @@ def test_calls_are_counted_and_faults_hit_them(hub: Hub) -> None:
         assert output_of(hub.client, "two") == "done"
     counted = {
         (operation, status): row["count"]
-        for operation, rows in hub.counters.snapshot()["durable"].items()
+        for operation, rows in hub.counters.snapshot()["durable.east"].items()
         for status, row in rows.items()
     }
     assert counted == {

@@ -12,6 +12,7 @@ import pytest
 
 from local.durable.backend import DurableBackend
 from local.faults import Action, Fault, Faults
+from local.loopback import held_port
 from tests.wire.functions_host_process import HostProcess, eventually, running_host
 
 pytestmark = pytest.mark.wire
@@ -23,7 +24,7 @@ OVER = ("Completed", "Failed", "Terminated")
 @contextmanager
 def running_backend(faults: Faults | None = None) -> Iterator[DurableBackend]:
     """A backend for one `with` block."""
-    backend = DurableBackend(faults=faults)
+    backend = DurableBackend("east", faults=faults)
     backend.start()
     try:
         yield backend
@@ -220,10 +221,11 @@ def test_a_host_that_stops_answers_for_what_it_runs(tmp_path: Path) -> None:
 
 
 def test_a_host_waits_for_a_backend_that_is_not_there_yet(tmp_path: Path) -> None:
-    backend = DurableBackend()
-    backend.start()
-    backend.stop()
-    with running_host(tmp_path, APP, LOCAL_DURABLE_ADDRESS=backend.address) as host:
+    with (
+        held_port(0, "a test") as port,
+        running_host(tmp_path, APP, LOCAL_DURABLE_ADDRESS=f"127.0.0.1:{port}") as host,
+    ):
+        backend = DurableBackend("east", port=port)
         eventually(lambda: any("is down" in line["message"] for line in host.log()))
         backend.start()
         try:
@@ -252,6 +254,7 @@ def test_answers_that_are_dropped_or_refused_change_no_outcome(tmp_path: Path) -
         assert faults.listing() == []
 
 
+@pytest.mark.timeout(300)
 def test_every_call_of_an_entity_counts_once_while_hosts_are_killed(tmp_path: Path) -> None:
     with running_backend() as backend, ExitStack() as hosts:
         address = backend.address

@@ -224,4 +224,4 @@ def test_the_end_of_stdin_ends_the_host(tmp_path: Path) -> None:
 
         host.process.stdin.close()
 
-        assert host.process.wait(20) == 0
+        assert host.process.wait(60) == 0

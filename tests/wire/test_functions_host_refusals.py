@@ -55,7 +55,7 @@ def refusal(tmp_path: Path, app: str, limits: dict[str, Any]) -> str:
     (tmp_path / "function_app.py").write_text(app)
     (tmp_path / "host.json").write_text(json.dumps(limits))
     process = start(tmp_path, tmp_path / "host.log", {})
-    stdout, _ = process.communicate(timeout=20)
+    stdout, _ = process.communicate(timeout=110)
     assert (process.returncode, stdout) == (1, "")
     lines = (tmp_path / "host.log").read_text().splitlines()
     return str(json.loads(lines[-1])["message"])

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.wire
 
 QUEUE = {
     "Name": "sample",
-    "Properties": {"RequiresSession": True, "LockDuration": "PT2S", "MaxDeliveryCount": 20},
+    "Properties": {"RequiresSession": True, "LockDuration": "PT30S", "MaxDeliveryCount": 20},
 }
 HASTY = {
     "Name": "hasty",
-    "Properties": {"RequiresSession": True, "LockDuration": "PT1S", "MaxDeliveryCount": 20},
+    "Properties": {"RequiresSession": True, "LockDuration": "PT2S", "MaxDeliveryCount": 20},
 }
 CONFIG = {"Namespaces": [{"Name": "east", "Queues": [QUEUE, HASTY]}]}
 
@@ -147,7 +147,7 @@ def test_a_lock_is_renewed_while_a_function_runs(world: World, tmp_path: Path) -
     app = app_with(tmp_path, functionTimeout="00:01:00")
     connection = world.namespace.connection_string
     with running_host(tmp_path, app, ServiceBus=connection, SAMPLE_QUEUE="hasty") as host:
-        world.send([("s1", "m-1", {"pause": 1.8})], "hasty")
+        world.send([("s1", "m-1", {"pause": 3.5})], "hasty")
 
         notes = received(host, 1)
 
@@ -163,7 +163,7 @@ def test_a_lock_that_is_renewed_no_more_is_lost_and_the_message_comes_again(
     app = app_with(tmp_path, functionTimeout="00:01:00", extensions={"serviceBus": limits})
     connection = world.namespace.connection_string
     with running_host(tmp_path, app, ServiceBus=connection, SAMPLE_QUEUE="hasty") as host:
-        world.send([("s1", "m-1", {"pause": 1.4})], "hasty")
+        world.send([("s1", "m-1", {"pause": 2.8})], "hasty")
 
         notes = received(host, 2)
 
@@ -207,12 +207,14 @@ def test_the_host_waits_for_a_namespace_that_is_down_and_goes_on_when_it_is_back
 
 
 def test_a_stop_lets_the_running_message_settle_and_leaves_the_rest(
-    world: World, host: HostProcess
+    world: World, tmp_path: Path
 ) -> None:
-    world.send((f"s{n % 4}", f"m-{n}", {"n": n, "pause": 1.0}) for n in range(8))
-    eventually(lambda: world.namespace.depth("sample")["locked"] == 4)
+    app = app_with(tmp_path, functionTimeout="00:01:00")
+    with running_host(tmp_path, app, ServiceBus=world.namespace.connection_string) as host:
+        world.send((f"s{n % 4}", f"m-{n}", {"n": n, "pause": 2.5}) for n in range(8))
+        eventually(lambda: world.namespace.depth("sample")["locked"] == 4)
 
-    assert host.end() == 0
+        assert host.end() == 0
 
     depth = world.namespace.depth("sample")
     assert (depth["active"], depth["locked"]) == (4, 0)

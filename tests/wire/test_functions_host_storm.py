@@ -28,9 +28,10 @@ SESSIONS, MESSAGES = 150, 20
 HOSTS, KILLS = 2, 2
 FAILING = 0.02  # share of runs
 LOST_LOCKS = 0.01  # share of completions
-SECONDS_MAX = 60.0  # far more than it takes
+SECONDS_MAX = 240.0  # far more than it takes
 
 
+@pytest.mark.timeout(400)
 def test_order_holds_in_every_session_and_nothing_is_lost(tmp_path: Path) -> None:
     log = tmp_path / "handled"
     log.touch()
@@ -123,7 +124,7 @@ def end(host: subprocess.Popen[str]) -> int:
     assert host.stdout is not None
     assert host.stdout.readline()
     host.terminate()
-    return host.wait(20)
+    return host.wait(60)
 
 
 def is_drained(namespace: Namespace) -> bool:

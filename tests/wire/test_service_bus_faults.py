@@ -26,6 +26,7 @@ from tests.wire.service_bus import (
 pytestmark = pytest.mark.wire
 EAST = "servicebus.east"
 QUEUE = "parcels"
+SOON_SECONDS = 20.0  # one, on a machine that has nothing else to do; clients stay for a minute
 
 
 @pytest.fixture
@@ -102,9 +103,9 @@ def test_a_send_may_be_applied_without_an_answer(bus: Bus) -> None:
         bus.client.get_queue_sender(QUEUE) as sender,
         pytest.raises(OperationTimeoutError),
     ):
-        sender.send_messages(ServiceBusMessage("sent"), timeout=0.5)
+        sender.send_messages(ServiceBusMessage("sent"), timeout=1)
 
-    assert bus.namespace.depth(QUEUE)["active"] == 1
+    assert eventually(lambda: bus.namespace.depth(QUEUE)["active"] == 1)
 
 
 def test_a_settlement_may_be_slow(bus: Bus) -> None:
@@ -125,14 +126,14 @@ def test_a_stop_does_not_wait_for_clients(bus: Bus) -> None:
         assert receiver.session.session_id == "N103"
         began = time.monotonic()
         bus.namespace.stop()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < SOON_SECONDS
         bus.namespace.stop()
 
 
 def test_a_port_that_is_taken_is_told_at_the_start(bus: Bus) -> None:
     taken = Namespace(CONFIG, port=bus.namespace.port, faults=bus.faults, counters=bus.counters)
 
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match=f"port {bus.namespace.port} for servicebus.east"):
         taken.start()
     with pytest.raises(RuntimeError, match="already running"):
         bus.namespace.start()

@@ -53,7 +53,7 @@ def test_who_waits_at_an_empty_queue_gets_nothing_and_no_error(bus: Bus) -> None
 
 def test_prefetched_messages_go_back_when_the_receiver_closes_and_nothing_counts(bus: Bus) -> None:
     bus.send(QUEUE, "a", "b", "c")
-    with bus.client.get_queue_receiver(QUEUE, prefetch_count=3, max_wait_time=5) as receiver:
+    with bus.client.get_queue_receiver(QUEUE, prefetch_count=3, max_wait_time=60) as receiver:
         receiver.complete_message(receive_one(receiver))
         assert eventually(lambda: bus.namespace.depth(QUEUE)["locked"] == 2)
 
@@ -91,7 +91,7 @@ def test_a_message_lives_as_long_as_it_says_and_then_is_gone(bus: Bus) -> None:
 
 def test_a_locked_message_may_be_settled_after_its_time_to_live(bus: Bus) -> None:
     with bus.client.get_queue_sender(QUEUE) as sender, bus.receiver(QUEUE) as receiver:
-        sender.send_messages(ServiceBusMessage("brief", time_to_live=timedelta(seconds=1)))
+        sender.send_messages(ServiceBusMessage("brief", time_to_live=timedelta(seconds=2)))
         message = receive_one(receiver)
         expires_at = message.expires_at_utc
         assert expires_at is not None
@@ -136,8 +136,8 @@ def test_peeking_shows_messages_in_every_state_in_the_order_of_their_numbers(bus
 def test_a_message_scheduled_for_a_session_arrives_there_behind_what_was_sent_before_it_was_due(
     bus: Bus,
 ) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=0.3)
     with bus.client.get_queue_sender("flights") as sender:
+        soon = datetime.now(UTC) + timedelta(seconds=1.5)
         (number,) = sender.schedule_messages(ServiceBusMessage("later", session_id="N101"), soon)
         sender.send_messages(ServiceBusMessage("now", session_id="N101"))
     with bus.receiver("flights", "N101") as receiver:

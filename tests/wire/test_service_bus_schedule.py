@@ -20,8 +20,8 @@ def bus() -> Iterator[Bus]:
 
 
 def test_a_message_annotated_with_a_time_is_not_served_before_it(bus: Bus) -> None:
-    due = datetime.now(UTC) + timedelta(seconds=0.5)
     with bus.client.get_queue_sender(QUEUE) as sender:
+        due = datetime.now(UTC) + timedelta(seconds=1.5)
         sender.send_messages(ServiceBusMessage("later", scheduled_enqueue_time_utc=due))
         sender.send_messages(ServiceBusMessage("now"))
     assert bus.namespace.depth(QUEUE)["scheduled"] == 1
@@ -37,12 +37,12 @@ def test_a_message_annotated_with_a_time_is_not_served_before_it(bus: Bus) -> No
 
 
 def test_scheduled_messages_of_a_batch_each_keep_their_own_time(bus: Bus) -> None:
-    now = datetime.now(UTC)
     with bus.client.get_queue_sender(QUEUE) as sender:
+        now = datetime.now(UTC)
         sender.send_messages(
             [
                 ServiceBusMessage(body, scheduled_enqueue_time_utc=now + timedelta(seconds=seconds))
-                for body, seconds in (("third", 0.6), ("first", 0.2), ("second", 0.4))
+                for body, seconds in (("third", 1.2), ("first", 0.8), ("second", 1.0))
             ]
         )
     with bus.receiver(QUEUE) as receiver:
@@ -55,7 +55,7 @@ def test_scheduled_messages_of_a_batch_each_keep_their_own_time(bus: Bus) -> Non
 
 def test_a_cancelled_message_is_never_served(bus: Bus) -> None:
     with bus.client.get_queue_sender(QUEUE) as sender:
-        soon = datetime.now(UTC) + timedelta(seconds=0.5)
+        soon = datetime.now(UTC) + timedelta(seconds=1.5)
         numbers = sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], soon)
         sender.cancel_scheduled_messages(numbers[0])
         with pytest.raises(MessageNotFoundError):

@@ -30,7 +30,7 @@ def list_sessions(receiver: ServiceBusReceiver, **request: Any) -> tuple[int, An
 
     body = {"last-updated-time": END_OF_TIME, "skip": 0, "top": 10} | request
     name = b"com.microsoft:get-message-sessions"
-    answer: Any = receiver._mgmt_request_response(name, body, answered, timeout=5)
+    answer: Any = receiver._mgmt_request_response(name, body, answered, timeout=60)
     return answer[0], answer[1]
 
 
@@ -73,7 +73,7 @@ def test_a_deferred_message_can_be_dead_lettered_under_the_session_s_lock_only(b
         receiver.dead_letter_message(deferred, reason="unreadable")
 
     with bus.client.get_queue_receiver(
-        QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=5
+        QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=60
     ) as receiver:
         buried = receive_one(receiver)
         receiver.complete_message(buried)
@@ -87,7 +87,7 @@ def test_receive_and_delete_takes_a_session_s_messages_in_order(bus: Bus) -> Non
         QUEUE,
         session_id="N101",
         receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
-        max_wait_time=5,
+        max_wait_time=60,
     ) as receiver:
         bodies = [str(message) for message in receive(receiver, 3)]
 

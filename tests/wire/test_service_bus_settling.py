@@ -131,7 +131,7 @@ def test_a_message_dead_lettered_by_hand_says_why(bus: Bus) -> None:
     assert bus.namespace.depth(QUEUE)["dead_lettered"] == 1
 
     with bus.client.get_queue_receiver(
-        QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=5
+        QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=60
     ) as receiver:
         (peeked,) = receiver.peek_messages()
         message = receive_one(receiver)
@@ -152,7 +152,7 @@ def test_a_message_that_fails_too_often_is_dead_lettered(bus: Bus) -> None:
             receiver.abandon_message(message)
 
     with bus.client.get_queue_receiver(
-        QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=5
+        QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=60
     ) as receiver:
         message = receive_one(receiver)
         receiver.complete_message(message)
@@ -165,7 +165,7 @@ def test_an_expired_message_is_dead_lettered_where_that_is_declared(bus: Bus) ->
     bus.send("mortal", "too late")
 
     with bus.client.get_queue_receiver(
-        "mortal", sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=5
+        "mortal", sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=60
     ) as receiver:
         message = receive_one(receiver)
         receiver.complete_message(message)
@@ -192,7 +192,7 @@ def test_a_deferred_message_is_served_by_its_number_only(bus: Bus) -> None:
 def test_receive_and_delete_leaves_nothing_behind(bus: Bus) -> None:
     bus.send(QUEUE, "gone")
     with bus.client.get_queue_receiver(
-        QUEUE, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, max_wait_time=5
+        QUEUE, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, max_wait_time=60
     ) as receiver:
         assert str(receive_one(receiver)) == "gone"
 
@@ -228,7 +228,7 @@ def test_a_management_operation_that_is_not_honoured_is_refused_by_name(bus: Bus
         pytest.raises(ServiceBusError, match=r"set-rule-state.*501"),
     ):
         receiver._mgmt_request_response(
-            b"com.microsoft:set-rule-state", {}, refuse_unless_ok, timeout=5
+            b"com.microsoft:set-rule-state", {}, refuse_unless_ok, timeout=60
         )
 
 

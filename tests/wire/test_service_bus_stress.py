@@ -26,11 +26,12 @@ QUEUE = "crowd"
 SESSIONS, MESSAGES = 1000, 20
 WORKERS, KILLS = 2, 4
 LOST_LOCKS = 0.005  # share of completions
-SECONDS_MAX = 90.0  # far more than it takes: less than half on two processors
+SECONDS_MAX = 400.0  # far more than it takes: a tenth on two processors with nothing else to do
 
 type Line = tuple[str, int]
 
 
+@pytest.mark.timeout(600)
 def test_order_holds_in_every_session_and_nothing_is_lost(tmp_path: Path) -> None:
     log = tmp_path / "handled"
     log.touch()

@@ -7,27 +7,14 @@ from datetime import UTC, datetime
 
 import proton
 
-from local.functions_host.amqp.connection import AmqpConnection
 from local.functions_host.amqp.errors import ConnectionLost, LockLost, RequestRefused
 from local.functions_host.amqp.receiver import ReceivedMessage, Receiver
-from local.functions_host.amqp.requests import RequestNode
 
 GOODBYE_SECONDS = 1.0
 
 
 class PlainReceiver(Receiver):
     """Messages under locks of their own."""
-
-    def __init__(
-        self,
-        connection: AmqpConnection,
-        management: RequestNode,
-        entity: str,
-        link_name: str,
-        prefetch: int,
-    ) -> None:
-        super().__init__(connection, entity, link_name, prefetch)
-        self._management = management
 
     async def attach(self) -> None:
         """Begin; raises RequestRefused when the entity is missing or for sessions only."""

@@ -9,6 +9,7 @@ import proton
 
 from local.functions_host.amqp.connection import AmqpConnection, condition_of, tag_of
 from local.functions_host.amqp.errors import ConnectionLost, LockLost, RequestRefused
+from local.functions_host.amqp.requests import ANSWER_SECONDS, RequestNode
 
 LOCK_CONDITIONS = ("com.microsoft:session-lock-lost", "com.microsoft:message-lock-lost")
 
@@ -26,9 +27,15 @@ class Receiver:
     """The link and what came over it. Any call may raise ConnectionLost."""
 
     def __init__(
-        self, connection: AmqpConnection, entity: str, link_name: str, prefetch: int
+        self,
+        connection: AmqpConnection,
+        management: RequestNode,
+        entity: str,
+        link_name: str,
+        prefetch: int,
     ) -> None:
         self._connection = connection
+        self._management = management
         self._entity = entity
         self._link = connection.receiver(link_name, self)
         self._attached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -66,7 +73,10 @@ class Receiver:
         return [self._inbox.popleft() for _ in range(count)]
 
     async def complete(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Remove messages from the queue; raises LockLost when one is ours no more."""
+        """Remove messages from the queue; raises LockLost when one is ours no more.
+
+        Without an answer in time the connection counts as lost: what was settled is not known.
+        """
         await self._settle_all(messages, proton.Delivery.ACCEPTED)
 
     async def abandon(self, messages: Sequence[ReceivedMessage]) -> None:
@@ -166,7 +176,10 @@ class Receiver:
         message.delivery.update(outcome)
         self._connection.flush()
         try:
-            await settled
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await settled
+        except TimeoutError as error:
+            raise ConnectionLost("no answer to a settlement") from error
         finally:
             del self._settling[message.tag]
 

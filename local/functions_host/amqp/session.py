@@ -27,8 +27,7 @@ class Session(Receiver):
         link_name: str,
         prefetch: int,
     ) -> None:
-        super().__init__(connection, entity, link_name, prefetch)
-        self._management = management
+        super().__init__(connection, management, entity, link_name, prefetch)
         self.id = ""
         self.locked_until = FIRST_DAY
 

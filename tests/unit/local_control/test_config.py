@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local.config import InvalidLocalConfig, filled, load_config
+from local.config import HostsConfig, InvalidLocalConfig, filled, load_config
 
 GOOD: dict[str, Any] = {
     "UserConfig": {"Namespaces": [{"Name": "east", "Queues": [{"Name": "plain"}]}]},
@@ -45,6 +45,13 @@ def test_the_config_of_this_repository_is_read() -> None:
         ({"Hosts": {"Regions": "east"}}, r"Hosts\.Regions"),
         ({"Hosts": {"Values": {"A": 1}}}, r"Hosts\.Values\.A"),
         ({"Hosts": {"Region": []}}, r"Hosts\.Region "),
+        ({"Hosts": {"Regions": ["east", "east"]}}, r"Hosts\.Regions must have names that differ"),
+        ({"Hosts": {"Regions": [""]}}, r"Hosts\.Regions must have names that differ"),
+        ({"Hosts": {"Values": {"A": "{planet}"}}}, r"Hosts\.Values\.A: \{planet\}"),
+        (
+            {"Hosts": {"Regions": ["east"], "Values": {"A": "{durable.west}"}}},
+            r"Hosts\.Values\.A: \{durable\.west\}",
+        ),
         ({"UserConfig": {"Namespaces": [{"Name": "x", "Relays": []}]}}, "Relays"),
     ],
 )
@@ -66,3 +73,19 @@ def test_placeholders_are_replaced_and_unknown_ones_refused() -> None:
     assert filled({"A": "<{region}>"}, {"region": "east"}) == {"A": "<east>"}
     with pytest.raises(InvalidLocalConfig, match=r"Hosts\.Values\.A: \{planet\}"):
         filled({"A": "{planet}"}, {"region": "east"})
+
+
+@pytest.mark.parametrize(
+    ("values", "hubs"),
+    [
+        ({}, ()),
+        ({"A": "{region}", "B": "{cosmos}"}, ()),
+        ({"A": "{durable}"}, ("east", "west")),
+        ({"A": "at {durable.west}"}, ("west",)),
+        ({"A": "{durable.west}", "B": "{durable.east}"}, ("east", "west")),
+    ],
+)
+def test_a_region_has_a_task_hub_if_a_value_asks_for_it(
+    values: dict[str, str], hubs: tuple[str, ...]
+) -> None:
+    assert HostsConfig(("east", "west"), values).hubs == hubs

@@ -12,7 +12,7 @@ REGIONAL = Target("store", {"read": frozenset({Action.DOWN})}, frozenset({"east"
 TARGETS = [
     *cosmos.targets(["journal"]),
     Target("servicebus.east", HONOURED),
-    durable(),
+    durable("durable.east"),
     REGIONAL,
 ]
 
@@ -27,6 +27,7 @@ TARGETS = [
         Fault("servicebus", Action.DUPLICATE),
         Fault("servicebus.east", Action.LOSE_LOCK, "renew-session-lock"),
         Fault("durable", Action.DELAY, "start-instance"),
+        Fault("durable.east", Action.DOWN),
         Fault("store", Action.DOWN, region="west"),
         Fault("*", Action.DOWN, "read", region="west"),
     ],
@@ -40,11 +41,12 @@ def test_a_fault_that_can_hit_something_is_taken(fault: Fault) -> None:
     [
         (
             Fault("service-bus", Action.DOWN),
-            "only *, cosmos, cosmos.journal, durable, servicebus, servicebus.east, store",
+            "only *, cosmos, cosmos.journal, durable, durable.east, servicebus, servicebus.east,",
         ),
         (Fault("cosmos.jurnal", Action.DOWN), "no component 'cosmos.jurnal'"),
         (Fault("cosmos.journal", Action.DOWN, "account"), "no operation 'account', only batch,"),
         (Fault("servicebus", Action.DOWN, "read"), "servicebus has no operation 'read'"),
+        (Fault("durable.mars", Action.DOWN), "no component 'durable.mars'"),
         (Fault("durable", Action.DROP_CONNECTION), "drop-connection never hits * of durable"),
         (Fault("cosmos", Action.DUPLICATE), "duplicate never hits * of cosmos"),
         (

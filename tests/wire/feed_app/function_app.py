@@ -17,7 +17,7 @@ FEED: dict[str, Any] = {
     "feed_poll_delay": 50,
     "lease_acquire_interval": 200,
     "lease_renew_interval": 200,
-    "lease_expiration_interval": 1000,
+    "lease_expiration_interval": 3000,
     "max_items_per_invocation": 1,
     "start_from_beginning": True,
 }

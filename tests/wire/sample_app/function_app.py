@@ -53,7 +53,7 @@ async def receive(message: func.ServiceBusMessage) -> None:
     feed_poll_delay=100,
     lease_acquire_interval=300,
     lease_renew_interval=500,
-    lease_expiration_interval=2000,
+    lease_expiration_interval=4000,
     max_items_per_invocation=3,
     start_from_beginning=True,  # type: ignore[arg-type]
 )
