@@ -63,9 +63,14 @@ class Commander:
 
 
 async def recorded(journal: Journal, command: Message) -> Reply | None:
-    """What a session has recorded for a command, or for another with its id; None for nothing."""
+    """What a session has recorded for a command, or for another with its id; None for nothing.
+
+    The marker of one that waits beside a claim names the claim, which answers another message.
+    """
     mark = await journal.marked(command.session, command.id)
-    return reply_in(await journal.entry(command.session, mark.position)) if mark else None
+    entry = await journal.entry(command.session, mark.position) if mark else None
+    is_answer = entry is not None and any(one.id == command.id for one in entry.covers)
+    return reply_in(entry) if is_answer else None
 
 
 def reply_in(entry: Entry | None) -> Reply | None:

@@ -1,5 +1,8 @@
 """A coordinator applies a command again: it acts once, and the recorded answer comes back."""
 
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +17,7 @@ from shared.domain.handling import Context, Handled, Handlers, Kind, NoState, On
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number
 from shared.usecases.assemble import Policy, assemble
-from shared.usecases.command import Answered, Failed
+from shared.usecases.command import Answered, Failed, recorded
 from shared.usecases.deliver import Delivery
 from shared.usecases.publish import Producer
 from shared.usecases.resolve import Action, Decision
@@ -65,6 +68,26 @@ def tell(state: NoState, body: Take, _: Context) -> NoState:
     """Tell somebody; nothing of it is kept."""
     told.append(body)
     return state
+
+
+@dataclass
+class Supplier:
+    """Somebody outside, who takes time."""
+
+    is_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    delivers: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@handlers.register("stock.order", state=Stock, body=Take, kind=Kind.EFFECTFUL)
+async def order(stock: Stock, body: Take, context: Context) -> Handled[Stock]:
+    """Have the supplier send some more."""
+    supplier.is_asked.set()
+    await supplier.delivers.wait()
+    after = Stock(left=stock.left + body.wanted)
+    return Handled(after, answer=Taken(given=-body.wanted, left=after.left))
+
+
+supplier = Supplier()
 
 
 @handlers.register("stock.burn", state=Stock, body=Take)
@@ -177,6 +200,27 @@ async def test_a_fault_that_halts_is_no_answer_until_a_person_decides(shop: Shop
     assert burnt == Answered({"given": 0, "left": 10})
     waited = await shop.worker().commander.apply(command(2, "c-2"))
     assert waited == Answered({"given": 2, "left": 8})
+
+
+async def test_one_that_waits_beside_a_claim_is_not_given_the_answer_of_the_claim(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.scenarios.test_when_a_command_is_repeated.supplier", Supplier())
+    owner = shop.worker()
+    ordering = asyncio.create_task(owner.commander.apply(command(5, kind="stock.order")))
+    await supplier.is_asked.wait()
+    with pytest.raises(Unavailable):
+        await shop.worker("west").commander.apply(command(2, "c-2"))
+
+    # The claim is ended, and its owner dies before it comes to what waits beside it.
+    shop.journal.mishaps.plan("append", Mishap.REFUSED)
+    supplier.delivers.set()
+    with suppress(LockstepError):
+        assert await ordering == Answered({"given": -5, "left": 15})
+
+    assert await recorded(shop.journal, command(2, "c-2")) is None
+    late = await shop.worker().commander.apply(command(2, "c-2"))
+    assert late == Answered({"given": 2, "left": 13})
 
 
 async def test_a_numbered_message_is_no_command(shop: Shop) -> None:
