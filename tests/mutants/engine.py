@@ -16,6 +16,7 @@ from tests.mutants.mutant import Mutant
 ACKNOWLEDGE = "shared/usecases/acknowledge.py"
 ARRIVAL = "shared/domain/arrival.py"
 CLAIM = "shared/usecases/claim.py"
+COMMAND = "shared/usecases/command.py"
 COMPACT = "shared/usecases/compact.py"
 OUTCOMES = "shared/usecases/outcomes.py"
 OUTPUTS = "shared/usecases/outputs.py"
@@ -25,6 +26,7 @@ TURNS = "shared/usecases/turns.py"
 SCENARIO = "tests/scenarios/test_when_{}.py".format
 BATCH_ARRIVES = SCENARIO("a_batch_arrives")
 CLAIM_DIES = SCENARIO("the_owner_of_a_claim_dies")
+COMMAND_REPEATED = SCENARIO("a_command_is_repeated")
 COMPACTED = SCENARIO("old_entries_are_compacted")
 MADE_AGAIN = SCENARIO("outputs_are_made_again")
 MANY_STUCK = SCENARIO("many_outboxes_are_stuck")
@@ -215,5 +217,13 @@ MUTANTS = (
         "if await self.append(step.head, ending.entry) is not Appended.CREATED:",
         "if ending.parcels and await self.append(step.head, ending.entry) is not Appended.CREATED:",
         "tests/scenarios/test_when_the_owner_dies_after_commit.py",
+    ),
+    Mutant(
+        "take what another command was answered",
+        "P5",
+        COMMAND,
+        "one.id == command.id for one in entry.covers",
+        "entry.covers",
+        COMMAND_REPEATED,
     ),
 )

@@ -1,5 +1,6 @@
 """Faults of the account as the unchanged azure-cosmos client feels them."""
 
+import threading
 import time
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from tests.wire.cosmos_account import THREE_REGIONS, RunningAccount, running_acc
 pytestmark = pytest.mark.wire
 
 ENTRY = {"id": "000", "session": "DL1742"}
+REFRESH_SECONDS_MAX = 20.0
 
 
 @pytest.fixture
@@ -110,15 +112,24 @@ def test_what_the_client_makes_of_a_refused_read_in_one_region(
         assert account.counted("read") == counts
 
 
+def await_refresh() -> None:
+    """Wait for azure-cosmos to have asked where the account is: it does so in the background."""
+    for thread in threading.enumerate():
+        if thread.name == "cosmos-endpoint-refresh":
+            thread.join(REFRESH_SECONDS_MAX)
+
+
 def test_the_client_asks_anew_where_to_write_after_a_403_with_3() -> None:
     with running_account(config=THREE_REGIONS) as account:
         account.journal.read()
+        await_refresh()
         before = account.counters.snapshot()["cosmos"]["account"]["200"]["count"]
         account.arm(Action.STATUS, "create", status=403, substatus=3)
 
         account.journal.create_item(dict(ENTRY))
 
         assert account.counted("create") == {"403": 1, "201": 1}
+        await_refresh()
         assert account.counters.snapshot()["cosmos"]["account"]["200"]["count"] > before
 
 
