@@ -33,14 +33,15 @@ AGAIN_SECONDS = 1.0
 
 def settings(cardinality: Cardinality, runs: Path) -> Mapping[str, str]:
     """App settings of every host: leases, lags and retention short enough for minutes."""
+    days = f"{RETENTION_SECONDS / DAY_SECONDS:.9f}"
     return {
         "LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS),
         "LOCKSTEP_GAP_WAIT_SECONDS": "2",
         "LOCKSTEP_LEASE_SECONDS": "10",
         "LOCKSTEP_SWEEP_SCHEDULE": "*/5 * * * * *",
         "LOCKSTEP_COMPACT_SCHEDULE": f"*/{COMPACT_SECONDS} * * * * *",
-        "LOCKSTEP_WINDOW_DAYS": f"{RETENTION_SECONDS / DAY_SECONDS:.9f}",
-        "LOCKSTEP_RETENTION_DAYS": f"{RETENTION_SECONDS / DAY_SECONDS:.9f}",
+        "LOCKSTEP_WINDOW_DAYS": days,
+        "LOCKSTEP_RETENTION_DAYS": days,
         "LOCKSTEP_CARDINALITY": cardinality,
         RUNS_SETTING: str(runs),
     }

@@ -30,11 +30,13 @@ class Progress:
         self.safe += sum(line["count"] for line in self.ledger.news() if line["what"] == "safe")
         for line in self.witnessed.news():
             copy = (line["region"], line["id"])
-            if line["queue"] == EFFECTS_QUEUE and copy not in self.known:
-                self.known.add(copy)
+            if copy in self.known:
+                continue
+            self.known.add(copy)
+            self.news_at = time.monotonic()
+            if line["queue"] == EFFECTS_QUEUE:
                 self.effects[line["region"]] += 1
-                self.news_at = time.monotonic()
 
     def seconds_since_news(self) -> float:
-        """How long ago the last new effect came out."""
+        """How long ago the last new effect or report came out."""
         return time.monotonic() - self.news_at

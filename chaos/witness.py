@@ -67,18 +67,17 @@ class Post:
                     await self.receive_some(receiver)
 
     async def receive_session(self, client: ServiceBusClient) -> None:
-        """Receive what the next session has, if there is one."""
+        """Receive what the next session has, if there is one; a session with more comes again."""
         try:
             async with client.get_queue_receiver(
                 self.queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WAIT_SECONDS
             ) as receiver:
-                while await self.receive_some(receiver):
-                    continue
+                await self.receive_some(receiver)
         except OperationTimeoutError:
             return
 
-    async def receive_some(self, receiver: ServiceBusReceiver) -> bool:
-        """Receive a few messages, write them down, settle them; whether there were any."""
+    async def receive_some(self, receiver: ServiceBusReceiver) -> None:
+        """Receive a few messages, write them down, settle them."""
         async with asyncio.timeout(STUCK_SECONDS):
             messages = await receiver.receive_messages(RECEIVED_AT_ONCE, WAIT_SECONDS)
         if messages:
@@ -86,7 +85,6 @@ class Post:
         for message in messages:
             async with asyncio.timeout(STUCK_SECONDS):
                 await receiver.complete_message(message)
-        return bool(messages)
 
     def line(self, message: ServiceBusReceivedMessage) -> dict[str, Any]:
         """What was received, as JSON; the fingerprint is of every byte that the sender chose."""

@@ -25,13 +25,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     began = time.monotonic()
     totals = Totals()
+    is_interrupted = False
     try:
         run_all(options, totals, began)
     except KeyboardInterrupt:
+        is_interrupted = True
         print("interrupted", file=sys.stderr)
-        print(summary(totals, options.climate, time.monotonic() - began))
-        return INTERRUPTED
     print(summary(totals, options.climate, time.monotonic() - began))
+    if is_interrupted:
+        return INTERRUPTED
     if options.shrink:
         for report in totals.failed[:SHRUNK_MAX]:
             print(story(smallest(report)))
