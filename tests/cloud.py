@@ -24,7 +24,7 @@ def settings_of(cloud: Cloud, region: str = "east", **overrides: str) -> Setting
         {
             "LOCKSTEP_REGION": region,
             "LOCKSTEP_REGIONS": ",".join(cloud.namespaces),
-            "Cosmos": f"AccountEndpoint={cloud.cosmos.endpoint};AccountKey={cloud.cosmos.key};",
+            "Cosmos": cloud.cosmos.connection_string,
         }
         | {f"ServiceBus_{name}": ns.connection_string for name, ns in cloud.namespaces.items()}
         | overrides

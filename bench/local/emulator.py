@@ -1,7 +1,6 @@
 """Azure on one machine as a process of its own, and what it uses of the machine."""
 
 import json
-import os
 import resource
 import signal
 import socket
@@ -14,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.processor import seconds_used
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "local.config.json"
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-USER_TICKS, SYSTEM_TICKS = 11, 12  # of /proc/PID/stat, after the name in brackets
 STOP_SECONDS_MAX = 30.0
 HOST = "127.0.0.1"
 
@@ -32,9 +31,7 @@ class Emulator:
 
     def cpu_seconds(self) -> float:
         """Processor time used so far, in steps of a clock tick (mostly 10 ms)."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
-        fields = stat.rpartition(")")[2].split()
-        return (int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])) / TICKS_PER_SECOND
+        return seconds_used(self.process.pid)
 
     def memory_bytes(self) -> int:
         """Resident memory now."""

@@ -10,13 +10,13 @@ from pathlib import Path
 from time import monotonic
 
 from bench.cloud import BenchFailed
+from bench.processor import TICKS_PER_SECOND, Stat, stat
 from bench.systems import ROOT
 
 SAMPLE_SECONDS = 0.5
 # How often the last line of a child's log is repeated, for those who wait.
 NEWS_SECONDS = 30.0
 MIB = 2**20
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +112,10 @@ def last_line(log: Path) -> str:
     return (log.read_text(errors="replace").splitlines() or [""])[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A process: its parent, and the processor time it has used."""
-
-    parent: int
-    ticks: int
-
-
-def look(roots: Sequence[int]) -> dict[int, Seen]:
+def look(roots: Sequence[int]) -> dict[int, Stat]:
     """The processes that are there of these and all their children."""
-    every = {int(folder.name): seen(folder) for folder in Path("/proc").glob("[0-9]*")}
+    names = (folder.name for folder in Path("/proc").glob("[0-9]*"))
+    every = {pid: seen(pid) for pid in map(int, names)}
     tree, more = set(roots), set(roots)
     while more:
         more = {pid for pid, each in every.items() if each.parent in more} - tree
@@ -130,13 +123,12 @@ def look(roots: Sequence[int]) -> dict[int, Seen]:
     return {pid: every[pid] for pid in tree if pid in every}
 
 
-def seen(folder: Path) -> Seen:
+def seen(pid: int) -> Stat:
     """What the kernel says of a process; nothing of one that has gone."""
     try:
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        return stat(pid)
     except OSError:
-        return Seen(0, 0)
-    return Seen(int(fields[1]), int(fields[11]) + int(fields[12]))
+        return Stat(0, 0)
 
 
 def held_bytes(pid: int) -> int:

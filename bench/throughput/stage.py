@@ -18,8 +18,8 @@ from typing import Any
 
 from bench.cloud import BenchFailed, Cloud, running, setting_arguments
 from bench.load import send, statuses
+from bench.processor import seconds_used
 from bench.systems import ROOT, System
-from bench.throughput.processor import seconds_used
 
 LOOK_SECONDS = 0.1
 RUN_SECONDS_MAX = 300.0

@@ -10,10 +10,9 @@ QUICK = {"JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {QUICK_J
 
 def settings_for(cloud: Cloud, **settings: str) -> dict[str, str]:
     """App settings that reach a cloud."""
-    account = f"AccountEndpoint={cloud.cosmos.endpoint};AccountKey={cloud.cosmos.key};"
     return {
         "LOCKSTEP_REGIONS": ",".join(cloud.namespaces),
-        "Cosmos": account,
+        "Cosmos": cloud.cosmos.connection_string,
         **{f"ServiceBus_{name}": each.connection_string for name, each in cloud.namespaces.items()},
         **settings,
     }

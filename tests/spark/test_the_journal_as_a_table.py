@@ -26,9 +26,8 @@ def account() -> Iterator[RunningAccount]:
 
 def settings(account: RunningAccount) -> dict[str, str]:
     """Where the journal is."""
-    cosmos = account.cosmos
     return {
-        "Cosmos": f"AccountEndpoint={cosmos.endpoint};AccountKey={cosmos.key};",
+        "Cosmos": account.cosmos.connection_string,
         "LOCKSTEP_DATABASE": "lockstep",
         "LOCKSTEP_JOURNAL": "spread",
     }

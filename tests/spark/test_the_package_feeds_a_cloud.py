@@ -14,6 +14,7 @@ from local.cloud import Cloud
 from spark import package
 from spark.package import ARCHIVE, JOB
 from tests.cloud import running_cloud
+from tests.spark.environment import settings_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.wire, pytest.mark.timeout(300)]
 
@@ -49,13 +50,7 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
 
 def settings(cloud: Cloud) -> dict[str, str]:
     """The app settings of a job; no copy is kept back for later."""
-    cosmos, spaces = cloud.cosmos, cloud.namespaces
-    return {
-        "LOCKSTEP_REGIONS": ",".join(spaces),
-        "LOCKSTEP_SECONDARY_DELAY_SECONDS": "0",
-        "Cosmos": f"AccountEndpoint={cosmos.endpoint};AccountKey={cosmos.key};",
-        **{f"ServiceBus_{name}": space.connection_string for name, space in spaces.items()},
-    }
+    return settings_for(cloud, LOCKSTEP_SECONDARY_DELAY_SECONDS="0")
 
 
 def submitted(

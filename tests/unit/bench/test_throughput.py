@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from bench.processor import seconds_used
 from bench.systems import ROOT
 from bench.throughput.__main__ import shape_of
-from bench.throughput.processor import seconds_used
 from bench.throughput.profile import profile_of
 from bench.throughput.stage import Rate, Shape
 from bench.throughput.table import profile_lines, ratio, table
