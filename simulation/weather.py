@@ -148,9 +148,9 @@ class Weather:
         return True
 
     def interval(self, probability: float, kind: str, where: str) -> tuple[float, float] | None:
-        """A time during which something is out of reach."""
+        """A time during which something is out of reach; it is over when the weather is fair."""
         begin = self.chance.delay(self.climate.fair_after * 0.7)
-        end = begin + self.chance.delay(self.climate.fair_after * 0.5)
+        seconds = self.chance.delay(self.climate.fair_after * 0.5)
         if self.climate.is_fair or not self.strikes(probability, kind, where, 0.0):
             return None
-        return begin, end
+        return begin, min(begin + seconds, self.climate.fair_after)

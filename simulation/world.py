@@ -192,17 +192,19 @@ class World:
                 raise TimeoutError(", ".join(self.unrest()))
             await asyncio.sleep(LOOK_SECONDS)
         if self.variant.small_limits:
-            # Let what is old enough be compacted. Whoever wakes up late may write once more.
-            old_seconds = self.policy.retention_seconds + 3 * SWEEP_SECONDS
-            while (left := self.written_at() + old_seconds - now()) > 0:
+            # Three sweeps in fair weather compact what is old enough. Whoever wakes up late may
+            # write once more.
+            while (left := self.old_at() + 3 * SWEEP_SECONDS - now()) > 0:
                 if now() > give_up_at:
                     raise TimeoutError("the journal is written to without end")
                 await asyncio.sleep(left)
 
-    def written_at(self) -> float:
-        """When something was written into the journal last."""
+    def old_at(self) -> float:
+        """When all of the journal is older than the retention, and the weather fair."""
         partitions = self.journal.partitions.values()
-        return max((d["_ts"] for documents in partitions for d in documents.values()), default=0.0)
+        written = [d["_ts"] for documents in partitions for d in documents.values()]
+        old_at = max(written, default=0.0) + self.policy.retention_seconds
+        return max(old_at, self.weather.climate.fair_after)
 
     def unrest(self) -> list[str]:
         """What is still to be done."""
