@@ -25,7 +25,7 @@ from simulation.host import QUEUE, SWEEP_SECONDS, Host
 from simulation.hub import TaskHub
 from simulation.loop import now
 from simulation.operator import Correct, Operator, uncorrected
-from simulation.process import Process, ProcessClock
+from simulation.process import PAUSE_SECONDS_MAX, Process, ProcessClock
 from simulation.saga_worker import SagaWorker
 from simulation.senders import Senders
 from simulation.tally import Identity, Tally
@@ -200,11 +200,11 @@ class World:
                 await asyncio.sleep(left)
 
     def old_at(self) -> float:
-        """When all of the journal is older than the retention, and the weather fair."""
+        """When all of the journal is older than the retention, and nobody is frozen any more."""
         partitions = self.journal.partitions.values()
         written = [d["_ts"] for documents in partitions for d in documents.values()]
         old_at = max(written, default=0.0) + self.policy.retention_seconds
-        return max(old_at, self.weather.climate.fair_after)
+        return max(old_at, self.weather.climate.fair_after + PAUSE_SECONDS_MAX)
 
     def unrest(self) -> list[str]:
         """What is still to be done."""
