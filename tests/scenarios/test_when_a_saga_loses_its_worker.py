@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 
 from functions.handlers import orders
-from shared.domain.errors import LockstepError
 from shared.domain.saga import State
 from shared.testkit.strikes import How, Killed, Strike
 from tests.saga_stage import STAND_BY_SECONDS, Stage, Walk, order, stocked
+from tests.saga_walks import walked
 
 SESSIONS = ("stock:p", "stock:q", "account:ada", "order:o-1", "saga:o-1")
 
@@ -92,41 +92,10 @@ async def test_before_and_after_every_activity(course: str, recover: Recover) ->
 @pytest.mark.parametrize("course", ["one line", "one line too dear"])
 async def test_around_every_call_to_the_store(course: str, how: How) -> None:
     counting = Strike()
-    quiet = await walked(course, counting)
+    quiet = await walked(*COURSES[course], counting)
     calls = len(counting.made)
     assert calls > 25
 
     for at in range(calls):
-        stage = await walked(course, Strike(at=at, how=how))
+        stage = await walked(*COURSES[course], Strike(at=at, how=how))
         assert_the_same(stage, quiet)
-
-
-async def walked(course: str, strike: Strike) -> Stage:
-    """The saga from its start to its end, whichever worker is lost on the way."""
-    placed, event, end = COURSES[course]
-    strike.is_over = True
-    stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
-    strike.made.clear()
-    strike.is_over = False
-    await insist(lambda region: stage.book(region).start("o-1", "order.place", placed.encode()))
-    if event is not None:
-        await insist(lambda region: stage.book(region).hear("o-1", event))
-
-    async def walk(region: str) -> State:
-        found = await stage.book(region).look("o-1")
-        if isinstance(found, State):
-            return found
-        return await Walk(stage, region, found).run()
-
-    assert await insist(walk) is end
-    return stage
-
-
-async def insist[T](work: Callable[[str], Awaitable[T]]) -> T:
-    """Do it in the east, then in the west, until a worker lives to say that it is done."""
-    for region in ("east", "west", "east", "west"):
-        try:
-            return await work(region)
-        except (LockstepError, Killed):
-            continue
-    raise AssertionError("no worker came to the end")

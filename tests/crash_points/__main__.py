@@ -1,0 +1,66 @@
+"""`python -m tests.crash_points`: every strike and every pair, with progress and a table."""
+
+import argparse
+import logging
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from time import monotonic
+
+from tests.crash_points.search import Searched, search, starts, undisturbed
+from tests.crash_points.works import WORKS
+
+CHUNK = 4
+SAY_EVERY_SECONDS = 10.0
+
+
+def main() -> int:
+    """Print a table; the exit status is 1 where a piece of work came to another end."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash_points", description=__doc__)
+    parser.add_argument("--one-pair-in", type=int, default=1, help="only one in so many pairs")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    chosen = parser.parse_args()
+    be_quiet()
+    began = monotonic()
+    searched = search_all(chosen.one_pair_in, chosen.jobs)
+    report(searched, monotonic() - began)
+    return 1 if any(one.failures for one in searched.values()) else 0
+
+
+def be_quiet() -> None:
+    """What the engine has to say about every strike is of no interest."""
+    logging.getLogger("lockstep").setLevel(logging.CRITICAL + 1)
+
+
+def search_all(one_pair_in: int, jobs: int) -> Mapping[str, Searched]:
+    """What came of each piece of work; failures are said at once."""
+    searched: dict[str, Searched] = defaultdict(Searched)
+    todo = [start for name in WORKS for start in starts(name)]
+    said = monotonic()
+    with ProcessPoolExecutor(jobs, initializer=be_quiet) as pool:
+        results = pool.map(partial(search, one_pair_in=one_pair_in), todo, chunksize=CHUNK)
+        for count, ((name, _), one) in enumerate(zip(todo, results, strict=True), start=1):
+            searched[name].add(one)
+            for failure in one.failures:
+                print(failure, flush=True)
+            if monotonic() - said > SAY_EVERY_SECONDS:
+                said = monotonic()
+                print(f"{count}/{len(todo)} first strikes", file=sys.stderr, flush=True)
+    return searched
+
+
+def report(searched: Mapping[str, Searched], seconds: float) -> None:
+    """Print how much was tried."""
+    print("| work | calls | one goes wrong | two go wrong | other ends |\n|---|---|---|---|---|")
+    for name, one in searched.items():
+        counts = (undisturbed(name)[0], one.singles, one.pairs, len(one.failures))
+        print(f"| {name} |", " | ".join(f"{count:,}" for count in counts), "|")
+    singles = sum(one.singles for one in searched.values())
+    pairs = sum(one.pairs for one in searched.values())
+    print(f"\n{singles:,} strikes and {pairs:,} pairs in {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Calls that go wrong, by their places among all calls that a piece of work makes."""
+
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shared.testkit.strikes import How, Strike
+
+USE_CASES = Path(__file__).parents[2] / "shared" / "usecases"
+PREFIX = f"{USE_CASES}{os.sep}"
+
+type CallSite = tuple[str, int]
+
+
+@dataclass
+class Strikes(Strike):
+    """Each call whose place is named goes wrong; whoever makes calls is noted."""
+
+    struck: Mapping[int, How] = field(default_factory=dict)
+    callers: set[CallSite] = field(default_factory=set)
+
+    def suffer[T](self, operation: str, apply: Callable[[], T]) -> T:
+        """Apply the operation, or go wrong; what the verdict itself reads is not counted."""
+        if self.is_over:
+            return apply()
+        self.callers.add(caller())
+        place = len(self.made)
+        if place in self.struck:
+            self.at, self.how = place, self.struck[place]
+        return super().suffer(operation, apply)
+
+    def __str__(self) -> str:
+        """Which calls went wrong, and how."""
+        return ", then ".join(
+            f"call {place} ({self.made[place] if place < len(self.made) else 'not made'}) {how}"
+            for place, how in self.struck.items()
+        )
+
+
+def caller() -> CallSite:
+    """The line of a use case that awaits the call; no line where none does."""
+    for frame, line in traceback.walk_stack(None):
+        name = frame.f_code.co_filename
+        if name.startswith(PREFIX):
+            return name.removeprefix(PREFIX), line
+    return "", 0

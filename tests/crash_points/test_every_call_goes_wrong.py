@@ -1,0 +1,33 @@
+"""Every call that a use case makes goes wrong in every way; so do some pairs. All end the same."""
+
+from functools import cache
+
+import pytest
+
+from tests.crash_points.calls import calls
+from tests.crash_points.search import Searched, search, starts
+from tests.crash_points.works import WORKS
+
+# All of them take minutes: `python -m tests.crash_points`.
+ONE_PAIR_IN = 16
+
+
+@cache
+def searched(name: str) -> Searched:
+    """What comes of a piece of work."""
+    found = Searched()
+    for start in starts(name):
+        found.add(search(start, ONE_PAIR_IN))
+    return found
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_whatever_goes_wrong_the_end_is_the_same(name: str) -> None:
+    assert searched(name).failures == []
+    assert searched(name).pairs > 0
+
+
+def test_no_call_of_a_use_case_is_forgotten() -> None:
+    callers = {site for name in WORKS for site in searched(name).callers}
+    forgotten = [str(call) for call in calls() if not any(call.is_at(site) for site in callers)]
+    assert forgotten == [], "no piece of work in tests/crash_points/works.py makes these calls"

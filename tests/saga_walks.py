@@ -1,0 +1,41 @@
+"""A saga from its start to its end, whichever worker is lost on the way."""
+
+from collections.abc import Awaitable, Callable
+
+from functions.handlers import orders
+from shared.domain.errors import LockstepError
+from shared.domain.saga import State
+from shared.testkit.strikes import Killed, Strike
+from tests.saga_stage import Stage, Walk, stocked
+
+REGIONS_TO_ASK = ("east", "west", "east", "west")
+
+
+async def walked(placed: str, event: str | None, end: State, strike: Strike) -> Stage:
+    """Place an order, let an event come, and walk to the end; the stage before is not struck."""
+    strike.is_over = True
+    stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
+    strike.made.clear()
+    strike.is_over = False
+    await insist(lambda region: stage.book(region).start("o-1", "order.place", placed.encode()))
+    if event is not None:
+        await insist(lambda region: stage.book(region).hear("o-1", event))
+
+    async def walk(region: str) -> State:
+        found = await stage.book(region).look("o-1")
+        if isinstance(found, State):
+            return found
+        return await Walk(stage, region, found).run()
+
+    assert await insist(walk) is end
+    return stage
+
+
+async def insist[T](work: Callable[[str], Awaitable[T]]) -> T:
+    """Do it in the east, then in the west, until a worker lives to say that it is done."""
+    for region in REGIONS_TO_ASK:
+        try:
+            return await work(region)
+        except (LockstepError, Killed):
+            continue
+    raise AssertionError("no worker came to the end")
