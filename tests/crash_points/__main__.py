@@ -18,15 +18,20 @@ SAY_EVERY_SECONDS = 10.0
 
 def main() -> int:
     """Print a table; the exit status is 1 where a piece of work came to another end."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crash_points", description=__doc__)
-    parser.add_argument("--one-pair-in", type=int, default=1, help="only one in so many pairs")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    chosen = parser.parse_args()
+    chosen = parser().parse_args()
     be_quiet()
     began = monotonic()
     searched = search_all(chosen.one_pair_in, chosen.jobs)
     report(searched, monotonic() - began)
     return 1 if any(one.failures for one in searched.values()) else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m tests.crash_points", description=__doc__)
+    made.add_argument("--one-pair-in", type=int, default=1, help="only one in so many pairs")
+    made.add_argument("--jobs", type=int, default=2, help="processes")
+    return made
 
 
 def be_quiet() -> None:

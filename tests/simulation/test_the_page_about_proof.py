@@ -7,7 +7,9 @@ from types import ModuleType
 
 import pytest
 
-from simulation.__main__ import parser
+import simulation.__main__
+import tests.crash_points.__main__
+from tests.mutants.test_every_mutant_is_killed import MUTANTS
 from tests.simulation.detection import EVERY_MUTATION
 from tests.simulation.test_a_team_simulates_its_own_handlers import MESSAGES, handlers
 
@@ -28,12 +30,18 @@ def test_the_example_runs_as_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     test()
 
 
-def test_the_commands_are_understood() -> None:
-    shown = re.findall(r"python -m simulation ([^#\n`]+)", PAGE)
+@pytest.mark.parametrize("command", [simulation.__main__, tests.crash_points.__main__])
+def test_the_commands_are_understood(command: ModuleType) -> None:
+    name = command.__name__.removesuffix(".__main__")
+    shown = re.findall(rf"python -m {name}\b([^#\n`]*)", PAGE)
 
     assert shown
     for arguments in shown:
-        parser().parse_args(arguments.split())
+        command.parser().parse_args(arguments.split())
+
+
+def test_the_mutants_are_counted() -> None:
+    assert f"{len(MUTANTS)} small changes" in PAGE
 
 
 def test_every_mutation_is_listed_with_the_seeds_it_took() -> None:
