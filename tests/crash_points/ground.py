@@ -54,17 +54,21 @@ class Ground(World):
         patient = {name: replace(h, attempts=ATTEMPTS) for name, h in whole.by_type.items()}
         super().__init__(VirtualClock(), policy=policy, handlers=Handlers(patient))
         self.journal.mishaps = self.bus.mishaps = strikes
-        self.alive = {region: self.worker(region) for region in REGIONS}
+        self.alive = self.new_workers()
+
+    def new_workers(self) -> dict[str, Services]:
+        """A worker for each region."""
+        return {region: self.worker(region) for region in REGIONS}
 
     async def ask[T](self, region: str, work: Callable[[Services], Awaitable[T]]) -> T:
-        """Let the region's worker do it; one that dies is followed by a new one.
+        """Let the region's worker do it; after a death new workers, who remember nothing, go on.
 
         Raises LockstepError where it was not done, or nobody lives to say so.
         """
         try:
             return await work(self.alive[region])
         except Killed as death:
-            self.alive[region] = self.worker(region)
+            self.alive = self.new_workers()
             raise OutcomeUnknown("the worker died") from death
 
     async def insist[T](self, work: Callable[[Services], Awaitable[T]]) -> T:

@@ -11,6 +11,9 @@ from shared.testkit.strikes import How, Killed
 from tests.crash_points.strikes import CallSite, Strikes
 from tests.crash_points.works import WORKS
 
+# So many are tried at every run of the suite; all of them take minutes.
+ONE_PAIR_IN = 16
+
 type Struck = Mapping[int, How]
 # A piece of work, by name, and the first call of it that goes wrong.
 type Start = tuple[str, Struck]

@@ -5,11 +5,8 @@ from functools import cache
 import pytest
 
 from tests.crash_points.calls import calls
-from tests.crash_points.search import Searched, search, starts
+from tests.crash_points.search import ONE_PAIR_IN, Searched, search, starts
 from tests.crash_points.works import WORKS
-
-# All of them take minutes: `python -m tests.crash_points`.
-ONE_PAIR_IN = 16
 
 
 @cache

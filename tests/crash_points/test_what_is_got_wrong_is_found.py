@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.crash_points.search import search, starts
+from tests.crash_points.search import ONE_PAIR_IN, search, starts
 from tests.simulation.catalogue import MUTATIONS
 from tests.simulation.mutations import applied
 
@@ -13,7 +13,6 @@ FOUND_IN = {
     "go on paying after a failure": "made again",
     "let no fault halt its session": "corrected",
 }
-NO_PAIRS = 10**9
 
 
 @pytest.mark.parametrize(("mutation", "work"), FOUND_IN.items())
@@ -22,7 +21,7 @@ def test_the_mutation_is_found(mutation: str, work: str) -> None:
     (chosen,) = [one for one in MUTATIONS if one.name == mutation]
 
     with applied(chosen):
-        failures = [search(start, NO_PAIRS).failures for start in healthy]
+        is_found = any(search(start, ONE_PAIR_IN).failures for start in healthy)
 
-    assert any(failures)
-    assert not search(healthy[0], NO_PAIRS).failures
+    assert is_found
+    assert not search(healthy[0], ONE_PAIR_IN).failures
