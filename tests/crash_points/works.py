@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from shared.domain.errors import NotHalted, TooLarge
 from shared.domain.journal import Entry
+from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.saga import State
 from shared.testkit.strikes import Killed
@@ -34,36 +35,31 @@ BILLS = [message(n, kind="account.bill") for n in range(8)]
 DRAFTS = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(3)]
 
 
-async def in_turn(strikes: Strikes) -> object:
-    """Messages in their order, and a copy of the first."""
-    ground = Ground(strikes)
-    await ground.take(BILLS[:1], BILLS[1:2], BILLS[:1])
+async def delivered(ground: Ground, *batches: Sequence[Message]) -> object:
+    """Deliver until all is settled, and let the sweeps find what is left."""
+    await ground.take(*batches)
     await ground.rest()
     return await ground.seen()
+
+
+async def in_turn(strikes: Strikes) -> object:
+    """Messages in their order, and a copy of the first."""
+    return await delivered(Ground(strikes), BILLS[:1], BILLS[1:2], BILLS[:1])
 
 
 async def gapped(strikes: Strikes) -> object:
     """A message before its turn, which is parked and drained."""
-    ground = Ground(strikes)
-    await ground.take(BILLS[:1], BILLS[2:3], BILLS[1:2])
-    await ground.rest()
-    return await ground.seen()
+    return await delivered(Ground(strikes), BILLS[:1], BILLS[2:3], BILLS[1:2])
 
 
 async def in_batches(strikes: Strikes) -> object:
     """Two batches, the first with a gap."""
-    ground = Ground(strikes)
-    await ground.take([*BILLS[:2], BILLS[3]], BILLS[2:5])
-    await ground.rest()
-    return await ground.seen()
+    return await delivered(Ground(strikes), [*BILLS[:2], BILLS[3]], BILLS[2:5])
 
 
 async def without_numbers(strikes: Strikes) -> object:
     """A message without a number, and its copy."""
-    ground = Ground(strikes)
-    await ground.take([plain(0)], [plain(0)])
-    await ground.rest()
-    return await ground.seen()
+    return await delivered(Ground(strikes), [plain(0)], [plain(0)])
 
 
 @patch.multiple(coverage, PAGE=2, MARGIN=1)
@@ -98,10 +94,7 @@ async def corrected(strikes: Strikes) -> object:
 
 async def effectful(strikes: Strikes) -> object:
     """A handler that calls the outside, and a message that comes meanwhile."""
-    ground = Ground(strikes)
-    await ground.take([payment(0)], BILLS[1:2])
-    await ground.rest()
-    return await ground.seen()
+    return await delivered(Ground(strikes), [payment(0)], BILLS[1:2])
 
 
 async def left_alone(strikes: Strikes) -> object:
@@ -145,10 +138,7 @@ async def to_a_dark_region(strikes: Strikes) -> object:
 async def staged(strikes: Strikes) -> object:
     """Outputs that are staged, as they do not fit an entry."""
     with small_limits(wanted=True):
-        ground = Ground(strikes)
-        await ground.take([writing([1_300, 1_000])], [writing([3], 1)])
-        await ground.rest()
-        return await ground.seen()
+        return await delivered(Ground(strikes), [writing([1_300, 1_000])], [writing([3], 1)])
 
 
 async def paid_meanwhile(strikes: Strikes) -> object:
@@ -179,17 +169,13 @@ async def refused_by_a_queue(strikes: Strikes) -> object:
     """An output that no queue takes, in whose place a void goes."""
     ground = Ground(strikes)
     ground.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
-    await ground.take([message(0, 11, kind="account.boast")], BILLS[1:2])
-    await ground.rest()
-    return await ground.seen()
+    return await delivered(ground, [message(0, 11, kind="account.boast")], BILLS[1:2])
 
 
 async def acknowledged_later(strikes: Strikes) -> object:
     """Acknowledgements that are put off."""
     ground = Ground(strikes, replace(HASTY, acknowledge_seconds=2.0))
-    await ground.take(BILLS[:1], BILLS[1:2])
-    await ground.rest()
-    return await ground.seen()
+    return await delivered(ground, BILLS[:1], BILLS[1:2])
 
 
 async def published(strikes: Strikes) -> object:
