@@ -6,16 +6,13 @@ from functions.handlers import orders
 from shared.domain.errors import LockstepError
 from shared.domain.saga import State
 from shared.testkit.strikes import Killed, Strike
-from tests.saga_stage import Stage, Walk, stocked
-
-REGIONS_TO_ASK = ("east", "west", "east", "west")
+from tests.saga_stage import REGIONS, Stage, Walk, stocked
 
 
 async def walked(placed: str, event: str | None, end: State, strike: Strike) -> Stage:
     """Place an order, let an event come, and walk to the end; the stage before is not struck."""
     strike.is_over = True
     stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
-    strike.made.clear()
     strike.is_over = False
     await insist(lambda region: stage.book(region).start("o-1", "order.place", placed.encode()))
     if event is not None:
@@ -33,7 +30,7 @@ async def walked(placed: str, event: str | None, end: State, strike: Strike) -> 
 
 async def insist[T](work: Callable[[str], Awaitable[T]]) -> T:
     """Do it in the east, then in the west, until a worker lives to say that it is done."""
-    for region in REGIONS_TO_ASK:
+    for region in REGIONS * 2:
         try:
             return await work(region)
         except (LockstepError, Killed):

@@ -24,7 +24,10 @@ class How(StrEnum):
 
 @dataclass
 class Strike(Mishaps):
-    """Counts the calls, and lets the one at place `at` go wrong; with `at` of None all go well."""
+    """Counts the calls, and lets the one at place `at` go wrong; with `at` of None all go well.
+
+    What is called once it `is_over` goes well and is not counted.
+    """
 
     at: int | None = None
     how: How = How.REFUSED
@@ -33,25 +36,33 @@ class Strike(Mishaps):
 
     def suffer[T](self, operation: str, apply: Callable[[], T]) -> T:
         """Apply the operation, or go wrong."""
-        self.made.append(operation)
-        if self.is_over or len(self.made) - 1 != self.at:
+        if self.is_over:
             return super().suffer(operation, apply)
-        return self.go_wrong(operation, apply)
+        how = self.falls(len(self.made))
+        self.made.append(operation)
+        if how is None:
+            return super().suffer(operation, apply)
+        return go_wrong(how, operation, apply)
 
-    def go_wrong[T](self, operation: str, apply: Callable[[], T]) -> T:
-        """Fail or die, with the operation applied or not."""
-        if self.how in (How.UNANSWERED, How.KILLED_AFTER):
-            apply()
-        match self.how:
-            case How.REFUSED:
-                raise Unavailable(f"{operation} refused")
-            case How.LOST | How.UNANSWERED:
-                raise OutcomeUnknown(f"{operation} got no answer")
-            case How.KILLED_BEFORE | How.KILLED_AFTER:
-                raise Killed(operation)
+    def falls(self, place: int) -> How | None:
+        """How the call at this place goes wrong, if it does."""
+        return self.how if place == self.at else None
 
     def __str__(self) -> str:
         """Which call went wrong and how."""
         struck = self.at is not None and self.at < len(self.made)
         name = self.made[self.at] if struck and self.at is not None else "no call"
         return f"call {self.at} of the store or the bus ({name}) {self.how}"
+
+
+def go_wrong[T](how: How, operation: str, apply: Callable[[], T]) -> T:
+    """Fail or die, with the operation applied or not."""
+    if how in (How.UNANSWERED, How.KILLED_AFTER):
+        apply()
+    match how:
+        case How.REFUSED:
+            raise Unavailable(f"{operation} refused")
+        case How.LOST | How.UNANSWERED:
+            raise OutcomeUnknown(f"{operation} got no answer")
+        case How.KILLED_BEFORE | How.KILLED_AFTER:
+            raise Killed(operation)

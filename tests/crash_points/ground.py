@@ -18,6 +18,7 @@ from shared.usecases.services import Services
 from tests import letters
 from tests.business import LEASE_OVER, Outside, business
 from tests.crash_points.strikes import Strikes
+from tests.crashes import sent
 from tests.world import POLICY, REGIONS, Account, Amount, World
 
 ROUNDS_MAX = 8
@@ -113,17 +114,12 @@ class Ground(World):
     async def seen(self) -> object:
         """Everything that must be the same whatever went wrong."""
         self.strikes.is_over = True
-        queues = {at: self.sent(*at) for at in product(REGIONS, ("out", "errors"))}
+        queues = {at: sent(self, *at) for at in product(REGIONS, ("out", "errors"))}
         # What producers send has an order by its numbers only.
-        queues |= {(region, "in"): sorted(self.sent(region, "in")) for region in REGIONS}
+        queues |= {(region, "in"): sorted(sent(self, region, "in")) for region in REGIONS}
         journal = {session: self.ended(session) for session in sorted(self.journal.partitions)}
         assert await self.owing() == []
         return queues, journal, self.outside.keys
-
-    def sent(self, region: str, queue: str) -> list[tuple[str, bytes]]:
-        """Ids and bodies in a queue, each once, in the order of first arrival."""
-        messages = self.bus.messages(region, queue)
-        return list(dict.fromkeys((message.id, message.body) for message in messages))
 
     def ended(self, session: str) -> object:
         """What ended how, in order, and the state; nothing may be claimed or parked any more."""

@@ -2,7 +2,7 @@
 
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,15 +21,10 @@ class Strikes(Strike):
     struck: Mapping[int, How] = field(default_factory=dict)
     callers: set[CallSite] = field(default_factory=set)
 
-    def suffer[T](self, operation: str, apply: Callable[[], T]) -> T:
-        """Apply the operation, or go wrong; what the verdict itself reads is not counted."""
-        if self.is_over:
-            return apply()
+    def falls(self, place: int) -> How | None:
+        """How the call at this place goes wrong, if it does."""
         self.callers.add(caller())
-        place = len(self.made)
-        if place in self.struck:
-            self.at, self.how = place, self.struck[place]
-        return super().suffer(operation, apply)
+        return self.struck.get(place)
 
     def __str__(self) -> str:
         """Which calls went wrong, and how."""

@@ -23,6 +23,7 @@ from simulation.limits import small_limits
 from tests.business import payment, plain
 from tests.crash_points.ground import HASTY, Ground, others_have_a_turn
 from tests.crash_points.strikes import Strikes
+from tests.crashes import sent
 from tests.letters import WRITER, writing
 from tests.saga_stage import order
 from tests.saga_walks import walked
@@ -226,7 +227,7 @@ async def rejected(strikes: Strikes) -> object:
     """What is no message of ours: one region's error queue is enough."""
     ground = Ground(strikes)
     await ground.insist(lambda worker: worker.rejecter.reject(None, {"odd": 1}, b"?", "no type"))
-    return {report for region in REGIONS for report in ground.sent(region, "errors")}
+    return {report for region in REGIONS for report in sent(ground, region, "errors")}
 
 
 async def compacted(strikes: Strikes) -> object:

@@ -9,6 +9,7 @@ from shared.adapters.mishaps import Mishap
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.ports import Journal
+from tests.crashes import sent
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
 type Fault = tuple[str, Mishap, int]
@@ -65,11 +66,6 @@ async def run(arrivals: Sequence[Message], *faults: Fault) -> World:
         await world.worker("east").rescuer.sweep()
         await world.worker("west").rescuer.sweep()
     return world
-
-
-def sent(world: World, region: str, queue: str) -> list[tuple[str, bytes]]:
-    """Ids and bodies in a queue, each once, in the order of first arrival."""
-    return list(dict.fromkeys((m.id, m.body) for m in world.bus.messages(region, queue)))
 
 
 @pytest.mark.parametrize("arrivals", [BILLS, GAPPED, FAULTY], ids=["in turn", "gapped", "faulty"])
