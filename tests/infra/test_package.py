@@ -2,6 +2,7 @@
 
 import re
 from fnmatch import fnmatch
+from importlib.metadata import version
 
 from tests.infra.parity import ROOT, deployment, section
 
@@ -60,3 +61,19 @@ def test_azd_publishes_to_the_app_of_each_region() -> None:
         "<union({'azd-env-name': 'trial'}, {'azd-service-name': 'east'})>",
         "<union({'azd-env-name': 'trial'}, {'azd-service-name': 'west'})>",
     ]
+
+
+def test_the_library_that_finds_the_functions_is_deployed_with_the_app() -> None:
+    """Without it the worker uses a copy of its own, 1.1.0b1 in Core Tools 4.6.0, and finds nothing.
+
+    That copy meets the retry policies with another protobuf than theirs and stops at `Fail to
+    convert to Duration`; the app then starts with 0 functions, and no error but a line in the log.
+    """
+    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", requirements, re.MULTILINE))
+
+    pinned = pins.get("azure-functions-runtime")
+
+    assert pinned is not None
+    assert tuple(map(int, pinned.split("."))) >= (1, 3, 0)
+    assert pinned == version("azure-functions-runtime")
