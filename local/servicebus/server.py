@@ -15,12 +15,12 @@ from pathlib import Path
 from local.counters import Counters
 from local.faults import Faults
 from local.loopback import HOST, held_port
-from local.servicebus.authorization import KEY, KEY_NAME
+from local.servicebus.broker import OPERATIONS
 from local.servicebus.config import NamespaceConfig
-from local.servicebus.gate import HONOURED
-from local.servicebus.hall import Hall
-from local.servicebus.ledger import Ledger, NoLedger
-from local.servicebus.store import Store
+from local.servicebus.entities.sqlite_store import SqliteMessageStore
+from local.servicebus.entities.store import MessageStore
+from local.servicebus.listener import AmqpListener
+from local.servicebus.protocol.authorization import KEY, KEY_NAME
 from local.targets import Target
 
 STOP_SECONDS_MAX = 30.0
@@ -51,7 +51,7 @@ class Namespace:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._hall: Hall | None = None
+        self._listener: AmqpListener | None = None
 
     @property
     def connection_string(self) -> str:
@@ -78,7 +78,7 @@ class Namespace:
             raise
 
     def stop(self) -> None:
-        """Close every connection and the ledger; a second call does nothing."""
+        """Close every connection and the store; a second call does nothing."""
         thread, loop, stopping = self._thread, self._loop, self._stopping
         if thread is None or loop is None or stopping is None:
             return
@@ -90,7 +90,7 @@ class Namespace:
 
     def targets(self) -> list[Target]:
         """What faults can hit."""
-        return [Target(self._name, HONOURED)]
+        return [Target(self._name, OPERATIONS)]
 
     def depth(self, entity: str) -> dict[str, int]:
         """Messages by state; raises KeyError for an unknown entity.
@@ -99,12 +99,12 @@ class Namespace:
         The keys are active, scheduled, locked, deferred and dead_lettered. May be called from any
         thread while the namespace runs.
         """
-        loop, hall = self._loop, self._hall
-        if self._thread is None or loop is None or hall is None:
+        loop, listener = self._loop, self._listener
+        if self._thread is None or loop is None or listener is None:
             raise RuntimeError(f"namespace {self.config.name} is not running")
-        store = hall.store(entity)
+        found = listener.catalog.find_entity(entity)
         depth: Future[dict[str, int]] = Future()
-        loop.call_soon_threadsafe(lambda: depth.set_result(store.depth()))
+        loop.call_soon_threadsafe(lambda: depth.set_result(found.depth()))
         return depth.result(DEPTH_SECONDS_MAX)
 
     async def _run(self, listening: Future[int]) -> None:
@@ -120,16 +120,14 @@ class Namespace:
             listening.set_exception(error)
 
     async def _serve(self, port: int, listening: Future[int], stopping: asyncio.Event) -> None:
-        hall = self._hall = Hall(self.config, self._faults, self._counters, self._open_ledger())
+        store = MessageStore()
+        if self._data_dir is not None:
+            store = SqliteMessageStore(self._data_dir / f"servicebus-{self.config.name}.sqlite")
+        self._listener = AmqpListener(self.config, self._faults, self._counters, store)
         try:
-            listening.set_result(await hall.listen(self.host, port))
-            beating = asyncio.create_task(hall.beat())
+            listening.set_result(await self._listener.listen(self.host, port))
+            clock = asyncio.create_task(self._listener.run_clock())
             await stopping.wait()
-            beating.cancel()
+            clock.cancel()
         finally:
-            await hall.close()
-
-    def _open_ledger(self) -> Ledger:
-        if self._data_dir is None:
-            return NoLedger()
-        return Store(self._data_dir / f"servicebus-{self.config.name}.sqlite")
+            await self._listener.close()

@@ -20,8 +20,8 @@ from local.durable import gate as durable_gate
 from local.faults import Action, Fault, Faults
 from local.hosts import Hosts
 from local.servicebus import config as entities
-from local.servicebus import gate as bus_gate
-from local.servicebus.message import State
+from local.servicebus.broker import ON_DELIVERY, UNDER_LOCK
+from local.servicebus.entities.message import MessageState
 from tests.docs.local_page import (
     ROOT,
     cells,
@@ -94,7 +94,7 @@ def test_every_control_route() -> None:
 
 
 def test_what_counters_and_depths_are_called() -> None:
-    called = {field.name for field in fields(Tally)} | {state.value for state in State}
+    called = {field.name for field in fields(Tally)} | {state.value for state in MessageState}
 
     documented = coded(cells("Control endpoint", "route")["GET /counters"])
     path = entities.subscription_path("<topic>", "<name>")
@@ -130,5 +130,5 @@ def test_every_action_and_who_carries_it_out() -> None:
     )
 
     assert names("Control endpoint", "action") == everywhere
-    assert bus == everywhere - bus_gate.UNDER_LOCK - bus_gate.ON_DELIVERY
+    assert bus == everywhere - UNDER_LOCK - ON_DELIVERY
     assert durable == everywhere - durable_gate.HONOURED

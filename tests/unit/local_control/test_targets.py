@@ -5,13 +5,13 @@ import pytest
 from local.cosmos import targets as cosmos
 from local.durable.targets import target as durable
 from local.faults import Action, Fault, InvalidFault
-from local.servicebus.gate import HONOURED
+from local.servicebus.broker import OPERATIONS
 from local.targets import Target, check_aim
 
 REGIONAL = Target("store", {"read": frozenset({Action.DOWN})}, frozenset({"east", "west"}))
 TARGETS = [
     *cosmos.targets(["journal"]),
-    Target("servicebus.east", HONOURED),
+    Target("servicebus.east", OPERATIONS),
     durable("durable.east"),
     REGIONAL,
 ]

@@ -1,0 +1,88 @@
+"""Requests and responses: the pairs of links over which `$cbs` and `$management` are used."""
+
+from collections.abc import Callable
+
+from proton import Delivery, Endpoint, Message, ProtonException, Receiver, Sender, Session
+
+from local.servicebus.links.endpoint import LinkEndpoint
+from local.servicebus.links.incoming import IncomingLink, settle_transfer
+from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+
+type SendResponse = Callable[[Message], None]
+type HandleRequest = Callable[[Message, SendResponse], None]
+
+
+class ResponseLink(LinkEndpoint):
+    """A link on which a client waits for responses. Proton keeps them until there is credit."""
+
+    def __init__(self, link: Sender, on_closed: Callable[["ResponseLink"], None]) -> None:
+        self._link = link
+        self._on_closed = on_closed
+
+    def open(self) -> None:
+        self._link.open()
+
+    def send(self, response: Message) -> None:
+        """Respond, already settled, if the client is still attached."""
+        if self._link.state & Endpoint.LOCAL_CLOSED:
+            return
+        delivery = self._link.delivery(self._link.delivery_tag())
+        self._link.stream(response.encode())
+        self._link.advance()
+        delivery.settle()
+
+    def on_link_closed(self) -> None:
+        self._on_closed(self)
+
+
+class ResponseLinks:
+    """The response links of one connection, by AMQP session and reply address."""
+
+    def __init__(self) -> None:
+        self._links: dict[tuple[Session, str], ResponseLink] = {}
+
+    def add(self, link: Sender) -> ResponseLink:
+        """Find it by the address its client gave it, and by its name: npm's on `$cbs` has no
+        address and asks for responses by name."""
+        added = ResponseLink(link, self._remove)
+        for address in (link.name, link.remote_target.address or ""):
+            self._links[link.session, address] = added
+        return added
+
+    def find(self, session: Session, address: str) -> ResponseLink | None:
+        return self._links.get((session, address))
+
+    def _remove(self, link: ResponseLink) -> None:
+        self._links = {key: one for key, one in self._links.items() if one is not link}
+
+
+class RequestLink(IncomingLink):
+    """A link on which a client sends requests."""
+
+    def __init__(
+        self, link: Receiver, handle_request: HandleRequest, responses: ResponseLinks
+    ) -> None:
+        super().__init__(link)
+        self._handle_request = handle_request
+        self._responses = responses
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        data = self.read_transfer(delivery)
+        if data is None:
+            return
+        request = Message()
+        try:
+            request.decode(data)
+        except (ProtonException, TypeError, ValueError) as error:
+            settle_transfer(delivery, AmqpError(ErrorCondition.DECODE_ERROR, str(error)))
+            return
+        settle_transfer(delivery, None)
+        self._handle_request(request, lambda response: self._respond(request, response))
+
+    def _respond(self, request: Message, response: Message) -> None:
+        # Without a reply-to (azure-servicebus on $cbs), both links have the node's own address.
+        address = request.reply_to or self._link.remote_target.address or ""
+        link = self._responses.find(self._link.session, address)
+        if link is not None:
+            response.correlation_id = request.id
+            link.send(response)
