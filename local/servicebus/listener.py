@@ -53,7 +53,8 @@ class AmqpListener:
                 with self._broker.transaction():
                     now = self._broker.now()
                     for entity in self.catalog.entities:
-                        entity.advance(now)
+                        if entity.run_timers(now):
+                            entity.dispatch(now)
             except (OSError, sqlite3.Error) as error:  # a full disk: the next tick tries again
                 loop.call_exception_handler({"message": self._name, "exception": error})
             is_down = self._broker.interceptor.is_down

@@ -87,6 +87,14 @@ class MessagingEntity(ABC):
         """Do what one timer asks for."""
 
     @abstractmethod
+    def make_ready(self, stored: StoredMessage) -> None:
+        """Put an active message into its ready queue."""
+
+    @abstractmethod
+    def make_unready(self, stored: StoredMessage) -> None:
+        """Take an active message out of its ready queue."""
+
+    @abstractmethod
     def dispatch(self, now: float) -> None:
         """Give what is ready to the links that wait for it."""
 
@@ -98,17 +106,24 @@ class MessagingEntity(ABC):
 
     def advance(self, now: float) -> None:
         """Do what has come due, and deliver what became ready by it."""
-        with self.dispatching(now):
-            pass
+        self.run_timers(now)
+        self.dispatch(now)
 
-    @contextmanager
-    def dispatching(self, now: float) -> Iterator[None]:
-        """Around every call on behalf of a client: due timers run before it, delivery after it."""
+    def run_timers(self, now: float) -> bool:
+        """Do what has come due; returns whether anything had."""
+        had_due = False
         for kind, key in self.timers.take_due(now):
+            had_due = True
             self.run_timer(kind, key, now)
         if self._duplicates is not None:
             for message_id in self._duplicates.remove_expired(now):
                 self._store.delete_sent_id(self.name, message_id)
+        return had_due
+
+    @contextmanager
+    def dispatching(self, now: float) -> Iterator[None]:
+        """Around every call on behalf of a client: due timers run before it, delivery after it."""
+        self.run_timers(now)
         try:
             yield
         finally:
@@ -215,12 +230,19 @@ class MessagingEntity(ABC):
         """Enter a message into the index, the counts and the timers."""
         self.index.add(stored)
         self._counts[stored.state] += 1
+        if stored.expires_at is not None:
+            self.timers.set(TimerKind.EXPIRE, stored.sequence_number, stored.expires_at)
         if stored.state is MessageState.SCHEDULED:
             due = stored.message.scheduled_for or stored.enqueued_at
             self.timers.set(TimerKind.ACTIVATE, stored.sequence_number, due)
+        elif stored.state is MessageState.ACTIVE:
+            self.make_ready(stored)
 
     def remove(self, stored: StoredMessage) -> None:
-        self.timers.cancel(TimerKind.ACTIVATE, stored.sequence_number)
+        if stored.state is MessageState.ACTIVE:
+            self.make_unready(stored)
+        for kind in (TimerKind.ACTIVATE, TimerKind.EXPIRE):
+            self.timers.cancel(kind, stored.sequence_number)
         self._counts[stored.state] -= 1
         self.index.remove(stored.sequence_number)
         self._store.delete_message(self.name, stored.sequence_number)
@@ -269,16 +291,9 @@ class Queue(MessagingEntity):
         self.count_expired_lock = count_expired_lock
         self._new_lock_token = new_lock_token
         self._locked: dict[UUID, StoredMessage] = {}
+        self.has_new_dead_letters = False  # taken over since the last dispatch
 
     # What plain and session queues do differently
-
-    @abstractmethod
-    def make_ready(self, stored: StoredMessage) -> None:
-        """Put an active message into its ready queue."""
-
-    @abstractmethod
-    def make_unready(self, stored: StoredMessage) -> None:
-        """Take an active message out of its ready queue."""
 
     @abstractmethod
     def expire_lock_of(self, stored: StoredMessage, now: float) -> None:
@@ -290,8 +305,9 @@ class Queue(MessagingEntity):
 
     def dispatch(self, now: float) -> None:
         self.dispatch_ready(now)
-        if self.dead_letters is not None:  # messages may just have been moved there
-            self.dead_letters.dispatch_ready(now)
+        if self.dead_letters is not None and self.dead_letters.has_new_dead_letters:
+            self.dead_letters.has_new_dead_letters = False
+            self.dead_letters.dispatch(now)
 
     # Arriving
 
@@ -302,19 +318,6 @@ class Queue(MessagingEntity):
         self.place(stored)
         self._store.save_message(self.name, stored)
         return stored.sequence_number
-
-    def place(self, stored: StoredMessage) -> None:
-        super().place(stored)
-        if stored.expires_at is not None:
-            self.timers.set(TimerKind.EXPIRE, stored.sequence_number, stored.expires_at)
-        if stored.state is MessageState.ACTIVE:
-            self.make_ready(stored)
-
-    def remove(self, stored: StoredMessage) -> None:
-        if stored.state is MessageState.ACTIVE:
-            self.make_unready(stored)
-        self.timers.cancel(TimerKind.EXPIRE, stored.sequence_number)
-        super().remove(stored)
 
     # Locks
 
@@ -433,6 +436,7 @@ class Queue(MessagingEntity):
             delivery_count=stored.delivery_count,
             dead_letter=reason,
         )
+        self.has_new_dead_letters = True
         self.place(taken)
         self._store.save_message(self.name, taken)
 

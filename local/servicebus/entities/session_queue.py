@@ -106,17 +106,17 @@ class SessionQueue(Queue):
             self._find_or_create(session_id).state = state
 
     def place(self, stored: StoredMessage) -> None:
-        self._session_of(stored).index.add(stored)
+        self._find_or_create(stored.message.session_id).index.add(stored)
         super().place(stored)
 
     def remove(self, stored: StoredMessage) -> None:
         super().remove(stored)
-        session = self._session_of(stored)
+        session = self._find_or_create(stored.message.session_id)
         session.index.remove(stored.sequence_number)
         self._forget_if_empty(session)
 
     def make_ready(self, stored: StoredMessage) -> None:
-        session = self._session_of(stored)
+        session = self._find_or_create(stored.message.session_id)
         session.ready.put(stored.sequence_number)
         if session.holder is None:
             self._ready.setdefault(session.id)
@@ -124,19 +124,21 @@ class SessionQueue(Queue):
             self._deliverable[session.id] = None
 
     def make_unready(self, stored: StoredMessage) -> None:
-        session = self._session_of(stored)
+        session = self._find_or_create(stored.message.session_id)
         session.ready.discard(stored.sequence_number)
         if len(session.ready) == 0:
             self._ready.pop(session.id, None)
 
     def unlock(self, stored: StoredMessage) -> None:
         if stored.lock is not None:
-            self._session_of(stored).delivered.pop(stored.sequence_number, None)
+            self._find_or_create(stored.message.session_id).delivered.pop(
+                stored.sequence_number, None
+            )
         super().unlock(stored)
 
     def expire_lock_of(self, stored: StoredMessage, now: float) -> None:
         """The lock is the session's: all that was delivered comes back."""
-        self.expire_session_lock(self._session_of(stored).id, now)
+        self.expire_session_lock(self._find_or_create(stored.message.session_id).id, now)
 
     def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
         if kind is TimerKind.UNLOCK_SESSION:
@@ -237,14 +239,11 @@ class SessionQueue(Queue):
 
     # Inside
 
-    def _find_or_create(self, session_id: str) -> MessageSession:
-        session = self._sessions.get(session_id)
+    def _find_or_create(self, session_id: str | None) -> MessageSession:
+        session = self._sessions.get(session_id or "")
         if session is None:
-            session = self._sessions[session_id] = MessageSession(session_id)
+            session = self._sessions[session_id or ""] = MessageSession(session_id or "")
         return session
-
-    def _session_of(self, stored: StoredMessage) -> MessageSession:
-        return self._find_or_create(stored.message.session_id or "")
 
     def _lock_in_session(self, stored: StoredMessage, session: MessageSession) -> StoredMessage:
         session.delivered[stored.sequence_number] = stored

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from local.servicebus.config import TopicConfig
 from local.servicebus.entities.indexes import TimerKey, TimerKind
-from local.servicebus.entities.message import BrokeredMessage, DeadLetterReason
+from local.servicebus.entities.message import BrokeredMessage, DeadLetterReason, StoredMessage
 from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.protocol.errors import AmqpError
@@ -46,6 +46,12 @@ class Topic(MessagingEntity):
             else:
                 queue.enqueue(limited, now)
         return self.next_sequence_number()
+
+    def make_ready(self, stored: StoredMessage) -> None:
+        """A topic has no active messages."""
+
+    def make_unready(self, stored: StoredMessage) -> None:
+        """A topic has no active messages."""
 
     def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
         stored = self.index.find(key) if isinstance(key, int) else None

@@ -60,14 +60,15 @@ def write_rule(rule: SubscriptionRule) -> dict[str, Any]:
             written = Described(ulong(FALSE_CODE), [])
         case CorrelationFilter(system=system, application=application):
             values: list[Any] = [system.get(name) for name in CORRELATION_KEYS.values()]
-            written = Described(ulong(CORRELATION_CODE), [*values, dict(application)])
+            values.append(dict(application))
+            written = Described(ulong(CORRELATION_CODE), values)
         case unknown:
             raise TypeError(f"no filter: {unknown!r}")
     no_action = Described(ulong(NO_ACTION_CODE), [])
     return {"rule-description": Described(ulong(RULE_CODE), [written, no_action, rule.name])}
 
 
-def describe_filter(given: Filter) -> Any:
+def describe_filter(given: Filter) -> dict[str, Any]:
     """A filter as a client asks for it: what `read_rule` reads."""
     match given:
         case TrueFilter():
@@ -82,7 +83,8 @@ def describe_filter(given: Filter) -> Any:
 
 def encode_rules(rules: Sequence[SubscriptionRule]) -> bytes:
     """Rules as bytes; values in a filter keep their AMQP types."""
-    return Message(body=[[rule.name, describe_filter(rule.filter)] for rule in rules]).encode()
+    body: Any = [[rule.name, describe_filter(rule.filter)] for rule in rules]
+    return Message(body=body).encode()
 
 
 def decode_rules(encoded: bytes) -> list[SubscriptionRule]:
