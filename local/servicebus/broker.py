@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
+from local.servicebus.entities.message import Settlement
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.protocol.errors import AmqpError, refusal_for_status
 
@@ -23,58 +24,33 @@ ON_REQUEST = frozenset(
 )
 UNDER_LOCK = ON_REQUEST | {Action.LOSE_LOCK}
 ON_DELIVERY = frozenset({Action.DOWN, Action.DROP_CONNECTION, Action.DUPLICATE, Action.LOSE_LOCK})
-OPERATIONS = {  # every operation that is counted, with the actions of faults that can hit it
-    "authorize": NONE,
-    "accept": ON_REQUEST,
-    "send": ON_REQUEST,
+OPERATIONS: dict[
+    str, frozenset[Action]
+] = {  # every operation that is counted, with the actions of faults that can hit it
+    **dict.fromkeys(("authorize", "expire-lock"), NONE),
+    **dict.fromkeys(("accept", "send", "schedule", "cancel-scheduled", "unknown"), ON_REQUEST),
+    **dict.fromkeys(("peek", "receive-deferred", "list-sessions"), ON_REQUEST),
+    **dict.fromkeys(("add-rule", "remove-rule", "list-rules"), ON_REQUEST),
     "deliver": ON_DELIVERY,
-    "complete": UNDER_LOCK,
-    "abandon": UNDER_LOCK,
-    "dead-letter": UNDER_LOCK,
-    "defer": UNDER_LOCK,
-    "release": UNDER_LOCK,
-    "expire-lock": NONE,
-    "schedule": ON_REQUEST,
-    "cancel-scheduled": ON_REQUEST,
-    "peek": ON_REQUEST,
-    "receive-deferred": ON_REQUEST,
-    "list-sessions": ON_REQUEST,
-    "renew-lock": UNDER_LOCK,
-    "renew-session-lock": UNDER_LOCK,
-    "get-session-state": UNDER_LOCK,
-    "set-session-state": UNDER_LOCK,
-    "add-rule": ON_REQUEST,
-    "remove-rule": ON_REQUEST,
-    "list-rules": ON_REQUEST,
-    "unknown": ON_REQUEST,
+    **dict.fromkeys([kind.value for kind in Settlement], UNDER_LOCK),
+    **dict.fromkeys(("renew-lock", "renew-session-lock"), UNDER_LOCK),
+    **dict.fromkeys(("get-session-state", "set-session-state"), UNDER_LOCK),
 }
-
-
-class CancellableTimer(Protocol):
-    """A call that will be made, unless it is cancelled."""
-
-    def cancel(self) -> None: ...
 
 
 class ClientConnection(Protocol):
     """A client's connection, as the links on it see it."""
 
     @property
-    def is_open(self) -> bool:
-        """Whether anything can still be sent to the client."""
-        ...
+    def is_open(self) -> bool: ...
 
     def request_flush(self) -> None:
         """There is something to write; it goes out at the end of the transaction."""
-        ...
 
-    def flush(self) -> None:
-        """Write it."""
-        ...
+    def flush(self) -> None: ...
 
     def abort(self) -> None:
         """Drop the connection abruptly."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +175,7 @@ class Broker:
     def flush_after_commit(self, connection: ClientConnection) -> None:
         self._unflushed.setdefault(connection)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> CancellableTimer:
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
         """Call in a transaction of its own, after some seconds; 0: before any client is read."""
         loop = asyncio.get_running_loop()
         if seconds <= 0:

@@ -32,19 +32,23 @@ class AmqpListener:
         self._connections: set[BrokerConnection] = set()
         self._server: asyncio.Server | None = None
         self._address = ("", 0)
-        self._all_closed: asyncio.Future[None] | None = None  # awaited while closing
+        self._clock: asyncio.Task[None] | None = None
 
     async def listen(self, host: str, port: int) -> int:
         """Let clients in; returns the port. Raises PortTaken."""
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._accept, host, port)
+            self._server = await loop.create_server(
+                lambda: BrokerConnection(self._broker, self.catalog, self._connections), host, port
+            )
         except OSError as error:
             raise PortTaken(port, self._name) from error
         self._address = self._server.sockets[0].getsockname()[:2]
+        if self._clock is None:
+            self._clock = asyncio.create_task(self._run_clock())
         return self._address[1]
 
-    async def run_clock(self) -> None:
+    async def _run_clock(self) -> None:
         """Run timers, and follow faults that take the namespace down, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
@@ -66,13 +70,15 @@ class AmqpListener:
 
     async def close(self) -> None:
         """Close every connection and the store."""
+        if self._clock is not None:
+            self._clock.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
             connection.close()
-        self._all_closed = asyncio.get_running_loop().create_future()
-        self._note_if_all_closed()
-        await asyncio.wait([self._all_closed], timeout=CLOSE_SECONDS_MAX)
+        if self._connections:
+            lost = [connection.lost for connection in self._connections]
+            await asyncio.wait(lost, timeout=CLOSE_SECONDS_MAX)
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)
@@ -85,19 +91,3 @@ class AmqpListener:
             entity.remove_waiting_links()
         for connection in list(self._connections):
             connection.abort()
-
-    def _accept(self) -> BrokerConnection:
-        return BrokerConnection(
-            self._broker,
-            self.catalog,
-            on_opened=self._connections.add,
-            on_closed=self._on_closed,
-        )
-
-    def _on_closed(self, connection: BrokerConnection) -> None:
-        self._connections.discard(connection)
-        self._note_if_all_closed()
-
-    def _note_if_all_closed(self) -> None:
-        if self._all_closed is not None and not self._connections and not self._all_closed.done():
-            self._all_closed.set_result(None)

@@ -1,8 +1,6 @@
-"""The entities of a namespace: made from its declaration, found by the addresses of links."""
+"""The entities of a namespace, made from its declaration and found by name."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum
 
 from local.servicebus.config import NamespaceConfig, QueueConfig, SubscriptionConfig
 from local.servicebus.entities.plain_queue import PlainQueue
@@ -10,28 +8,9 @@ from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.entities.topic import Topic
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.rules.rule_set import RuleSet
 
 DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
-MANAGEMENT_SUFFIX = "/$management"
-CBS = "$cbs"
-
-
-class NodeKind(Enum):
-    """What the node at an address is for."""
-
-    MESSAGES = "messages"
-    MANAGEMENT = "management"
-    AUTHORIZATION = "authorization"
-
-
-@dataclass(frozen=True, slots=True)
-class AddressedNode:
-    """What an address leads to; only authorization has no entity."""
-
-    kind: NodeKind
-    entity: MessagingEntity | None = None
 
 
 class EntityCatalog:
@@ -46,27 +25,11 @@ class EntityCatalog:
         self._store = store
         self._count_expired_lock = count_expired_lock
         self.entities = list(self._open_entities(config))
-        self._nodes = {CBS: AddressedNode(NodeKind.AUTHORIZATION)}
-        for entity in self.entities:
-            name = entity.name.lower()
-            self._nodes[name] = AddressedNode(NodeKind.MESSAGES, entity)
-            self._nodes[name + MANAGEMENT_SUFFIX] = AddressedNode(NodeKind.MANAGEMENT, entity)
+        self._by_name = {entity.name.lower(): entity for entity in self.entities}
 
-    def find_entity(self, name: str) -> MessagingEntity:
+    def find(self, name: str) -> MessagingEntity:
         """Raises KeyError if there is none of that name."""
-        for entity in self.entities:
-            if entity.name.lower() == name.lower():
-                return entity
-        raise KeyError(name)
-
-    def find_node(self, path: str) -> AddressedNode:
-        """The node at a path; refused when there is none."""
-        node = self._nodes.get(path.lower())
-        if node is None:
-            raise AmqpError(
-                ErrorCondition.NOT_FOUND, f"The messaging entity {path!r} could not be found"
-            )
-        return node
+        return self._by_name[name.lower()]
 
     def _open_entities(self, config: NamespaceConfig) -> Iterator[MessagingEntity]:
         for topic_config in config.topics:
@@ -107,9 +70,3 @@ class EntityCatalog:
 def with_dead_letters(queue: Queue) -> list[Queue]:
     """A queue, and the one that holds its dead letters."""
     return [queue] if queue.dead_letters is None else [queue, queue.dead_letters]
-
-
-def path_of(address: str | None) -> str:
-    """The path in an address; a scheme and host in front do not matter."""
-    _, scheme, rest = (address or "").rpartition("://")
-    return rest.partition("/")[2] if scheme else rest

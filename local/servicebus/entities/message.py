@@ -41,24 +41,10 @@ class BrokeredMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterReason:
-    """Why a message was moved to the dead-letter sub-queue, in Service Bus's own words."""
+    """Why a message was moved to the dead-letter sub-queue."""
 
     reason: str | None
     description: str | None
-
-    @classmethod
-    def after_failures(cls, count: int) -> "DeadLetterReason":
-        description = f"Message could not be consumed after {count} delivery attempts."
-        return cls("MaxDeliveryCountExceeded", description)
-
-    @classmethod
-    def after_expiry(cls) -> "DeadLetterReason":
-        return cls("TTLExpiredException", "The message expired and was dead lettered.")
-
-    @classmethod
-    def without_session(cls, description: str) -> "DeadLetterReason":
-        """A subscription with sessions wanted the message, but it has no session id."""
-        return cls("Session ID is null", description)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ from local.servicebus.entities.store import MessageStore, StoredQueue
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.rules.rule_set import RuleSet
 
+# Service Bus's own words for a dead letter.
+EXPIRED = DeadLetterReason("TTLExpiredException", "The message expired and was dead lettered.")
+
 
 class EntityKind(Enum):
     """What an entity is to those who would send to it."""
@@ -382,7 +385,9 @@ class Queue(MessagingEntity):
             self._expire(stored, now)
             return
         if stored.delivery_count >= limit and self.dead_letters is not None:
-            self._move_to_dead_letters(stored, DeadLetterReason.after_failures(limit), now)
+            description = f"Message could not be consumed after {limit} delivery attempts."
+            reason = DeadLetterReason("MaxDeliveryCountExceeded", description)
+            self._move_to_dead_letters(stored, reason, now)
             return
         if stored.was_deferred:
             self._change_state(stored, MessageState.DEFERRED)
@@ -413,7 +418,7 @@ class Queue(MessagingEntity):
 
     def _expire(self, stored: StoredMessage, now: float) -> None:
         if self.config.dead_letter_expired and self.dead_letters is not None:
-            self._move_to_dead_letters(stored, DeadLetterReason.after_expiry(), now)
+            self._move_to_dead_letters(stored, EXPIRED, now)
         else:
             self.remove(stored)
 

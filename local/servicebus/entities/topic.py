@@ -41,7 +41,7 @@ class Topic(MessagingEntity):
             try:
                 queue.check(limited)
             except AmqpError as refusal:
-                reason = DeadLetterReason.without_session(refusal.description)
+                reason = DeadLetterReason("Session ID is null", refusal.description)
                 queue.dead_letter_on_arrival(limited, reason, now)
             else:
                 queue.enqueue(limited, now)

@@ -5,14 +5,9 @@ from typing import cast
 from proton import Link, Receiver, Sender
 
 from local.servicebus.broker import Broker, ClientConnection
-from local.servicebus.entities.catalog import (
-    CBS,
-    AddressedNode,
-    EntityCatalog,
-    NodeKind,
-    path_of,
-)
+from local.servicebus.entities.catalog import EntityCatalog
 from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.queue import MessagingEntity
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.topic import Topic
 from local.servicebus.links.endpoint import LinkEndpoint
@@ -22,7 +17,14 @@ from local.servicebus.links.session_outgoing import SessionOutgoingLink, has_ses
 from local.servicebus.protocol.authorization import SasAuthorization
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.protocol.management import ManagementNode
-from local.servicebus.protocol.request_response import RequestLink, ResponseLinks
+from local.servicebus.protocol.request_response import (
+    HandleRequest,
+    RequestLink,
+    ResponseLink,
+    ResponseLinks,
+)
+
+CBS, MANAGEMENT_SUFFIX = "$cbs", "/$management"
 
 
 class LinkAttacher:
@@ -35,36 +37,41 @@ class LinkAttacher:
         self._broker = broker
         self._connection = connection
         self._authorization = SasAuthorization(broker)
-        self._responses = ResponseLinks()
+        self._responses: ResponseLinks = {}
 
     def attach(self, link: Link) -> LinkEndpoint:
         """The endpoint for a link; refused when there is no such node, or it cannot do that."""
         address = link.remote_target.address if link.is_receiver else link.remote_source.address
-        path = path_of(address)
-        if path != CBS:
-            self._authorization.check(path)
-        node = self._catalog.find_node(path)
-        if link.is_receiver:
-            return self._attach_incoming(cast(Receiver, link), node)
-        if node.kind is not NodeKind.MESSAGES:
-            return self._responses.add(cast(Sender, link))
-        return self._attach_outgoing(cast(Sender, link), node)
+        _, scheme, rest = (address or "").rpartition("://")
+        path = rest.partition("/")[2] if scheme else rest  # the host does not matter
+        if path.lower() == CBS:
+            return self._attach_request_link(link, self._authorization.handle_request)
+        self._authorization.check(path)
+        is_management = path.lower().endswith(MANAGEMENT_SUFFIX)
+        try:
+            entity = self._catalog.find(path[: -len(MANAGEMENT_SUFFIX)] if is_management else path)
+        except KeyError:
+            raise AmqpError(
+                ErrorCondition.NOT_FOUND, f"The messaging entity {path!r} could not be found"
+            ) from None
+        if is_management:
+            management = ManagementNode(entity, self._broker, self._connection)
+            return self._attach_request_link(link, management.handle_request)
+        if link.is_sender:
+            return self._attach_outgoing(cast(Sender, link), entity)
+        if not entity.takes_messages:
+            raise AmqpError(
+                ErrorCondition.NOT_ALLOWED, f"Nothing can be sent to {entity.kind.value}"
+            )
+        return MessageIncomingLink(cast(Receiver, link), entity, self._broker, self._connection)
 
-    def _attach_incoming(self, link: Receiver, node: AddressedNode) -> LinkEndpoint:
-        match node:
-            case AddressedNode(NodeKind.MANAGEMENT, entity) if entity is not None:
-                management = ManagementNode(entity, self._broker, self._connection)
-                return RequestLink(link, management.handle_request, self._responses)
-            case AddressedNode(NodeKind.MESSAGES, entity) if entity is not None:
-                if entity.takes_messages:
-                    return MessageIncomingLink(link, entity, self._broker, self._connection)
-                raise AmqpError(
-                    ErrorCondition.NOT_ALLOWED, f"Nothing can be sent to {entity.kind.value}"
-                )
-        return RequestLink(link, self._authorization.handle_request, self._responses)
+    def _attach_request_link(self, link: Link, handle_request: HandleRequest) -> LinkEndpoint:
+        if link.is_sender:
+            return ResponseLink(cast(Sender, link), self._responses)
+        return RequestLink(cast(Receiver, link), handle_request, self._responses)
 
-    def _attach_outgoing(self, link: Sender, node: AddressedNode) -> LinkEndpoint:
-        match node.entity, has_session_filter(link):
+    def _attach_outgoing(self, link: Sender, entity: MessagingEntity) -> LinkEndpoint:
+        match entity, has_session_filter(link):
             case SessionQueue() as queue, True:
                 return SessionOutgoingLink(link, queue, self._broker, self._connection)
             case PlainQueue() as queue, False:

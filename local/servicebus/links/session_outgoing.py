@@ -1,10 +1,11 @@
 """Links on which a client receives from a session: they wait for one, then hold its lock."""
 
+import asyncio
 from collections.abc import Callable
 
 from proton import Sender, symbol
 
-from local.servicebus.broker import Broker, CancellableTimer, ClientConnection, ClientOperation
+from local.servicebus.broker import Broker, ClientConnection, ClientOperation
 from local.servicebus.entities.session_queue import MessageSession, SessionQueue
 from local.servicebus.links.endpoint import refuse_link
 from local.servicebus.links.outgoing import OutgoingLink
@@ -30,7 +31,7 @@ class SessionOutgoingLink(OutgoingLink):
     ) -> None:
         super().__init__(link, queue, broker, connection)
         self._queue = queue
-        self._timeout: CancellableTimer | None = None
+        self._timeout: asyncio.Handle | None = None
         self._session_id: str | None = None
 
     def open(self) -> None:

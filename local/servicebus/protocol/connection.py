@@ -70,14 +70,13 @@ class BrokerConnection(asyncio.Protocol):
         self,
         broker: Broker,
         catalog: EntityCatalog,
-        *,
-        on_opened: Callable[["BrokerConnection"], None],
-        on_closed: Callable[["BrokerConnection"], None],
+        connected: set["BrokerConnection"],
     ) -> None:
+        """It is in `connected` as long as its socket is open."""
         self._broker = broker
         self._attacher = LinkAttacher(catalog, broker, self)
-        self._on_opened = on_opened
-        self._on_closed = on_closed
+        self._connected = connected
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._socket: asyncio.Transport | None = None
         self._collector = Collector()
         self._connection = Connection()
@@ -94,7 +93,7 @@ class BrokerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
             self._socket = transport
-        self._on_opened(self)
+        self._connected.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Everything that the bytes ask for is one transaction."""
@@ -125,7 +124,8 @@ class BrokerConnection(asyncio.Protocol):
             self._endpoints.clear()
         with self._broker.transaction():
             self._close_links()
-        self._on_closed(self)
+        self._connected.discard(self)
+        self.lost.set_result(None)
         # These are not used again. Reference cycles over this object would keep them, and their
         # buffers outside Python, until the garbage collector runs.
         del self._attacher, self._collector, self._connection, self._transport

@@ -144,7 +144,10 @@ class ManagementNode:
         return {"messages": [{"message": write_delivery(stored)} for stored in found]}
 
     def _receive_deferred(self, body: RequestBody, now: float) -> RequestBody:
-        queue, numbers = self._require_queue(), elements(body["sequence-numbers"])
+        queue, numbers = (
+            self._require_queue(),
+            elements(body["sequence-numbers"]),
+        )
         found: list[StoredMessage] = []
         if isinstance(queue, SessionQueue):
             session_id = body["session-id"]
@@ -188,21 +191,21 @@ class ManagementNode:
     # Sessions
 
     def _expire_session_lock(self, body: RequestBody, now: float) -> RequestBody:
-        self._require_session_queue().expire_session_lock(body["session-id"], now)
+        self._require_sessions().expire_session_lock(body["session-id"], now)
         return {}
 
     def _renew_session_lock(self, body: RequestBody, now: float) -> RequestBody:
-        queue, session_id = self._require_session_queue(), body["session-id"]
+        queue, session_id = self._require_sessions(), body["session-id"]
         holder = queue.holder_on(self._connection, session_id)
         return {"expiration": milliseconds(queue.renew(session_id, holder, now))}
 
     def _get_state(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
-        queue, session_id = self._require_session_queue(), body["session-id"]
+        queue, session_id = self._require_sessions(), body["session-id"]
         holder = queue.holder_on(self._connection, session_id)
         return {"session-state": queue.held_session(session_id, holder).state}
 
     def _set_state(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
-        queue, session_id = self._require_session_queue(), body["session-id"]
+        queue, session_id = self._require_sessions(), body["session-id"]
         state = body["session-state"]
         holder = queue.holder_on(self._connection, session_id)
         queue.set_state(session_id, holder, None if state is None else bytes(state))
@@ -215,7 +218,7 @@ class ManagementNode:
                 "sessions cannot be listed by the time of their last update",
             )
         skip, top = int(body["skip"]), int(body["top"])
-        found = self._require_session_queue().session_ids()[skip : skip + top]
+        found = self._require_sessions().session_ids()[skip : skip + top]
         names: Any = Array(None, Data.STRING, *found) if found else []
         return {"skip": int32(skip + len(found)), "sessions-ids": names}
 
@@ -236,23 +239,22 @@ class ManagementNode:
 
     # Of what kind the entity must be
 
-    def _require_rules(self) -> RuleSet:
-        rules = self._require_queue().rules
-        if rules is None:
-            raise AmqpError(
-                ErrorCondition.NOT_ALLOWED, f"{self._entity.name} is not a subscription"
-            )
-        return rules
-
     def _require_queue(self) -> Queue:
         if not isinstance(self._entity, Queue):
             raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{self._entity.name} holds no messages")
         return self._entity
 
-    def _require_session_queue(self) -> SessionQueue:
+    def _require_sessions(self) -> SessionQueue:
         if not isinstance(self._entity, SessionQueue):
             raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{self._entity.name} has no sessions")
         return self._entity
+
+    def _require_rules(self) -> RuleSet:
+        rules = self._require_queue().rules
+        if rules is None:
+            name = self._entity.name
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{name} is not a subscription")
+        return rules
 
 
 def refuse_operation(name: str) -> RequestBody:

@@ -12,14 +12,22 @@ type SendResponse = Callable[[Message], None]
 type HandleRequest = Callable[[Message, SendResponse], None]
 
 
+# The response links of one connection, by AMQP session and reply address.
+type ResponseLinks = dict[tuple[Session, str], "ResponseLink"]
+
+
 class ResponseLink(LinkEndpoint):
     """A link on which a client waits for responses. Proton keeps them until there is credit."""
 
-    def __init__(self, link: Sender, on_closed: Callable[["ResponseLink"], None]) -> None:
+    def __init__(self, link: Sender, responses: ResponseLinks) -> None:
         self._link = link
-        self._on_closed = on_closed
+        self._responses = responses
 
     def open(self) -> None:
+        # Requests find it by the address its client gave it, and by its name: npm's on $cbs has no
+        # address and asks for responses by name.
+        for address in (self._link.name, self._link.remote_target.address or ""):
+            self._responses[self._link.session, address] = self
         self._link.open()
 
     def send(self, response: Message) -> None:
@@ -32,28 +40,8 @@ class ResponseLink(LinkEndpoint):
         delivery.settle()
 
     def on_link_closed(self) -> None:
-        self._on_closed(self)
-
-
-class ResponseLinks:
-    """The response links of one connection, by AMQP session and reply address."""
-
-    def __init__(self) -> None:
-        self._links: dict[tuple[Session, str], ResponseLink] = {}
-
-    def add(self, link: Sender) -> ResponseLink:
-        """Find it by the address its client gave it, and by its name: npm's on `$cbs` has no
-        address and asks for responses by name."""
-        added = ResponseLink(link, self._remove)
-        for address in (link.name, link.remote_target.address or ""):
-            self._links[link.session, address] = added
-        return added
-
-    def find(self, session: Session, address: str) -> ResponseLink | None:
-        return self._links.get((session, address))
-
-    def _remove(self, link: ResponseLink) -> None:
-        self._links = {key: one for key, one in self._links.items() if one is not link}
+        for key in [key for key, link in self._responses.items() if link is self]:
+            del self._responses[key]
 
 
 class RequestLink(IncomingLink):
@@ -82,7 +70,7 @@ class RequestLink(IncomingLink):
     def _respond(self, request: Message, response: Message) -> None:
         # Without a reply-to (azure-servicebus on $cbs), both links have the node's own address.
         address = request.reply_to or self._link.remote_target.address or ""
-        link = self._responses.find(self._link.session, address)
+        link = self._responses.get((self._link.session, address))
         if link is not None:
             response.correlation_id = request.id
             link.send(response)

@@ -62,8 +62,6 @@ def write_rule(rule: SubscriptionRule) -> dict[str, Any]:
             values: list[Any] = [system.get(name) for name in CORRELATION_KEYS.values()]
             values.append(dict(application))
             written = Described(ulong(CORRELATION_CODE), values)
-        case unknown:
-            raise TypeError(f"no filter: {unknown!r}")
     no_action = Described(ulong(NO_ACTION_CODE), [])
     return {"rule-description": Described(ulong(RULE_CODE), [written, no_action, rule.name])}
 
@@ -78,7 +76,6 @@ def describe_filter(given: Filter) -> dict[str, Any]:
         case CorrelationFilter(system=system, application=application):
             named = {key: system[one] for key, one in CORRELATION_KEYS.items() if one in system}
             return {"correlation-filter": {**named, "properties": dict(application)}}
-    raise TypeError(f"no filter: {given!r}")
 
 
 def encode_rules(rules: Sequence[SubscriptionRule]) -> bytes:

@@ -7,7 +7,7 @@ for the two expressions by which Service Bus itself writes true and false.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from proton import Message, ProtonException
 
@@ -82,14 +82,6 @@ def read_filterable_properties(encoded: bytes) -> FilterableProperties:
     return FilterableProperties(system, application)
 
 
-class Filter(Protocol):
-    """A condition on a message."""
-
-    def matches(self, properties: FilterableProperties) -> bool:
-        """Whether the subscription wants a message with these properties."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class TrueFilter:
     """Takes everything."""
@@ -123,6 +115,9 @@ class CorrelationFilter:
         return all(system.get(name) == value for name, value in self.system.items()) and all(
             application.get(key, missing) == value for key, value in self.application.items()
         )
+
+
+type Filter = TrueFilter | FalseFilter | CorrelationFilter
 
 
 def sql_filter(expression: str) -> Filter:
