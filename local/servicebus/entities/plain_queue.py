@@ -19,7 +19,7 @@ class QueueConsumer(Protocol):
         ...
 
 
-class PlainQueue(Queue):
+class PlainQueue(Queue[QueueConsumer]):
     """Messages are delivered in order to whoever asks; a lock belongs to a message, not to a link.
 
     So closing a link gives nothing back: what it had locked comes back when the locks expire.
@@ -30,19 +30,6 @@ class PlainQueue(Queue):
     def __init__(self, config: QueueConfig, **options: Unpack[QueueOptions]) -> None:
         super().__init__(config, **options)
         self._ready = ReadyQueue()
-        self._waiting: dict[QueueConsumer, None] = {}  # in the order in which they are served
-
-    # Links
-
-    def wait(self, consumer: QueueConsumer) -> None:
-        """Deliver to this consumer when there is something."""
-        self._waiting.setdefault(consumer)
-
-    def stop_waiting(self, consumer: QueueConsumer) -> None:
-        self._waiting.pop(consumer, None)
-
-    def remove_waiting_links(self) -> None:
-        self._waiting.clear()
 
     def dispatch_ready(self, now: float) -> None:
         while self._waiting and len(self._ready) > 0:  # one message each, round robin
@@ -50,8 +37,6 @@ class PlainQueue(Queue):
             del self._waiting[consumer]
             if consumer.deliver_one(now):
                 self._waiting[consumer] = None
-
-    # Messages
 
     def check(self, message: BrokeredMessage) -> None:
         """Any message will do; a session id is carried and means nothing."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Required, TypedDict
+from typing import Any, Required, TypedDict
 from uuid import UUID, uuid4
 
 from local.servicebus.config import QueueConfig
@@ -262,7 +262,7 @@ class QueueOptions(TypedDict, total=False):
     count_expired_lock: Callable[[], None]
 
 
-class Queue(MessagingEntity):
+class Queue[Consumer = Any](MessagingEntity):
     """What plain and session queues share: locks, settlement, time to live, dead-lettering.
 
     A message that comes back (abandoned, released, lock lost) is delivered before all later ones.
@@ -294,6 +294,7 @@ class Queue(MessagingEntity):
         self.count_expired_lock = count_expired_lock
         self._new_lock_token = new_lock_token
         self._locked: dict[UUID, StoredMessage] = {}
+        self._waiting: dict[Consumer, None] = {}  # links, in the order in which they are served
         self.has_new_dead_letters = False  # taken over since the last dispatch
 
     # What plain and session queues do differently
@@ -301,6 +302,18 @@ class Queue(MessagingEntity):
     @abstractmethod
     def expire_lock_of(self, stored: StoredMessage, now: float) -> None:
         """A locked message's lock has expired: a failed delivery."""
+
+    # Links
+
+    def wait(self, consumer: Consumer) -> None:
+        """Serve this link when there is something for it."""
+        self._waiting.setdefault(consumer)
+
+    def stop_waiting(self, consumer: Consumer) -> None:
+        self._waiting.pop(consumer, None)
+
+    def remove_waiting_links(self) -> None:
+        self._waiting.clear()
 
     @abstractmethod
     def dispatch_ready(self, now: float) -> None:

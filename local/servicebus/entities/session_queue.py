@@ -50,7 +50,7 @@ class MessageSession:
     state: bytes | None = None
 
 
-class SessionQueue(Queue):
+class SessionQueue(Queue[SessionConsumer]):
     """Sessions are given out in the order in which they became ready."""
 
     lock_lost = ErrorCondition.SESSION_LOCK_LOST
@@ -59,22 +59,9 @@ class SessionQueue(Queue):
         super().__init__(config, **options)
         self._sessions: dict[str, MessageSession] = {}
         self._ready: dict[str, None] = {}  # sessions with ready messages that nobody holds
-        self._waiting: dict[SessionConsumer, None] = {}  # for any session, in order of arrival
         # What happened since the last dispatch:
         self._deliverable: dict[str, None] = {}  # held sessions with newly ready messages
         self._lost: list[SessionConsumer] = []  # consumers whose session lock has expired
-
-    # Links
-
-    def wait(self, consumer: SessionConsumer) -> None:
-        """Give this consumer a session when there is one."""
-        self._waiting.setdefault(consumer)
-
-    def stop_waiting(self, consumer: SessionConsumer) -> None:
-        self._waiting.pop(consumer, None)
-
-    def remove_waiting_links(self) -> None:
-        self._waiting.clear()
 
     def dispatch_ready(self, now: float) -> None:  # noqa: ARG002
         lost, self._lost = self._lost, []
@@ -89,8 +76,6 @@ class SessionQueue(Queue):
             holder = self.holder_of(session_id)
             if holder is not None:
                 holder.deliver()
-
-    # Messages
 
     def check(self, message: BrokeredMessage) -> None:
         """A message without a session id is refused."""

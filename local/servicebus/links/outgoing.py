@@ -16,21 +16,21 @@ from local.servicebus.protocol.message_format import delivery_tag, write_deliver
 REASON, DESCRIPTION = symbol("DeadLetterReason"), symbol("DeadLetterErrorDescription")
 
 
-class OutgoingLink(LinkEndpoint):
+class OutgoingLink[QueueKind: Queue](LinkEndpoint):
     """Writes deliveries to a link and applies what the client decides about them."""
 
     def __init__(
-        self, link: Sender, queue: Queue, broker: Broker, connection: ClientConnection
+        self, link: Sender, queue: QueueKind, broker: Broker, connection: ClientConnection
     ) -> None:
         self._link = link
-        self._entity = queue
+        self._queue = queue
         self._broker = broker
         self.connection = connection
         # A client that receives and deletes has its deliveries settled by the sender, and never
         # updates them (part 2, section 2.8.2).
         self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
 
-    def send(self, stored: StoredMessage, now: float) -> None:
+    def transfer(self, stored: StoredMessage, now: float) -> None:
         """Deliver a locked message, unless a fault prevents it."""
         if stored.lock is None:
             return
@@ -50,7 +50,7 @@ class OutgoingLink(LinkEndpoint):
         self._link.stream(payload)
         self._link.advance()
         if self._deletes:
-            self._entity.settle(token, Settlement.COMPLETE, now)
+            self._queue.settle(token, Settlement.COMPLETE, now)
             delivery.settle()
         self._broker.interceptor.count("deliver", size=len(payload))
         self.connection.request_flush()
@@ -78,13 +78,13 @@ class OutgoingLink(LinkEndpoint):
 
     def _settle(self, token: UUID, settlement: Settlement, reason: DeadLetterReason | None) -> None:
         now = self._broker.now()
-        with self._entity.dispatching(now):
-            self._entity.settle(token, settlement, now, reason)
+        with self._queue.dispatching(now):
+            self._queue.settle(token, settlement, now, reason)
 
     def _expire_lock(self, token: UUID) -> None:
         now = self._broker.now()
-        with self._entity.dispatching(now):
-            self._entity.expire_lock(token, now)
+        with self._queue.dispatching(now):
+            self._queue.expire_lock(token, now)
 
     def _settle_delivery(self, delivery: Delivery, result: AmqpError | None) -> None:
         """Settle with the client's own outcome, or rejected with the reason why not.
@@ -104,14 +104,8 @@ class OutgoingLink(LinkEndpoint):
         delivery.settle()
 
 
-class PlainOutgoingLink(OutgoingLink):
+class PlainOutgoingLink(OutgoingLink[PlainQueue]):
     """Takes turns with the queue's other consumers while it has credit."""
-
-    def __init__(
-        self, link: Sender, queue: PlainQueue, broker: Broker, connection: ClientConnection
-    ) -> None:
-        super().__init__(link, queue, broker, connection)
-        self._queue = queue
 
     def open(self) -> None:
         """Attach; the client gives credit later."""
@@ -135,7 +129,7 @@ class PlainOutgoingLink(OutgoingLink):
         """Deliver one message; returns whether more can be delivered."""
         stored = self._queue.receive(now)
         if stored is not None:
-            self.send(stored, now)
+            self.transfer(stored, now)
         return self._link.credit > 0 and self.connection.is_open
 
 

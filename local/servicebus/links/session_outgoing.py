@@ -20,7 +20,7 @@ TICKS_AT_1970 = 621_355_968_000_000_000  # .NET counts 100 ns since the year 1
 TICKS_PER_SECOND = 10_000_000
 
 
-class SessionOutgoingLink(OutgoingLink):
+class SessionOutgoingLink(OutgoingLink[SessionQueue]):
     """Attached only once it has its session; without one in time, refused with a timeout.
 
     So the client reads from the attach which session it got and until when its lock holds.
@@ -30,7 +30,6 @@ class SessionOutgoingLink(OutgoingLink):
         self, link: Sender, queue: SessionQueue, broker: Broker, connection: ClientConnection
     ) -> None:
         super().__init__(link, queue, broker, connection)
-        self._queue = queue
         self._timeout: asyncio.Handle | None = None
         self._session_id: str | None = None
 
@@ -73,7 +72,7 @@ class SessionOutgoingLink(OutgoingLink):
             stored = self._queue.receive(self._session_id, self)
             if stored is None:
                 return
-            self.send(stored, self._broker.now())
+            self.transfer(stored, self._broker.now())
 
     def on_session_lost(self) -> None:
         """The session lock has expired: detach with that as the error."""

@@ -8,7 +8,6 @@ two thirds of all events only report that there are bytes to write.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from cproton import (  # type: ignore[import-untyped]
@@ -41,25 +40,21 @@ from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 FRAME_BYTES_MAX = 65_536
 LINK_OPEN = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE
-WRAP: dict[str, Callable[[Any], Any]] = {  # the subject of an event, by the start of its method
-    "on_connection": lambda event: Connection.wrap(pn_event_connection(event)),  # type: ignore[no-untyped-call]
-    "on_session": lambda event: Session.wrap(pn_event_session(event)),  # type: ignore[no-untyped-call]
-    "on_link": lambda event: Link.wrap(pn_event_link(event)),  # type: ignore[no-untyped-call]
-    "on_delivery": lambda event: Delivery.wrap(pn_event_delivery(event)),  # type: ignore[no-untyped-call]
-}
-HANDLED = {
-    kind.number: (kind.method, WRAP["_".join(kind.method.split("_")[:2])])
-    for kind in (
-        Event.CONNECTION_REMOTE_OPEN,
-        Event.CONNECTION_REMOTE_CLOSE,
-        Event.SESSION_REMOTE_OPEN,
-        Event.SESSION_REMOTE_CLOSE,
-        Event.LINK_REMOTE_OPEN,
-        Event.LINK_REMOTE_CLOSE,
-        Event.LINK_REMOTE_DETACH,
-        Event.LINK_FLOW,
-        Event.DELIVERY,
-    )
+EVENTS = (  # those that are handled, by what they are about
+    (
+        Connection,
+        pn_event_connection,
+        (Event.CONNECTION_REMOTE_OPEN, Event.CONNECTION_REMOTE_CLOSE),
+    ),
+    (Session, pn_event_session, (Event.SESSION_REMOTE_OPEN, Event.SESSION_REMOTE_CLOSE)),
+    (Link, pn_event_link, (Event.LINK_REMOTE_OPEN, Event.LINK_FLOW)),
+    (Link, pn_event_link, (Event.LINK_REMOTE_CLOSE, Event.LINK_REMOTE_DETACH)),
+    (Delivery, pn_event_delivery, (Event.DELIVERY,)),
+)
+HANDLERS: dict[int, tuple[str, Any, Any]] = {  # method, and how to get and wrap its argument
+    kind.number: (kind.method, get_subject, subject.wrap)
+    for subject, get_subject, kinds in EVENTS
+    for kind in kinds
 }
 
 
@@ -107,10 +102,10 @@ class BrokerConnection(asyncio.Protocol):
                 self._transport.push(data[:capacity])
                 data = data[capacity:]
                 while not isnull(event := pn_collector_peek(self._collector._impl)):
-                    handled = HANDLED.get(pn_event_type(event))
-                    if handled is not None:
-                        method, wrap_subject = handled
-                        getattr(self, method)(wrap_subject(event))
+                    handler = HANDLERS.get(pn_event_type(event))
+                    if handler is not None:
+                        method, get_subject, wrap = handler
+                        getattr(self, method)(wrap(get_subject(event)))
                     self._collector.pop()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
