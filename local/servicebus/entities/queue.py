@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from itertools import islice
 from typing import Any, Required, TypedDict
 from uuid import UUID, uuid4
 
@@ -190,12 +191,7 @@ class MessagingEntity(ABC):
         self, first: int, count: int, session_id: str | None = None
     ) -> tuple[StoredMessage, ...]:
         """Up to `count` messages from a sequence number on, in any state, locking none."""
-        found: list[StoredMessage] = []
-        for stored in self.index_of(session_id).browse(first):
-            if len(found) >= count:
-                break
-            found.append(stored)
-        return tuple(found)
+        return tuple(islice(self.index_of(session_id).browse(first), max(count, 0)))
 
     def index_of(self, session_id: str | None) -> MessageIndex:
         """The messages of a session, or all of them for None."""
