@@ -16,7 +16,7 @@ from local.counters import Counters
 from local.faults import Action, Fault, Faults
 from local.servicebus.entities.message import Settlement
 from local.servicebus.entities.store import MessageStore
-from local.servicebus.protocol.errors import AmqpError, refusal_for_status
+from local.servicebus.protocol.errors import AmqpError, error_for_status
 
 NONE: frozenset[Action] = frozenset()
 ON_REQUEST = frozenset(
@@ -101,7 +101,7 @@ class Interceptor:
             case None:
                 self._respond(operation, self._apply(operation))
             case Fault(action=Action.STATUS, status=status):
-                self._respond(operation, self._count_refusal(operation, refusal_for_status(status)))
+                self._respond(operation, self._count_refusal(operation, error_for_status(status)))
             case Fault(action=Action.DELAY, seconds=seconds):
                 self._call_later(seconds, lambda: self._respond(operation, self._apply(operation)))
             case Fault(action=Action.DROP_ANSWER):
@@ -113,7 +113,6 @@ class Interceptor:
                 operation.connection.abort()
 
     def take_delivery_fault(self) -> Fault | None:
-        """The fault that hits the delivery that is about to be made, if any."""
         return self._take_fault("deliver")
 
     def count(self, operation: str, status: str = "ok", *, count: int = 1, size: int = 0) -> None:

@@ -130,7 +130,6 @@ def parse_queue(document: Mapping[str, Any]) -> QueueConfig:
 
 
 def parse_topic(document: Mapping[str, Any]) -> TopicConfig:
-    """Read one topic and its subscriptions."""
     name = parse_name(document, "a topic")
     where = f"topic {name!r}"
     refuse_unknown(document, {"Name", "Properties", "Subscriptions"}, where)
@@ -160,7 +159,6 @@ def parse_subscription(document: Mapping[str, Any], topic: str) -> SubscriptionC
 def parse_properties(
     document: Mapping[str, Any], defaults: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """The `Properties` of an entity, those left out filled in."""
     given = document.get("Properties", {})
     refuse_unknown(given, defaults, where)
     for key, harmless in UNSUPPORTED.items():
@@ -170,7 +168,6 @@ def parse_properties(
 
 
 def read_queue(name: str, properties: Mapping[str, Any], where: str) -> QueueConfig:
-    """A queue from all of its properties."""
     return QueueConfig(
         name=name,
         requires_session=parse_flag(properties, "RequiresSession", where),
@@ -199,7 +196,6 @@ def parse_rule(document: Mapping[str, Any], owner: str) -> SubscriptionRule:
 
 
 def parse_filter(properties: Mapping[str, Any], where: str) -> Filter:
-    """Read the filter a rule declares by its type."""
     match properties.get("FilterType"):
         case "Sql":
             return sql_filter(str(properties.get("SqlFilter", {}).get("SqlExpression")))
@@ -210,7 +206,6 @@ def parse_filter(properties: Mapping[str, Any], where: str) -> Filter:
 
 
 def parse_correlation(document: Mapping[str, Any], where: str) -> CorrelationFilter:
-    """Read what a message must be equal in."""
     refuse_unknown(document, CORRELATION_PROPERTIES, where)
     system = {
         name: document[name] for name in SystemProperty if document.get(name) not in (None, "")
@@ -228,7 +223,6 @@ def parse_correlation(document: Mapping[str, Any], where: str) -> CorrelationFil
 
 
 def parse_name(document: Mapping[str, Any], what: str) -> str:
-    """The `Name` of a namespace, an entity or a rule."""
     name = document.get("Name")
     if not isinstance(name, str) or not name or "$" in name.removeprefix("$Default"):
         raise InvalidConfig(f"{what} has no usable Name: {name!r}")
@@ -236,7 +230,6 @@ def parse_name(document: Mapping[str, Any], what: str) -> str:
 
 
 def parse_flag(properties: Mapping[str, Any], key: str, where: str) -> bool:
-    """A JSON true or false."""
     value = properties[key]
     if not isinstance(value, bool):
         raise InvalidConfig(f"{where}: {key} must be true or false, not {value!r}")
@@ -244,7 +237,6 @@ def parse_flag(properties: Mapping[str, Any], key: str, where: str) -> bool:
 
 
 def parse_delivery_count(value: Any, where: str) -> int:
-    """How many failed deliveries a message may have."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidConfig(f"{where}: MaxDeliveryCount must be a whole number, not {value!r}")
     if not 1 <= value <= DELIVERY_COUNT_MAX:
@@ -253,7 +245,6 @@ def parse_delivery_count(value: Any, where: str) -> int:
 
 
 def parse_lock_seconds(value: Any, where: str) -> float:
-    """How long a lock lasts unless it is renewed."""
     seconds = parse_seconds(value, where)
     if not 0 < seconds <= LOCK_SECONDS_MAX:
         raise InvalidConfig(f"{where}: LockDuration {value!r} is not in (0, PT5M]")
@@ -266,7 +257,6 @@ def parse_time_to_live(value: Any, where: str) -> float | None:
 
 
 def parse_duplicate_window(properties: Mapping[str, Any], where: str) -> float | None:
-    """How long a message id is remembered; None where duplicates are not looked for."""
     if not parse_flag(properties, "RequiresDuplicateDetection", where):
         return None
     value = properties["DuplicateDetectionHistoryTimeWindow"]
@@ -287,7 +277,6 @@ def parse_seconds(value: Any, where: str) -> float:
 
 
 def refuse_unknown(document: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    """Raise InvalidConfig if a key is not among those known."""
     unknown = sorted(set(document) - set(known))
     if unknown:
         raise InvalidConfig(f"{where}: not honoured: {', '.join(unknown)}")

@@ -69,7 +69,6 @@ class AmqpListener:
                     await self.listen(*self._address)
 
     async def close(self) -> None:
-        """Close every connection and the store."""
         if self._clock is not None:
             self._clock.cancel()
         if self._server is not None:

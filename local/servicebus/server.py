@@ -75,7 +75,6 @@ class Namespace:
             self._thread = None
 
     def targets(self) -> list[Target]:
-        """What faults can hit."""
         return [Target(self._name, OPERATIONS)]
 
     def depth(self, entity: str) -> dict[str, int]:

@@ -12,7 +12,7 @@ from local.servicebus.protocol.errors import (
     STATUS_BAD_REQUEST,
     STATUS_OF_CONDITION,
     ErrorCondition,
-    refusal_for_status,
+    error_for_status,
 )
 from local.servicebus.protocol.management import ManagementNode
 from tests.docs.local_page import (
@@ -82,4 +82,4 @@ def test_every_error_and_what_arms_it() -> None:
     }
     assert set(armed) == set(CONDITION_OF_STATUS)
     for status, conditions in armed.items():
-        assert refusal_for_status(status).condition in conditions
+        assert error_for_status(status).condition in conditions

@@ -169,7 +169,6 @@ class MessagingEntity(ABC):
             self.remove(stored)
 
     def activate(self, scheduled: StoredMessage, now: float) -> None:
-        """The time of a scheduled message has come."""
         # Service Bus gives it a new number, as if it had just been sent; so the order of numbers
         # stays the order of delivery.
         self.remove(scheduled)
@@ -200,7 +199,6 @@ class MessagingEntity(ABC):
         return self.index
 
     def depth(self) -> dict[str, int]:
-        """How many messages there are in each state."""
         return {state.value: self._counts[state] for state in MessageState} | {"dead_lettered": 0}
 
     def find(self, sequence_number: int, state: MessageState) -> StoredMessage:
@@ -302,7 +300,6 @@ class Queue[Consumer = Any](MessagingEntity):
     # Links
 
     def wait(self, consumer: Consumer) -> None:
-        """Serve this link when there is something for it."""
         self._waiting.setdefault(consumer)
 
     def stop_waiting(self, consumer: Consumer) -> None:

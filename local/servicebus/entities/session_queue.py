@@ -192,7 +192,6 @@ class SessionQueue(Queue[SessionConsumer]):
         return None if session is None else session.holder
 
     def holder_on(self, connection: object, session_id: str) -> SessionConsumer | None:
-        """Who holds the session over this connection, or None."""
         holder = self.holder_of(session_id)
         return holder if holder is not None and holder.connection is connection else None
 

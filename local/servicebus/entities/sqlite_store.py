@@ -232,7 +232,6 @@ class WriteAheadLog:
 
 
 def read_changes(body: bytes) -> Iterator[RowChange]:
-    """The changes of one record."""
     left = BytesIO(body)
     while left.tell() < len(body):
         yield marshal.load(left)  # noqa: S302 - our own, and the checksum is right

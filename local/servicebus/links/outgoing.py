@@ -56,7 +56,6 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
         self.connection.request_flush()
 
     def on_delivery(self, delivery: Delivery) -> None:
-        """The client has decided about a delivery."""
         if not delivery.updated:
             return
         token: UUID = delivery.lock_token
@@ -162,7 +161,6 @@ def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetterRe
 
 
 def read_dead_letter_reason(reason: object, description: object) -> DeadLetterReason:
-    """Both as text, where a client gave them."""
     return DeadLetterReason(
         None if reason is None else str(reason), None if description is None else str(description)
     )

@@ -46,7 +46,6 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
         self._queue.advance(self._broker.now())
 
     def accept_ready(self) -> None:
-        """A session is ready: take it."""
         self._cancel_timeout()
         self._execute_accept(self._accept_next)
 
@@ -67,7 +66,6 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
                 self._queue.release(session_id, self, now)
 
     def deliver(self) -> None:
-        """Deliver what the session has and credit allows."""
         while self._session_id is not None and self._link.credit > 0 and self.connection.is_open:
             stored = self._queue.receive(self._session_id, self)
             if stored is None:

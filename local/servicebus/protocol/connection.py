@@ -129,15 +129,12 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can still be sent to the client."""
         return self._socket is not None
 
     def request_flush(self) -> None:
-        """There is something to write; it goes out at the end of the transaction."""
         self._broker.flush_after_commit(self)
 
     def abort(self) -> None:
-        """Drop the connection abruptly."""
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.abort()

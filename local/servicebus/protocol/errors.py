@@ -65,7 +65,7 @@ CONDITION_OF_STATUS = {
 }
 
 
-def refusal_for_status(status: int) -> AmqpError:
+def error_for_status(status: int) -> AmqpError:
     """A status outside the table is the client's error, or from 500 on the service's."""
     default = ErrorCondition.ARGUMENT_ERROR if status < 500 else ErrorCondition.INTERNAL_ERROR
     condition = CONDITION_OF_STATUS.get(status, default)

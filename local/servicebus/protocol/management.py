@@ -262,7 +262,6 @@ def refuse_operation(name: str) -> RequestBody:
 
 
 def write_response(result: RequestBody | AmqpError) -> Message:
-    """A status, and a body if there is something to return."""
     if isinstance(result, AmqpError):
         status = STATUS_OF_CONDITION.get(result.condition, STATUS_BAD_REQUEST)
         properties = {
@@ -278,7 +277,6 @@ def write_response(result: RequestBody | AmqpError) -> Message:
 
 
 def elements(value: Any) -> list[Any]:
-    """The elements of an AMQP array or list."""
     return list(value.elements if isinstance(value, Array) else value)
 
 

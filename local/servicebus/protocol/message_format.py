@@ -262,7 +262,6 @@ def delivery_tag(lock_token: UUID) -> bytes:
 
 
 def write_delivery(stored: StoredMessage) -> bytes:
-    """Encode a message as a consumer gets it."""
     data = stored.message.encoded
     parts: dict[int, MessageSection] = {}
     for section in read_sections(data):

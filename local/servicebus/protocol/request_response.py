@@ -45,8 +45,6 @@ class ResponseLink(LinkEndpoint):
 
 
 class RequestLink(IncomingLink):
-    """A link on which a client sends requests."""
-
     def __init__(
         self, link: Receiver, handle_request: HandleRequest, responses: ResponseLinks
     ) -> None:

@@ -52,7 +52,6 @@ def read_rule(name: str, description: Mapping[str, Any]) -> SubscriptionRule:
 
 
 def write_rule(rule: SubscriptionRule) -> dict[str, Any]:
-    """A rule as it is listed."""
     match rule.filter:
         case TrueFilter():
             written = Described(ulong(TRUE_CODE), [])

@@ -84,16 +84,12 @@ def read_filterable_properties(encoded: bytes) -> FilterableProperties:
 
 @dataclass(frozen=True, slots=True)
 class TrueFilter:
-    """Takes everything."""
-
     def matches(self, properties: FilterableProperties) -> bool:  # noqa: ARG002
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class FalseFilter:
-    """Takes nothing."""
-
     def matches(self, properties: FilterableProperties) -> bool:  # noqa: ARG002
         return False
 
@@ -134,8 +130,6 @@ def sql_filter(expression: str) -> Filter:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRule:
-    """A filter under a name."""
-
     name: str
     filter: Filter
 

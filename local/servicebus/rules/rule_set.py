@@ -43,7 +43,6 @@ class RuleSet:
         self._store.save_rules(self._subscription, self.rules)
 
     def match(self, encoded: bytes) -> bool:
-        """Whether any rule takes an encoded message."""
         filters = [rule.filter for rule in self._rules.values()]
         if any(isinstance(one, TrueFilter) for one in filters):
             return True  # without decoding the message's properties
