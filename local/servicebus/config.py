@@ -48,7 +48,7 @@ TOPIC_DEFAULTS: dict[str, Any] = {
     "DuplicateDetectionHistoryTimeWindow": "PT10M",
 }
 QUEUE_DEFAULTS = SUBSCRIPTION_DEFAULTS | TOPIC_DEFAULTS
-# Known to the format, not kept by the engine: only these values change nothing and may stand.
+# Known to the format, but not honoured: only these values, which change nothing, are accepted.
 UNSUPPORTED = {"ForwardTo": ("", None), "ForwardDeadLetteredMessagesTo": ("", None)}
 CORRELATION_PROPERTIES = {*(one.value for one in SystemProperty), "Properties"}
 
@@ -72,7 +72,7 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConfig:
-    """One subscription: what it keeps is a queue whose name is the subscription's whole path."""
+    """One subscription: its messages are in a queue whose name is the subscription's whole path."""
 
     queue: QueueConfig
     rules: tuple[SubscriptionRule, ...] = MATCH_ALL

@@ -54,7 +54,8 @@ class EntityCatalog:
             store=self._store,
             count_expired_lock=self._count_expired_lock,
         )
-        queue = (SessionQueue if config.requires_session else PlainQueue)(
+        queue_class = SessionQueue if config.requires_session else PlainQueue
+        queue = queue_class(
             config,
             kind=kind,
             store=self._store,

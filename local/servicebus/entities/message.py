@@ -48,7 +48,7 @@ class DeadLetterReason:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageLock:
+class DeliveryLock:
     """The right to settle one delivery, until a time in seconds since 1970."""
 
     token: UUID
@@ -65,7 +65,7 @@ class StoredMessage:
     state: MessageState = MessageState.ACTIVE
     expires_at: float | None = None
     delivery_count: int = 0
-    lock: MessageLock | None = None
+    lock: DeliveryLock | None = None
     was_deferred: bool = False  # once deferred, it never becomes active again
     dead_letter: DeadLetterReason | None = None
     redeliver_once: bool = False  # after it was completed: an injected fault

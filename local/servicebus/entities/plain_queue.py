@@ -6,7 +6,7 @@ from uuid import UUID
 
 from local.servicebus.config import QueueConfig
 from local.servicebus.entities.indexes import ReadyQueue, TimerKind
-from local.servicebus.entities.message import BrokeredMessage, MessageLock, StoredMessage
+from local.servicebus.entities.message import BrokeredMessage, DeliveryLock, StoredMessage
 from local.servicebus.entities.queue import Queue, QueueOptions
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
@@ -70,7 +70,7 @@ class PlainQueue(Queue[QueueConsumer]):
             )
         until = now + self.config.lock_seconds
         for token, stored in zip(tokens, locked, strict=True):
-            stored.lock = MessageLock(token, until)
+            stored.lock = DeliveryLock(token, until)
             self.timers.set(TimerKind.UNLOCK, stored.sequence_number, until)
         return [until] * len(tokens)
 

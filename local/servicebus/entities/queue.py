@@ -19,7 +19,7 @@ from local.servicebus.entities.indexes import MessageIndex, TimerKey, TimerKind,
 from local.servicebus.entities.message import (
     BrokeredMessage,
     DeadLetterReason,
-    MessageLock,
+    DeliveryLock,
     MessageState,
     Settlement,
     StoredMessage,
@@ -333,7 +333,7 @@ class Queue[Consumer = Any](MessagingEntity):
     def lock(self, stored: StoredMessage, until: float) -> StoredMessage:
         """Lock a message for one delivery, under a new token."""
         token = self._new_lock_token()
-        stored.lock = MessageLock(token, until)
+        stored.lock = DeliveryLock(token, until)
         self._locked[token] = stored
         self._change_state(stored, MessageState.LOCKED)
         return stored

@@ -9,7 +9,7 @@ from proton import symbol, timestamp
 from local.servicebus.entities.message import (
     BrokeredMessage,
     DeadLetterReason,
-    MessageLock,
+    DeliveryLock,
     MessageState,
     StoredMessage,
 )
@@ -81,7 +81,7 @@ def test_a_delivery_carries_the_service_s_annotations_around_untouched_bytes() -
         1.5,
         MessageState.LOCKED,
         delivery_count=2,
-        lock=MessageLock(UUID(int=1), 31.5),
+        lock=DeliveryLock(UUID(int=1), 31.5),
     )
 
     message = decoded(write_delivery(stored))
