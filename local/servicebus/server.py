@@ -69,10 +69,12 @@ class Namespace:
 
     def stop(self) -> None:
         """Close every connection and the store; a second call does nothing."""
-        if self._thread is not None:
-            self._thread.run(self._close())
-            self._thread.end()
-            self._thread = None
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.run(self._close())
+            finally:
+                thread.end()
 
     def targets(self) -> list[Target]:
         return [Target(self._name, OPERATIONS)]
@@ -102,8 +104,8 @@ class Namespace:
             raise
 
     async def _close(self) -> None:
-        await self._listener.close()
-        self._held_port.close()
+        with self._held_port:
+            await self._listener.close()
 
     async def _count_messages(self, entity: str) -> dict[str, int]:
         return self._listener.catalog.find(entity).depth()
