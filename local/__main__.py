@@ -1,6 +1,7 @@
 """`python -m local serve`: the local cloud as one process, until SIGINT or SIGTERM."""
 
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -17,8 +18,7 @@ from typing import NoReturn
 from local.cloud import Cloud, CloudOptions
 from local.config import InvalidLocalConfig, load_config
 from local.cosmos.answers import Refusal
-from local.data_directory import DataInUse, held
-from local.host_process import HostFailed
+from local.hosts import HostFailed
 from local.loopback import HOST
 
 USAGE_ERROR = 2
@@ -120,6 +120,10 @@ def setting(text: str) -> tuple[str, str]:
     return name, value
 
 
+class DataInUse(RuntimeError):
+    """Another process serves from the directory."""
+
+
 class Interrupted(BaseException):
     """A signal asks for the end, wherever the main thread is; not an error."""
 
@@ -159,6 +163,21 @@ def stop_at_end_of_stdin() -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def held(directory: Path | None) -> Iterator[None]:
+    """Create and hold the directory, if one is given; raises DataInUse. A dead holder frees it."""
+    if directory is None:
+        yield
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DataInUse(f"{directory} is in use by another process") from error
+        yield
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from local.control import Control, Depths
 from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Faults
-from local.host_process import HostSpec
-from local.hosts import Hosts
+from local.hosts import Hosts, HostSpec
 from local.loopback import HOST, held_port
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.server import Namespace

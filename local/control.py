@@ -24,8 +24,7 @@ from local.cosmos.regions import UnknownRegion
 from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Fault, Faults, InvalidFault
-from local.host_process import HostFailed
-from local.hosts import Hosts
+from local.hosts import HostFailed, Hosts
 from local.loopback import HOST, LoopbackService
 from local.targets import Target, check_aim
 

@@ -16,7 +16,7 @@ from local.cloud import Cloud, CloudOptions
 from local.cosmos import config as cosmos_config
 from local.cosmos.server import Cosmos
 from local.counters import Counters, Tally
-from local.durable import gate as durable_gate
+from local.durable import service as durable_service
 from local.faults import Action, Fault, Faults
 from local.hosts import Hosts
 from local.servicebus import config as entities
@@ -43,7 +43,7 @@ def test_the_options_of_serve(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_options_of_a_host_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        host_alone.arguments(["--help"])
+        host_alone.parse_arguments(["--help"])
 
     words = coded(paragraph("Functions host", "Runs the app"))
     documented = {word.split()[0] for word in words if word.startswith("--")}
@@ -131,4 +131,4 @@ def test_every_action_and_who_carries_it_out() -> None:
 
     assert names("Control endpoint", "action") == everywhere
     assert bus == everywhere - bus_gate.UNDER_LOCK - bus_gate.ON_DELIVERY
-    assert durable == everywhere - durable_gate.HONOURED
+    assert durable == everywhere - durable_service.HONOURED

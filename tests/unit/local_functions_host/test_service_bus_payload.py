@@ -8,14 +8,14 @@ from unittest.mock import sentinel
 import proton
 import pytest
 
-from local.functions_host.amqp.receiver import ReceivedMessage
-from local.functions_host.triggers.service_bus_payload import Payload, payload
+from local.functions_host.clients.receivers import ReceivedMessage
+from local.functions_host.triggers.service_bus_payload import MessagePayload, message_payload
 
 TAG = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 ENQUEUED = 1_790_000_000_120
 
 
-def told_of(body: bytes, binary: bool = False, **fields: Any) -> Payload:
+def told_of(body: bytes, binary: bool = False, **fields: Any) -> MessagePayload:
     """Encode a message as a queue would and build its payload."""
     annotations = {
         proton.symbol("x-opt-sequence-number"): 41,
@@ -23,7 +23,7 @@ def told_of(body: bytes, binary: bool = False, **fields: Any) -> Payload:
     }
     message = proton.Message(body=body, inferred=True, annotations=annotations, **fields)
     received = ReceivedMessage(message.encode(), TAG.bytes_le, sentinel.delivery)
-    return payload(received, "N14228", "receive", binary)
+    return message_payload(received, "N14228", "receive", binary)
 
 
 def test_texts_are_strings_numbers_are_json_and_absent_values_are_left_out() -> None:
