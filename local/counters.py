@@ -1,7 +1,7 @@
 """What every component of the local cloud counts: operations, bytes and request units.
 
-Counts are exact and monotone; they are the only measure the tests rely on, because clocks on a
-shared machine lie.
+Counts are exact and only grow; tests rely on them rather than on times, which depend on what else
+the machine does.
 """
 
 from collections import defaultdict

@@ -23,11 +23,9 @@ class HostFailed(RuntimeError):
 
 
 class HostState(StrEnum):
-    """What became of a host."""
-
     RUNNING = "running"
-    STOPPED = "stopped"  # it was told to, by us
-    DEAD = "dead"  # it ended by itself
+    STOPPED = "stopped"  # on request
+    DEAD = "dead"  # by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,6 @@ class HostProcess:
 
     @property
     def state(self) -> HostState:
-        """Whether it runs now."""
         if self._process is not None and self._process.poll() is None:
             return HostState.RUNNING
         return HostState.STOPPED if self._was_stopped else HostState.DEAD
@@ -82,7 +79,7 @@ class HostProcess:
             self._ready = Future()
             self._process = self._spawn()
         arguments = (self._process.stdout, self._ready)
-        Thread(target=read_line, args=arguments, daemon=True).start()
+        Thread(target=read_first_line, args=arguments, daemon=True).start()
 
     def await_ready(self) -> None:
         """Return when what was launched answers; raises HostFailed, and nothing is left of it."""
@@ -91,7 +88,10 @@ class HostProcess:
             self.url = str(ready["url"])
         except (TimeoutError, ValueError, KeyError, TypeError) as error:
             self.kill()
-            raise HostFailed(self._failure()) from error
+            tail = self._spec.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+            raise HostFailed(
+                f"the host of region {self._spec.region} did not start; its log ends with:\n{tail}"
+            ) from error
         self._port = urlsplit(self.url).port or 0
 
     def kill(self) -> None:
@@ -123,13 +123,16 @@ class HostProcess:
         command = [sys.executable, "-m", "local.functions_host"]
         command += ["--app", str(spec.app), "--port", str(self._port), "--region", spec.region]
         spec.log.parent.mkdir(parents=True, exist_ok=True)
+        # The directory that holds `local` comes first, whatever the working directory is.
+        paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
+        path = os.pathsep.join(filter(None, paths))
         with spec.log.open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own module, no shell
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **spec.settings, "PYTHONPATH": import_path()},
+                env={**os.environ, **spec.settings, "PYTHONPATH": path},
                 start_new_session=True,
             )
 
@@ -137,10 +140,6 @@ class HostProcess:
         process.wait()
         if process.stdin is not None:
             process.stdin.close()
-
-    def _failure(self) -> str:
-        tail = self._spec.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-        return f"the host of region {self._spec.region} did not start; its log ends with:\n{tail}"
 
 
 class Hosts:
@@ -151,7 +150,7 @@ class Hosts:
 
     @property
     def urls(self) -> dict[str, str]:
-        """Where each host answers HTTP; known once started."""
+        """By region; known once started."""
         return {region: process.url for region, process in self._processes.items()}
 
     def listing(self) -> dict[str, dict[str, Any]]:
@@ -177,7 +176,6 @@ class Hosts:
             process.stop()
 
     def kill_all(self) -> None:
-        """SIGKILL to all."""
         for process in self._processes.values():
             process.kill()
 
@@ -200,8 +198,8 @@ class Hosts:
         return process.describe()
 
 
-def read_line(stream: IO[bytes] | None, first: Future[bytes]) -> None:
-    """Give out a pipe's first line, empty if it has none, and read on so that none blocks on it."""
+def read_first_line(stream: IO[bytes] | None, first: Future[bytes]) -> None:
+    """Set a pipe's first line, empty if there is none; read on, so that its writer never blocks."""
     if stream is None:
         first.set_result(b"")
         return
@@ -209,10 +207,3 @@ def read_line(stream: IO[bytes] | None, first: Future[bytes]) -> None:
         first.set_result(stream.readline())
         for _ in stream:
             continue
-
-
-def import_path() -> str:
-    """PYTHONPATH with the directory that holds `local`, wherever the caller stands."""
-    root = str(Path(__file__).resolve().parent.parent)
-    inherited = os.environ.get("PYTHONPATH")
-    return f"{root}{os.pathsep}{inherited}" if inherited else root
