@@ -98,14 +98,12 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def port_base(text: str) -> int:
-    """A port number that leaves room above it."""
     if not text.isdigit() or not 1 <= int(text) <= 65000:
         raise argparse.ArgumentTypeError("must be a number from 1 to 65000")
     return int(text)
 
 
 def address(text: str) -> str:
-    """An IP address."""
     try:
         return str(ip_address(text))
     except ValueError as error:
@@ -113,7 +111,6 @@ def address(text: str) -> str:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """One NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -191,7 +188,6 @@ def log_directory(arguments: argparse.Namespace) -> Iterator[Path]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; the answer is the exit status."""
     arguments = parse_arguments(words)
     try:
         serve(arguments)

@@ -123,7 +123,6 @@ class Cloud:
         self._running.close()
 
     def depths(self) -> Depths:
-        """Messages by state, per namespace and queue, topic or subscription."""
         return {
             name: {
                 entity: namespace.depth(entity)

@@ -64,15 +64,12 @@ class Control:
 
     @property
     def url(self) -> str:
-        """Where it answers; known once started."""
         return f"http://{HOST}:{self._service.port}"
 
     def start(self) -> None:
-        """Listen; raises PortTaken."""
         self._service.start(self._handle)
 
     def stop(self) -> None:
-        """Stop listening."""
         self._service.stop()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

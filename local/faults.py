@@ -222,16 +222,8 @@ class Faults:
 
     def is_down(self, component: str, region: str | None = None) -> bool:
         """Whether a DOWN fault covers the whole component; asking spends nothing."""
-        if not self._armed:
-            return False
-        with self._lock:
-            self._remove_spent()
-            return any(
-                a.fault.action is Action.DOWN
-                and a.fault.is_state
-                and a.fault.covers(component, region)
-                for a in self._armed
-            )
+        down = self.in_force(Action.DOWN)
+        return any(fault.is_state and fault.covers(component, region) for fault in down)
 
     def in_force(self, action: Action) -> list[Fault]:
         """The faults of one action, whatever they cover; asking spends nothing."""

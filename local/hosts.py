@@ -61,7 +61,6 @@ class HostProcess:
         return HostState.STOPPED if self._was_stopped else HostState.DEAD
 
     def describe(self) -> dict[str, Any]:
-        """For the control endpoint."""
         pid = self._process.pid if self._process and self.state is HostState.RUNNING else None
         return {
             "state": self.state.value,
@@ -150,11 +149,9 @@ class Hosts:
 
     @property
     def urls(self) -> dict[str, str]:
-        """By region; known once started."""
         return {region: process.url for region, process in self._processes.items()}
 
     def listing(self) -> dict[str, dict[str, Any]]:
-        """State, url, process id and log file by region."""
         return {region: process.describe() for region, process in self._processes.items()}
 
     def start(self) -> None:
@@ -165,7 +162,8 @@ class Hosts:
             for process in self._processes.values():
                 process.await_ready()
         except BaseException:
-            self.kill_all()
+            for process in self._processes.values():
+                process.kill()
             raise
 
     def stop(self) -> None:
@@ -174,10 +172,6 @@ class Hosts:
             process.terminate()
         for process in self._processes.values():
             process.stop()
-
-    def kill_all(self) -> None:
-        for process in self._processes.values():
-            process.kill()
 
     def act(self, region: str, action: str) -> dict[str, Any]:
         """Kill, stop or start one host; returns its description when that is done.

@@ -44,7 +44,6 @@ class LoopbackService:
 
     @property
     def port(self) -> int:
-        """The port it listens on; known once started."""
         return self._ports[0]
 
     @property
@@ -114,19 +113,18 @@ class LoopThread:
     """An event loop that runs in a thread until `end`."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     def run[T](self, work: Coroutine[Any, Any, T]) -> T:
         """Run to the end on the loop, while the calling thread waits."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def end(self) -> None:
-        """Stop the loop and join the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self._loop.close()
+        self.loop.close()
 
 
 @contextmanager

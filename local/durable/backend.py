@@ -56,12 +56,10 @@ class DurableBackend:
 
     @property
     def port(self) -> int:
-        """The port it listens on; known once started."""
         return self._port
 
     @property
     def address(self) -> str:
-        """What a worker or client connects to."""
         return f"{HOST}:{self._port}"
 
     def targets(self) -> list[Target]:
@@ -71,16 +69,15 @@ class DurableBackend:
         """Listen; raises PortTaken when the port cannot be had."""
         with ExitStack() as starting:
             thread = LoopThread(self._component)
+            timers = Timers(thread.loop)
+            starting.callback(timers.close)  # after the loop's end, which sets off no more of them
             starting.callback(thread.end)
             threads = ThreadPoolExecutor(THREADS, thread_name_prefix=self._component)
             starting.callback(threads.shutdown)
-            timers = Timers()
             server, service = thread.run(self._listen(timers, threads))
             self._server = server
             starting.callback(lambda: thread.run(server.stop(STOP_SECONDS)))
             starting.callback(self._faults.watch(service.on_fault))
-            timers.start()
-            starting.callback(timers.stop)
             self._running = starting.pop_all()
 
     def stop(self) -> None:

@@ -57,16 +57,14 @@ class WorkItemLeases:
         """End a lease; None if it is in force no more, so its result is worth nothing."""
         return self._held.pop(token, None)
 
-    def count(self, holder: str, kind: WorkItemKind) -> int:
-        """How many items of a kind a worker holds."""
-        return sum(one.holder == holder and one.kind is kind for one in self._held.values())
+    def count_by_kind(self, holder: str) -> Counter[WorkItemKind]:
+        return Counter(one.kind for one in self._held.values() if one.holder == holder)
 
     def add_stream(self, holder: str) -> None:
         """A worker opened a stream; it is there until its last one closes."""
         self._streams[holder] += 1
 
     def is_present(self, holder: str) -> bool:
-        """Whether a worker has a stream open."""
         return self._streams[holder] > 0
 
     def remove_stream(self, holder: str) -> list[WorkItemLease]:
@@ -193,17 +191,13 @@ class TaskHub(TimedBackend):
         wanted.CopyFrom(request)
         if not request.HasField("workItemFilters"):
             return wanted
-        for kind, limit, field in (
-            (
-                WorkItemKind.ORCHESTRATION,
-                request.maxConcurrentOrchestrationWorkItems,
-                "orchestrations",
-            ),
-            (WorkItemKind.ACTIVITY, request.maxConcurrentActivityWorkItems, "activities"),
-            (WorkItemKind.ENTITY, request.maxConcurrentEntityWorkItems, "entities"),
-        ):
-            if self._leases.count(holder, kind) >= limit:
-                wanted.workItemFilters.ClearField(field)
+        held, filters = self._leases.count_by_kind(holder), wanted.workItemFilters
+        if held[WorkItemKind.ORCHESTRATION] >= request.maxConcurrentOrchestrationWorkItems:
+            filters.ClearField("orchestrations")
+        if held[WorkItemKind.ACTIVITY] >= request.maxConcurrentActivityWorkItems:
+            filters.ClearField("activities")
+        if held[WorkItemKind.ENTITY] >= request.maxConcurrentEntityWorkItems:
+            filters.ClearField("entities")
         return wanted
 
     @override
@@ -271,7 +265,6 @@ class TaskHub(TimedBackend):
             self._schedule(ScheduledActivity(instance, activity))
 
     def _schedule(self, scheduled: ScheduledActivity) -> None:
-        """Queue an activity under a new token."""
         activity = replace(scheduled.activity, completion_token=self._new_token())
         self._activities[str(activity.completion_token)] = scheduled
         self._activity_queue.append(activity)

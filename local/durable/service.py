@@ -74,7 +74,6 @@ class CallInterceptor:
 
     @property
     def is_down(self) -> bool:
-        """Whether nothing may be answered now."""
         return self._faults.is_down(self._component)
 
     def count(self, operation: str, status: str = "ok") -> None:
@@ -179,7 +178,6 @@ class TaskHubService:
         )
 
     async def WaitForInstanceCompletion(self, request: pb.GetInstanceRequest, context: Any) -> Any:  # noqa: N802
-        """Answer when the instance is over."""
         return await self._interceptor.run(
             "wait-for-instance-completion",
             lambda: self._wait(request, context, OVER.__contains__),

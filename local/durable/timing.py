@@ -5,14 +5,12 @@ sub-orchestration however long that takes, and what belongs to an earlier run of
 not reach a later one.
 """
 
-import heapq
-import time
+from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
-from threading import Condition, Thread
 from typing import Any, override
 
 from durabletask.internal import helpers
@@ -32,50 +30,21 @@ OVER = (
 
 
 class Timers:
-    """Runs each callback once, at its time or soon after, on one thread; none before `start`."""
+    """Runs each callback once, at its time or soon after, on a thread that serves no calls."""
 
-    def __init__(self) -> None:
-        self._changed = Condition()
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = count()  # callbacks of one moment run in the order of their setting
-        self._thread: Thread | None = None
-        self._is_stopping = False
-
-    def start(self) -> None:
-        """Begin to run what is due."""
-        self._is_stopping = False
-        self._thread = Thread(target=self._run, name="durable-timers", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Run nothing more; what was not due is kept for the next start."""
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="durable-timers")
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Run a callback in so many seconds; it must not block for long, nor raise."""
-        with self._changed:
-            due = time.monotonic() + max(seconds, 0.0)
-            heapq.heappush(self._heap, (due, next(self._numbers), callback))
-            self._changed.notify()
+        """Run a callback in so many seconds; from any thread, while the loop runs."""
+        self._loop.call_soon_threadsafe(
+            self._loop.call_later, seconds, self._loop.run_in_executor, self._thread, callback
+        )
 
-    def _run(self) -> None:
-        while (callback := self._next()) is not None:
-            callback()
-
-    def _next(self) -> Callable[[], None] | None:
-        """Wait for the next callback that is due; None at the end."""
-        with self._changed:
-            while not self._is_stopping:
-                wait = self._heap[0][0] - time.monotonic() if self._heap else None
-                if wait is not None and wait <= 0:
-                    return heapq.heappop(self._heap)[2]
-                self._changed.wait(wait)
-            return None
+    def close(self) -> None:
+        """End the thread; what is not due is never run. The loop must have ended before."""
+        self._thread.shutdown()
 
 
 class TimedBackend(InMemoryOrchestrationBackend):

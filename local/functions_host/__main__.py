@@ -22,12 +22,7 @@ from local.functions_host.worker import logs
 
 log = logging.getLogger(__name__)
 
-LEVELS = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
+LEVELS = ("debug", "info", "warning", "error")
 
 
 def parse_arguments(words: list[str]) -> argparse.Namespace:
@@ -78,15 +73,14 @@ def read_stdin(stopping: asyncio.Event) -> None:
         stopping.set()
 
 
-async def serve(options: argparse.Namespace, announcements: TextIO) -> int:
-    """Run the host until it is told to stop; return the exit status."""
+async def serve(options: argparse.Namespace, level: int, announcements: TextIO) -> int:
     stopping = asyncio.Event()
     watch_for_end(stopping)
     app = options.app.resolve()
     try:
         settings = AppSettings.load(app, os.environ)
         limits = host_json.load(app, settings.values)
-        logs.configure(options.region, LEVELS[options.log_level], limits.log_levels, sys.stderr)
+        logs.configure(options.region, level, limits.log_levels, sys.stderr)
         os.environ.update(settings.values)
         host = await FunctionsHost.load(app, options.port, options.region, settings, limits)
         url = await host.start()
@@ -104,8 +98,9 @@ def main() -> NoReturn:
     """Parse, serve, and end the process; a sync function that still runs cannot hold it."""
     options = parse_arguments(sys.argv[1:])
     announcements = take_stdout()
-    logs.configure(options.region, LEVELS[options.log_level], {}, sys.stderr)
-    status = asyncio.run(serve(options, announcements))
+    level = logging.getLevelNamesMapping()[options.log_level.upper()]
+    logs.configure(options.region, level, {}, sys.stderr)
+    status = asyncio.run(serve(options, level, announcements))
     logging.shutdown()
     os._exit(status)
 

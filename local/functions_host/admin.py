@@ -58,17 +58,12 @@ class Admin:
         return web.json_response(found)
 
     async def get_function(self, request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        if name not in self._listeners:
-            return web.Response(status=404, text=f"no function {name}")
-        return web.json_response(describe(self._listeners[name][0]))
+        function, _ = self._find(request)
+        return web.json_response(describe(function))
 
     async def run(self, request: web.Request) -> web.Response:
         """Start one run of a function; 202 says that it started, the log how it ended."""
-        name = request.match_info["name"]
-        if name not in self._listeners:
-            return web.Response(status=404, text=f"no function {name}")
-        function, listener = self._listeners[name]
+        function, listener = self._find(request)
         if not isinstance(listener, Invocable):
             return web.Response(status=400, text=f"{function.trigger.type} is not run by hand")
         try:
@@ -87,6 +82,12 @@ class Admin:
         _, late = await asyncio.wait(self._runs, timeout=drain_seconds)
         for run in late:
             run.cancel()
+
+    def _find(self, request: web.Request) -> tuple[AppFunction, Listener]:
+        name = request.match_info["name"]
+        if name not in self._listeners:
+            raise web.HTTPNotFound(text=f"no function {name}")
+        return self._listeners[name]
 
     def _keyed(self, action: WebHandler) -> WebHandler:
         async def answer(request: web.Request) -> web.StreamResponse:

@@ -10,8 +10,9 @@ from local.functions_host.config.functions import AppFunction, read_function
 from local.functions_host.config.host_json import HostJson
 from local.functions_host.config.keys import Keys
 from local.functions_host.config.settings import AppSettings
-from local.functions_host.durable.extension import DurableExtension, DurableListener
+from local.functions_host.durable.extension import DurableExtension
 from local.functions_host.triggers.cosmos import CosmosListener
+from local.functions_host.triggers.durable import DurableListener
 from local.functions_host.triggers.http import HttpListener
 from local.functions_host.triggers.listener import (
     HostContext,
@@ -30,19 +31,13 @@ log = logging.getLogger(__name__)
 DRAIN_SECONDS = 5.0
 
 
-class ManualListener:
-    """The manual trigger: a function that only the admin endpoint runs. Listens to nothing."""
+class ManualListener(Listener):
+    """The manual trigger: a function that only the admin endpoint runs."""
 
     def __init__(self, function: AppFunction, context: HostContext) -> None:
         function.trigger.only()
         self._function = function
         self._worker = context.worker
-
-    async def start(self) -> None:
-        """Nothing to begin."""
-
-    async def stop(self, drain_seconds: float) -> None:
-        """Nothing to let go of."""
 
     async def run_now(self, text: str) -> None:
         """Invoke the function with the given text as its input."""

@@ -7,6 +7,7 @@ from typing import Any
 from durabletask.internal import orchestrator_service_pb2
 
 import local.functions_host.triggers.cosmos as cosmos_trigger
+import local.functions_host.triggers.durable as durable_trigger
 import local.functions_host.triggers.http as http_trigger
 import local.functions_host.triggers.service_bus as service_bus_trigger
 import local.functions_host.triggers.timer as timer_trigger
@@ -31,8 +32,8 @@ from tests.docs.local_page import (
 
 
 def test_every_trigger_and_its_properties() -> None:
-    durable = quoted(r"binding\.only(\(\".*\))", extension)
-    durable |= {name for _, name in extension.NAME_KEYS.values()}
+    durable = quoted(r"binding\.only(\(.*\))", durable_trigger)
+    durable |= {name for _, name in durable_trigger.NAME_KEYS.values()}
     honoured = {
         "serviceBusTrigger": set(service_bus_trigger.HONOURED),
         "cosmosDBTrigger": set(cosmos_trigger.HONOURED),

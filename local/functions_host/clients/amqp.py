@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import cproton  # type: ignore[import-untyped]
 import proton
@@ -35,7 +35,7 @@ class LockLost(Exception):
     """The session, or the lock of one of its messages, is no longer ours."""
 
 
-class LinkListener(Protocol):
+class LinkListener:
     """Is called when something happens to one link, on the event loop; must not block."""
 
     def on_attached(self) -> None:
@@ -96,7 +96,6 @@ class AmqpClient(asyncio.Protocol, proton.Handler):
 
     @property
     def is_open(self) -> bool:
-        """Whether links can still be attached."""
         return self._socket is not None
 
     def receiver(self, name: str, listener: LinkListener) -> proton.Receiver:
@@ -255,7 +254,7 @@ def tag_of(delivery: proton.Delivery) -> bytes:
     return tag
 
 
-class RequestClient:
+class RequestClient(LinkListener):
     """A pair of links to one node: requests go out, responses come back by correlation id.
 
     The nodes are `$cbs` for tokens and `<entity>/$management` for locks.
@@ -288,6 +287,7 @@ class RequestClient:
             raise ConnectionLost("the links to the node are gone")
         request_id = str(next(self._ids))
         response = self._waiting[request_id] = asyncio.get_running_loop().create_future()
+        # The engine keeps the request until the link is attached and has credit.
         self._sender.send(
             proton.Message(
                 id=request_id, reply_to=self._reply_to, properties=dict(properties), body=body
@@ -302,13 +302,9 @@ class RequestClient:
             self._waiting.pop(request_id, None)
 
     def close(self) -> None:
-        """Detach both links."""
         self.is_open = False
         self._client.detach(self._sender)
         self._client.detach(self._receiver)
-
-    def on_attached(self) -> None:
-        """Requests may be sent before, too: the engine keeps them until there is credit."""
 
     def on_detached(self, condition: str, description: str) -> None:
         """No response will come any more."""
@@ -316,9 +312,6 @@ class RequestClient:
         for response in self._waiting.values():
             if not response.done():
                 response.set_exception(ConnectionLost(f"{condition} {description}".strip()))
-
-    def on_flow(self) -> None:
-        """The engine sends when there is credit."""
 
     def on_message(self, delivery: proton.Delivery, content: bytes) -> None:
         response = proton.Message()
@@ -329,9 +322,6 @@ class RequestClient:
         waiting = self._waiting.get(str(response.correlation_id))
         if waiting is not None and not waiting.done():
             waiting.set_result(response)
-
-    def on_settled(self, delivery: proton.Delivery) -> None:
-        """A request was taken; its response comes as a message of its own."""
 
 
 def body_of(response: proton.Message) -> Any:

@@ -15,6 +15,7 @@ from local.functions_host.clients.amqp import (
     RESPONSE_SECONDS,
     AmqpClient,
     ConnectionLost,
+    LinkListener,
     LockLost,
     RequestClient,
     RequestRefused,
@@ -45,7 +46,7 @@ class ReceivedMessage:
         return message
 
 
-class Receiver:
+class Receiver(LinkListener):
     """The link and what came over it. Any call may raise ConnectionLost."""
 
     def __init__(
@@ -135,7 +136,6 @@ class Receiver:
                 settled.set_exception(self._lost)
 
     def on_flow(self) -> None:
-        """Credit was drained."""
         self._change.set()
 
     def on_message(self, delivery: proton.Delivery, content: bytes) -> None:

@@ -56,7 +56,6 @@ class NamespaceAddress:
         return f"amqp://{self.host}:{self.port}/{entity}"
 
     def token(self, entity: str) -> str:
-        """Sign a shared access token for one entity."""
         resource = quote_plus(self.audience(entity))
         expiry = int(time.time()) + TOKEN_LIFETIME_SECONDS
         digest = hmac.digest(self.key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256)

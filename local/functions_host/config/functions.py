@@ -59,7 +59,6 @@ class Binding:
         return word
 
     def unsupported(self, reason: str) -> Unsupported:
-        """Make the error that names function and binding."""
         return Unsupported(f"function {self.function}: {self.type}: {reason}")
 
 

@@ -131,7 +131,6 @@ def parse(document: Any) -> HostJson:
 
 
 def read_http(extensions: HostJsonSection) -> str:
-    """Read the route prefix, without its outer slashes."""
     section = extensions.section("http")
     prefix = section.take("routePrefix", read_string, "api")
     section.close()
@@ -255,7 +254,6 @@ def overrule(document: Any, settings: Mapping[str, str]) -> Any:
 
 
 def set_path(document: Any, path: list[str], value: Any, setting: str) -> Any:
-    """Return a copy of the document with a value at the path."""
     if not isinstance(document, dict):
         raise Unsupported(f"the app setting {setting} lies below a value of host.json")
     first, *rest = path

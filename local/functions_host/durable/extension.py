@@ -1,4 +1,4 @@
-"""Durable Functions in a host: its triggers, its client binding, and when its work runs.
+"""Durable Functions in a host: its client binding, and when its work runs.
 
 Nothing of Durable's libraries is imported before `start` finds that the app has such functions.
 """
@@ -20,7 +20,6 @@ from local.functions_host.worker.worker import AppWorker
 
 if TYPE_CHECKING:
     from local.functions_host.durable.work_items import WorkItemStream
-    from local.functions_host.triggers.listener import HostContext
 
 ADDRESS_SETTING = "LOCAL_DURABLE_ADDRESS"
 CONNECTION = "Storage"
@@ -28,8 +27,6 @@ LARGEST_MESSAGE_BYTES = 2**31 - 1
 
 
 class DurableKind(Enum):
-    """What a Durable function is."""
-
     ORCHESTRATION = "orchestration"
     ACTIVITY = "activity"
     ENTITY = "entity"
@@ -38,31 +35,6 @@ class DurableKind(Enum):
 type FunctionsByName = dict[tuple[DurableKind, str], AppFunction]
 """By kind and the name work items carry. Case counts, but for entities, whose names are always in
 lower case there."""
-
-NAME_KEYS = {
-    "orchestrationTrigger": (DurableKind.ORCHESTRATION, "orchestration"),
-    "activityTrigger": (DurableKind.ACTIVITY, "activity"),
-    "entityTrigger": (DurableKind.ENTITY, "entityName"),
-}
-"""By trigger: the kind of function, and the property of the binding that names it."""
-
-
-class DurableListener:
-    """Registers one function; its work comes through the stream all Durable functions share."""
-
-    def __init__(self, function: AppFunction, context: "HostContext") -> None:
-        binding = function.trigger
-        if function.is_disabled:
-            raise binding.unsupported("switching off a Durable function is not honoured")
-        kind, name_key = NAME_KEYS[binding.type]
-        binding.only("durableRequiresGrpc", name_key)
-        context.durable.add(kind, binding.text(name_key, function.name), function)
-
-    async def start(self) -> None:
-        """The stream starts for all functions at once."""
-
-    async def stop(self, drain_seconds: float) -> None:
-        """The stream drains for all functions at once."""
 
 
 class DurableExtension:

@@ -29,6 +29,14 @@ HONOURED = {
 }
 RUNNING = ("Running", "Pending", "Suspended", "ContinuedAsNew")
 
+# What durabletask's client is asked to do, for an instance and with a reason.
+OPERATIONS: dict[str, Callable[[Any, str, str], Awaitable[None]]] = {
+    "terminate": lambda client, one, reason: client.terminate_orchestration(one, output=reason),
+    "suspend": lambda client, one, _: client.suspend_orchestration(one),
+    "resume": lambda client, one, _: client.resume_orchestration(one),
+    "rewind": lambda client, one, reason: client.rewind_orchestration(one, reason=reason),
+}
+
 type InstanceAction = Callable[[web.Request, str], Awaitable[web.Response]]
 
 
@@ -45,18 +53,13 @@ class InstanceManagement:
         server.add(Route((0, 0, 2), INSTANCE, ("GET",)), self._checked(self.get_status))
         server.add(Route((0, 0, 2), INSTANCE, ("DELETE",)), self._checked(self.purge))
         server.add(Route((0, 0, 3), event, ("POST",)), self._checked(self.raise_event))
-        for name, action in (
-            ("terminate", self.terminate),
-            ("suspend", self.suspend),
-            ("resume", self.resume),
-            ("rewind", self.rewind),
-            ("restart", self.restart),
-        ):
+        for name, operation in OPERATIONS.items():
             route = Route((0, 0, 3), f"{INSTANCE}/{name}", ("POST",))
-            server.add(route, self._checked(action))
+            server.add(route, self._checked(self._operate_by(operation)))
+        restart = Route((0, 0, 3), f"{INSTANCE}/restart", ("POST",))
+        server.add(restart, self._checked(self.restart))
 
     async def close(self) -> None:
-        """Close the connection, if there was one."""
         if self._client_or_none is not None:
             await self._client_or_none.close()
 
@@ -78,7 +81,6 @@ class InstanceManagement:
         return web.json_response({"instancesDeleted": count}, status=200 if count else 404)
 
     async def raise_event(self, request: web.Request, instance_id: str) -> web.Response:
-        """Raise an event with the JSON body as its content."""
         try:
             data = json.loads(await request.text() or "null")
         except ValueError as error:
@@ -87,25 +89,12 @@ class InstanceManagement:
         await self._client().raise_orchestration_event(instance_id, name, data=data)
         return web.Response(status=202)
 
-    async def terminate(self, request: web.Request, instance_id: str) -> web.Response:
-        """End an instance and its sub-orchestrations."""
-        reason = request.query.get("reason", "")
-        await self._client().terminate_orchestration(instance_id, output=reason)
-        return web.Response(status=202)
+    def _operate_by(self, operation: Callable[[Any, str, str], Awaitable[None]]) -> InstanceAction:
+        async def operate(request: web.Request, instance_id: str) -> web.Response:
+            await operation(self._client(), instance_id, request.query.get("reason", ""))
+            return web.Response(status=202)
 
-    async def suspend(self, request: web.Request, instance_id: str) -> web.Response:  # noqa: ARG002
-        await self._client().suspend_orchestration(instance_id)
-        return web.Response(status=202)
-
-    async def resume(self, request: web.Request, instance_id: str) -> web.Response:  # noqa: ARG002
-        await self._client().resume_orchestration(instance_id)
-        return web.Response(status=202)
-
-    async def rewind(self, request: web.Request, instance_id: str) -> web.Response:
-        """Let a failed instance try again from its failure."""
-        reason = request.query.get("reason", "")
-        await self._client().rewind_orchestration(instance_id, reason=reason)
-        return web.Response(status=202)
+        return operate
 
     async def restart(self, request: web.Request, instance_id: str) -> web.Response:
         """Run an instance that is over once more with its input."""

@@ -51,6 +51,7 @@ class OrchestratorItem:
     kind: ClassVar = DurableKind.ORCHESTRATION
     complete_method: ClassVar = "CompleteOrchestratorTask"
     abandon_method: ClassVar = "AbandonTaskOrchestratorWorkItem"
+    abandon_request: ClassVar = pb.AbandonOrchestrationTaskRequest
 
     @property
     def name(self) -> str:
@@ -77,9 +78,6 @@ class OrchestratorItem:
         response.instanceId, response.completionToken = self.request.instanceId, self.token
         return response
 
-    def abandonment(self) -> Message:
-        return pb.AbandonOrchestrationTaskRequest(completionToken=self.token)
-
 
 @dataclass(frozen=True, slots=True)
 class ActivityItem:
@@ -90,6 +88,7 @@ class ActivityItem:
     kind: ClassVar = DurableKind.ACTIVITY
     complete_method: ClassVar = "CompleteActivityTask"
     abandon_method: ClassVar = "AbandonTaskActivityWorkItem"
+    abandon_request: ClassVar = pb.AbandonActivityTaskRequest
 
     @property
     def name(self) -> str:
@@ -114,9 +113,6 @@ class ActivityItem:
                 response.failureDetails.CopyFrom(failure_details(result))
         return response
 
-    def abandonment(self) -> Message:
-        return pb.AbandonActivityTaskRequest(completionToken=self.token)
-
 
 @dataclass(frozen=True, slots=True)
 class EntityItem:
@@ -127,6 +123,7 @@ class EntityItem:
     kind: ClassVar = DurableKind.ENTITY
     complete_method: ClassVar = "CompleteEntityTask"
     abandon_method: ClassVar = "AbandonTaskEntityWorkItem"
+    abandon_request: ClassVar = pb.AbandonEntityTaskRequest
 
     @property
     def name(self) -> str:
@@ -153,9 +150,6 @@ class EntityItem:
         response.operationInfos.extend(operations)
         response.completionToken = self.token
         return response
-
-    def abandonment(self) -> Message:
-        return pb.AbandonEntityTaskRequest(completionToken=self.token)
 
 
 type DurableItem = OrchestratorItem | ActivityItem | EntityItem
@@ -218,7 +212,6 @@ class WorkItemStream:
         self._is_down = False
 
     def start(self) -> None:
-        """Begin to take items."""
         self._reader = asyncio.create_task(self._read())
 
     async def stop(self, drain_seconds: float) -> None:
@@ -268,7 +261,8 @@ class WorkItemStream:
             log_result(function.name, result)
             if isinstance(result, InvocationFailed) and result.is_timeout:
                 # On the platform the process would have died of it: the item is run again.
-                await self._send(item.abandon_method, item.abandonment())
+                request = item.abandon_request(completionToken=item.token)
+                await self._send(item.abandon_method, request)
             else:
                 await self._send(item.complete_method, item.answer(result))
         except grpc.aio.AioRpcError as error:

@@ -15,7 +15,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from local.functions_host.config.functions import AppFunction, Binding
-from local.functions_host.triggers.listener import HostContext, RetriesEnd, RetryingInvoker
+from local.functions_host.triggers.listener import (
+    HostContext,
+    Listener,
+    RetriesEnd,
+    RetryingInvoker,
+)
 from local.functions_host.worker.protos import TypedData
 
 if TYPE_CHECKING:  # the client is heavy: an app without this trigger never imports it
@@ -52,7 +57,7 @@ HONOURED = (
 )
 
 
-class CosmosListener:
+class CosmosListener(Listener):
     """Follows one container's change feed for one function."""
 
     def __init__(self, function: AppFunction, context: HostContext) -> None:

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from local.functions_host.config.functions import AppFunction
 from local.functions_host.config.keys import key_of
-from local.functions_host.triggers.listener import HostContext, log_result
+from local.functions_host.triggers.listener import HostContext, Listener, log_result
 from local.functions_host.web import Route
 from local.functions_host.worker.protos import RpcHttp, TypedData
 from local.functions_host.worker.worker import InvocationSucceeded
@@ -34,8 +34,8 @@ LITERAL = "literal__"  # begins the names of what aiohttp takes for parameters a
 SAME_SITE = {1: "Lax", 2: "Strict", 3: "None"}
 
 
-class HttpListener:
-    """Serves the routes of one function through the host's web server."""
+class HttpListener(Listener):
+    """Serves the routes of one function; the web server starts and stops for all functions."""
 
     def __init__(self, function: AppFunction, context: HostContext) -> None:
         binding = function.trigger
@@ -52,12 +52,6 @@ class HttpListener:
             raise binding.unsupported(str(error)) from error
         for route in found:
             context.web.add(route, self.answer)
-
-    async def start(self) -> None:
-        """The web server starts for all functions at once."""
-
-    async def stop(self, drain_seconds: float) -> None:
-        """The web server drains for all functions at once."""
 
     async def answer(self, request: web.Request) -> web.Response:
         """Invoke the function; a failure is status 500 without a body, details in the log."""

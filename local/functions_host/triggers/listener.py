@@ -21,8 +21,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """What all listeners of a host share."""
-
     region: str
     settings: AppSettings
     limits: HostJson
@@ -32,10 +30,11 @@ class HostContext:
     durable: DurableExtension
 
 
-class Listener(Protocol):
+class Listener:
     """Waits for events of one function and invokes it.
 
     Making one reads the whole binding: what it does not honour raises Unsupported then, not later.
+    The methods do nothing here: some triggers have nothing of their own to start or to stop.
     """
 
     async def start(self) -> None:
@@ -57,8 +56,6 @@ type ListenerFactory = Callable[[AppFunction, HostContext], Listener]
 
 
 class RetriesEnd(Enum):
-    """How the runs of one event ended."""
-
     SUCCEEDED = auto()
     EXHAUSTED = auto()
     STOPPED = auto()
@@ -96,7 +93,6 @@ class RetryingInvoker:
             return RetriesEnd.STOPPED
 
     def stop(self) -> None:
-        """Begin no further run."""
         self._stopping.set()
 
 

@@ -11,9 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from local.functions_host.clients.amqp import ConnectionLost, LockLost, RequestRefused
 from local.functions_host.clients.receivers import (
@@ -21,11 +19,11 @@ from local.functions_host.clients.receivers import (
     PlainReceiver,
     ReceivedMessage,
     Receiver,
+    SessionReceiver,
 )
 from local.functions_host.clients.service_bus import EntityClient, NamespaceAddress
-from local.functions_host.config.functions import AppFunction, Binding
-from local.functions_host.config.settings import AppSettings
-from local.functions_host.triggers.listener import HostContext, log_result
+from local.functions_host.config.functions import AppFunction
+from local.functions_host.triggers.listener import HostContext, Listener, log_result
 from local.functions_host.triggers.service_bus_payload import batch_payload, message_payload
 from local.functions_host.worker.worker import InvocationFailed
 
@@ -47,61 +45,40 @@ HONOURED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceBusBinding:
-    """Where messages come from and in which form the function takes them."""
+class ServiceBusListener(Listener):
+    """Serves one function from one queue or subscription."""
 
-    address: NamespaceAddress
-    entity: str
-    has_sessions: bool
-    is_batch: bool
-    is_binary: bool
-
-    @classmethod
-    def read(cls, binding: Binding, settings: AppSettings) -> "ServiceBusBinding":
-        """Read the binding; what is not honoured is Unsupported."""
+    def __init__(self, function: AppFunction, context: HostContext) -> None:
+        binding = function.trigger
         binding.only(*HONOURED)
         if not binding.flag("autoCompleteMessages", True):
             raise binding.unsupported("autoCompleteMessages false is not honoured")
-        name = binding.text("connection")
+        self._function = function
+        self._worker = context.worker
+        self._options = context.limits.service_bus
+        self._has_sessions = binding.flag("isSessionsEnabled", False)
+        self._is_batch = binding.word("cardinality", "ONE", "MANY") == "MANY"
+        self._is_binary = binding.word("dataType", "STRING", "BINARY", "UNDEFINED") == "BINARY"
+        connection = binding.text("connection")
         try:
-            address = NamespaceAddress.parse(settings.connection(name, binding.function))
+            address = NamespaceAddress.parse(context.settings.connection(connection, function.name))
         except ValueError as error:
-            raise binding.unsupported(f"setting {name}: {error}") from error
+            raise binding.unsupported(f"setting {connection}: {error}") from error
         if "topicName" in binding.properties:
             subscription = binding.text("subscriptionName")
             entity = f"{binding.text('topicName')}/Subscriptions/{subscription}"
         else:
             entity = binding.text("queueName")
-        return cls(
-            address,
-            entity,
-            binding.flag("isSessionsEnabled", False),
-            binding.word("cardinality", "ONE", "MANY") == "MANY",
-            binding.word("dataType", "STRING", "BINARY", "UNDEFINED") == "BINARY",
-        )
-
-
-class ServiceBusListener:
-    """Serves one function from one queue or subscription."""
-
-    def __init__(self, function: AppFunction, context: HostContext) -> None:
-        self._function = function
-        self._worker = context.worker
-        self._options = context.limits.service_bus
-        self._binding = ServiceBusBinding.read(function.trigger, context.settings)
-        self._entity = EntityClient(
-            self._binding.address, self._binding.entity, self._options.prefetch_count
-        )
+        self._entity = EntityClient(address, entity, self._options.prefetch_count)
         self._loops = ReceiveLoops(function.name)
 
     async def start(self) -> None:
         """Begin to receive; a namespace that is down is tried again."""
-        if self._binding.has_sessions:
+        if self._has_sessions:
             count, receive = self._options.max_concurrent_sessions, self._serve_session
         else:
             count, receive = self._options.max_concurrent_calls, self._serve_without_sessions
-        self._loops.start(1 if self._binding.is_batch else count, receive)
+        self._loops.start(1 if self._is_batch else count, receive)
 
     async def stop(self, drain_seconds: float) -> None:
         """Accept nothing new, let running invocations settle within the limit, release the rest.
@@ -116,7 +93,7 @@ class ServiceBusListener:
         session = await self._entity.accept_next_session(ACCEPT_SECONDS)
         if session is None:
             return
-        renewer = None if self._binding.is_batch else self._renew(session)
+        renewer = None if self._is_batch else self._renew(session)
         try:
             while not self._loops.is_stopping:
                 messages = await self._receive(session, self._options.session_idle_seconds)
@@ -148,7 +125,7 @@ class ServiceBusListener:
     async def _process_plain(
         self, receiver: PlainReceiver, messages: Sequence[ReceivedMessage]
     ) -> None:
-        locks = [] if self._binding.is_batch else [MessageLock(receiver, one) for one in messages]
+        locks = [] if self._is_batch else [MessageLock(receiver, one) for one in messages]
         renewers = [self._renew(lock) for lock in locks]
         try:
             await self._process(receiver, messages, None)
@@ -162,7 +139,7 @@ class ServiceBusListener:
         self, receiver: Receiver, idle_seconds: float | None
     ) -> Sequence[ReceivedMessage]:
         """The next message, or batch; nothing if none comes in time."""
-        if self._binding.is_batch:
+        if self._is_batch:
             options = self._options
             return await receiver.receive_batch(
                 options.min_batch, options.max_batch, idle_seconds, options.max_batch_wait_seconds
@@ -174,8 +151,8 @@ class ServiceBusListener:
         self, receiver: Receiver, messages: Sequence[ReceivedMessage], session_id: str | None
     ) -> None:
         """Invoke the function on what was received, and settle it by how that ended."""
-        function, is_binary = self._function, self._binding.is_binary
-        if self._binding.is_batch:
+        function, is_binary = self._function, self._is_binary
+        if self._is_batch:
             payload = batch_payload(messages, session_id, function.name, is_binary)
         else:
             payload = message_payload(messages[0], session_id, function.name, is_binary)
@@ -187,7 +164,7 @@ class ServiceBusListener:
         else:
             await receiver.complete(messages)
 
-    def _renew(self, lock: "RenewableLock") -> "LockRenewer":
+    def _renew(self, lock: SessionReceiver | MessageLock) -> "LockRenewer":
         return LockRenewer(lock, self._options.max_auto_lock_renewal_seconds)
 
     def _warn(self, text: str) -> None:
@@ -205,7 +182,6 @@ class ReceiveLoops:
         self.is_stopping = False
 
     def start(self, count: int, receive: Callable[[], Awaitable[None]]) -> None:
-        """Begin as many loops."""
         self._tasks = [asyncio.create_task(self._repeat(receive)) for _ in range(count)]
 
     @contextmanager
@@ -247,16 +223,6 @@ class ReceiveLoops:
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)
 
 
-class RenewableLock(Protocol):
-    """A lock on a session or message; `renew` raises LockLost and ConnectionLost."""
-
-    id: str
-    locked_until: datetime
-
-    async def renew(self) -> None:
-        """Prolong the lock."""
-
-
 class LockRenewer:
     """Renews a lock each time half of what is left of it has passed.
 
@@ -264,7 +230,7 @@ class LockRenewer:
     Most sessions are over before their first renewal, so waiting for it costs a timer and no task.
     """
 
-    def __init__(self, lock: RenewableLock, limit_seconds: float) -> None:
+    def __init__(self, lock: SessionReceiver | MessageLock, limit_seconds: float) -> None:
         self._lock = lock
         self._limit_seconds = limit_seconds
         self._since = time.monotonic()
@@ -280,7 +246,6 @@ class LockRenewer:
             self._schedule()
 
     def stop(self) -> None:
-        """Renew no more."""
         if self._timer is not None:
             self._timer.cancel()
         if self._renewal is not None:

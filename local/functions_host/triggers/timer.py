@@ -20,7 +20,7 @@ from croniter import CroniterBadDateError, croniter
 from local.functions_host.config.functions import AppFunction
 from local.functions_host.config.host_json import parse_timespan
 from local.functions_host.config.settings import Unsupported
-from local.functions_host.triggers.listener import HostContext, RetryingInvoker
+from local.functions_host.triggers.listener import HostContext, Listener, RetryingInvoker
 from local.functions_host.worker.protos import TypedData
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ CRON_FIELD = re.compile(rf"{CRON_ITEM}(?:,{CRON_ITEM})*", re.ASCII)
 EIGHTH_DAY = re.compile(r"(?:^|[,-])7")
 
 
-class TimerListener:
+class TimerListener(Listener):
     """Invokes one function at each occurrence of its schedule."""
 
     def __init__(self, function: AppFunction, context: HostContext) -> None:
@@ -57,7 +57,6 @@ class TimerListener:
         self._running = asyncio.Lock()
 
     async def start(self) -> None:
-        """Begin to wait for the next occurrence."""
         is_past_due = self._monitor is not None and self._monitor.begin(now())
         self._clock = asyncio.create_task(self._follow_schedule(is_past_due))
 
@@ -211,7 +210,6 @@ class ScheduleMonitor:
         self._write()
 
     def document(self) -> dict[str, str] | None:
-        """The status as the function sees it."""
         return self._status.document() if self._status else None
 
     def _read(self) -> ScheduleStatus | None:

@@ -18,16 +18,13 @@ class TypedData:
 
     @property
     def kind(self) -> str | None:
-        """The kind of value held, or None."""
         return next(iter(self.__dict__), None)
 
     @property
     def value(self) -> Any:
-        """The value, or None."""
         return next(iter(self.__dict__.values()), None)
 
     def WhichOneof(self, group: str) -> str | None:  # noqa: ARG002, N802 - protobuf's signature
-        """Name the kind of value held, or None."""
         return next(iter(self.__dict__), None)
 
     if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def test_a_worker_that_leaves_gives_back_its_own_and_nothing_else() -> None:
     assert [lease.token for lease in given_back] == ["east-1", "east-2"]
     assert not leases.is_present("east")
     assert leases.is_present("west")
-    assert [leases.count("west", kind) for kind in WorkItemKind] == [0, 1, 1]
+    assert [leases.count_by_kind("west")[kind] for kind in WorkItemKind] == [0, 1, 1]
 
 
 def test_a_worker_is_there_until_its_last_stream_closes() -> None:

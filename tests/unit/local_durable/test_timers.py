@@ -7,44 +7,50 @@ from queue import Queue
 import pytest
 
 from local.durable.timing import Timers
+from local.loopback import LoopThread
 
 SECONDS_MAX = 5.0
 
 
 @pytest.fixture
 def timers() -> Iterator[Timers]:
-    timers = Timers()
+    loop = LoopThread("timers")
+    timers = Timers(loop.loop)
     yield timers
-    timers.stop()
+    loop.end()
+    timers.close()
 
 
 def test_callbacks_run_in_the_order_of_their_times(timers: Timers) -> None:
     ran: Queue[str] = Queue()
-    timers.after(0.05, lambda: ran.put("second"))
+    timers.after(0.1, lambda: ran.put("second"))
     timers.after(0.0, lambda: ran.put("first"))
-    timers.start()
 
-    timers.after(0.1, lambda: ran.put("third"))
+    timers.after(0.2, lambda: ran.put("third"))
 
     assert [ran.get(timeout=SECONDS_MAX) for _ in range(3)] == ["first", "second", "third"]
 
 
 def test_an_earlier_one_does_not_wait_for_a_later_one(timers: Timers) -> None:
     ran: Queue[str] = Queue()
-    timers.start()
     timers.after(3600, lambda: ran.put("in an hour"))
 
-    timers.after(0.0, lambda: ran.put("now"))
+    timers.after(-1.0, lambda: ran.put("now"))
 
     assert ran.get(timeout=SECONDS_MAX) == "now"
     assert ran.empty()
 
 
-def test_a_stop_ends_the_thread(timers: Timers) -> None:
+def test_the_thread_ends_when_the_loop_has_ended() -> None:
     before = threading.active_count()
-    timers.start()
-    timers.after(3600, threading.Event().set)
+    loop, ran = LoopThread("timers"), threading.Event()
+    timers = Timers(loop.loop)
+    timers.after(0.0, ran.set)
+    assert ran.wait(SECONDS_MAX)
+    timers.after(3600, ran.clear)
 
-    timers.stop()
+    loop.end()
+    timers.close()
 
     assert threading.active_count() == before
+    assert ran.is_set()
