@@ -14,7 +14,7 @@ def binding(**properties: Any) -> Binding:
     return Binding("follow", "cosmosDBTrigger", "documents", "IN", properties)
 
 
-def test_a_feed_starts_now_unless_told_otherwise() -> None:
+def test_a_feed_starts_now_by_default() -> None:
     assert feed_start(binding()) == "Now"
     assert feed_start(binding(startFromBeginning="true")) == "Beginning"
 

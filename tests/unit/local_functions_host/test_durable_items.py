@@ -1,4 +1,4 @@
-"""Durable work items, and what the task hub is told when a function fails as a whole."""
+"""Durable work items, and the answer to the task hub when a function fails as a whole."""
 
 import base64
 import json
