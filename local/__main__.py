@@ -121,25 +121,25 @@ class DataInUse(RuntimeError):
     """Another process serves from the directory."""
 
 
-class Interrupted(BaseException):
+class StopRequested(BaseException):
     """A signal asks for the end, wherever the main thread is; not an error."""
 
 
 def interrupt(*_: object) -> None:
-    """Raise Interrupted, once: what stops already is not to be interrupted again."""
+    """Raise StopRequested, once: what stops already is not to be interrupted again."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    raise Interrupted
+    raise StopRequested
 
 
 def serve(arguments: argparse.Namespace) -> NoReturn:
-    """Run until a signal, then raise Interrupted; or raise what keeps the cloud from starting."""
+    """Run until a signal, then raise StopRequested; or raise what keeps the cloud from starting."""
     for number in STOP_SIGNALS:
         signal.signal(number, interrupt)
     if arguments.until_stdin_ends:
         threading.Thread(target=stop_at_end_of_stdin, daemon=True).start()
     config = load_config(arguments.config or arguments.app / "local.config.json")
-    with held(arguments.data), log_directory(arguments) as logs:
+    with lock_directory(arguments.data), log_directory(arguments) as logs:
         options = CloudOptions(
             logs=logs,
             app=None if arguments.no_hosts else arguments.app.resolve(),
@@ -163,7 +163,7 @@ def stop_at_end_of_stdin() -> None:
 
 
 @contextmanager
-def held(directory: Path | None) -> Iterator[None]:
+def lock_directory(directory: Path | None) -> Iterator[None]:
     """Create and hold the directory, if one is given; raises DataInUse. A dead holder frees it."""
     if directory is None:
         yield
@@ -191,7 +191,7 @@ def main(words: Sequence[str]) -> int:
     arguments = parse_arguments(words)
     try:
         serve(arguments)
-    except Interrupted:
+    except StopRequested:
         return 0
     except HostFailed as error:
         print(f"python -m local: {error}", file=sys.stderr)

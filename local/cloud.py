@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from local.config import LocalConfig, fill_placeholders
-from local.control import Control, Depths
+from local.control import Control, QueueDepths
 from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Faults
@@ -122,7 +122,7 @@ class Cloud:
         """Stop in the reverse order of starting; a second call does nothing."""
         self._running.close()
 
-    def depths(self) -> Depths:
+    def depths(self) -> QueueDepths:
         return {
             name: {
                 entity: namespace.depth(entity)

@@ -28,7 +28,7 @@ from local.hosts import HostFailed, Hosts
 from local.loopback import HOST, LoopbackService
 from local.targets import Target, check_aim
 
-type Depths = dict[str, dict[str, dict[str, int]]]
+type QueueDepths = dict[str, dict[str, dict[str, int]]]
 
 
 class ControlRefusal(Exception):
@@ -51,7 +51,7 @@ class Control:
         counters: Counters,
         hosts: Hosts,
         cosmos: Cosmos,
-        depths: Callable[[], Depths],
+        depths: Callable[[], QueueDepths],
         targets: Callable[[], list[Target]],
     ) -> None:
         self._faults = faults

@@ -10,7 +10,7 @@ from threading import Lock
 
 
 @dataclass(slots=True)
-class Tally:
+class OperationTally:
     """One row: how often an operation ended in a status, and what it cost."""
 
     count: int = 0
@@ -27,7 +27,9 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._tallies: defaultdict[tuple[str, str, str], Tally] = defaultdict(Tally)
+        self._tallies: defaultdict[tuple[str, str, str], OperationTally] = defaultdict(
+            OperationTally
+        )
 
     def add(
         self,

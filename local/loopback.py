@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 SHUTDOWN_SECONDS = 0.5
 LOOP_PASSES = 3  # in which connections register with their server, or leave it
 
-type Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+type HttpHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class PortTaken(OSError):
@@ -51,7 +51,7 @@ class LoopbackService:
         """The other ports it listens on, in the order in which they were asked for."""
         return self._ports[1:]
 
-    def start(self, handler: Handler) -> None:
+    def start(self, handler: HttpHandler) -> None:
         """Listen; raises PortTaken when a port cannot be had. Returns when it is reachable."""
         thread = LoopThread(self._name)
         try:
@@ -78,7 +78,7 @@ class LoopbackService:
 
         return self._thread.run(run())
 
-    async def _listen(self, handler: Handler) -> web.ServerRunner:
+    async def _listen(self, handler: HttpHandler) -> web.ServerRunner:
         server = web.Server(handler, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()

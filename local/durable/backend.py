@@ -8,7 +8,7 @@ import grpc.aio  # type: ignore[import-untyped]
 from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 
 from local.counters import Counters
-from local.durable.hub import TaskHub
+from local.durable.hub import LeasingTaskHub
 from local.durable.service import COMPONENT, CallInterceptor, TaskHubService, target_of
 from local.durable.timing import Timers
 from local.faults import Faults
@@ -90,7 +90,7 @@ class DurableBackend:
     ) -> tuple[grpc.aio.Server, TaskHubService]:
         server = grpc.aio.server(threads, options=OPTIONS)
         service = TaskHubService(self._interceptor, threads)
-        hub = TaskHub(self._lease_seconds, timers, service.on_work, service.on_change)
+        hub = LeasingTaskHub(self._lease_seconds, timers, service.on_work, service.on_change)
         service.serve(hub)
         stubs.add_TaskHubSidecarServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         try:

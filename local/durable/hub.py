@@ -127,7 +127,7 @@ class ScheduledActivity:
     activity: ActivityWorkItem
 
 
-class TaskHub(TimedBackend):
+class LeasingTaskHub(TimedBackend):
     """Instances, entities and the work they ask for; safe for threads, in memory only.
 
     `on_work` is called when there may be an item to take, `on_change` with the id of an instance

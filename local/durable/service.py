@@ -18,7 +18,7 @@ import grpc  # type: ignore[import-untyped]
 from durabletask.internal import orchestrator_service_pb2 as pb
 
 from local.counters import Counters
-from local.durable.hub import TaskHub
+from local.durable.hub import LeasingTaskHub
 from local.durable.timing import OVER
 from local.faults import Action, Fault, Faults
 from local.targets import Target
@@ -113,9 +113,9 @@ class TaskHubService:
         self._threads = threads
         self._streams: set[asyncio.Event] = set()
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        self._hub: TaskHub
+        self._hub: LeasingTaskHub
 
-    def serve(self, hub: TaskHub) -> None:
+    def serve(self, hub: LeasingTaskHub) -> None:
         """Set the hub whose methods these are; before the first call."""
         self._hub = hub
 

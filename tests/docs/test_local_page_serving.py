@@ -15,7 +15,7 @@ from local import config, control
 from local.cloud import Cloud, CloudOptions
 from local.cosmos import config as cosmos_config
 from local.cosmos.server import Cosmos
-from local.counters import Counters, Tally
+from local.counters import Counters, OperationTally
 from local.durable import service as durable_service
 from local.faults import Action, Fault, Faults
 from local.hosts import Hosts
@@ -94,7 +94,7 @@ def test_every_control_route() -> None:
 
 
 def test_what_counters_and_depths_are_called() -> None:
-    called = {field.name for field in fields(Tally)} | {state.value for state in State}
+    called = {field.name for field in fields(OperationTally)} | {state.value for state in State}
 
     documented = coded(cells("Control endpoint", "route")["GET /counters"])
     path = entities.subscription_path("<topic>", "<name>")
