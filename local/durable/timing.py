@@ -52,8 +52,8 @@ class TimedBackend(InMemoryOrchestrationBackend):
 
     Where the gRPC methods suffice, only they are overridden. The four private methods below have no
     public counterpart: the package starts a thread that sleeps for each timer, delayed signal and
-    sub-orchestration, and queues instances that may not run. `override` makes the type checker
-    fail when a version of the package no longer has one of them.
+    sub-orchestration, and queues instances that may not run. They need its private state, too. The
+    type checker fails when a version of the package no longer has one of these names (`override`).
     """
 
     def __init__(self, timers: Timers) -> None:
