@@ -139,7 +139,7 @@ class Fault:
             region,
         )
 
-    def hits(self, component: str, operation: str, region: str | None = None) -> bool:
+    def applies_to(self, component: str, operation: str, region: str | None = None) -> bool:
         return self.covers(component, region) and self.operation in ("*", operation)
 
 
@@ -194,17 +194,17 @@ class Faults:
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback)
 
-    def strike(
+    def inject(
         self,
         component: str,
         operation: str,
         *,
         region: str | None = None,
-        among: Collection[Action] = COMMON_ACTIONS,
+        actions: Collection[Action] = COMMON_ACTIONS,
     ) -> Fault | None:
-        """The fault that hits this operation now, or None; a hit is spent by asking.
+        """The fault to inject into this operation now, or None; asking counts as a hit.
 
-        Faults whose action is not `among` those the caller can carry out are passed over.
+        Faults whose action is not among `actions`, which the caller can carry out, do not count.
         """
         if not self._armed:
             return None
@@ -212,8 +212,8 @@ class Faults:
             self._remove_spent()
             for armed in self._armed:
                 if (
-                    armed.fault.action in among
-                    and armed.fault.hits(component, operation, region)
+                    armed.fault.action in actions
+                    and armed.fault.applies_to(component, operation, region)
                     and self._random.random() < armed.fault.rate
                 ):
                     armed.hits += 1

@@ -90,7 +90,7 @@ class CallInterceptor:
         return answer
 
     async def _perform(self, operation: str, perform: Callable[[], Awaitable[Any]]) -> Any:
-        match self._faults.strike(self._component, operation, among=HONOURED):
+        match self._faults.inject(self._component, operation, actions=HONOURED):
             case Fault(action=Action.DOWN):
                 raise hub_down()
             case Fault(action=Action.STATUS, status=status):

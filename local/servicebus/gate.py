@@ -126,7 +126,7 @@ class Gate:
         self._counters.add(self._component, operation, status, count=count, size=size)
 
     def _strike(self, operation: str) -> Fault | None:
-        return self._faults.strike(self._component, operation, among=HONOURED[operation])
+        return self._faults.inject(self._component, operation, actions=HONOURED[operation])
 
     def _apply(self, attempt: Attempt[Any], first: Callable[[], object] | None = None) -> Any:
         try:

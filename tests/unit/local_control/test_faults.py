@@ -79,7 +79,7 @@ def test_a_clock_can_be_slow_for_as_long_as_the_fault_is_in_force() -> None:
     fault = Fault.parse({"component": "cosmos", "action": "clock-offset", "seconds": -5})
     number = faults.arm(fault)
 
-    assert faults.strike("cosmos", "read") is None
+    assert faults.inject("cosmos", "read") is None
     assert faults.in_force(Action.CLOCK_OFFSET) == [fault]
     assert faults.in_force(Action.STALE_READ) == []
     faults.disarm(number)
@@ -90,7 +90,7 @@ def test_a_fault_is_spent_after_its_number_of_hits() -> None:
     faults = Faults()
     faults.arm(Fault("cosmos", Action.STATUS, "create", times=2))
 
-    found = [faults.strike("cosmos", name) for name in ("read", "create", "create", "create")]
+    found = [faults.inject("cosmos", name) for name in ("read", "create", "create", "create")]
 
     assert [one is not None for one in found] == [False, True, True, False]
 
@@ -101,8 +101,8 @@ def test_a_fault_of_a_region_leaves_the_others_alone() -> None:
 
     assert faults.is_down("cosmos.journal", "west")
     assert not faults.is_down("cosmos.journal", "east")
-    assert faults.strike("cosmos.journal", "read", region="east") is None
-    assert faults.strike("cosmos.journal", "read", region="west") is not None
+    assert faults.inject("cosmos.journal", "read", region="east") is None
+    assert faults.inject("cosmos.journal", "read", region="west") is not None
 
 
 def test_a_watcher_is_called_at_each_arming_until_it_stops() -> None:
@@ -119,7 +119,7 @@ def test_a_watcher_is_called_at_each_arming_until_it_stops() -> None:
 def test_faults_in_force_are_listed_as_they_were_armed_with_their_hits() -> None:
     faults = Faults()
     number = faults.arm(Fault("cosmos", Action.STATUS, "read", status=429, seconds=0.5))
-    faults.strike("cosmos.journal", "read")
+    faults.inject("cosmos.journal", "read")
 
     assert faults.listing() == [
         {
