@@ -86,7 +86,7 @@ class Gateway:
     def _strike(self, component: str, operation: str, region: str | None) -> Fault | None:
         if self._faults.is_down(component, region):
             return Fault(component, Action.DOWN)
-        return self._faults.strike(component, operation, region=region, among=HONOURED)
+        return self._faults.inject(component, operation, region=region, actions=HONOURED)
 
     async def _answer(
         self,
@@ -126,7 +126,7 @@ class Gateway:
         level = http.headers.get("x-ms-consistency-level")
         if not faults or operation not in READING or level not in STALE_LEVELS:
             return None
-        fault = self._faults.strike(component_of(address), operation, region=region, among=LATE)
+        fault = self._faults.inject(component_of(address), operation, region=region, actions=LATE)
         return None if fault is None else fault.seconds
 
     def _skew(self, region: str | None) -> float:

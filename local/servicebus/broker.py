@@ -120,7 +120,7 @@ class Interceptor:
         self._counters.add(self._component, operation, status, count=count, size=size)
 
     def _take_fault(self, operation: str) -> Fault | None:
-        return self._faults.strike(self._component, operation, among=OPERATIONS[operation])
+        return self._faults.inject(self._component, operation, actions=OPERATIONS[operation])
 
     def _apply(
         self, operation: ClientOperation[Any], before: Callable[[], object] | None = None

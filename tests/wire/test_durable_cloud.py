@@ -26,7 +26,7 @@ ADDRESS = "LOCAL_DURABLE_ADDRESS"
 
 
 def cloud_of(regions: Sequence[str], address: str, options: CloudOptions) -> Cloud:
-    """A cloud with hosts in these regions, if it has an app, that are told this address."""
+    """A cloud with hosts in these regions, if it has an app, that get this address."""
     config = {
         "UserConfig": {"Namespaces": []},
         "Cosmos": {"Database": "sample", "Containers": []},
@@ -71,7 +71,7 @@ def test_a_host_works_on_the_hub_of_its_region(tmp_path: Path) -> None:
 
 
 def over(url: str) -> Any:
-    """What is said of an instance once it is completed."""
+    """The state of an instance once it is completed."""
     found = ask(url)
     return found if found["runtimeStatus"] == "Completed" else None
 

@@ -91,7 +91,7 @@ def test_a_client_that_stays_does_not_hold_up_the_stop(app: Path) -> None:
             assert time.monotonic() - began < SOON_SECONDS
 
 
-def test_namespaces_listen_beyond_this_machine_only_when_told(app: Path) -> None:
+def test_namespaces_listen_beyond_this_machine_only_on_request(app: Path) -> None:
     with serving("--no-hosts", "--app", str(app)) as served:
         assert not is_open(bus_port(served), "127.0.0.2")
 

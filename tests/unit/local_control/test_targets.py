@@ -3,7 +3,7 @@
 import pytest
 
 from local.cosmos import targets as cosmos
-from local.durable.targets import target as durable
+from local.durable.service import target_of as durable
 from local.faults import Action, Fault, InvalidFault
 from local.servicebus.broker import OPERATIONS
 from local.targets import Target, check_aim
