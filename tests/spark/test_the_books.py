@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.books import ENTRIES, findings
+from spark.reconciliation import ENTRIES, find_differences
 from spark.schemas import EVENTS
 
 pytestmark = pytest.mark.spark
@@ -141,7 +141,7 @@ def test_each_disagreement_is_named_once_and_balanced_books_name_nothing(
 ) -> None:
     journal = [in_session(case, entry) for case, (entries, _) in CASES.items() for entry in entries]
 
-    rows = findings(
+    rows = find_differences(
         source(spark, CASES), spark.createDataFrame(journal, ENTRIES), "flights"
     ).collect()
 

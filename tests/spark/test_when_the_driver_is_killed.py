@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import feed, reconcile
-from spark.loading import Load
+from spark.datasource import EventWriter
 from tests.e2e.stack import Stack, running_stack, until
 from tests.spark.doomed_feed import Point
 from tests.spark.environment import QUICK, settings_for
@@ -45,6 +45,7 @@ def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
     source, mapping, summary = (tmp_path / name for name in ("in.json", "mapping.json", "sum.json"))
     mapping.write_text(json.dumps(MAPPING))
     books = [f"--source={source}", f"--mapping={mapping}", f"--manifest={tmp_path / 'manifest'}"]
+    books.append("--group=flights")
     words = [*books, f"--rejects={tmp_path / 'rejects'}", f"--summary={summary}", "--batch=20"]
     settings = settings_for(stack.cloud, **DELAY)
 
@@ -55,8 +56,8 @@ def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     for job in (feed, reconcile):
-        monkeypatch.setattr(job, "spark_session", lambda _master: nullcontext(spark))
-    monkeypatch.setattr(feed, "Load", partial(Load, settings=settings))
+        monkeypatch.setattr(job, "open_spark", lambda _master: nullcontext(spark))
+    monkeypatch.setattr(feed, "EventWriter", partial(EventWriter, settings=settings))
     assert feed.main(words) == 0, capsys.readouterr()
 
     told = json.loads(summary.read_text())
