@@ -63,13 +63,10 @@ def add_group_argument(parser: ArgumentParser, default: str | None = None) -> No
     )
 
 
-def add_manifest_argument(parser: ArgumentParser) -> None:
+def add_manifest_argument(parser: ArgumentParser, *, required: bool = False) -> None:
     """Add the folder in which feeds record what they have fed."""
-    parser.add_argument(
-        "--manifest",
-        metavar="DIR",
-        help="folder in which feeds record what they have fed; it is made if need be",
-    )
+    text = "folder in which feeds record what they have fed"
+    parser.add_argument("--manifest", required=required, metavar="DIR", help=text)
 
 
 def add_spark_arguments(parser: ArgumentParser) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -48,7 +48,11 @@ class JobConsole:
         their own progress. Without it, or until a task has sent any, Spark's tasks are counted.
         """
         spark = SparkSession.active()
-        listener = open_listener(spark) if rows and not self.is_quiet else None
+        listener = None
+        if rows and not self.is_quiet:
+            host = spark.sparkContext.getConf().get("spark.driver.host") or LOOPBACK
+            with suppress(OSError):  # Without a listener Spark's own tasks are counted instead.
+                listener = ProgressListener(host)
         is_terminal = sys.stderr.isatty()
         display = ProgressDisplay(self.job, step, spark, rows, is_terminal, listener)
         thread = threading.Thread(target=display.watch, name=f"{self.job} {step}", daemon=True)
@@ -157,14 +161,6 @@ class ProgressDisplay:
             return
         line = f"{self.job}: {self.step} {progress.draw_bar()} {progress.describe()}"
         write_stderr(CLEAR_LINE + line[: shutil.get_terminal_size().columns - 1])
-
-
-def open_listener(spark: SparkSession) -> ProgressListener | None:
-    """A listener under the name by which executors reach the driver; None if there can be none."""
-    try:
-        return ProgressListener(spark.sparkContext.getConf().get("spark.driver.host") or LOOPBACK)
-    except OSError:
-        return None  # Spark's own tasks are counted instead.
 
 
 def write_stderr(text: str) -> None:

@@ -32,14 +32,7 @@ from spark.numbering import arrange_in_event_order, arrange_in_runs
 from spark.options import ROWS_MAX_DEFAULT, OptionRefused, WriteOptions
 from spark.progress import TaskProgress
 from spark.schemas import EVENTS
-from spark.sending import (
-    RateLimiter,
-    SendCounts,
-    SendMessages,
-    SendPolicy,
-    SendRetry,
-    send_rows,
-)
+from spark.sending import RateLimiter, SendCounts, SendMessages, SendPolicy, SendRetry, send_rows
 
 # Messages are many small objects, and none is part of a cycle: looking for cycles as often as
 # Python does by default takes a tenth of a task's time.

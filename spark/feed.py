@@ -32,7 +32,6 @@ from spark.runtime import open_spark
 from spark.sources import filter_since, read_table, stream_table
 
 JOB = "feed"
-REJECTS_DEFAULT = "rejects"
 
 DESCRIPTION = """\
 Turn rows into numbered events, one ordered stream per session, and send them to both regions. A
@@ -104,7 +103,7 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
     add_spark_arguments(parser)
     parser.add_argument(
         "--rejects",
-        default=REJECTS_DEFAULT,
+        default="rejects",
         metavar="DIR",
         help="folder for rows that cannot become events, as JSON lines (default: %(default)s)",
     )

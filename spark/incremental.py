@@ -100,13 +100,6 @@ def select_rejects(classified: DataFrame, policies: ChangePolicies) -> DataFrame
     )
 
 
-def count_standings(classified: DataFrame) -> dict[str, int]:
-    """How many facts have each standing."""
-    rows = classified.groupBy("standing").agg(F.count("*").alias("facts")).collect()
-    found = {row["standing"]: row["facts"] for row in rows}
-    return {standing: found.get(standing, 0) for standing in Standing}
-
-
 @dataclass(frozen=True, slots=True)
 class SendResult:
     """What a feed has sent; by a manifest also the standings, and the events of unfinished runs."""
@@ -148,7 +141,9 @@ class IncrementalFeed:
         classified = classify_facts(source.facts, fed).persist()
         try:
             with self.console.show_progress("comparing with the manifest"):
-                found = count_standings(classified)
+                rows = classified.groupBy("standing").agg(F.count("*").alias("facts")).collect()
+            counted = {row["standing"]: row["facts"] for row in rows}
+            found = {standing.value: counted.get(standing, 0) for standing in Standing}
             self.console.log("; ".join(f"{found[standing]} {standing}" for standing in Standing))
             if dry:
                 return SendResult(found)

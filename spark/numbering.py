@@ -18,8 +18,7 @@ def number_facts(facts: DataFrame, group: str, begin: str | None = None) -> Data
 
     Numbers begin at 0, or at what the column named by `begin` holds for the session.
     """
-    # Body and key only decide between facts with the same place, so that the order is always the
-    # same.
+    # Body and key decide between facts with the same place, so that the order is always the same.
     in_order = Window.partitionBy("session").orderBy("place", "body", "key")
     first = F.lit(0) if begin is None else F.coalesce(F.col(begin), F.lit(0))
     return (

@@ -5,7 +5,7 @@ Spark turns the names of options into lower case; the names of app settings get 
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from shared.domain.message import OWNER_LEVEL_MAX
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Settings
@@ -15,16 +15,6 @@ from spark.sending import PATIENCE_DEFAULT_SECONDS
 REGIONS, REGION = "LOCKSTEP_REGIONS", "LOCKSTEP_REGION"
 IDENTITY_SUFFIXES = ("", "__accountEndpoint", "__fullyQualifiedNamespace", "__clientId")
 ROWS_MAX_DEFAULT = 500
-WRITE_OPTIONS = {
-    "rate",
-    "partitions",
-    "batch",
-    "summary",
-    "owner_level",
-    "gaps",
-    "patience",
-    "progress",
-}
 # Options that Spark itself adds for a stream.
 STREAM_OPTIONS = {"checkpointlocation", "path"}
 GAPS = ("refuse", "allow")
@@ -94,6 +84,9 @@ class WriteOptions:
         if self.rate is None or self.partitions is None:
             return None
         return self.rate / self.partitions
+
+
+WRITE_OPTIONS = {field.name for field in fields(WriteOptions)} - {"settings"}
 
 
 def read_app_settings(options: Mapping[str, str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from spark.manifest import Manifest
 from spark.mapping import SourceMapping
 from spark.numbering import number_facts
 from spark.reconciliation import Finding, count_by_session, find_differences
-from spark.report import ReconciliationReport, build_report, format_lines, render_page
+from spark.report import build_report, format_lines, render_page
 from spark.runtime import open_spark
 from spark.schemas import EVENTS
 from spark.sources import read_table
@@ -105,7 +105,7 @@ def run_reconcile(
             source = read_facts(spark)
             rejects = source.rejects.groupBy("reason").count().orderBy("reason").collect()
         with console.show_progress("comparing"):
-            events = select_expected_events(spark, source, chosen).persist()
+            events = select_expected_events(source, chosen).persist()
             entries = read_journal(spark, chosen.journal).persist()
             found = find_differences(events, entries, chosen.group)
             found = found.unionByName(find_repeated_rows(source)).persist()
@@ -119,12 +119,13 @@ def run_reconcile(
         if chosen.report:
             found.coalesce(1).write.parquet(f"{chosen.report}/findings", mode="overwrite")
             by_session.coalesce(1).write.parquet(f"{chosen.report}/sessions", mode="overwrite")
-    return print_report(report, chosen)
+    if chosen.page is not None:
+        chosen.page.write_text(render_page(report), encoding="utf-8")
+    sys.stdout.write("\n".join(format_lines(report)) + "\n")
+    return DIFFERENT if report.has_findings else 0
 
 
-def select_expected_events(
-    spark: SparkSession, source: SourceFacts, chosen: Namespace
-) -> DataFrame:
+def select_expected_events(source: SourceFacts, chosen: Namespace) -> DataFrame:
     """The events the journal must hold (schemas.EVENTS).
 
     With a manifest these are the events that its runs were bound to, and those of facts that were
@@ -132,7 +133,7 @@ def select_expected_events(
     """
     if not chosen.manifest:
         return number_facts(source.facts, chosen.group).select(*EVENTS.names)
-    manifest = Manifest(spark, chosen.manifest)
+    manifest = Manifest(source.facts.sparkSession, chosen.manifest)
     plan = manifest.read_fed(chosen.group, manifest.read_history())
     unfed = plan_events(classify_facts(source.facts, plan), chosen.group, ChangePolicies())
     return plan.unionByName(unfed).select(*EVENTS.names)
@@ -159,14 +160,6 @@ def describe_inputs(chosen: Namespace) -> dict[str, str]:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     return {name: value for name, value in named.items() if value}
-
-
-def print_report(report: ReconciliationReport, chosen: Namespace) -> int:
-    """Print the report and write its page; the exit status for it."""
-    if chosen.page is not None:
-        chosen.page.write_text(render_page(report), encoding="utf-8")
-    sys.stdout.write("\n".join(format_lines(report)) + "\n")
-    return DIFFERENT if report.has_findings else 0
 
 
 if __name__ == "__main__":

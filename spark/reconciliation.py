@@ -107,8 +107,7 @@ def add_preceding_number(matched: DataFrame) -> DataFrame:
     """Add `after`: the highest number whose effect is before this event's effect in its session."""
     own = F.get(select_own_effects(), F.lit(0))
     place = F.when(own.isNotNull(), F.struct(own["position"], own["place"]))
-    # Outcomes without an event have no session to be ordered in: each is put in a window of its
-    # own.
+    # Outcomes without an event have no order: each row of them is alone in its window.
     in_session = Window.partitionBy(F.coalesce("session", "id")).orderBy("own_place")
     before = in_session.rowsBetween(Window.unboundedPreceding, -1)
     number = F.when(F.col("own_place").isNotNull(), F.col("sequence"))

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from shared.settings import Settings
 from spark.cli import (
     add_group_argument,
+    add_manifest_argument,
     add_sending_arguments,
     add_spark_arguments,
     parse_time,
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_replay_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m spark.replay", description=DESCRIPTION)
-    parser.add_argument("--manifest", metavar="DIR", required=True, help="what was fed")
+    add_manifest_argument(parser, required=True)
     add_group_argument(parser)
     parser.add_argument(
         "--session", action="append", metavar="ID", help="a session; may be given more than once"

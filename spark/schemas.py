@@ -33,13 +33,9 @@ REJECTED_ROWS = build_text_schema(("row", "reason"))
 # `sequence` counts per session and group from 0, without gaps. `time` is ISO 8601, or null.
 EVENTS = StructType(
     [
-        StructField("session", StringType()),
-        StructField("group", StringType()),
+        *build_text_schema(("session", "group")).fields,
         StructField("sequence", LongType()),
-        StructField("type", StringType()),
-        StructField("body", StringType()),
-        StructField("id", StringType()),
-        StructField("time", StringType()),
+        *build_text_schema(("type", "body", "id", "time")).fields,
     ]
 )
 
