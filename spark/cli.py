@@ -13,7 +13,7 @@ from shared.settings import InvalidSettings
 from spark.console import JobConsole
 from spark.failures import JobRefused, SparkFailure, find_root_cause
 from spark.options import ROWS_MAX_DEFAULT
-from spark.runtime import INTERRUPTED, MASTER_DEFAULT, Interrupted
+from spark.runtime import INTERRUPTED, MASTER_DEFAULT, JobInterrupted
 
 
 def run_job(console: JobConsole, job: Callable[[], int]) -> int:
@@ -30,7 +30,7 @@ def run_job(console: JobConsole, job: Callable[[], int]) -> int:
         return console.report_failure(f"the account cannot be reached: {line}")
     except SparkFailure as error:
         return console.report_failure(find_root_cause(error))
-    except (KeyboardInterrupt, Interrupted):
+    except (KeyboardInterrupt, JobInterrupted):
         console.log("interrupted; what was sent stays sent, running it again completes it")
         return INTERRUPTED
 

@@ -46,7 +46,7 @@ class SparkFiles:
             stream.close()
         try:
             if system.getUri().getScheme() == DISK:
-                return link(draft, target)
+                return create_link(draft, target)
             return not system.exists(target) and bool(system.rename(draft, target))
         finally:
             system.delete(draft, False)
@@ -81,7 +81,7 @@ class SparkFiles:
             raise FilesRefused(f"{path}: {error.java_exception.getMessage()}") from None
 
 
-def link(draft: Any, target: Any) -> bool:
+def create_link(draft: Any, target: Any) -> bool:
     """Give a file on a disk a second name, unless that is taken."""
     source, name = (str(path.toUri().getPath()) for path in (draft, target))
     try:

@@ -24,7 +24,7 @@ from spark.journal import read_journal, read_journal_settings
 from spark.manifest import Manifest
 from spark.mapping import SourceMapping
 from spark.numbering import number_facts
-from spark.reconciliation import Finding, count_by_session, find_differences
+from spark.reconciliation import FindingKind, count_by_session, find_differences
 from spark.report import build_report, format_lines, render_page
 from spark.runtime import open_spark
 from spark.schemas import EVENTS
@@ -142,7 +142,7 @@ def select_expected_events(source: SourceFacts, chosen: Namespace) -> DataFrame:
 def find_repeated_rows(source: SourceFacts) -> DataFrame:
     """The rows of a source that repeat an earlier row (schemas.FINDINGS)."""
     return source.repeated.select(
-        F.lit(Finding.TWICE).alias("finding"),
+        F.lit(FindingKind.TWICE).alias("finding"),
         "session",
         F.lit(None).cast("long").alias("sequence"),
         F.lit(None).cast("string").alias("id"),

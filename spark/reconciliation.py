@@ -32,7 +32,7 @@ ENTRIES = StructType(
 )
 
 
-class Finding(StrEnum):
+class FindingKind(StrEnum):
     """The ways in which source and journal can differ."""
 
     MISSING = "missing"
@@ -63,7 +63,7 @@ def count_by_session(
     """Per session: events expected, effects in the journal, and a count of each finding."""
     is_completed = F.col("status") == COMPLETED
     effects = list_covered(entries, group).where(is_completed).groupBy("session")
-    counts = found.groupBy("session").pivot("finding", list(Finding)).count()
+    counts = found.groupBy("session").pivot("finding", list(FindingKind)).count()
     return (
         events.groupBy("session")
         .agg(F.count("*").alias("expected"))
@@ -167,7 +167,7 @@ def report_missing(has_no_effect: Column) -> Column:
     """A finding, in an array, if an event has no effect in its session."""
     ends = F.filter("outcomes", lambda end: ~is_effect(end) & is_in_own_session(end))
     ended = F.get(ends, F.lit(0))
-    finding = F.when(ended.isNull(), Finding.MISSING).otherwise(Finding.FAULTED)
+    finding = F.when(ended.isNull(), FindingKind.MISSING).otherwise(FindingKind.FAULTED)
     position = F.concat(ended["status"], F.lit(" "), describe_position(ended))
     detail = F.when(ended.isNotNull(), position)
     missing = F.array(build_finding(finding, F.col("session"), F.col("sequence"), detail))
@@ -179,7 +179,7 @@ def report_stray(outcome: Column) -> Column:
     """An effect outside its event's session, or without an event."""
     belongs = F.concat(F.lit("belongs to session "), F.col("session"))
     is_event = F.col("session").isNotNull()
-    finding = F.when(is_event, Finding.WRONG_SESSION).otherwise(Finding.EXTRA)
+    finding = F.when(is_event, FindingKind.WRONG_SESSION).otherwise(FindingKind.EXTRA)
     detail = F.coalesce(belongs, describe_position(outcome))
     return build_finding(finding, outcome["session"], outcome["sequence"], detail)
 
@@ -187,14 +187,14 @@ def report_stray(outcome: Column) -> Column:
 def report_repeated(outcome: Column) -> Column:
     """A further effect of an event."""
     detail = describe_position(outcome)
-    return build_finding(Finding.REPEATED, outcome["session"], F.col("sequence"), detail)
+    return build_finding(FindingKind.REPEATED, outcome["session"], F.col("sequence"), detail)
 
 
 def report_disorder(outcome: Column) -> Column:
     """An effect that came after one with a higher number."""
     after = F.concat(F.lit(", after number "), F.col("after").cast("string"))
     detail = F.concat(describe_position(outcome), after)
-    return build_finding(Finding.OUT_OF_ORDER, outcome["session"], F.col("sequence"), detail)
+    return build_finding(FindingKind.OUT_OF_ORDER, outcome["session"], F.col("sequence"), detail)
 
 
 def report_difference(outcome: Column) -> Column:
@@ -203,11 +203,11 @@ def report_difference(outcome: Column) -> Column:
     digests = (F.substring(digest, 1, 8) for digest in (outcome["digest"], F.col("digest")))
     content = F.format_string("digest %s..., not %s...", *digests)
     detail = F.when(outcome["sequence"] == F.col("sequence"), content).otherwise(number)
-    return build_finding(Finding.DIFFERENT, outcome["session"], F.col("sequence"), detail)
+    return build_finding(FindingKind.DIFFERENT, outcome["session"], F.col("sequence"), detail)
 
 
 def build_finding(
-    finding: Finding | Column, session: Column, sequence: Column, detail: Column
+    finding: FindingKind | Column, session: Column, sequence: Column, detail: Column
 ) -> Column:
     """A struct like schemas.FINDINGS about the event or effect of a row."""
     return F.struct(

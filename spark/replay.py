@@ -27,7 +27,7 @@ from spark.console import JobConsole
 from spark.datasource import EventWriter
 from spark.manifest import Manifest
 from spark.options import read_app_settings
-from spark.reconciliation import Finding
+from spark.reconciliation import FindingKind
 from spark.runtime import open_spark
 from spark.schemas import EVENTS, FINDINGS
 from spark.sending import SendCounts
@@ -121,7 +121,7 @@ def select_events(
 
 def select_missing(events: DataFrame, findings: DataFrame) -> DataFrame:
     """The events that findings (schemas.FINDINGS) call missing."""
-    is_missing = F.col("finding") == Finding.MISSING
+    is_missing = F.col("finding") == FindingKind.MISSING
     missing = findings.where(is_missing).select("session", "id").distinct()
     return events.join(missing, on=["session", "id"], how="left_semi").select(*EVENTS.names)
 

@@ -12,26 +12,26 @@ from string import Template
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reconciliation import Finding
+from spark.reconciliation import FindingKind
 
 EXAMPLES = 5
 SESSIONS_SHOWN = 20
 
 MEANINGS = {
-    Finding.MISSING: "An event of the source has no effect in its session. When the queues have "
-    "drained, <code>replay --missing</code> sends just these events again.",
-    Finding.FAULTED: "An event reached its session and ended there without an effect. The "
+    FindingKind.MISSING: "An event of the source has no effect in its session. When the queues "
+    "have drained, <code>replay --missing</code> sends just these events again.",
+    FindingKind.FAULTED: "An event reached its session and ended there without an effect. The "
     "session's fault says why, and a person has to resolve it.",
-    Finding.EXTRA: "An effect under this group's name without an event in the source: its row was "
-    "deleted, the mapping is another, or there is another sender.",
-    Finding.WRONG_SESSION: "An event took effect in a session that is not its own. From its own "
-    "session it is missing.",
-    Finding.REPEATED: "An event took effect more than once.",
-    Finding.OUT_OF_ORDER: "An event took effect after one that comes later in its session.",
-    Finding.DIFFERENT: "The journal holds an event with another content or number than the source "
-    "gives it now. A feed with a manifest sends what has changed.",
-    Finding.TWICE: "The source has several rows under one key. The first is the event; the others "
-    "were rejected.",
+    FindingKind.EXTRA: "There is an effect under this group's name without an event in the source: "
+    "its row was deleted, the mapping is another, or there is another sender.",
+    FindingKind.WRONG_SESSION: "An event took effect in a session that is not its own. From its "
+    "own session it is missing.",
+    FindingKind.REPEATED: "An event took effect more than once.",
+    FindingKind.OUT_OF_ORDER: "An event took effect after one that comes later in its session.",
+    FindingKind.DIFFERENT: "The journal holds an event with another content or number than the "
+    "source gives it now. A feed with a manifest sends what has changed.",
+    FindingKind.TWICE: "The source has several rows under one key. The first is the event; the "
+    "others were rejected.",
 }
 
 
@@ -67,12 +67,12 @@ def build_report(
     by_session: DataFrame, found: DataFrame, rejects: Mapping[str, int], about: Mapping[str, str]
 ) -> ReconciliationReport:
     """Add up the counts of all sessions. The report's size does not grow with them."""
-    columns = [F.col(f"`{finding}`") for finding in Finding]
+    columns = [F.col(f"`{finding}`") for finding in FindingKind]
     counted = by_session.withColumn("findings", sum(columns, F.lit(0)))
-    sums = [F.sum(name).alias(name) for name in ("expected", "effects", *Finding)]
+    sums = [F.sum(name).alias(name) for name in ("expected", "effects", *FindingKind)]
     sums += [F.count("*").alias("sessions"), F.count_if(F.col("findings") > 0).alias("differing")]
     total = counted.agg(*sums).collect()[0]
-    counts = {finding.value: int(total[finding] or 0) for finding in Finding}
+    counts = {finding.value: int(total[finding] or 0) for finding in FindingKind}
     worst = counted.where("findings > 0").orderBy(F.col("findings").desc(), "session")
     return ReconciliationReport(
         total["sessions"],
@@ -128,7 +128,7 @@ def render_page(report: ReconciliationReport) -> str:
         for row in few
     ]
     head = {"finding": "", "session": "session", "number": "number", "": "text", "id": "id"}
-    kinds = (finding for finding in Finding if report.counts[finding])
+    kinds = (finding for finding in FindingKind if report.counts[finding])
     worst_head = {"session": "session"} | dict.fromkeys(("expected", "effects", *kinds), "number")
     worst = [tuple(row[name] for name in worst_head) for row in report.worst]
     tables = (

@@ -40,7 +40,7 @@ class SparkUnavailable(JobRefused):
     """Spark cannot run on this machine."""
 
 
-class Interrupted(SystemExit):
+class JobInterrupted(SystemExit):
     """Ctrl-C or SIGTERM came. It is no Exception, so that no code takes it for a failure.
 
     It is no KeyboardInterrupt either, because pyspark logs that one with its stack.
@@ -53,7 +53,7 @@ def open_spark(master: str | None) -> Iterator[SparkSession]:
 
     Without a master it is the one that spark-submit or the platform has chosen, else one on this
     machine. A session that is running already is used as it is, and left running. Raises
-    SparkUnavailable if there is no Java or Spark does not start, and Interrupted on a signal.
+    SparkUnavailable if there is no Java or Spark does not start, and JobInterrupted on a signal.
     """
     running = SparkSession.getActiveSession() if master is None else None
     if running is not None:
@@ -71,7 +71,7 @@ def open_spark(master: str | None) -> Iterator[SparkSession]:
                 spark = start_spark(master)
             yield spark
         finally:
-            if isinstance(sys.exception(), Interrupted):
+            if isinstance(sys.exception(), JobInterrupted):
                 stop_java()
             elif spark is not None:
                 spark.stop()
@@ -99,8 +99,8 @@ def delay_signals() -> Iterator[None]:
 
 
 def raise_interrupted(_number: int, _frame: FrameType | None) -> Never:
-    """Raise Interrupted, so that everything that is open is closed on the way out."""
-    raise Interrupted(INTERRUPTED)
+    """Raise JobInterrupted, so that everything that is open is closed on the way out."""
+    raise JobInterrupted(INTERRUPTED)
 
 
 def stop_java() -> None:

@@ -61,7 +61,7 @@ def select_first_days(flights: DataFrame, days: int) -> DataFrame:
 
     Flights whose day cannot be read are in every selection, so that they are always reported.
     """
-    year, month, day = (parse_number(name) for name in ("year", "month", "day"))
+    year, month, day = (parse_number_cell(name) for name in ("year", "month", "day"))
     dated = flights.withColumn("date", parse_day(year, month, day))
     last = (
         dated.where(F.col("date").isNotNull())
@@ -82,12 +82,12 @@ def parse_flights(flights: DataFrame) -> DataFrame:
     """Flights with their text kept in `row`, and beside it the values that could be read."""
     return flights.select(
         F.struct(*FLIGHTS.names).alias("row"),
-        *(parse_number(name).alias(name) for name in NUMBERS),
+        *(parse_number_cell(name).alias(name) for name in NUMBERS),
         *(name for name in FLIGHT_COLUMNS if name not in NUMBERS),
     ).withColumn("date", parse_day(F.col("year"), F.col("month"), F.col("day")))
 
 
-def parse_number(name: str) -> Column:
+def parse_number_cell(name: str) -> Column:
     """A whole number, or null. 517.0 is one, because tables with empty cells often write it so.
 
     No clock time, delay or date needs more than 16 bits, so calculations with them cannot overflow.

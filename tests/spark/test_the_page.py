@@ -22,7 +22,7 @@ from spark.mapping import (
 )
 from spark.options import WRITE_OPTIONS, WriteOptions
 from spark.reconcile import build_reconcile_parser
-from spark.reconciliation import Finding
+from spark.reconciliation import FindingKind
 from spark.replay import build_replay_parser
 from spark.schemas import EVENTS
 
@@ -70,7 +70,7 @@ def test_every_finding_every_reason_and_every_file_system_is_on_the_page(
     told = {reason.partition(" ")[0] for reason in first_cells("| reason | |")}
 
     assert told == reasons
-    assert first_cells("| finding | |") == {finding.value for finding in Finding}
+    assert first_cells("| finding | |") == {finding.value for finding in FindingKind}
     sentence = PAGE.split("that gives a name once: ", 1)[1].split("; others", 1)[0]
     assert set(re.findall(r"`(\w+)`", sentence)) == {DISK, *RENAME_REFUSES}
     for limit in (BODY_BYTES_MAX, STORED_BYTES_MAX, ID_CHARACTERS_MAX):
