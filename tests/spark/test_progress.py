@@ -1,4 +1,4 @@
-"""How far a stage is: heard from tasks, reckoned for people, a bar on a terminal, else lines."""
+"""How far a step is: received from tasks, and shown as a bar on a terminal, else as lines."""
 
 import io
 import socket
@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_rows_are_told_with_share_rate_and_time_left() -> None:
+def test_rows_are_shown_with_share_rate_and_time_left() -> None:
     assert StepProgress(12_000, 48_000, "rows", 60).describe() == (
         "12,000 of 48,000 rows (25%), 200/s, 3 min 0 s left"
     )
@@ -44,7 +44,7 @@ def test_rows_are_told_with_share_rate_and_time_left() -> None:
     ]
 
 
-def test_an_ear_sums_the_partitions_and_hears_only_who_knows_its_token() -> None:
+def test_a_listener_sums_the_partitions_and_ignores_who_does_not_know_its_token() -> None:
     listener = ProgressListener("127.0.0.1")
     try:
         assert listener.receive() is None
@@ -70,19 +70,19 @@ def test_a_driver_that_cannot_be_reached_stops_no_task() -> None:
 
 
 @pytest.mark.spark
-def test_the_rows_of_a_write_are_heard_while_it_is_shown(
+def test_the_rows_of_a_write_are_received_while_it_is_shown(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "sent").mkdir()
     facts = [fact(f"acc-{n % 3}", f"k{n}", f"{n:02}", n) for n in range(12)]
     events = number_facts(spark.createDataFrame(facts, FACTS), GROUP)
 
-    with JobConsole("feed").show_progress("sending", 12) as stage:
+    with JobConsole("feed").show_progress("sending", 12) as display:
         told = settings(tmp_path)
-        load = EventWriter(settings=told, source=RecordingDataSource, progress=stage.address)
+        load = EventWriter(settings=told, source=RecordingDataSource, progress=display.address)
         counts = load.send(events)
         deadline = time.monotonic() + SECONDS_MAX
-        while not (reached := stage.measure()) or reached.done < 12:
+        while not (reached := display.measure()) or reached.done < 12:
             assert time.monotonic() < deadline, reached
 
     assert (counts.sent, reached.done, reached.total, reached.unit) == (12, 12, 12, "rows")
@@ -94,10 +94,10 @@ def test_a_terminal_gets_a_bar_in_one_line_and_a_file_gets_lines(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
-    stage = ProgressDisplay("feed", "sending", spark, 8, is_terminal=stderr.isatty())
+    display = ProgressDisplay("feed", "sending", spark, 8, is_terminal=stderr.isatty())
 
-    stage.show(StepProgress(2, 8, "rows", 1))
-    stage.show(StepProgress(4, 8, "rows", 2))
+    display.show(StepProgress(2, 8, "rows", 1))
+    display.show(StepProgress(4, 8, "rows", 2))
 
     if stderr.isatty():
         shown = stderr.getvalue().split(CLEAR_LINE)
@@ -111,7 +111,7 @@ def test_a_terminal_gets_a_bar_in_one_line_and_a_file_gets_lines(
 
 
 @pytest.mark.spark
-def test_a_quiet_voice_says_nothing_but_why_there_is_no_result(
+def test_a_quiet_console_writes_only_why_there_is_no_result(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stderr = Terminal()
@@ -119,9 +119,9 @@ def test_a_quiet_voice_says_nothing_but_why_there_is_no_result(
     console = JobConsole("feed", is_quiet=True)
 
     console.log("reading")
-    with console.show_progress("sending", 8) as stage:
+    with console.show_progress("sending", 8) as display:
         spark.range(3).count()
-        assert stage.address is None
+        assert display.address is None
     assert stderr.getvalue() == ""
 
     assert console.report_failure("no such file") == 2

@@ -113,7 +113,9 @@ def test_what_is_amiss_is_reported_by_session_and_only_that(
 
 
 @pytest.mark.spark
-def test_balanced_books_end_well(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_if_source_and_journal_agree_the_exit_status_is_0(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert balance(fed, journal(*(entry("acc<3", n, n) for n in range(4)))) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "source and journal agree"
     page = (fed / "page.html").read_text()

@@ -35,7 +35,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
-def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
+def test_killed_at_every_point_and_run_again_it_is_as_if_nothing_had_happened(
     spark: SparkSession,
     stack: Stack,
     tmp_path: Path,
@@ -44,9 +44,9 @@ def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
 ) -> None:
     source, mapping, summary = (tmp_path / name for name in ("in.json", "mapping.json", "sum.json"))
     mapping.write_text(json.dumps(MAPPING))
-    books = [f"--source={source}", f"--mapping={mapping}", f"--manifest={tmp_path / 'manifest'}"]
-    books.append("--group=flights")
-    words = [*books, f"--rejects={tmp_path / 'rejects'}", f"--summary={summary}", "--batch=20"]
+    inputs = [f"--source={source}", f"--mapping={mapping}", f"--manifest={tmp_path / 'manifest'}"]
+    inputs.append("--group=flights")
+    words = [*inputs, f"--rejects={tmp_path / 'rejects'}", f"--summary={summary}", "--batch=20"]
     settings = settings_for(stack.cloud, **DELAY)
 
     write(source, YESTERDAY)
@@ -66,7 +66,7 @@ def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
     until(lambda: stack.left_in_queues() == 0, seconds=90, what="draining")
     assert effects(stack.entries()) == expected(YESTERDAY, TODAY)
     journal = exported(stack, tmp_path / "journal.json")
-    assert reconcile.main([*books, f"--journal={journal}"]) == 0, capsys.readouterr()
+    assert reconcile.main([*inputs, f"--journal={journal}"]) == 0, capsys.readouterr()
 
 
 def exported(stack: Stack, file: Path) -> Path:
