@@ -55,7 +55,7 @@ def start_feed(stack: Stack, options: Options, rate: float) -> Feed:
     """Start the feed against a stack at `rate` messages a second."""
     summary = options.data / "feed.json"
     summary.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "spark.feed", "--days", str(options.days)]
+    command = [sys.executable, "-m", "samples.flights.feed", "--days", str(options.days)]
     command += ["--rate", f"{rate:g}", "--rejects", str(options.data / "rejects")]
     command += ["--summary", str(summary)]
     if options.source:

@@ -7,9 +7,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from bench.cloud import BenchFailed
-from spark.books import findings
-from spark.numbering import content_digest
-from spark.runtime import spark_session
+from spark.numbering import digest_event
+from spark.reconciliation import find_differences
+from spark.runtime import open_spark
 
 SESSIONS = 4000
 GROUP, TYPE = "bench", "account.add"
@@ -17,11 +17,11 @@ GROUP, TYPE = "bench", "account.add"
 
 def one_in(messages: int) -> None:
     """Plant one wrong digest among so many messages; raises BenchFailed unless just it is found."""
-    with spark_session("local[2]") as spark:
+    with open_spark("local[2]") as spark:
         wrong = int(hashlib.sha256(str(messages).encode()).hexdigest(), 16) % messages
         events = synthetic(spark, messages)
         began = time.monotonic()
-        found = findings(events, journal(events, wrong), GROUP).collect()
+        found = find_differences(events, journal(events, wrong), GROUP).collect()
         seconds = time.monotonic() - began
     told = [(row["finding"], row["id"]) for row in found]
     if told != [("different content", f"id-{wrong}")]:
@@ -46,7 +46,7 @@ def journal(events: DataFrame, wrong: int) -> DataFrame:
     """Entries that cover the events one by one; one of them says something else."""
     said = events.withColumn(
         "body", F.when(F.col("id") == f"id-{wrong}", "{}").otherwise(F.col("body"))
-    ).withColumn("digest", content_digest())
+    ).withColumn("digest", digest_event())
     covered = F.struct("id", "type", "digest", "group", "sequence")
     return said.select(
         "session",

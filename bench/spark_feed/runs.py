@@ -78,7 +78,7 @@ def fed(days: int, beside: Beside) -> Sent:
     summary = beside.folder / "summary.json"
     words = [f"--days={days}", f"--group={GROUP}", f"--manifest={beside.manifest}"]
     words += [f"--rejects={beside.folder / 'rejects'}", f"--summary={summary}"]
-    done = measured("spark.feed", words, beside.environment, beside.logs / "feed.log")
+    done = measured("samples.flights.feed", words, beside.environment, beside.logs / "feed.log")
     told = json.loads(summary.read_text())
     return Sent(
         told["rows"],

@@ -111,7 +111,7 @@ def reconciled(served: Served, source: Path) -> subprocess.CompletedProcess[str]
     cosmos = served.contract["cosmos"]
     connection = f"AccountEndpoint={cosmos['endpoint']};AccountKey={cosmos['key']};"
     return subprocess.run(
-        [sys.executable, "-m", "spark.reconcile", "--source", str(source)],
+        [sys.executable, "-m", "samples.flights.reconcile", "--source", str(source)],
         cwd=ROOT,
         env={**os.environ, "Cosmos": connection},
         check=False,

@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 
 from shared.domain.errors import AlreadyPublished
-from shared.publishing.batch import MessageBatch
-from shared.publishing.message import SessionMessage
+from shared.publishing.message import MessageBatch, SessionMessage
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
 from shared.usecases.deliver import Delivery

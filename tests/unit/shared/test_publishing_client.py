@@ -19,9 +19,12 @@ from shared.domain.errors import (
 from shared.domain.message import BODY_BYTES_MAX, Message
 from shared.domain.operation import OPERATION_BYTES_MAX
 from shared.publishing.message import SessionMessage
-from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
+from shared.publishing.options import (
+    IdempotentProducerOptions,
+    PartitionPublishingOptions,
+    PartitionPublishingProperties,
+)
 from shared.publishing.producer import IdempotentProducer
-from shared.publishing.properties import PartitionPublishingProperties
 from tests.world import LAG_SECONDS, World
 
 SESSION = "acc-7"

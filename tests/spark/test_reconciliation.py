@@ -1,4 +1,4 @@
-"""Source against journal: each way to disagree is named once, and balanced books name nothing."""
+"""Source and journal compared: each kind of difference is found once, and nothing if they agree."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.books import ENTRIES, findings
+from spark.reconciliation import ENTRIES, find_differences
 from spark.schemas import EVENTS
 
 pytestmark = pytest.mark.spark
@@ -136,12 +136,12 @@ CASES: dict[str, tuple[list[Entry], list[tuple[str, int, str | None]]]] = {
 }
 
 
-def test_each_disagreement_is_named_once_and_balanced_books_name_nothing(
+def test_each_difference_is_named_once_and_without_any_nothing_is(
     spark: SparkSession,
 ) -> None:
     journal = [in_session(case, entry) for case, (entries, _) in CASES.items() for entry in entries]
 
-    rows = findings(
+    rows = find_differences(
         source(spark, CASES), spark.createDataFrame(journal, ENTRIES), "flights"
     ).collect()
 
