@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from local.cosmos import charges
+from local.cosmos.items import charges
 
 CODES = {
     304: "NotModified",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.ring import PARTITIONS_MAX
+from local.cosmos.items.partitions import PARTITIONS_MAX
 
 ONE_REGION = ("Local",)
 NO_MARKS = str.maketrans("", "", " -_")

@@ -6,11 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from local.cosmos.account import Account
-from local.cosmos.authorization import EMULATOR_KEY, MasterKey
 from local.cosmos.config import CosmosConfig
-from local.cosmos.gateway import Gateway
-from local.cosmos.targets import COMPONENT, targets
+from local.cosmos.http.account import Account
+from local.cosmos.http.gateway import EMULATOR_KEY, Gateway, MasterKey
+from local.cosmos.http.requests import COMPONENT, targets
 from local.counters import Counters
 from local.faults import Faults
 from local.loopback import HOST, LoopbackService

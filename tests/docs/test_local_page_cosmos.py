@@ -4,24 +4,14 @@ import re
 
 import pytest
 
-from local.cosmos import (
-    account,
-    batch,
-    charges,
-    identity,
-    items,
-    nesting,
-    partition,
-    patch,
-    patch_operations,
-    requests,
-)
-from local.cosmos.addresses import KINDS, parse_address
 from local.cosmos.answers import Refusal
-from local.cosmos.catalogue import KNOWN_PROPERTIES
-from local.cosmos.gateway import BODY_BYTES_MAX
-from local.cosmos.indexing import KNOWN_KEYS
-from local.cosmos.query_expressions import (
+from local.cosmos.http import account, requests
+from local.cosmos.http.addresses import KINDS, parse_address
+from local.cosmos.http.gateway import BODY_BYTES_MAX
+from local.cosmos.items import batch, charges, containers, documents, partitions, patch
+from local.cosmos.items.containers import KNOWN_PROPERTIES
+from local.cosmos.items.indexing import KNOWN_KEYS
+from local.cosmos.query.expressions import (
     AGGREGATES,
     COMPARISONS,
     CONSTANTS,
@@ -29,10 +19,10 @@ from local.cosmos.query_expressions import (
     PRODUCTS,
     SUMS,
 )
-from local.cosmos.query_functions import FUNCTIONS
-from local.cosmos.query_merging import NOT_SERVABLE
-from local.cosmos.query_page import PAGE_BYTES, PAGE_ITEMS
-from local.cosmos.query_parser import parse_query
+from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.query.merging import NOT_SERVABLE
+from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
+from local.cosmos.query.parser import parse_query
 from tests.docs.local_page import (
     ITEM,
     ITEMS,
@@ -77,7 +67,7 @@ def test_every_operation_on_items() -> None:
     assert called == set(examples) == names("Cosmos DB", "operation")
     operations = cells("Cosmos DB", "operation")
     assert set(coded(operations["batch"])) == set(batch.ACTIONS)
-    assert set(coded(operations["patch"])) == patch_operations.OPERATIONS.keys() | {"condition"}
+    assert set(coded(operations["patch"])) == patch.APPLY.keys() | {"condition"}
 
 
 def test_every_header_and_substatus() -> None:
@@ -121,11 +111,11 @@ def test_every_limit() -> None:
     numbers = [int(number) for number in re.findall(r"\d+", paragraph("Cosmos DB", "Limits"))]
 
     assert numbers == [
-        *(BODY_BYTES_MAX // MEBIBYTE, items.ITEM_BYTES_MAX // MEBIBYTE),
+        *(BODY_BYTES_MAX // MEBIBYTE, documents.ITEM_BYTES_MAX // MEBIBYTE),
         *(batch.OPERATIONS_MAX, batch.BATCH_BYTES_MAX // MEBIBYTE, patch.CHANGES_MAX),
         *(PAGE_ITEMS, PAGE_BYTES // MEBIBYTE),
-        *(identity.ID_BYTES_MAX, partition.KEY_BYTES_MAX),
-        *(nesting.LEVELS_MAX, DEPTH_MAX),
+        *(containers.ID_BYTES_MAX, partitions.KEY_BYTES_MAX),
+        *(documents.LEVELS_MAX, DEPTH_MAX),
     ]
 
 

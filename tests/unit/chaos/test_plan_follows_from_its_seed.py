@@ -11,7 +11,7 @@ from chaos.names import EFFECTS_QUEUE
 from chaos.plan import Blow, Mishap, blows, squalls
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
-from local.cosmos.targets import targets as cosmos_targets
+from local.cosmos.http.requests import targets as cosmos_targets
 from local.faults import Fault
 from local.targets import Target, check_aim
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.cosmos import targets as cosmos
+from local.cosmos.http import requests as cosmos
 from local.durable.targets import target as durable
 from local.faults import Action, Fault, InvalidFault
 from local.servicebus.gate import HONOURED

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from local.cosmos import charges
 from local.cosmos.answers import Refusal
-from local.cosmos.indexing import DEFAULT_POLICY, parse_policy
+from local.cosmos.items import charges
+from local.cosmos.items.indexing import DEFAULT_POLICY, parse_policy
 
 JOURNAL = {
     "includedPaths": [{"path": "/session/?"}, {"path": "/owing/?"}],

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from local.cosmos.answers import Refusal
-from local.cosmos.partition import (
+from local.cosmos.items.partitions import (
     UNDEFINED,
     KeyPath,
     KeyRange,

@@ -7,9 +7,9 @@ from contextlib import suppress
 import pytest
 
 from local.cosmos.answers import Refusal
-from local.cosmos.catalogue import Catalogue, Container
-from local.cosmos.items import Items, Place
-from local.cosmos.storage import Storage
+from local.cosmos.items.containers import Catalogue, Container
+from local.cosmos.items.documents import Items, Place
+from local.cosmos.items.storage import Storage
 
 NAMES = ("a", "b", "c", "d")
 

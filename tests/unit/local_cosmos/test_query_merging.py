@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from local.cosmos.answers import Refusal
-from local.cosmos.query_merging import FILTER_PLACE, merging_plan, needs_merging
-from local.cosmos.query_parser import parse_query
+from local.cosmos.query.merging import FILTER_PLACE, merging_plan, needs_merging
+from local.cosmos.query.parser import parse_query
 
 
 def plan_of(text: str) -> dict[str, Any]:

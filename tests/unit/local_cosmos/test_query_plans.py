@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.cosmos.catalogue import Catalogue, Container
-from local.cosmos.items import Items, Place
-from local.cosmos.query_parser import parse_query
-from local.cosmos.query_plan import Plan, plan_query
-from local.cosmos.query_run import QueryRequest, QueryRun, statement
-from local.cosmos.storage import Storage
+from local.cosmos.items.containers import Catalogue, Container
+from local.cosmos.items.documents import Items, Place
+from local.cosmos.items.storage import Storage
+from local.cosmos.query.paging import QueryRequest, QueryRun, statement
+from local.cosmos.query.parser import parse_query
+from local.cosmos.query.plan import Plan, plan_query
 
 
 @pytest.fixture

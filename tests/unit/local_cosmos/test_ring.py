@@ -4,8 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from local.cosmos.partition import KeyRange, canonical, effective_key
-from local.cosmos.ring import PARTITIONS_MAX, cut_ring, partitions_for
+from local.cosmos.items.partitions import (
+    PARTITIONS_MAX,
+    KeyRange,
+    canonical,
+    cut_ring,
+    effective_key,
+    partitions_for,
+)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, PARTITIONS_MAX])

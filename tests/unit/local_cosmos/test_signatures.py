@@ -3,7 +3,7 @@
 import pytest
 
 from local.cosmos.answers import Refusal
-from local.cosmos.authorization import MasterKey
+from local.cosmos.http.gateway import MasterKey
 
 # learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources, "Example encoding"
 KEY = "dsZQi3KtZmCv1ljt3VNWNm7sQUF1y5rJfC6kv5JiwvW0EndXdDku/dkKBp8/ufDToSxLzR4y+O/0H/t4bQtVNw=="
