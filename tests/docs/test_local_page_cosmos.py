@@ -11,22 +11,16 @@ from local.cosmos.http.gateway import BODY_BYTES_MAX
 from local.cosmos.items import batch, charges, containers, documents, partitions, patch
 from local.cosmos.items.containers import KNOWN_PROPERTIES
 from local.cosmos.items.indexing import KNOWN_KEYS
-from local.cosmos.query.expressions import (
-    AGGREGATES,
-    COMPARISONS,
-    CONSTANTS,
-    DEPTH_MAX,
-    PRODUCTS,
-    SUMS,
-)
+from local.cosmos.query.evaluation import AGGREGATES
 from local.cosmos.query.functions import FUNCTIONS
 from local.cosmos.query.merging import NOT_SERVABLE
 from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
-from local.cosmos.query.parser import parse_query
+from local.cosmos.query.parser import DEPTH_MAX, parse_query
 from tests.docs.local_page import (
     ITEM,
     ITEMS,
     MEBIBYTE,
+    ROOT,
     cells,
     coded,
     modules,
@@ -89,14 +83,18 @@ def test_every_query_that_is_honoured_can_be_parsed_and_shows_every_word() -> No
         parse_query(example, {"@p": 1})
 
     text = " ".join(examples)
-    words = set(re.findall(r"_word\(\"(\w+)\"\)", modules("local/cosmos"))) - {"RANK", "GROUP"}
-    assert set(re.findall(r"\b[A-Z_]{2,}\b", text)) == {
-        *words,
-        *FUNCTIONS,
-        *CONSTANTS,
-        *AGGREGATES,
+    grammar = (ROOT / "local/cosmos/query/grammar.lark").read_text()
+    grammar, _ = grammar.split("// What the service knows")
+    words = {
+        word
+        for found in re.findall(r": /(.+)\\b/i", grammar)
+        for word in re.findall("[A-Z]+", found)
     }
-    marks = {*COMPARISONS, *SUMS, *PRODUCTS}
+    assert {"SELECT", "DESC", "NULL"} < words
+    assert set(re.findall(r"\b[A-Z_]{2,}\b", text)) == {*words, *FUNCTIONS, *AGGREGATES}
+    operators = re.findall(r"^(?:COMPARISON|ADDITIVE|MULTIPLICATIVE): (.+)$", grammar, re.MULTILINE)
+    marks = set(re.findall(r'"([^"]+)"', " ".join(operators)))
+    assert len(operators) == 3
     assert marks - {mark for mark in marks if f" {mark} " in text} == {"||"}
     assert "Two bars join texts" in section("Cosmos DB")
 

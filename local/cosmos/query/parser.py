@@ -1,167 +1,416 @@
-"""From query text to a `Query`, by recursive descent.
+"""From query text to a `Query`, by the grammar in `grammar.lark`.
 
-The grammar is a part of Cosmos SQL; what lies outside it is refused with a 400 that names the
-construct and where it stands.
+What lies outside the grammar is refused with a 400 that names the construct and where it stands.
 """
 
-from collections.abc import Mapping
-from functools import lru_cache
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from math import isfinite
 from typing import Any
 
+from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken, v_args
+from lark.visitors import Interpreter
+
 from local.cosmos.answers import Refusal, compact, unsupported
-from local.cosmos.query.expressions import CLAUSES, ExpressionParser
-from local.cosmos.query.syntax import Expression, ObjectOf, OrderKey, Property, Query, Texts
-from local.cosmos.query.tokens import Kind
+from local.cosmos.query.evaluation import AGGREGATES
+from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.query.syntax import (
+    Aggregate,
+    Arithmetic,
+    ArrayOf,
+    Call,
+    Choice,
+    Comparison,
+    Expression,
+    Literal,
+    Logical,
+    Membership,
+    Negation,
+    ObjectOf,
+    OrderKey,
+    Property,
+    Query,
+    Texts,
+)
+from local.cosmos.query.values import EXACT_MAX, is_number
+
+type Node = Tree[Token]
 
 PARSED_MAX = 256
+DEPTH_MAX = 64
+CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+REQUIRED = ("SELECT", "FROM", "WHERE", "BY", "LIMIT")  # words that an error says are missing
 
 
 def parse_query(text: str, parameters: Mapping[str, Any]) -> Query:
-    """Parse; every parameter is replaced by its value."""
-    return QueryParser(text, parameters).query() if parameters else parse_constant(text)
+    """Parse; every parameter is replaced by its value. A 400 Refusal says what is not offered."""
+    if not parameters:
+        return parse_constant_query(text)
+    query: Query = QueryBuilder(text, parameters).visit(parse_tree(text, "query"))
+    return query
 
 
 @lru_cache(maxsize=PARSED_MAX)
-def parse_constant(text: str) -> Query:
-    """Parse a query without parameters, which is the same every time."""
-    return QueryParser(text, {}).query()
+def parse_constant_query(text: str) -> Query:
+    """Parse a query without parameters, which means the same every time."""
+    query: Query = QueryBuilder(text, {}).visit(parse_tree(text, "query"))
+    return query
 
 
 @lru_cache(maxsize=PARSED_MAX)
 def parse_filter(text: str) -> Expression:
     """Parse the condition of a patch: `FROM c WHERE ...`, without parameters."""
-    return QueryParser(text, {}).filter()
+    condition: Expression = QueryBuilder(text, {}).visit(parse_tree(text, "patch_condition"))
+    return condition
 
 
-class QueryParser(ExpressionParser):
-    """The clauses around the expressions."""
+@lru_cache(maxsize=PARSED_MAX)
+def parse_tree(text: str, start: str) -> Node:
+    """The syntax tree of a text, in which parameters are still names."""
+    try:
+        return load_grammar().parse(text, start=start)
+    except (UnexpectedCharacters, UnexpectedToken) as error:
+        raise refuse_syntax(text, error) from error
 
-    def query(self) -> Query:
-        """SELECT [DISTINCT] [TOP n] selection FROM ... [WHERE] [ORDER BY] [OFFSET LIMIT]."""
-        self.expect_word("SELECT")
-        is_distinct = self.take_word("DISTINCT")
-        top = self._count() if self.take_word("TOP") else None
-        is_value = self.take_word("VALUE")
-        selection, value = self._selection(is_value)
-        source = self._source()
-        condition, condition_text = self._condition()
-        if self.token.is_word("GROUP"):
-            raise self.refusal()
-        order, order_texts = self._order()
-        offset, limit = self._offset_limit()
-        self.expect_end()
+
+@cache
+def load_grammar() -> Lark:
+    """Build the parser, which takes a moment, when the first query comes."""
+    return Lark.open(
+        "grammar.lark",
+        rel_to=__file__,
+        parser="lalr",
+        start=["query", "patch_condition"],
+        propagate_positions=True,
+        lexer_callbacks={
+            "FUNCTION": check_function,
+            "OTHER_CLAUSE": refuse_token,
+            "OTHER_OPERATOR": refuse_token,
+            "OTHER_SOURCE": refuse_source,
+            "SUBQUERY": refuse_token,
+            "UNIQUE": refuse_token,
+        },
+    )
+
+
+def check_function(token: Token) -> Token:
+    """Refuse an unknown function at once: what stands between its parentheses may be no SQL."""
+    if "." in token:  # udf.NAME
+        return refuse_token(token)
+    name = token.upper()
+    if name not in FUNCTIONS and name not in AGGREGATES:
+        raise unsupported(f"the function {name} (at position {token.start_pos} of a query)")
+    return token
+
+
+def refuse_token(token: Token) -> Token:
+    """Refuse a word for which the grammar has a place, but the local service no meaning."""
+    raise unsupported(f"{token} at position {token.start_pos} of a query")
+
+
+def refuse_source(_token: Token) -> Token:
+    """Refuse what goes on after the name of the container."""
+    raise unsupported("a FROM clause over something other than the container")
+
+
+def refuse_syntax(text: str, error: UnexpectedCharacters | UnexpectedToken) -> Refusal:
+    """The refusal of the first token that the grammar has no place for."""
+    if isinstance(error, UnexpectedCharacters):
+        return Refusal(400, f"syntax error at {error.pos_in_stream}: {error.char!r}")
+    is_at_end = error.token.type == "$END"
+    found = "the end of the query" if is_at_end else str(error.token)
+    position = len(text) if is_at_end else error.token.start_pos
+    if "$END" not in error.accepts:
+        for word in REQUIRED:
+            if f"_{word}" in error.accepts:
+                message = f"syntax error at {position}: {word} expected, not {found}"
+                return Refusal(400, message)
+    return unsupported(f"{found} at position {position} of a query")
+
+
+@v_args(inline=True)
+class QueryBuilder(Interpreter[Token, Any]):
+    """Makes a `Query` of a syntax tree. Each method takes the children of the rule of its name.
+
+    It goes from the top down, because the meaning of what is inside depends on what is around: FROM
+    says which name stands for an item, and aggregates are only allowed in the selection.
+    """
+
+    def __init__(self, text: str, parameters: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._text = text
+        self._parameters = parameters
+        self._alias = ""
+        self._depth = 0
+        self._aggregates: list[Aggregate] = []
+        self._aggregates_allowed = False
+        self._has_bare_property = False  # a property outside of the aggregates
+
+    def query(
+        self,
+        distinct: Token | None,
+        top: Node | None,
+        selection: Node,
+        source: Node,
+        condition: Node | None,
+        order: Node | None,
+        offset: Node | None,
+        limit: Node | None,
+    ) -> Query:
+        self.visit(source)
+        shown, value_text = self._visit_selection(selection)
+        order_keys, order_texts = self.visit(order) if order else ((), ())
         query = Query(
-            selection,
-            Texts(self.alias, source, value, condition_text, order_texts),
-            is_value=is_value,
-            is_distinct=is_distinct,
-            condition=condition,
-            order=order,
-            top=top,
-            offset=offset,
-            limit=limit,
-            aggregates=tuple(self.aggregates),
+            shown,
+            Texts(
+                self._alias,
+                self._text_of(source),
+                value_text,
+                self._text_of(condition) if condition else "",
+                order_texts,
+            ),
+            is_value=selection.data == "value",
+            is_distinct=distinct is not None,
+            condition=self._visit_expression(condition) if condition else None,
+            order=order_keys,
+            top=self.visit(top) if top else None,
+            offset=self.visit(offset) if offset else 0,
+            limit=self.visit(limit) if limit else None,
+            aggregates=tuple(self._aggregates),
         )
         check_combination(query)
         return query
 
-    def filter(self) -> Expression:
-        """FROM ... WHERE condition."""
-        self._source()
-        self.expect_word("WHERE")
-        condition = self.expression()
-        self.expect_end()
-        return condition
+    def patch_condition(self, source: Node, condition: Node) -> Expression:
+        self.visit(source)
+        return self._visit_expression(condition)
 
-    def _selection(self, is_value: bool) -> tuple[Expression, str]:
-        """The selection, and the text of its value."""
-        if not is_value and self.take_mark("*"):
-            return Property(()), self.alias
-        start = self.token.position
-        self.aggregates_allowed = True
-        selection, value = (self.expression(), "") if is_value else self._fields()
-        self.aggregates_allowed = False
-        if self.aggregates and self.has_bare_property:
+    def source(self, container: Token, alias: Token | None) -> None:
+        self._alias = str(alias or container)
+
+    def _visit_selection(self, selection: Node) -> tuple[Expression, str]:
+        """The selection, and the text of one expression for its value."""
+        self._aggregates_allowed = True
+        shown: tuple[Expression, str] = self.visit(selection)
+        self._aggregates_allowed = False
+        if self._aggregates and self._has_bare_property:
             raise unsupported("a property beside an aggregate, which needs GROUP BY")
-        return selection, value or self.text_since(start)
+        return shown
 
-    def _fields(self) -> tuple[Expression, str]:
-        """Fields as an object, and the text of that."""
-        fields = [self._field(1)]
-        while self.take_mark(","):
-            fields.append(self._field(len(fields) + 1))
-        members = ", ".join(f"{compact(name)}: {text}" for name, _, text in fields)
-        return ObjectOf(tuple((name, shown) for name, shown, _ in fields)), f"{{{members}}}"
+    def whole_items(self) -> tuple[Expression, str]:
+        return Property(()), self._alias
 
-    def _field(self, ordinal: int) -> tuple[str, Expression, str]:
-        start = self.token.position
-        expression = self.expression()
-        text = self.text_since(start)
-        if self.take_word("AS"):
-            return self.expect_name(), expression, text
-        match expression:
-            case Property((*_, str(name))):
-                return name, expression, text
-            case Property(()):
-                return self.alias, expression, text
-            case _:
-                return f"${ordinal}", expression, text
+    def value(self, expression: Node) -> tuple[Expression, str]:
+        return self._visit_expression(expression), self._text_of(expression)
 
-    def _source(self) -> str:
-        self.expect_word("FROM")
-        start = self.token.position
-        self.expect_name()
-        has_alias = self.token.kind is Kind.WORD and not self.token.is_word(*CLAUSES)
-        if self.take_word("AS") or has_alias:
-            self.expect_name()
-        if self.token.is_word("JOIN", "IN"):
-            raise self.refusal()
-        if self.token.is_mark(".", "[", ","):
-            raise unsupported("a FROM clause over something other than the container")
-        return self.text_since(start)
+    def fields(self, *fields: Node) -> tuple[Expression, str]:
+        members, texts = [], []
+        for ordinal, field in enumerate(fields, start=1):
+            name, expression, text = self.visit(field)
+            members.append((name or f"${ordinal}", expression))
+            texts.append(f"{compact(members[-1][0])}: {text}")
+        return ObjectOf(tuple(members)), f"{{{', '.join(texts)}}}"
 
-    def _condition(self) -> tuple[Expression | None, str]:
-        if not self.take_word("WHERE"):
-            return None, ""
-        start = self.token.position
-        return self.expression(), self.text_since(start)
+    def field(self, node: Node, alias: Token | None) -> tuple[str | None, Expression, str]:
+        expression = self._visit_expression(node)
+        name = None if alias is None else str(alias)
+        if name is None and isinstance(expression, Property):
+            last = expression.path[-1] if expression.path else self._alias
+            name = last if isinstance(last, str) else None
+        return name, expression, self._text_of(node)
 
-    def _order(self) -> tuple[tuple[OrderKey, ...], tuple[str, ...]]:
-        if not self.take_word("ORDER"):
-            return (), ()
-        if self.take_word("RANK"):
-            raise unsupported("ORDER BY RANK")
-        self.expect_word("BY")
-        keys = [self._order_key()]
-        while self.take_mark(","):
-            keys.append(self._order_key())
-        return tuple(key for key, _ in keys), tuple(text for _, text in keys)
+    def order(self, *keys: Node) -> tuple[tuple[OrderKey, ...], tuple[str, ...]]:
+        visited = [self.visit(key) for key in keys]
+        return tuple(key for key, _ in visited), tuple(text for _, text in visited)
 
-    def _order_key(self) -> tuple[OrderKey, str]:
-        start = self.token.position
-        expression = self.expression()
+    def order_key(self, node: Node, direction: Token | None) -> tuple[OrderKey, str]:
+        expression = self._visit_expression(node)
         path = expression.path if isinstance(expression, Property) else ()
         names = tuple(step for step in path if isinstance(step, str))
         if not names or len(names) < len(path):
             raise unsupported("ORDER BY of something other than a property path")
-        text = self.text_since(start)
-        is_descending = self.take_word("DESC")
-        if not is_descending:
-            self.take_word("ASC")
-        return OrderKey(names, is_descending), text
+        is_descending = direction is not None and direction.upper() == "DESC"
+        return OrderKey(names, is_descending), self._text_of(node)
 
-    def _offset_limit(self) -> tuple[int, int | None]:
-        if not self.take_word("OFFSET"):
-            return 0, None
-        offset = self._count()
-        self.expect_word("LIMIT")
-        return offset, self._count()
-
-    def _count(self) -> int:
-        value = self.constant()
+    def count(self, token: Token) -> int:
+        value = self.constant(token)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise Refusal(400, "TOP, OFFSET and LIMIT take a whole number of zero or more")
         return value
+
+    def _visit_expression(self, node: Node) -> Expression:
+        """An expression that may stand alone; its own parts bind more strongly."""
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise Refusal(400, f"a query may nest {DEPTH_MAX} parentheses at most")
+        expression: Expression = self.visit(node)
+        self._depth -= 1
+        return expression
+
+    def _visit_all(self, nodes: Iterable[Node]) -> tuple[Expression, ...]:
+        return tuple(self._visit_expression(node) for node in nodes)
+
+    def default(self, tested: Node, other: Node) -> Expression:
+        found = self.visit(tested)
+        return Choice(Call("IS_DEFINED", (found,)), found, self._visit_expression(other))
+
+    def choice(self, test: Node, chosen: Node, other: Node) -> Expression:
+        return Choice(self.visit(test), *self._visit_all((chosen, other)))
+
+    def disjunction(self, *operands: Node) -> Expression:
+        return Logical("OR", tuple(self.visit(operand) for operand in operands))
+
+    def conjunction(self, *operands: Node) -> Expression:
+        return Logical("AND", tuple(self.visit(operand) for operand in operands))
+
+    def negation(self, *children: Any) -> Expression:
+        *negations, relation = children
+        return negate(self.visit(relation), is_negated=len(negations) % 2 == 1)
+
+    def comparison(self, left: Node, operator: Token, right: Node) -> Expression:
+        name = "!=" if operator == "<>" else str(operator)
+        return Comparison(name, self.visit(left), self.visit(right))
+
+    def membership(
+        self, operand: Node, negation: Token | None, word: Token, *choices: Node
+    ) -> Expression:
+        if not choices:
+            raise unsupported(f"IN without values at position {word.start_pos} of a query")
+        found = Membership(self.visit(operand), self._visit_all(choices))
+        return negate(found, is_negated=negation is not None)
+
+    def interval(
+        self, operand: Node, negation: Token | None, lowest: Node, highest: Node
+    ) -> Expression:
+        value = self.visit(operand)
+        bounds = (
+            Comparison(">=", value, self.visit(lowest)),
+            Comparison("<=", value, self.visit(highest)),
+        )
+        return negate(Logical("AND", bounds), is_negated=negation is not None)
+
+    def pattern(
+        self, operand: Node, negation: Token | None, pattern: Node, escape: Node | None
+    ) -> Expression:
+        nodes = (operand, pattern) if escape is None else (operand, pattern, escape)
+        found = Call("LIKE", tuple(self.visit(node) for node in nodes))
+        return negate(found, is_negated=negation is not None)
+
+    def additive(self, first: Node, *rest: Any) -> Expression:
+        found: Expression = self.visit(first)
+        for operator, operand in zip(rest[::2], rest[1::2], strict=True):
+            found = Arithmetic(str(operator), found, self.visit(operand))
+        return found
+
+    multiplicative = additive
+
+    def unary(self, *children: Any) -> Expression:
+        *signs, node = children
+        operand: Expression = self.visit(node)
+        if signs.count("-") % 2 == 0:
+            return operand
+        if isinstance(operand, Literal) and is_number(operand.value):
+            return Literal(-operand.value)
+        return Arithmetic("-", Literal(0), operand)
+
+    def parenthesis(self, inner: Node) -> Expression:
+        return self._visit_expression(inner)
+
+    def literal(self, constant: Node) -> Expression:
+        return Literal(self.visit(constant))
+
+    def property_path(self, name: Token, *steps: Node) -> Expression:
+        if name != self._alias:
+            refuse_token(name)
+        self._has_bare_property = True
+        return Property(tuple(self.visit(step) for step in steps))
+
+    def step(self, step: Token | Node) -> str | int:
+        if isinstance(step, Token):
+            return str(step)
+        value = self.visit(step)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            message = f"syntax error at {step.meta.end_pos}: a name or index expected"
+            raise Refusal(400, message)
+        return value
+
+    def call(self, function: Token, *arguments: Node) -> Expression:
+        name = function.upper()
+        if name in AGGREGATES:
+            return self._visit_aggregate(name, function.start_pos, arguments)
+        if len(arguments) not in FUNCTIONS[name].counts:
+            raise unsupported(f"{name} with {len(arguments)} arguments")
+        return Call(name, self._visit_all(arguments))
+
+    def _visit_aggregate(
+        self, name: str, position: int | None, arguments: tuple[Node, ...]
+    ) -> Aggregate:
+        if not self._aggregates_allowed:
+            raise unsupported(f"{name} in this place (at position {position} of a query)")
+        if len(arguments) != 1:
+            raise unsupported(f"{name} with {len(arguments)} arguments")
+        self._aggregates_allowed, had_bare_property = False, self._has_bare_property
+        argument = self._visit_expression(arguments[0])
+        self._aggregates_allowed, self._has_bare_property = True, had_bare_property
+        found = Aggregate(name, argument, self._text_of(arguments[0]), len(self._aggregates))
+        self._aggregates.append(found)
+        return found
+
+    def array(self, *nodes: Node) -> Expression:
+        elements = self._visit_all(nodes)
+        constants = [one.value for one in elements if isinstance(one, Literal)]
+        return Literal(constants) if len(constants) == len(elements) else ArrayOf(elements)
+
+    def object(self, *nodes: Node) -> Expression:
+        members: tuple[tuple[str, Expression], ...] = tuple(
+            self.visit(node) for node in nodes if node
+        )
+        constants = [(name, one.value) for name, one in members if isinstance(one, Literal)]
+        return Literal(dict(constants)) if len(constants) == len(members) else ObjectOf(members)
+
+    def member(self, name: Token, value: Node) -> tuple[str, Expression]:
+        return read_string(name), self._visit_expression(value)
+
+    def constant(self, token: Token) -> Any:
+        match token.type:
+            case "NUMBER":
+                return read_number(token)
+            case "STRING":
+                return read_string(token)
+            case "CONSTANT":
+                return CONSTANTS[token.upper()]
+        if token not in self._parameters:
+            raise Refusal(400, f"the query uses {token} but no such parameter was sent")
+        return self._parameters[token]
+
+    def _text_of(self, node: Node) -> str:
+        """The text of a part as it was written, for a query that is made from this one."""
+        return self._text[node.meta.start_pos : node.meta.end_pos]
+
+
+def negate(condition: Expression, *, is_negated: bool) -> Expression:
+    """NOT of a condition, if it is negated."""
+    return Negation(condition) if is_negated else condition
+
+
+def read_number(text: str) -> int | float:
+    """The value of a number, which a double must be able to hold."""
+    value = float(text)
+    if not isfinite(value):
+        raise Refusal(400, f"the number {text[:40]} is too large")
+    return int(text) if text.isdigit() and value < EXACT_MAX else value
+
+
+def read_string(text: str) -> str:
+    """The value of a string; escapes are those of JSON, and the quote may be single."""
+    if text[0] == "'":
+        text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+    try:
+        value: str = json.loads(text, strict=False)
+    except ValueError as error:
+        raise Refusal(400, f"the string literal {text} has an unknown escape") from error
+    return value
 
 
 def check_combination(query: Query) -> None:
