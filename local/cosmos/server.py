@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from local.cosmos.config import CosmosConfig
-from local.cosmos.http.account import Account
+from local.cosmos.http.account import CosmosAccount
 from local.cosmos.http.gateway import EMULATOR_KEY, Gateway, MasterKey
-from local.cosmos.http.requests import COMPONENT, targets
+from local.cosmos.http.requests import COMPONENT, list_targets
 from local.counters import Counters
 from local.faults import Faults
 from local.loopback import HOST, LoopbackService
@@ -47,7 +47,7 @@ class Cosmos:
         self._service = LoopbackService(
             COMPONENT, port=port, more_ports=more_ports if len(config.regions) > 1 else ()
         )
-        self._account: Account | None = None
+        self._account: CosmosAccount | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -83,13 +83,13 @@ class Cosmos:
         """
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        account = Account(self._path, clock=self._clock, regions=self._config.regions)
+        account = CosmosAccount(self._path, clock=self._clock, regions=self._config.regions)
         key = MasterKey(self.key)
         gateway = Gateway(account, key, self._faults, self._counters, self._clock)
         try:
-            account.provide(self._config)
+            account.create_missing(self._config)
             self._service.start(gateway.handle)
-            account.regions.serve_on(self._service.more_ports)
+            account.regions.set_ports(self._service.more_ports)
         except BaseException:
             account.close()
             raise
@@ -100,7 +100,7 @@ class Cosmos:
         account = self._account
         if account is None:
             return []
-        return targets(self._service.call(account.container_names), self._config.regions)
+        return list_targets(self._service.call(account.container_names), self._config.regions)
 
     @property
     def write_region(self) -> str:
@@ -124,7 +124,7 @@ class Cosmos:
         return {name: f"http://{HOST}:{port}/" for name, port in ports}
 
     @property
-    def _running(self) -> Account:
+    def _running(self) -> CosmosAccount:
         if self._account is None:
             raise RuntimeError("the account is not running")
         return self._account

@@ -4,18 +4,19 @@ import re
 
 import pytest
 
-from local.cosmos.answers import Refusal
 from local.cosmos.http import account, requests
 from local.cosmos.http.addresses import KINDS, parse_address
+from local.cosmos.http.documents import RANGE_GONE
 from local.cosmos.http.gateway import BODY_BYTES_MAX
 from local.cosmos.items import batch, charges, containers, documents, partitions, patch
 from local.cosmos.items.containers import KNOWN_PROPERTIES
 from local.cosmos.items.indexing import KNOWN_KEYS
-from local.cosmos.query.evaluation import AGGREGATES
+from local.cosmos.query.aggregates import AGGREGATES
 from local.cosmos.query.functions import FUNCTIONS
 from local.cosmos.query.merging import NOT_SERVABLE
 from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
 from local.cosmos.query.parser import DEPTH_MAX, parse_query
+from local.cosmos.responses import RequestRefused
 from tests.docs.local_page import (
     ITEM,
     ITEMS,
@@ -54,7 +55,7 @@ def test_every_operation_on_items() -> None:
     }
 
     called = {
-        requests.operation_of(method, parse_address(path), headers)
+        requests.CosmosRequest(method, parse_address(path), headers, b"", "").operation
         for method, path, headers in examples.values()
     }
 
@@ -68,7 +69,7 @@ def test_every_header_and_substatus() -> None:
     source = modules("local/cosmos")
     headers = set(re.findall(r'"(x-ms-[\w-]+|If-[\w-]+|A-IM|Prefer)"', source))
     substatuses = {*re.findall(r"substatus=(\d+)", source)} | {
-        str(requests.RANGE_GONE),
+        str(RANGE_GONE),
         str(account.RID_MISMATCH),
         str(NOT_SERVABLE),
     }
@@ -101,7 +102,7 @@ def test_every_query_that_is_honoured_can_be_parsed_and_shows_every_word() -> No
 
 def test_every_query_that_is_refused_is_refused() -> None:
     for example in names("Cosmos DB", "query refused", 1):
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefused):
             parse_query(example, {})
 
 

@@ -111,7 +111,7 @@ class RunningAccount:
         """The same at a port; the answer is (status, headers by lower-case name, document)."""
         address = parse_address(path)
         date = formatdate(usegmt=True)
-        signature = MasterKey(self.cosmos.key).signature(method, address.kind, address.link, date)
+        signature = MasterKey(self.cosmos.key).sign(method, address.kind, address.link, date)
         token = quote(f"type=master&ver=1.0&sig={signature}", safe="")
         connection = HTTPConnection("127.0.0.1", port, timeout=60)
         signed = {"authorization": token, "x-ms-date": date, **(headers or {})}

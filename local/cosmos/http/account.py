@@ -1,29 +1,35 @@
-"""An account: from a request to an answer, with neither HTTP nor faults in sight.
+"""An account: from a request to a response, with neither HTTP nor faults in sight.
 
-Requests about the account itself: its description, databases, containers, partition ranges.
+It answers for itself, its databases, containers and partition ranges; items are in `documents`.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from local.cosmos.answers import Answer, Refusal, unsupported
 from local.cosmos.config import ONE_REGION, CosmosConfig
-from local.cosmos.http.addresses import Address, by_name
-from local.cosmos.http.documents import Documents, pkranges_of
-from local.cosmos.http.requests import RANGE_HEADER, Request, json_bytes, method_refusal
+from local.cosmos.http.addresses import Address, resolve_self_link
+from local.cosmos.http.documents import DocumentRequests, find_pkranges
+from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
 from local.cosmos.items import charges
 from local.cosmos.items.containers import Catalogue, Container
-from local.cosmos.items.partitions import partitions_for
+from local.cosmos.items.partitions import count_partitions
 from local.cosmos.items.storage import Storage
-from local.cosmos.regions.write_region import Regions
+from local.cosmos.regions.write_region import AccountRegions
+from local.cosmos.responses import (
+    BadRequest,
+    CosmosResponse,
+    NotOffered,
+    RequestRefused,
+    write_json,
+)
 
 RID_MISMATCH = 1024
 SESSION_NOT_AVAILABLE = 1002
 PURGE_SECONDS = 5.0
 
 
-class Account:
+class CosmosAccount:
     """Databases, containers and items of one account over one storage file.
 
     Calls must come from one thread at a time; each runs to its end, so writes are serial. The
@@ -42,26 +48,25 @@ class Account:
         self._clock = clock
         self._skew = 0.0
         self._consistency = consistency
-        self.regions = Regions(regions, self._storage.write_region)
+        self.regions = AccountRegions(regions, self._storage.write_region)
         self._catalogue = Catalogue(self._storage, self.now)
-        self._metadata = Metadata(self._catalogue, self.regions, consistency)
-        self._documents = Documents(self._storage, self.now)
+        self._documents = DocumentRequests(self._storage, self.now)
         self._purge_due = 0.0
 
     def now(self) -> float:
-        """Seconds since 1970, as far as the account knows."""
+        """Seconds since 1970, by the clock of the region that serves the current request."""
         return self._clock() + self._skew
 
     def move_write_region(self, name: str) -> None:
-        """Let another region take the writes, and keep that; raises UnknownRegion."""
+        """Let another region take the writes, and store that; raises UnknownRegion."""
         self.regions.move(name)
-        self._storage.keep_write_region(name)
+        self._storage.store_write_region(name)
 
-    def remember(self, seconds: float | None) -> None:
-        """Keep what late reads need to look back so far, from now on; None for no further."""
-        self._storage.remember(seconds)
+    def keep_versions(self, seconds: float | None) -> None:
+        """Keep old versions for so long from now on, for late reads; None keeps none."""
+        self._storage.keep_versions(seconds)
 
-    def provide(self, config: CosmosConfig) -> None:
+    def create_missing(self, config: CosmosConfig) -> None:
         """Create the database and the containers that do not exist yet."""
         if all(one.name != config.database for one in self._catalogue.databases()):
             self._catalogue.create_database(config.database)
@@ -82,110 +87,75 @@ class Account:
         }
 
     def close(self) -> None:
-        """Close the storage."""
         self._storage.close()
 
-    def named(self, address: Address) -> Address:
-        """An address by names, for one that may be a self-link; a 404 Refusal when it is broken."""
-        return by_name(address, self._catalogue)
+    def resolve(self, address: Address) -> Address:
+        """An address by names, for one that may be a self-link; a 404 when that leads nowhere."""
+        return resolve_self_link(address, self._catalogue)
 
-    def answer(self, request: Request) -> Answer:
-        """Answer one request; a refusal is an answer too."""
+    def respond(self, request: CosmosRequest) -> CosmosResponse:
+        """Respond to one request; a refusal is a response too."""
         self._skew = request.skew
-        self._purge()
-        return settled(self._answer, request)
-
-    def _purge(self) -> None:
         if self._clock() >= self._purge_due:
             self._purge_due = self._clock() + PURGE_SECONDS
             self._documents.purge()
+        return catch_refusal(self._respond, request)
 
-    def _answer(self, request: Request) -> Answer:
+    def _respond(self, request: CosmosRequest) -> CosmosResponse:
         request.check_headers(self._consistency)
         if request.is_write:
             self.regions.check_write(request.region)
         if request.address.kind == "docs":
-            return self._answer_in_container(request)
-        answer = self._metadata.answer(request)
-        return answer.with_headers({"lsn": str(self._storage.version)})
+            return self._respond_in_container(request)
+        if request.is_query:
+            raise NotOffered(f"queries over {request.address.kind}")
+        match request.method, request.address.kind, request.address.is_feed:
+            case "GET", "", _:
+                response = respond_with(self._describe(request.base_url))
+            case "GET", "pkranges", True:
+                response = self._list_partition_ranges(request)
+            case _, "dbs", _:
+                response = self._respond_about_databases(request)
+            case _, "colls", _:
+                response = self._respond_about_containers(request)
+            case _:
+                raise request.refuse_method()
+        return response.add_headers({"lsn": str(self._storage.version)})
 
-    def _answer_in_container(self, request: Request) -> Answer:
-        container = self._container(request)
-        pkranges = pkranges_of(request, container)
-        if request.lag is not None:
-            with self._storage.seen_late(request.lag):
-                answer = settled(self._answer_late, request, container)
-        else:
-            answer = settled(self._documents.answer, request, container)
-        return answer.with_headers(self._position(container, pkranges))
-
-    def _answer_late(self, request: Request, container: Container) -> Answer:
-        for pkrange, lsn in request.session_lsns.items():
-            if self._storage.lsn(container.number, pkrange) < lsn:
-                message = "the session has seen what has not come here yet"
-                raise Refusal(404, message, substatus=SESSION_NOT_AVAILABLE)
-        return self._documents.answer(request, container)
-
-    def _position(self, container: Container, pkranges: Sequence[int]) -> dict[str, str]:
-        """Where the physical partitions of a request stand, for sessions and feeds."""
-        lsns = [self._storage.lsn(container.number, number) for number in pkranges]
-        tokens = [f"{number}:-1#{lsn}" for number, lsn in zip(pkranges, lsns, strict=True)]
-        return {
-            "lsn": str(lsns[-1]),
-            "x-ms-session-token": ",".join(tokens),
-            RANGE_HEADER: str(pkranges[-1]),
-            "x-ms-alt-content-path": container.path,
-        }
-
-    def _container(self, request: Request) -> Container:
-        address = request.address
-        container = self._catalogue.container(address.database, address.container)
+    def _respond_in_container(self, request: CosmosRequest) -> CosmosResponse:
+        container = self._find_container(request)
         intended = request.headers.get("x-ms-cosmos-intended-collection-rid")
         if intended is not None and intended != container.rid:
             message = "the container was deleted and created again"
-            raise Refusal(400, message, substatus=RID_MISMATCH)
-        return container
+            raise BadRequest(message, substatus=RID_MISMATCH)
+        pkranges = find_pkranges(request, container)
+        if request.lag is None:
+            response = catch_refusal(self._documents.respond, request, container)
+        else:
+            with self._storage.show_past(request.lag):
+                response = catch_refusal(self._respond_late, request, container)
+        lsns = {number: self._storage.lsn(container.number, number) for number in pkranges}
+        return response.add_headers(
+            {
+                "lsn": str(lsns[pkranges[-1]]),
+                "x-ms-session-token": ",".join(f"{n}:-1#{lsn}" for n, lsn in lsns.items()),
+                RANGE_HEADER: str(pkranges[-1]),
+                "x-ms-alt-content-path": container.path,
+            }
+        )
 
+    def _respond_late(self, request: CosmosRequest, container: Container) -> CosmosResponse:
+        for pkrange, lsn in request.session_lsns.items():
+            if self._storage.lsn(container.number, pkrange) < lsn:
+                message = "the session has seen what has not come here yet"
+                raise RequestRefused(404, message, substatus=SESSION_NOT_AVAILABLE)
+        return self._documents.respond(request, container)
 
-def settled[**P](work: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-    """The answer of some work, its refusal included."""
-    try:
-        return work(*args, **kwargs)
-    except Refusal as refusal:
-        return refusal.answer()
-    except UnicodeEncodeError:
-        return Refusal(400, "the text holds half of a surrogate pair").answer()
-    except RecursionError:
-        return Refusal(400, "the document is nested too deeply").answer()
+    def _find_container(self, request: CosmosRequest) -> Container:
+        return self._catalogue.container(request.address.database, request.address.container)
 
-
-class Metadata:
-    """Everything that is not an item."""
-
-    def __init__(self, catalogue: Catalogue, regions: Regions, consistency: str) -> None:
-        self._catalogue = catalogue
-        self._regions = regions
-        self._consistency = consistency
-
-    def answer(self, request: Request) -> Answer:
-        """Answer a request whose address is not that of items."""
-        address = request.address
-        if request.is_query:
-            raise unsupported(f"queries over {address.kind}")
-        match request.method, address.kind, address.is_feed:
-            case "GET", "", _:
-                return ok(self._account(request.base_url))
-            case "GET", "pkranges", True:
-                return self._partition_ranges(request)
-            case _, "dbs", _:
-                return self._databases(request)
-            case _, "colls", _:
-                return self._containers(request)
-            case _:
-                raise method_refusal(request)
-
-    def _account(self, base_url: str) -> dict[str, Any]:
-        written, read = self._regions.locations(base_url)
+    def _describe(self, base_url: str) -> dict[str, Any]:
+        written, read = self.regions.list_locations(base_url)
         return {
             "_self": "",
             "id": "local",
@@ -199,52 +169,51 @@ class Metadata:
             "queryEngineConfiguration": "{}",
         }
 
-    def _databases(self, request: Request) -> Answer:
+    def _respond_about_databases(self, request: CosmosRequest) -> CosmosResponse:
         name = request.address.database
         match request.method, request.address.is_feed:
             case "GET", True:
-                found = [one.document() for one in self._catalogue.databases()]
-                return ok({"_rid": "", "Databases": found, "_count": len(found)})
+                found = [one.describe() for one in self._catalogue.databases()]
+                return respond_with({"_rid": "", "Databases": found, "_count": len(found)})
             case "POST", True:
-                document = object_of(request)
-                return ok(self._catalogue.create_database(document.get("id")).document(), 201)
+                created = self._catalogue.create_database(read_object(request).get("id"))
+                return respond_with(created.describe(), 201)
             case "GET", False:
-                return ok(self._catalogue.database(name).document())
+                return respond_with(self._catalogue.database(name).describe())
             case "DELETE", False:
                 self._catalogue.delete_database(name)
-                return Answer(204)
+                return CosmosResponse(204)
             case _:
-                raise method_refusal(request)
+                raise request.refuse_method()
 
-    def _containers(self, request: Request) -> Answer:
-        address = request.address
-        match request.method, address.is_feed:
+    def _respond_about_containers(self, request: CosmosRequest) -> CosmosResponse:
+        database, name = request.address.database, request.address.container
+        match request.method, request.address.is_feed:
             case "GET", True:
-                return self._list_containers(address.database)
-            case "POST", True:
-                partitions = partitions_for(request.throughput)
-                container = self._catalogue.create_container(
-                    address.database, object_of(request), partitions
+                owner = self._catalogue.database(database)
+                found = [one.describe() for one in self._catalogue.containers(owner)]
+                return respond_with(
+                    {"_rid": owner.rid, "DocumentCollections": found, "_count": len(found)}
                 )
-                return ok(container.document(), 201)
+            case "POST", True:
+                partitions = count_partitions(request.throughput)
+                created = self._catalogue.create_container(
+                    database, read_object(request), partitions
+                )
+                return respond_with(created.describe(), 201)
             case "GET", False:
-                return ok(self._container(request).document())
+                return respond_with(self._find_container(request).describe())
             case "DELETE", False:
-                self._catalogue.delete_container(address.database, address.container)
-                return Answer(204)
+                self._catalogue.delete_container(database, name)
+                return CosmosResponse(204)
             case _:
-                raise method_refusal(request)
+                raise request.refuse_method()
 
-    def _list_containers(self, database: str) -> Answer:
-        owner = self._catalogue.database(database)
-        found = [one.document() for one in self._catalogue.containers(owner)]
-        return ok({"_rid": owner.rid, "DocumentCollections": found, "_count": len(found)})
-
-    def _partition_ranges(self, request: Request) -> Answer:
-        container = self._container(request)
+    def _list_partition_ranges(self, request: CosmosRequest) -> CosmosResponse:
+        container = self._find_container(request)
         tag = f'"{container.number}"'
         if request.headers.get("If-None-Match") == tag:
-            return Answer(304, headers={"etag": tag})
+            return CosmosResponse(304, headers={"etag": tag})
         ranges = [
             {
                 "id": str(number),
@@ -256,21 +225,32 @@ class Metadata:
             for number, one in enumerate(container.ring.ranges)
         ]
         document = {"_rid": container.rid, "PartitionKeyRanges": ranges, "_count": len(ranges)}
-        return Answer(200, json_bytes(document), headers={"etag": tag})
-
-    def _container(self, request: Request) -> Container:
-        return self._catalogue.container(request.address.database, request.address.container)
+        return CosmosResponse(200, write_json(document).encode(), headers={"etag": tag})
 
 
-def ok(document: dict[str, Any], status: int = 200) -> Answer:
-    """A resource as an answer, with its tag if it has one."""
+def respond_with(document: dict[str, Any], status: int = 200) -> CosmosResponse:
+    """A resource as a response, with its tag if it has one."""
     headers = {"etag": document["_etag"]} if "_etag" in document else {}
-    return Answer(status, json_bytes(document), charges.METADATA, headers)
+    return CosmosResponse(status, write_json(document).encode(), charges.METADATA, headers)
 
 
-def object_of(request: Request) -> dict[str, Any]:
+def read_object(request: CosmosRequest) -> dict[str, Any]:
     """The body, which must be a JSON object."""
     document = request.document
     if not isinstance(document, dict):
-        raise Refusal(400, "the body must be a JSON object")
+        raise BadRequest("the body must be a JSON object")
     return document
+
+
+def catch_refusal[**P](
+    work: Callable[P, CosmosResponse], *args: P.args, **kwargs: P.kwargs
+) -> CosmosResponse:
+    """The response of some work, which may be its refusal."""
+    try:
+        return work(*args, **kwargs)
+    except RequestRefused as refusal:
+        return refusal.to_response()
+    except UnicodeEncodeError:
+        return BadRequest("the text holds half of a surrogate pair").to_response()
+    except RecursionError:
+        return BadRequest("the document is nested too deeply").to_response()

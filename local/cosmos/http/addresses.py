@@ -1,10 +1,8 @@
 """The address of a resource: what a URL path names, and what its signature covers.
 
-Self-links: addresses by resource ids, which clients use for an item they are handed whole.
-
-`dbs/AAAAAQ==/colls/AAAAAQAAAAE=/docs/AAAAAQAAAAEBAAAAAAAAAA==` names a database, a container and an
-item by numbers they were given at birth. What is signed of such an address is the last of its ids,
-in lower case.
+An address names resources by their names, or is a self-link of resource ids, which clients use for
+an item they hold: `dbs/AAAAAQ==/colls/AAAAAQAAAAE=/docs/AAAAAQAAAAEBAAAAAAAAAA==` names a database,
+a container and an item by the numbers they were given when they were created.
 """
 
 import base64
@@ -12,10 +10,17 @@ import binascii
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
-from local.cosmos.answers import Refusal, unsupported
 from local.cosmos.items.containers import Catalogue
+from local.cosmos.responses import BadRequest, NotOffered, RequestRefused
 
 KINDS = ("dbs", "colls", "docs", "pkranges")
+SHAPES = {
+    (),
+    ("dbs",),
+    ("dbs", "colls"),
+    ("dbs", "colls", "docs"),
+    ("dbs", "colls", "pkranges"),
+}
 UNKNOWN_KINDS = {
     "sprocs": "stored procedures",
     "triggers": "triggers",
@@ -29,15 +34,15 @@ UNKNOWN_KINDS = {
     "operations": "partition key deletes",
     "addresses": "direct mode addresses",
 }
+DATABASE_BYTES, CONTAINER_BYTES = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`names` pairs each kind with an id; a feed ends in a kind that has none.
+    """`dbs/lockstep/colls/journal/docs` is the feed of kind docs in container journal.
 
-    `dbs/lockstep/colls/journal/docs` is the feed of kind docs in database lockstep, container
-    journal; `link` and `kind` are what the authorization header signs. `birth` is an item's number
-    in a self-link.
+    A feed ends in a kind without an id. `link` and `kind` are what the authorization header signs.
+    `item_number` names an item in a self-link.
     """
 
     kind: str
@@ -46,17 +51,17 @@ class Address:
     container: str = ""
     item: str = ""
     is_feed: bool = False
-    birth: int | None = None
+    item_number: int | None = None
 
 
 def parse_address(path: str) -> Address:
-    """Read a raw URL path; a Refusal names what is not offered."""
+    """Read a raw URL path; a refusal names what is not offered."""
     parts = [unquote(part) for part in path.strip("/").split("/") if part]
     for kind in parts[::2]:
         if kind not in KINDS:
-            raise unsupported(UNKNOWN_KINDS.get(kind, f"resources of kind {kind!r}"))
+            raise NotOffered(UNKNOWN_KINDS.get(kind, f"resources of kind {kind!r}"))
     if tuple(parts[::2]) not in SHAPES:
-        raise Refusal(400, f"{path!r} is not the address of a resource")
+        raise BadRequest(f"{path!r} is not the address of a resource")
     is_feed = len(parts) % 2 == 1
     database, container, item = [*parts[1::2], "", "", ""][:3]
     link = "/".join(parts[:-1] if is_feed else parts)
@@ -64,59 +69,39 @@ def parse_address(path: str) -> Address:
     return Address(kind, link, database, container, item, is_feed)
 
 
-SHAPES = {
-    (),
-    ("dbs",),
-    ("dbs", "colls"),
-    ("dbs", "colls", "docs"),
-    ("dbs", "colls", "pkranges"),
-}
+def resolve_self_link(address: Address, catalogue: Catalogue) -> Address:
+    """The same address by the names of its database and container; one by names stays as it is.
 
-
-DATABASE_BYTES, CONTAINER_BYTES = 4, 8
-
-
-def by_name(address: Address, catalogue: Catalogue) -> Address:
-    """The address with the names of its database and container; one by names is returned as it is.
-
-    An item stays without its name, but for its number `birth`. A 404 Refusal when there is no such
-    database or container.
+    An item keeps its number instead of a name. A 404 when there is no such database or container.
     """
-    database_bytes = raw_id(address.database)
-    if len(database_bytes) != DATABASE_BYTES:
+    if len(decode_id(address.database)) != DATABASE_BYTES:
         return address
-    last = address.item or address.container or address.database
-    named = replace(address, database=database_name(address.database, catalogue))
+    database = next((d for d in catalogue.databases() if d.rid == address.database), None)
+    if database is None:
+        message = f"there is no database with the resource id {address.database!r}"
+        raise RequestRefused(404, message)
+    name = ""
     if address.container:
-        named = replace(named, container=container_name(named, catalogue))
-    birth = raw_id(address.item)[CONTAINER_BYTES:]
+        found = (c.name for c in catalogue.containers(database) if c.rid == address.container)
+        name = next(found, "")
+        if not name:
+            message = f"there is no container with the resource id {address.container!r}"
+            raise RequestRefused(404, message, substatus=1003)
+    number = decode_id(address.item)[CONTAINER_BYTES:]
+    # Clients sign the last resource id of a self-link, in lower case.
+    signed = address.item or address.container or address.database
     return replace(
-        named,
+        address,
+        database=database.name,
+        container=name,
         item="",
-        birth=int.from_bytes(birth, "little") if birth else None,
-        link=last.lower(),
+        item_number=int.from_bytes(number, "little") if number else None,
+        link=signed.lower(),
     )
 
 
-def database_name(rid: str, catalogue: Catalogue) -> str:
-    """The name of the database with a resource id."""
-    for database in catalogue.databases():
-        if database.rid == rid:
-            return database.name
-    raise Refusal(404, f"there is no database with the resource id {rid!r}")
-
-
-def container_name(address: Address, catalogue: Catalogue) -> str:
-    """The name of the container with a resource id in a database by name."""
-    for container in catalogue.containers(catalogue.database(address.database)):
-        if container.rid == address.container:
-            return container.name
-    message = f"there is no container with the resource id {address.container!r}"
-    raise Refusal(404, message, substatus=1003)
-
-
-def raw_id(text: str) -> bytes:
-    """The bytes of a resource id, none of a text that is no such id."""
+def decode_id(text: str) -> bytes:
+    """The bytes of a resource id; none of a text that is no resource id."""
     try:
         return base64.b64decode(text, altchars=b"+-", validate=True)
     except (binascii.Error, ValueError):

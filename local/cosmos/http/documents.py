@@ -1,21 +1,31 @@
-"""Requests for the items of a container, from which the account has found it."""
+"""Requests for the items of a container, which the account has found."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from local.cosmos.answers import Answer, Refusal, item_list, unsupported
-from local.cosmos.http.requests import RANGE_GONE, RANGE_HEADER, Request, json_bytes, method_refusal
+from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
 from local.cosmos.items.batch import run_batch
 from local.cosmos.items.change_feed import FeedRequest, parse_position, parse_since, read_feed
 from local.cosmos.items.containers import Container
-from local.cosmos.items.documents import Done, Items, Place
+from local.cosmos.items.documents import ItemResult, Items, LogicalPartition
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
-from local.cosmos.query.merging import merging_plan
+from local.cosmos.query.merging import build_merging_plan
 from local.cosmos.query.paging import QueryRequest, QueryRun
 from local.cosmos.query.parser import parse_query
+from local.cosmos.responses import (
+    BadRequest,
+    CosmosResponse,
+    NotOffered,
+    RequestRefused,
+    write_item_list,
+    write_json,
+)
+
+RANGE_GONE = 1002
 
 
-class Documents:
+class DocumentRequests:
     """Reads, writes, queries and feeds. `now` is the account's clock in seconds since 1970."""
 
     def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
@@ -27,86 +37,87 @@ class Documents:
         """Remove what has expired."""
         self._items.purge()
 
-    def answer(self, request: Request, container: Container) -> Answer:
-        """Answer one request; raises Refusal."""
+    def respond(self, request: CosmosRequest, container: Container) -> CosmosResponse:
         match request.method, request.address.is_feed:
             case "POST", True if request.is_batch:
-                place = place_of(request, container)
+                place = find_partition(request, container)
                 return run_batch(self._storage, self._items, place, request.body)
             case "POST", True if request.is_query:
-                return self._query(request, container, *request.query())
+                return self._query(request, container, *request.read_query())
             case "GET", True if request.is_change_feed:
-                return self._feed(request, container)
+                return self._read_feed(request, container)
             case "GET", True:
                 return self._query(request, container, "SELECT * FROM c", {})
             case "GET", False:
-                return self._read(request, container)
+                return self._read(request, find_partition(request, container))
             case ("POST", True) | ("PUT" | "PATCH" | "DELETE", False):
-                return self._write(request, container)
+                partition = find_partition(request, container)
+                with self._storage.transaction():
+                    result = self._write(request, partition)
+                is_minimal = request.headers.get("Prefer") == "return=minimal"
+                return respond_with_item(result, is_minimal=is_minimal)
             case _:
-                raise method_refusal(request)
+                raise request.refuse_method()
 
-    def _read(self, request: Request, container: Container) -> Answer:
-        place = place_of(request, container)
-        item_id = self._item_id(request, place)
-        done = self._items.read(place, item_id, is_strong=request.is_strong)
-        if request.headers.get("If-None-Match") in ("*", done.etag):
-            return Answer(304, b"", 1.0, {"etag": done.etag})
-        return item_answer(done, is_minimal=False)
+    def _read(self, request: CosmosRequest, partition: LogicalPartition) -> CosmosResponse:
+        item_id = self._find_id(request, partition)
+        result = self._items.read(partition, item_id, is_strong=request.is_strong)
+        if request.headers.get("If-None-Match") in ("*", result.etag):
+            return CosmosResponse(304, b"", 1.0, {"etag": result.etag})
+        return respond_with_item(result, is_minimal=False)
 
-    def _item_id(self, request: Request, place: Place) -> str:
-        address = request.address
-        return address.item if address.birth is None else self._items.id_of(place, address.birth)
-
-    def _write(self, request: Request, container: Container) -> Answer:
-        place = place_of(request, container)
-        with self._storage.transaction():
-            done = self._written(request, place)
-        return item_answer(done, is_minimal=request.headers.get("Prefer") == "return=minimal")
-
-    def _written(self, request: Request, place: Place) -> Done:
-        item_id, if_match = self._item_id(request, place), request.if_match
+    def _write(self, request: CosmosRequest, partition: LogicalPartition) -> ItemResult:
+        item_id, if_match = self._find_id(request, partition), request.if_match
         if request.method == "PUT":
-            return self._items.replace(place, item_id, request.document, if_match)
+            return self._items.replace(partition, item_id, request.document, if_match)
         if request.method == "PATCH":
-            return self._items.patch(place, item_id, parse_patch(request.document), if_match)
+            patch = parse_patch(request.document)
+            return self._items.patch(partition, item_id, patch, if_match)
         if request.method == "DELETE":
-            return self._items.delete(place, item_id, if_match)
-        if request.flag("x-ms-documentdb-is-upsert"):
-            return self._items.upsert(place, request.document, if_match)
+            return self._items.delete(partition, item_id, if_match)
+        if request.operation == "upsert":
+            return self._items.upsert(partition, request.document, if_match)
         if if_match is not None:
-            raise unsupported("If-Match on a create")
-        return self._items.create(place, request.document)
+            raise NotOffered("If-Match on a create")
+        return self._items.create(partition, request.document)
+
+    def _find_id(self, request: CosmosRequest, partition: LogicalPartition) -> str:
+        number = request.address.item_number
+        return request.address.item if number is None else self._items.find_id(partition, number)
 
     def _query(
-        self, request: Request, container: Container, text: str, parameters: dict[str, object]
-    ) -> Answer:
+        self, request: CosmosRequest, container: Container, text: str, parameters: dict[str, Any]
+    ) -> CosmosResponse:
         if request.is_query_plan:
-            return Answer(200, json_bytes(merging_plan(parse_query(text, parameters))))
+            plan = build_merging_plan(parse_query(text, parameters))
+            return CosmosResponse(200, write_json(plan).encode())
+        # A physical partition narrows a query only where neither a key nor the container does.
+        is_narrowed = request.key is not None or len(container.ring.numbers) == 1
         query = QueryRequest(
             text,
             parameters,
             key=request.key,
             key_range=request.key_range,
-            pkrange=narrower(request, container),
+            pkrange=None if is_narrowed else find_only(find_pkranges(request, container)),
             is_cross_partition=request.may_cross_partitions,
             page_items=request.page_items,
             continuation=request.headers.get("x-ms-continuation"),
             is_strong=request.is_strong,
         )
-        page = QueryRun(self._storage, container, query).page(int(self._now()))
+        page = QueryRun(self._storage, container, query).read_page(int(self._now()))
         headers = {"x-ms-item-count": str(len(page.results))}
         if page.continuation:
             headers["x-ms-continuation"] = page.continuation
-        return Answer(200, item_list(container.rid, page.results), page.charge, headers)
+        body = write_item_list(container.rid, page.results)
+        return CosmosResponse(200, body, page.charge, headers)
 
-    def _feed(self, request: Request, container: Container) -> Answer:
+    def _read_feed(self, request: CosmosRequest, container: Container) -> CosmosResponse:
         mode = request.headers["A-IM"]
         if mode.lower() not in ("incremental feed", "incremental"):
-            raise unsupported(f"the change feed mode {mode!r}")
-        pkrange = only(pkranges_of(request, container))
+            raise NotOffered(f"the change feed mode {mode!r}")
+        pkrange = find_only(find_pkranges(request, container))
         if pkrange is None:
-            raise Refusal(400, "a change feed must name one partition key range, or a partition")
+            raise BadRequest("a change feed must name one partition key range, or a partition")
         newest = self._storage.lsn(container.number, pkrange)
         feed = FeedRequest(
             pkrange=pkrange,
@@ -120,42 +131,36 @@ class Documents:
         return read_feed(self._storage, container, feed, int(self._now()))
 
 
-def pkranges_of(request: Request, container: Container) -> tuple[int, ...]:
-    """The physical partitions a request is about; a 410 Refusal when there is no such one."""
+def find_pkranges(request: CosmosRequest, container: Container) -> tuple[int, ...]:
+    """The physical partitions a request is about; a 410 when it names one that does not exist."""
     ring = container.ring
     named = request.headers.get(RANGE_HEADER)
     if named is not None and not (named.isdecimal() and int(named) < len(ring.ranges)):
-        raise Refusal(410, "there is no such partition key range", substatus=RANGE_GONE)
+        message = "there is no such partition key range"
+        raise RequestRefused(410, message, substatus=RANGE_GONE)
     if request.key is not None:
-        return (ring.partition_of(request.key),)
+        return (ring.find_partition(request.key),)
     if named is not None:
         return (int(named),)
-    around = ring.partition_around(request.key_range)
+    around = ring.find_partition_around(request.key_range)
     return ring.numbers if around is None else (around,)
 
 
-def narrower(request: Request, container: Container) -> int | None:
-    """The physical partition to look in, where that says more than the key and the container."""
-    if request.key is not None or len(container.ring.numbers) == 1:
-        return None
-    return only(pkranges_of(request, container))
-
-
-def only(pkranges: Sequence[int]) -> int | None:
+def find_only(pkranges: Sequence[int]) -> int | None:
     """The one physical partition; None if there are more."""
     return pkranges[0] if len(pkranges) == 1 else None
 
 
-def place_of(request: Request, container: Container) -> Place:
-    """The partition an item operation is bound to, which it must name."""
+def find_partition(request: CosmosRequest, container: Container) -> LogicalPartition:
+    """The logical partition an item operation is bound to, which it must name."""
     key = request.key
     if key is None:
-        raise Refusal(400, "the header x-ms-documentdb-partitionkey is required")
-    return Place(container, key)
+        raise BadRequest("the header x-ms-documentdb-partitionkey is required")
+    return LogicalPartition(container, key)
 
 
-def item_answer(done: Done, *, is_minimal: bool) -> Answer:
-    """The answer to an operation on one item; a minimal one has no body."""
-    headers = {"etag": done.etag} if done.etag else {}
-    body = b"" if is_minimal else done.body.encode()
-    return Answer(done.status, body, done.charge, headers)
+def respond_with_item(result: ItemResult, *, is_minimal: bool) -> CosmosResponse:
+    """The response to an operation on one item; a minimal one has no body."""
+    headers = {"etag": result.etag} if result.etag else {}
+    body = b"" if is_minimal else result.body.encode()
+    return CosmosResponse(result.status, body, result.charge, headers)

@@ -1,10 +1,4 @@
-"""HTTP around the account: signatures, faults and counters for every request.
-
-The master-key signature every request carries.
-
-Specification: "Access control in the Azure Cosmos DB REST API", authorization header of type
-`master`. Resource tokens and Entra ID tokens are refused by name.
-"""
+"""HTTP around the account: signatures, faults and counters for every request."""
 
 import asyncio
 import base64
@@ -12,25 +6,23 @@ import hashlib
 import hmac
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from email.utils import formatdate
 from functools import lru_cache
 from urllib.parse import unquote
 
 from aiohttp import web
 
-from local.cosmos.answers import CODES, Answer, Refusal, compact
-from local.cosmos.http.account import Account
-from local.cosmos.http.addresses import Address, parse_address
-from local.cosmos.http.requests import (
-    ACTIONS,
-    COMPONENT,
-    READING,
-    STALE_LEVELS,
-    Request,
-    operation_of,
-)
+from local.cosmos.http.account import CosmosAccount
+from local.cosmos.http.addresses import parse_address
+from local.cosmos.http.requests import ACTIONS, COMPONENT, READING, STALE_LEVELS, CosmosRequest
+from local.cosmos.responses import CODES, CosmosResponse, RequestRefused, write_json
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+THROTTLED = 429
+RETRY_AFTER_SECONDS = 0.01
 
 # The key every Cosmos DB emulator shares; it is published and protects nothing.
 EMULATOR_KEY = (
@@ -39,12 +31,16 @@ EMULATOR_KEY = (
 
 
 class MasterKey:
-    """Signs requests, and checks the signatures of others."""
+    """Signs requests, and checks the signatures of others.
+
+    Specification: "Access control in the Azure Cosmos DB REST API", authorization header of type
+    `master`. Resource tokens and Entra ID tokens are refused by name.
+    """
 
     def __init__(self, key: str) -> None:
         self._secret = base64.b64decode(key)
 
-    def signature(self, verb: str, resource_type: str, link: str, date: str) -> str:
+    def sign(self, verb: str, resource_type: str, link: str, date: str) -> str:
         """The signature of a request; `date` is the value of its x-ms-date header."""
         text = f"{verb.lower()}\n{resource_type}\n{link}\n{date.lower()}\n\n"
         digest = hmac.digest(self._secret, text.encode(), hashlib.sha256)
@@ -53,43 +49,33 @@ class MasterKey:
     def check(
         self, header: str | None, *, verb: str, resource_type: str, link: str, date: str
     ) -> None:
-        """Raise a 401 Refusal unless the header is this key's signature of the request."""
-        fields = token_fields(header)
+        """Raise a 401 unless the header, `type=..&ver=..&sig=..`, signs the request by this key."""
+        if not header:
+            raise RequestRefused(401, "the authorization header is missing")
+        pairs = (part.partition("=") for part in unquote(header).split("&"))
+        fields = {name: value for name, _, value in pairs}
         if fields.get("type") != "master":
-            raise Refusal(401, f"authorization of type {fields.get('type')!r} is not offered")
-        expected = self.signature(verb, resource_type, link, date)
+            message = f"authorization of type {fields.get('type')!r} is not offered"
+            raise RequestRefused(401, message)
+        expected = self.sign(verb, resource_type, link, date)
         if not hmac.compare_digest(fields.get("sig", "").encode(), expected.encode()):
-            raise Refusal(401, "the authorization signature does not match the account key")
-
-
-def token_fields(header: str | None) -> dict[str, str]:
-    """Take `type=..&ver=..&sig=..` apart; a 401 Refusal when there is no header."""
-    if not header:
-        raise Refusal(401, "the authorization header is missing")
-    pairs = (part.partition("=") for part in unquote(header).split("&"))
-    return {name: value for name, _, value in pairs}
-
-
-BODY_BYTES_MAX = 4 * 1024 * 1024
-THROTTLED = 429
-# Faults that cut the connection before anything is applied.
-CUTS = (Action.DOWN, Action.DROP_CONNECTION)
-LATE = (Action.STALE_READ,)
-RETRY_AFTER_SECONDS = 0.01
+            message = "the authorization signature does not match the account key"
+            raise RequestRefused(401, message)
 
 
 class Gateway:
     """Handles HTTP requests on the account's one thread.
 
-    A fault strikes once per request. Faults and counters know items by their container, as
-    `cosmos.<container>`; a fault on `cosmos` hits all of them. Counters take every request that
-    reached an operation, under its HTTP status, or `down` and `dropped` when no answer was sent;
-    their bytes are those of the request's body and the answer's. `clock` is the account's.
+    At most one fault hits a request, beside those of clocks and late reads. Faults and counters
+    know items by their container, as `cosmos.<container>`; a fault on `cosmos` hits all of them.
+    Counters take every request that reached an operation, under its HTTP status, or `down` and
+    `dropped` when no response was sent; their bytes are those of the bodies of both. `clock` is the
+    account's.
     """
 
     def __init__(
         self,
-        account: Account,
+        account: CosmosAccount,
         key: MasterKey,
         faults: Faults,
         counters: Counters,
@@ -102,118 +88,99 @@ class Gateway:
         self._clock = clock
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, or break its connection when a fault says so."""
+        """Respond to one request, or break its connection when a fault says so."""
         try:
-            address = self._account.named(parse_address(http.raw_path.partition("?")[0]))
-        except Refusal as refusal:
-            return self._respond(http, refusal.answer(), 0.0)
-        operation = operation_of(http.method, address, http.headers)
-        component = component_of(address)
-        region = self._region(http, address)
-        fault = self._strike(component, operation, region)
-        if fault is not None and fault.action in CUTS:
+            parsed = parse_address(http.raw_path.partition("?")[0])
+            address = self._account.resolve(parsed)
+        except RequestRefused as refusal:
+            return self._write_response(http, refusal.to_response(), 0.0)
+        request = CosmosRequest(http.method, address, http.headers, b"", f"http://{http.host}/")
+        # Only the description of the account at its own endpoint has no region: losing a region
+        # does not take it away. Anything else there goes on to the write region.
+        regions = self._account.regions
+        region = regions.find_by_port(find_port(http)) or (regions.write if address.kind else None)
+        request = replace(request, region=region)
+        operation = request.operation
+        component = f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
+        if self._faults.is_down(component, region):
+            fault: Fault | None = Fault(component, Action.DOWN)
+        else:
+            fault = self._faults.strike(component, operation, region=region, among=ACTIONS)
+        action = fault.action if fault else None
+        if action in (Action.DOWN, Action.DROP_CONNECTION):  # before anything is applied
             self._counters.add(component, operation, "down")
-            return broken(http)
-        if fault is not None and fault.action is Action.DELAY:
+            return cut_connection(http)
+        if fault is not None and action is Action.DELAY:
             await asyncio.sleep(fault.seconds)
-        size, answer = await self._answer(http, address, operation, region, fault)
-        is_dropped = fault is not None and fault.action is Action.DROP_ANSWER
+        body = await read_body(http)
+        request = replace(request, body=body or b"", skew=self._find_skew(region))
+        if body is None:
+            message = f"a request may have {BODY_BYTES_MAX} bytes at most"
+            response = RequestRefused(413, message).to_response()
+        else:
+            response = self._respond(request, component, fault)
+        is_dropped = action is Action.DROP_ANSWER
         self._counters.add(
             component,
             operation,
-            "dropped" if is_dropped else answer.status,
-            size=size + len(answer.body),
-            request_units=answer.charge,
+            "dropped" if is_dropped else response.status,
+            size=len(request.body) + len(response.body),
+            request_units=response.charge,
         )
-        return broken(http) if is_dropped else self._respond(http, answer, self._skew(region))
+        if is_dropped:
+            return cut_connection(http)
+        return self._write_response(http, response, request.skew)
 
-    def _region(self, http: web.BaseRequest, address: Address) -> str | None:
-        """Where a request is served: behind the account's own endpoint that is the write region.
-
-        None is for the account's description there, which no region's loss takes away.
-        """
-        regions = self._account.regions
-        region = regions.at(port_of(http))
-        return regions.write if region is None and address.kind else region
-
-    def _strike(self, component: str, operation: str, region: str | None) -> Fault | None:
-        if self._faults.is_down(component, region):
-            return Fault(component, Action.DOWN)
-        return self._faults.strike(component, operation, region=region, among=ACTIONS)
-
-    async def _answer(
-        self,
-        http: web.BaseRequest,
-        address: Address,
-        operation: str,
-        region: str | None,
-        fault: Fault | None,
-    ) -> tuple[int, Answer]:
-        body = await body_of(http)
-        if body is None:
-            refusal = Refusal(413, f"a request may have {BODY_BYTES_MAX} bytes at most")
-            return 0, refusal.answer()
+    def _respond(
+        self, request: CosmosRequest, component: str, fault: Fault | None
+    ) -> CosmosResponse:
         if fault is not None and fault.action is Action.STATUS:
-            return len(body), injected(fault)
-        refusal_or_none = self._unsigned(http, address)
-        if refusal_or_none is not None:
-            return len(body), refusal_or_none.answer()
-        request = Request(
-            http.method,
-            address,
-            http.headers,
-            body,
-            base_url=f"http://{http.host}/",
-            region=region,
-            skew=self._skew(region),
-            lag=self._lag(http, address, operation, region),
-        )
-        return len(body), self._account.answer(request)
+            return inject_status(fault)
+        try:
+            self._key.check(
+                request.headers.get("authorization"),
+                verb=request.method,
+                resource_type=request.address.kind,
+                link=request.address.link,
+                date=request.headers.get("x-ms-date", ""),
+            )
+        except RequestRefused as refusal:
+            return refusal.to_response()
+        lag = self._find_lag(request, component)
+        return self._account.respond(replace(request, lag=lag))
 
-    def _lag(
-        self, http: web.BaseRequest, address: Address, operation: str, region: str | None
-    ) -> float | None:
-        """How late a read is here, None for not at all; the account remembers as far back."""
+    def _find_lag(self, request: CosmosRequest, component: str) -> float | None:
+        """How late a read is here, None for not at all; the account keeps versions as far back."""
         faults = self._faults.in_force(Action.STALE_READ)
-        self._account.remember(max((fault.seconds for fault in faults), default=None))
-        level = http.headers.get("x-ms-consistency-level")
+        self._account.keep_versions(max((fault.seconds for fault in faults), default=None))
+        level = request.headers.get("x-ms-consistency-level")
+        operation, region = request.operation, request.region
         if not faults or operation not in READING or level not in STALE_LEVELS:
             return None
-        fault = self._faults.strike(component_of(address), operation, region=region, among=LATE)
+        fault = self._faults.strike(component, operation, region=region, among=(Action.STALE_READ,))
         return None if fault is None else fault.seconds
 
-    def _skew(self, region: str | None) -> float:
+    def _find_skew(self, region: str | None) -> float:
         """How far the clock of a region is ahead."""
         faults = self._faults.in_force(Action.CLOCK_OFFSET)
         return sum(fault.seconds for fault in faults if fault.covers(COMPONENT, region))
 
-    def _unsigned(self, http: web.BaseRequest, address: Address) -> Refusal | None:
-        try:
-            self._key.check(
-                http.headers.get("authorization"),
-                verb=http.method,
-                resource_type=address.kind,
-                link=address.link,
-                date=http.headers.get("x-ms-date", ""),
-            )
-        except Refusal as refusal:
-            return refusal
-        return None
-
-    def _respond(self, http: web.BaseRequest, answer: Answer, skew: float) -> web.Response:
+    def _write_response(
+        self, http: web.BaseRequest, response: CosmosResponse, skew: float
+    ) -> web.Response:
         headers = {
             "Content-Type": "application/json",
-            "x-ms-request-charge": str(answer.charge),
+            "x-ms-request-charge": str(response.charge),
             "x-ms-activity-id": http.headers.get("x-ms-activity-id") or str(uuid.uuid4()),
             "x-ms-gatewayversion": "version=2.14.0",
-            "Date": http_date(int(self._clock() + skew)),
-            **answer.headers,
+            "Date": format_date(int(self._clock() + skew)),
+            **response.headers,
         }
-        return web.Response(status=answer.status, body=answer.body or None, headers=headers)
+        return web.Response(status=response.status, body=response.body or None, headers=headers)
 
 
-async def body_of(http: web.BaseRequest) -> bytes | None:
-    """The body, whose length a client need not tell beforehand; None if it is too long."""
+async def read_body(http: web.BaseRequest) -> bytes | None:
+    """The body, whose length a client need not give beforehand; None if it is too long."""
     if (http.content_length or 0) > BODY_BYTES_MAX:
         return None
     body = bytearray()
@@ -224,35 +191,30 @@ async def body_of(http: web.BaseRequest) -> bytes | None:
     return bytes(body)
 
 
-def port_of(http: web.BaseRequest) -> int:
+def find_port(http: web.BaseRequest) -> int:
     """The port a request came in by; 0 when its connection is gone."""
     transport = http.transport
     return 0 if transport is None else int(transport.get_extra_info("sockname")[1])
 
 
 @lru_cache(maxsize=4)
-def http_date(seconds: int) -> str:
-    """A second since 1970 as the Date header has it."""
+def format_date(seconds: int) -> str:
+    """A second since 1970 as the Date header has it; a second has many requests."""
     return formatdate(seconds, usegmt=True)
 
 
-def component_of(address: Address) -> str:
-    """The part of the account an address is in: `cosmos.<container>` for items, else `cosmos`."""
-    return f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
-
-
-def injected(fault: Fault) -> Answer:
-    """The answer of a STATUS fault; `seconds` of a 429 is the time to wait before a retry."""
+def inject_status(fault: Fault) -> CosmosResponse:
+    """The response of a STATUS fault; `seconds` of a 429 is the time to wait before a retry."""
     code = CODES.get(fault.status, "InjectedFault")
-    body = compact({"code": code, "message": "a fault was injected here"}).encode()
+    body = write_json({"code": code, "message": "a fault was injected here"}).encode()
     headers = {} if fault.substatus is None else {"x-ms-substatus": str(fault.substatus)}
     if fault.status == THROTTLED:
         wait = fault.seconds or RETRY_AFTER_SECONDS
         headers["x-ms-retry-after-ms"] = str(round(wait * 1000))
-    return Answer(fault.status, body, 0.0, headers)
+    return CosmosResponse(fault.status, body, 0.0, headers)
 
 
-def broken(http: web.BaseRequest) -> web.StreamResponse:
+def cut_connection(http: web.BaseRequest) -> web.StreamResponse:
     """Cut the connection; what is returned is never sent."""
     if http.transport is not None:
         http.transport.abort()

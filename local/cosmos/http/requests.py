@@ -1,20 +1,18 @@
 """A request as the account sees it, with the headers that change its meaning checked.
 
-Which headers of the service's own a request may have; all others are refused by name.
-
-What faults can hit in an account: its operations, by container.
+It also says by which operation a request is known in faults and counters, and which faults can hit
+an operation.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.answers import Refusal, unsupported
 from local.cosmos.http.addresses import Address
-from local.cosmos.items.documents import parse_item
+from local.cosmos.items.documents import parse_json
 from local.cosmos.items.partitions import KeyRange, parse_key_header
 from local.cosmos.query.paging import PAGE_ITEMS
+from local.cosmos.responses import BadRequest, NotOffered
 from local.faults import Action
 from local.targets import Target
 
@@ -66,26 +64,26 @@ IGNORED_HEADERS = frozenset(
         "x-ms-version",
     }
 )
-
-
-def check_names(headers: Iterable[str]) -> None:
-    """Raise a 400 Refusal that names a header which is not honoured."""
-    for header in headers:
-        name = header.lower()
-        if name.startswith("x-ms-") and name not in HONOURED_HEADERS | IGNORED_HEADERS:
-            raise unsupported(f"the header {name}")
-
+RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
 
 CONSISTENCY = ("Eventual", "ConsistentPrefix", "Session", "BoundedStaleness", "Strong")
-OPERATIONS = {"GET": "read", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
-RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
-RANGE_GONE = 1002
 STALE_LEVELS = ("Eventual", "ConsistentPrefix", "Session")
+
+COMPONENT = "cosmos"
+ACCOUNT_OPERATION = "account"
+OPERATIONS = {"GET": "read", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
+ITEM_OPERATIONS = {
+    *OPERATIONS.values(),
+    *("create", "upsert", "batch", "query", "query-plan", "feed"),
+}
 READING = ("read", "query", "feed")
+ACTIONS = frozenset(
+    {Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER, Action.DROP_CONNECTION}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CosmosRequest:
     """One HTTP request; header lookups ignore case.
 
     `region` is where it came in, None for the endpoint of the whole account. `skew` is how far the
@@ -101,18 +99,16 @@ class Request:
     skew: float = 0.0
     lag: float | None = None
 
-    def flag(self, name: str) -> bool:
-        """Whether a header says true."""
+    def has_flag(self, name: str) -> bool:
         return self.headers.get(name, "").lower() == "true"
 
     @property
     def document(self) -> Any:
-        """The body as JSON; a 400 Refusal when it is not."""
-        return parse_item(self.body)
+        """The body as JSON; a 400 when it is not."""
+        return parse_json(self.body)
 
     @property
     def if_match(self) -> str | None:
-        """The tag a write is conditional on."""
         return self.headers.get("If-Match")
 
     @property
@@ -123,7 +119,7 @@ class Request:
 
     @property
     def key_range(self) -> KeyRange:
-        """The part of the ring it is bound to."""
+        """The interval of effective partition keys it is bound to."""
         return KeyRange(
             self.headers.get("x-ms-start-epk", ""), self.headers.get("x-ms-end-epk", "FF")
         )
@@ -136,7 +132,7 @@ class Request:
             pairs = (token.split(":") for token in tokens.split(",") if token)
             return {int(number): int(vector.split("#")[1]) for number, vector in pairs}
         except (ValueError, IndexError) as error:
-            raise Refusal(400, f"{tokens!r} is not a session token") from error
+            raise BadRequest(f"{tokens!r} is not a session token") from error
 
     @property
     def page_items(self) -> int:
@@ -145,7 +141,7 @@ class Request:
         try:
             count = int(text)
         except ValueError as error:
-            raise Refusal(400, f"x-ms-max-item-count {text!r} is not a number") from error
+            raise BadRequest(f"x-ms-max-item-count {text!r} is not a number") from error
         return count if count > 0 else PAGE_ITEMS
 
     @property
@@ -155,125 +151,104 @@ class Request:
         They come as a number, or as a ceiling that the service scales up to.
         """
         text = self.headers.get("x-ms-offer-throughput", "0")
-        scaled = parse_item(self.headers.get("x-ms-cosmos-offer-autopilot-settings", "{}"))
+        scaled = parse_json(self.headers.get("x-ms-cosmos-offer-autopilot-settings", "{}"))
         try:
             return int(scaled.get("maxThroughput", text))
         except (AttributeError, TypeError, ValueError) as error:
-            raise Refusal(400, "throughput must be a whole number") from error
+            raise BadRequest("throughput must be a whole number") from error
 
     @property
     def may_cross_partitions(self) -> bool:
-        """Whether a query may look beyond one partition."""
-        is_allowed = self.flag("x-ms-documentdb-query-enablecrosspartition")
+        is_allowed = self.has_flag("x-ms-documentdb-query-enablecrosspartition")
         return is_allowed or RANGE_HEADER in self.headers or self.method == "GET"
 
     @property
     def is_strong(self) -> bool:
-        """Whether reads pay for strong consistency: yes unless the request relaxes it."""
+        """Whether reads cost what strong consistency costs: yes unless the request relaxes it."""
         level = self.headers.get("x-ms-consistency-level", "Strong")
         return level in ("Strong", "BoundedStaleness")
 
     @property
     def is_batch(self) -> bool:
-        """Whether it is a transactional batch."""
-        return self.flag("x-ms-cosmos-is-batch-request")
+        return self.has_flag("x-ms-cosmos-is-batch-request")
 
     @property
     def is_query(self) -> bool:
-        """Whether its body is a query."""
         content = self.headers.get("Content-Type", "")
-        is_marked = self.flag("x-ms-documentdb-isquery") or self.is_query_plan
+        is_marked = self.has_flag("x-ms-documentdb-isquery") or self.is_query_plan
         return is_marked or content.startswith("application/query")
 
     @property
+    def is_query_plan(self) -> bool:
+        """Whether it asks how a client merges the results of several partitions."""
+        return self.has_flag("x-ms-cosmos-is-query-plan-request")
+
+    @property
     def is_write(self) -> bool:
-        """Whether it would change something."""
         return self.method != "GET" and not self.is_query
 
     @property
-    def is_query_plan(self) -> bool:
-        """Whether it asks how the query in its body is put together from several partitions."""
-        return self.flag("x-ms-cosmos-is-query-plan-request")
+    def is_change_feed(self) -> bool:
+        return "A-IM" in self.headers
 
     @property
-    def is_change_feed(self) -> bool:
-        """Whether it reads what has changed."""
-        return "A-IM" in self.headers
+    def operation(self) -> str:
+        """The name that faults and counters know it by."""
+        if self.address.kind != "docs":
+            return ACCOUNT_OPERATION
+        if self.method == "GET" and self.address.is_feed:
+            return "feed" if self.is_change_feed else "query"
+        if self.method != "POST":
+            return OPERATIONS.get(self.method, self.method.lower())
+        if self.is_query_plan:
+            return "query-plan"
+        if self.is_batch or self.is_query:
+            return "batch" if self.is_batch else "query"
+        return "upsert" if self.has_flag("x-ms-documentdb-is-upsert") else "create"
 
     def check_headers(self, consistency: str) -> None:
         """Refuse what is not honoured, and a level above the account's `consistency`."""
-        check_names(self.headers)
+        for header in self.headers:
+            name = header.lower()
+            if name.startswith("x-ms-") and name not in HONOURED_HEADERS | IGNORED_HEADERS:
+                raise NotOffered(f"the header {name}")
         level = self.headers.get("x-ms-consistency-level", consistency)
         if level not in CONSISTENCY:
-            raise Refusal(400, f"x-ms-consistency-level {level!r} is unknown")
+            raise BadRequest(f"x-ms-consistency-level {level!r} is unknown")
         if CONSISTENCY.index(level) > CONSISTENCY.index(consistency):
-            raise Refusal(400, f"consistency {level} is stronger than the account's {consistency}")
+            raise BadRequest(f"consistency {level} is stronger than the account's {consistency}")
         if "If-None-Match" in self.headers and self.method != "GET":
-            raise unsupported("If-None-Match on a write")
-        if self.is_batch:
-            self._check_batch()
+            raise NotOffered("If-None-Match on a write")
+        if self.is_batch and not self.has_flag("x-ms-cosmos-batch-atomic"):
+            raise NotOffered("batches that are not atomic")
+        if self.is_batch and self.has_flag("x-ms-cosmos-batch-continue-on-error"):
+            raise NotOffered("batches that continue on error")
 
-    def _check_batch(self) -> None:
-        if not self.flag("x-ms-cosmos-batch-atomic"):
-            raise unsupported("batches that are not atomic")
-        if self.flag("x-ms-cosmos-batch-continue-on-error"):
-            raise unsupported("batches that continue on error")
-
-    def query(self) -> tuple[str, dict[str, Any]]:
+    def read_query(self) -> tuple[str, dict[str, Any]]:
         """The text and the parameters of a query body."""
         document = self.document
         text = document.get("query") if isinstance(document, dict) else None
         if not isinstance(text, str):
-            raise Refusal(400, "a query body needs the property 'query'")
+            raise BadRequest("a query body needs the property 'query'")
         parameters = document.get("parameters") or []
         try:
             return text, {one["name"]: one["value"] for one in parameters}
         except (KeyError, TypeError) as error:
-            raise Refusal(400, "query parameters need 'name' and 'value'") from error
+            raise BadRequest("query parameters need 'name' and 'value'") from error
+
+    def refuse_method(self) -> NotOffered:
+        return NotOffered(f"{self.method} on {self.address.kind or 'the account'}")
 
 
-def operation_of(method: str, address: Address, headers: Mapping[str, str]) -> str:
-    """The name an operation has in faults and counters."""
-    if address.kind != "docs":
-        return "account"
-    request = Request(method, address, headers, b"", "")
-    if method == "GET" and address.is_feed:
-        return "feed" if request.is_change_feed else "query"
-    if method != "POST":
-        return OPERATIONS.get(method, method.lower())
-    if request.is_query_plan:
-        return "query-plan"
-    if request.is_batch or request.is_query:
-        return "batch" if request.is_batch else "query"
-    return "upsert" if request.flag("x-ms-documentdb-is-upsert") else "create"
-
-
-def method_refusal(request: Request) -> Refusal:
-    """The refusal of a method on a resource."""
-    return unsupported(f"{request.method} on {request.address.kind or 'the account'}")
-
-
-def json_bytes(document: Any) -> bytes:
-    """A document as a response body."""
-    return json.dumps(document, separators=(",", ":")).encode()
-
-
-COMPONENT = "cosmos"
-ITEM_OPERATIONS = {
-    *OPERATIONS.values(),
-    *("create", "upsert", "batch", "query", "query-plan", "feed"),
-}
-ACCOUNT_OPERATION = "account"
-ACTIONS = frozenset(
-    {Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER, Action.DROP_CONNECTION}
-)
-OF_READS = ACTIONS | {Action.STALE_READ}
-OF_ACCOUNT = ACTIONS | {Action.CLOCK_OFFSET}
-
-
-def targets(containers: Iterable[str], regions: Iterable[str] = ()) -> list[Target]:
-    """The account with all that is in it, and each container; all of them are in all regions."""
-    items = {name: OF_READS if name in READING else ACTIONS for name in ITEM_OPERATIONS}
+def list_targets(containers: Iterable[str], regions: Iterable[str] = ()) -> list[Target]:
+    """What faults can hit: the account with all that is in it, and each container by itself."""
+    items = {
+        name: ACTIONS | {Action.STALE_READ} if name in READING else ACTIONS
+        for name in ITEM_OPERATIONS
+    }
     places = frozenset(regions)
-    whole = Target(COMPONENT, {ACCOUNT_OPERATION: OF_ACCOUNT, **items}, places)
-    return [whole, *(Target(f"{COMPONENT}.{name}", items, places) for name in containers)]
+    whole = {ACCOUNT_OPERATION: ACTIONS | {Action.CLOCK_OFFSET}, **items}
+    return [
+        Target(COMPONENT, whole, places),
+        *(Target(f"{COMPONENT}.{name}", items, places) for name in containers),
+    ]

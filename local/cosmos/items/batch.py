@@ -1,16 +1,23 @@
 """Transactional batches: up to a hundred operations in one partition, all applied or none.
 
-Specification: "Transactional batch operations in Azure Cosmos DB". The answer lists one result per
-operation; when one fails it carries its own status and every other one 424.
+Specification: "Transactional batch operations in Azure Cosmos DB". The response lists one result
+per operation; when one fails it carries its own status and every other one 424.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from local.cosmos.answers import Answer, Refusal, compact, unsupported
-from local.cosmos.items.documents import Done, Items, Place, parse_item
+from local.cosmos.items import charges
+from local.cosmos.items.documents import ItemResult, Items, LogicalPartition, parse_json
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
+from local.cosmos.responses import (
+    BadRequest,
+    CosmosResponse,
+    NotOffered,
+    RequestRefused,
+    write_json,
+)
 
 OPERATIONS_MAX = 100
 BATCH_BYTES_MAX = 2 * 1024 * 1024
@@ -18,67 +25,7 @@ FAILED_DEPENDENCY = 424
 KNOWN_KEYS = {"operationType", "id", "resourceBody", "ifMatch"}
 BY_ID = ("Read", "Replace", "Patch", "Delete")
 
-
-class OperationFailed(Exception):
-    """An operation of the batch was refused; unwinds the transaction."""
-
-    def __init__(self, index: int, refusal: Refusal) -> None:
-        super().__init__(index, refusal)
-        self.index = index
-        self.refusal = refusal
-
-
-def run_batch(storage: Storage, items: Items, place: Place, payload: bytes) -> Answer:
-    """Apply all operations in order, or none; the HTTP status is 200 or 207."""
-    operations = parse_operations(payload)
-    try:
-        with storage.transaction():
-            done = [
-                attempt(items, place, index, operation)
-                for index, operation in enumerate(operations)
-            ]
-    except OperationFailed as failure:
-        return failed_answer(len(operations), failure)
-    results = [result_of(one) for one in done]
-    charge = round(sum(one.charge for one in done), 2)
-    return Answer(200, f"[{','.join(results)}]".encode(), charge)
-
-
-def parse_operations(payload: bytes) -> list[dict[str, Any]]:
-    """Read and check the body; limits and unknown operations are a Refusal of the whole."""
-    if len(payload) > BATCH_BYTES_MAX:
-        raise Refusal(413, f"a batch may have {BATCH_BYTES_MAX} bytes at most")
-    operations = parse_item(payload)
-    if not isinstance(operations, list) or not 1 <= len(operations) <= OPERATIONS_MAX:
-        raise Refusal(400, f"a batch must have 1 to {OPERATIONS_MAX} operations")
-    for operation in operations:
-        check_operation(operation)
-    return operations
-
-
-def check_operation(operation: Any) -> None:
-    """Raise a Refusal for an operation, or a condition, that is not offered."""
-    kind = operation.get("operationType") if isinstance(operation, dict) else None
-    if not isinstance(kind, str) or kind not in ACTIONS:
-        raise unsupported(f"the batch operation {kind!r}")
-    for key in operation:
-        if key not in KNOWN_KEYS:
-            raise unsupported(f"{key!r} in a batch operation")
-    if kind in BY_ID and not isinstance(operation.get("id"), str):
-        raise Refusal(400, f"the batch operation {kind!r} needs an id")
-    if "ifMatch" in operation and kind in ("Create", "Read"):
-        raise unsupported(f"ifMatch on the batch operation {kind!r}")
-
-
-def attempt(items: Items, place: Place, index: int, operation: dict[str, Any]) -> Done:
-    """Run one operation; OperationFailed when it is refused."""
-    try:
-        return ACTIONS[operation["operationType"]](items, place, operation)
-    except Refusal as refusal:
-        raise OperationFailed(index, refusal) from refusal
-
-
-type BatchAction = Callable[[Items, Place, dict[str, Any]], Done]
+type BatchAction = Callable[[Items, LogicalPartition, dict[str, Any]], ItemResult]
 
 ACTIONS: dict[str, BatchAction] = {
     "Create": lambda items, place, op: items.create(place, op.get("resourceBody")),
@@ -96,27 +43,63 @@ ACTIONS: dict[str, BatchAction] = {
 }
 
 
-def result_of(done: Done) -> str:
+def run_batch(
+    storage: Storage, items: Items, partition: LogicalPartition, payload: bytes
+) -> CosmosResponse:
+    """Apply all operations in order, or none; the HTTP status is 200 or 207."""
+    operations = parse_operations(payload)
+    results: list[ItemResult] = []
+    try:
+        with storage.transaction():
+            for operation in operations:
+                action = ACTIONS[operation["operationType"]]
+                results.append(action(items, partition, operation))
+    except RequestRefused as refusal:  # by the operation after those that have results
+        return respond_with_failure(len(operations), len(results), refusal)
+    body = f"[{','.join(write_result(one) for one in results)}]"
+    return CosmosResponse(200, body.encode(), round(sum(one.charge for one in results), 2))
+
+
+def parse_operations(payload: bytes) -> list[dict[str, Any]]:
+    """Read and check the body; a refusal is of the whole batch."""
+    if len(payload) > BATCH_BYTES_MAX:
+        raise RequestRefused(413, f"a batch may have {BATCH_BYTES_MAX} bytes at most")
+    operations = parse_json(payload)
+    if not isinstance(operations, list) or not 1 <= len(operations) <= OPERATIONS_MAX:
+        raise BadRequest(f"a batch must have 1 to {OPERATIONS_MAX} operations")
+    for operation in operations:
+        kind = operation.get("operationType") if isinstance(operation, dict) else None
+        if not isinstance(kind, str) or kind not in ACTIONS:
+            raise NotOffered(f"the batch operation {kind!r}")
+        for key in operation:
+            if key not in KNOWN_KEYS:
+                raise NotOffered(f"{key!r} in a batch operation")
+        if kind in BY_ID and not isinstance(operation.get("id"), str):
+            raise BadRequest(f"the batch operation {kind!r} needs an id")
+        if "ifMatch" in operation and kind in ("Create", "Read"):
+            raise NotOffered(f"ifMatch on the batch operation {kind!r}")
+    return operations
+
+
+def write_result(result: ItemResult) -> str:
     """One result as JSON; the item's text is passed on as it is stored."""
-    head = {"statusCode": done.status, "requestCharge": done.charge}
-    if not done.body:
-        return compact(head)
-    tagged = compact(head | {"eTag": done.etag})
-    return f'{tagged[:-1]},"resourceBody":{done.body}}}'
+    head = {"statusCode": result.status, "requestCharge": result.charge}
+    if not result.body:
+        return write_json(head)
+    tagged = write_json(head | {"eTag": result.etag})
+    return f'{tagged[:-1]},"resourceBody":{result.body}}}'
 
 
-def failed_answer(count: int, failure: OperationFailed) -> Answer:
-    """The results when one operation failed; only it is charged."""
-    refusal = failure.refusal
-    charge = refusal.answer().charge
+def respond_with_failure(count: int, index: int, refusal: RequestRefused) -> CosmosResponse:
+    """The results when the operation at an index was refused; only it is charged."""
     results: list[dict[str, Any]] = [
         {"statusCode": FAILED_DEPENDENCY, "requestCharge": 0.0} for _ in range(count)
     ]
-    results[failure.index] = {
+    results[index] = {
         "statusCode": refusal.status,
-        "requestCharge": charge,
+        "requestCharge": charges.REFUSAL,
         "message": refusal.message,
     }
     if refusal.substatus is not None:
-        results[failure.index]["subStatusCode"] = refusal.substatus
-    return Answer(207, compact(results).encode(), charge)
+        results[index]["subStatusCode"] = refusal.substatus
+    return CosmosResponse(207, write_json(results).encode(), charges.REFUSAL)

@@ -2,7 +2,7 @@
 
 Oldest change first. Deletes and overwritten versions do not appear, as on the real service. A
 position in the feed of a physical partition is the sequence number (LSN) of the last transaction
-seen, as an entity tag. What one transaction wrote has one number and is never torn apart, so a page
+read, as an entity tag. What one transaction wrote has one number and is never torn apart, so a page
 may hold more items than were asked for.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from local.cosmos.answers import Answer, Refusal, item_list
 from local.cosmos.items import charges
 from local.cosmos.items.containers import Container
 from local.cosmos.items.partitions import KeyRange
 from local.cosmos.items.storage import Storage
+from local.cosmos.responses import BadRequest, CosmosResponse, write_item_list
 
 PAGE_BYTES = 4 * 1024 * 1024
 TAG = re.compile(r'"?(\d+)"?')
@@ -39,14 +39,14 @@ class FeedRequest:
 
 
 def parse_position(if_none_match: str | None, newest: int) -> int | None:
-    """The sequence number to resume behind; `*` is now."""
+    """The sequence number to resume after; `*` is now."""
     if if_none_match is None:
         return None
     if if_none_match == "*":
         return newest
     match = TAG.fullmatch(if_none_match)
     if match is None:
-        raise Refusal(400, f"{if_none_match!r} is not a position in the change feed")
+        raise BadRequest(f"{if_none_match!r} is not a position in the change feed")
     return int(match.group(1))
 
 
@@ -57,17 +57,19 @@ def parse_since(if_modified_since: str | None) -> int | None:
     try:
         moment: datetime = parsedate_to_datetime(if_modified_since)
     except ValueError as error:
-        raise Refusal(400, f"If-Modified-Since {if_modified_since!r} is not a date") from error
+        raise BadRequest(f"If-Modified-Since {if_modified_since!r} is not a date") from error
     return int(moment.timestamp())
 
 
-def read_feed(storage: Storage, container: Container, request: FeedRequest, now: int) -> Answer:
+def read_feed(
+    storage: Storage, container: Container, request: FeedRequest, now: int
+) -> CosmosResponse:
     """One page of changes; 304 with the newest position when there is none."""
     position = request.after or 0
     texts: list[str] = []
     sizes: list[int] = []
     room = PAGE_BYTES
-    for lsn, partition, body in changes(storage, container, request, now):
+    for lsn, partition, body in list_changes(storage, container, request, now):
         if lsn != position and (len(texts) >= request.page_items or room <= 0):
             break
         position = lsn
@@ -80,14 +82,14 @@ def read_feed(storage: Storage, container: Container, request: FeedRequest, now:
     charge = charges.query(sizes, is_strong=request.is_strong)
     headers = {"etag": f'"{position}"', "x-ms-item-count": str(len(texts))}
     if not texts:
-        return Answer(304, b"", charge, headers)
-    return Answer(200, item_list(container.rid, texts), charge, headers)
+        return CosmosResponse(304, b"", charge, headers)
+    return CosmosResponse(200, write_item_list(container.rid, texts), charge, headers)
 
 
-def changes(
+def list_changes(
     storage: Storage, container: Container, request: FeedRequest, now: int
 ) -> Iterator[tuple[int, str, str]]:
-    """Rows (lsn, partition, body) behind the position, oldest first."""
+    """Rows (lsn, partition, body) after the position, oldest first."""
     where = ["container = ?", "pkrange = ?", "lsn > ?", "(expires IS NULL OR expires > ?)"]
     values: list[object] = [container.number, request.pkrange, request.after or 0, now]
     if request.key is not None:

@@ -22,20 +22,19 @@ QUERY_BASE = 2.3
 QUERY_PER_ITEM = 0.1
 
 
-def straight(size: int, at_1_kb: float, at_100_kb: float) -> float:
+def interpolate(size: int, at_1_kb: float, at_100_kb: float) -> float:
     """The line through the two anchors at `size` bytes, rounded up to a started kilobyte."""
     kilobytes = max(1, ceil(size / KILOBYTE))
     return at_1_kb + (kilobytes - 1) * (at_100_kb - at_1_kb) / 99
 
 
 def read(size: int, *, is_strong: bool) -> float:
-    """A point read of an item of `size` bytes."""
-    return round(straight(size, 1.0, 10.0) * (2 if is_strong else 1), 2)
+    return round(interpolate(size, 1.0, 10.0) * (2 if is_strong else 1), 2)
 
 
 def insert(size: int, indexed: int) -> float:
     """A create, or an upsert that creates."""
-    return round(straight(size, 5.5, 50.0) + indexed * INDEXED_PROPERTY, 2)
+    return round(interpolate(size, 5.5, 50.0) + indexed * INDEXED_PROPERTY, 2)
 
 
 def replace(size: int, indexed: int) -> float:
@@ -44,11 +43,10 @@ def replace(size: int, indexed: int) -> float:
 
 
 def delete(size: int) -> float:
-    """A delete of an item of `size` bytes."""
-    return round(straight(size, 5.5, 50.0), 2)
+    return round(interpolate(size, 5.5, 50.0), 2)
 
 
 def query(sizes: list[int], *, is_strong: bool) -> float:
     """A page of a query, or of the change feed, that looked at items of these sizes."""
-    items = sum(straight(size, 1.0, 10.0) for size in sizes) * QUERY_PER_ITEM
+    items = sum(interpolate(size, 1.0, 10.0) for size in sizes) * QUERY_PER_ITEM
     return round((QUERY_BASE + items) * (2 if is_strong else 1), 2)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.answers import Refusal, compact, unsupported
 from local.cosmos.items.indexing import DEFAULT_POLICY, IndexingPolicy, parse_policy
-from local.cosmos.items.partitions import KeyPath, Ring, cut_ring, parse_key_path
+from local.cosmos.items.partitions import HashRing, KeyPath, cut_ring, parse_key_path
 from local.cosmos.items.storage import Storage
+from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
 
 SYSTEM_PROPERTIES = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 ID_BYTES_MAX = 1023
@@ -26,8 +26,6 @@ KNOWN_PROPERTIES = {
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A database as it stands in the catalogue."""
-
     number: int
     name: str
     created: int
@@ -35,21 +33,19 @@ class Database:
     @property
     def rid(self) -> str:
         """The resource id: four bytes, as the service writes them."""
-        return resource_id(self.number.to_bytes(4, "big"))
+        return write_resource_id(self.number.to_bytes(4, "big"))
 
-    def document(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The resource as clients read it."""
-        link = f"dbs/{self.rid}/"
-        return {"id": self.name, "_colls": "colls/", "_users": "users/"} | system(
-            self.rid, link, self.created
-        )
+        own = {"id": self.name, "_colls": "colls/", "_users": "users/"}
+        return own | describe_system(self.rid, f"dbs/{self.rid}/", self.created)
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
     """A container with its settings parsed; `default_ttl` None means items never expire.
 
-    `ring` is how its keys are spread over physical partitions.
+    `ring` is how its keys are divided among physical partitions.
     """
 
     number: int
@@ -60,7 +56,7 @@ class Container:
     key_path: KeyPath
     policy: IndexingPolicy
     default_ttl: int | None
-    ring: Ring
+    ring: HashRing
 
     @property
     def rid_bytes(self) -> bytes:
@@ -69,8 +65,7 @@ class Container:
 
     @property
     def rid(self) -> str:
-        """The resource id."""
-        return resource_id(self.rid_bytes)
+        return write_resource_id(self.rid_bytes)
 
     @property
     def self_link(self) -> str:
@@ -82,13 +77,13 @@ class Container:
         """The link by names, which clients keep session tokens under."""
         return f"dbs/{self.database.name}/colls/{self.name}"
 
-    def document(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The resource as clients read it."""
-        return self.properties | system(self.rid, self.self_link, self.created)
+        return self.properties | describe_system(self.rid, self.self_link, self.created)
 
 
 class Catalogue:
-    """All databases and containers of an account; lookups are cached."""
+    """All databases and containers of an account; lookups of containers are cached."""
 
     def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
         self._storage = storage
@@ -103,24 +98,24 @@ class Catalogue:
         return [Database(*row) for row in rows]
 
     def database(self, name: str) -> Database:
-        """One database; a 404 Refusal when it does not exist."""
+        """One database; a 404 when it does not exist."""
         found = next((d for d in self.databases() if d.name == name), None)
         if found is None:
-            raise Refusal(404, f"database {name!r} does not exist")
+            raise RequestRefused(404, f"database {name!r} does not exist")
         return found
 
     def create_database(self, name: Any) -> Database:
-        """Create; a 409 Refusal when the name is taken."""
+        """Create; a 409 when the name is taken."""
         check_id(name)
         if any(d.name == name for d in self.databases()):
-            raise Refusal(409, f"database {name!r} exists already")
+            raise RequestRefused(409, f"database {name!r} exists already")
         self._storage.connection.execute(
             "INSERT INTO databases (name, created) VALUES (?, ?)", (name, int(self._now()))
         )
         return self.database(name)
 
     def delete_database(self, name: str) -> None:
-        """Delete with everything in it; a 404 Refusal when it does not exist."""
+        """Delete with everything in it; a 404 when it does not exist."""
         number = self.database(name).number
         self._storage.connection.execute("DELETE FROM databases WHERE number = ?", (number,))
         self._containers.clear()
@@ -135,13 +130,13 @@ class Catalogue:
         return [parse_container(database, *row) for row in rows.fetchall()]
 
     def container(self, database: str, name: str) -> Container:
-        """One container; a 404 Refusal when it, or its database, does not exist."""
+        """One container; a 404 when it, or its database, does not exist."""
         known = self._containers.get((database, name))
         if known is None:
             all_of_it = self.containers(self.database(database))
             known = next((c for c in all_of_it if c.name == name), None)
         if known is None:
-            raise Refusal(404, f"container {name!r} does not exist", substatus=1003)
+            raise RequestRefused(404, f"container {name!r} does not exist", substatus=1003)
         self._containers[database, name] = known
         return known
 
@@ -150,33 +145,32 @@ class Catalogue:
     ) -> Container:
         """Create from a resource document; 409 when the name is taken, 400 for bad settings."""
         owner = self.database(database)
-        name = document.get("id")
-        check_id(name)
+        name = check_id(document.get("id"))
         if any(c.name == name for c in self.containers(owner)):
-            raise Refusal(409, f"container {name!r} exists already")
-        properties = normalised(document)
+            raise RequestRefused(409, f"container {name!r} exists already")
+        properties = write_json(fill_defaults(document))
         created = int(self._now())
-        parse_container(owner, 0, str(name), created, compact(properties), partitions)
+        parse_container(owner, 0, name, created, properties, partitions)
         self._storage.connection.execute(
             "INSERT INTO containers (database, name, created, properties, partitions)"
             " VALUES (?, ?, ?, ?, ?)",
-            (owner.number, name, created, compact(properties), partitions),
+            (owner.number, name, created, properties, partitions),
         )
-        return self.container(database, str(name))
+        return self.container(database, name)
 
     def delete_container(self, database: str, name: str) -> None:
-        """Delete with its items; a 404 Refusal when it does not exist."""
+        """Delete with its items; a 404 when it does not exist."""
         number = self.container(database, name).number
         self._storage.connection.execute("DELETE FROM containers WHERE number = ?", (number,))
         self._containers.clear()
 
 
-def normalised(document: dict[str, Any]) -> dict[str, Any]:
-    """A container's properties with defaults filled in; a Refusal names what is not offered."""
-    for key, value in document.items():
-        if key not in KNOWN_PROPERTIES and value is not None:
-            raise unsupported(f"the container property {key!r}")
+def fill_defaults(document: dict[str, Any]) -> dict[str, Any]:
+    """A container's properties with defaults filled in; a refusal names what is not offered."""
     properties = {key: value for key, value in document.items() if value is not None}
+    for key in properties:
+        if key not in KNOWN_PROPERTIES:
+            raise NotOffered(f"the container property {key!r}")
     parse_key_path(properties.get("partitionKey"))
     return properties | {
         "partitionKey": {"kind": "Hash", "version": 2, **properties["partitionKey"]},
@@ -187,11 +181,11 @@ def normalised(document: dict[str, Any]) -> dict[str, Any]:
 def parse_container(
     database: Database, number: int, name: str, created: int, text: str, partitions: int
 ) -> Container:
-    """A container from its row; a Refusal when its settings make no sense."""
+    """A container from its row; a refusal when its settings make no sense."""
     properties = json.loads(text)
     default_ttl = properties.get("defaultTtl")
     if default_ttl is not None and not is_ttl(default_ttl):
-        raise Refusal(400, f"defaultTtl must be -1 or a positive whole number, not {default_ttl}")
+        raise BadRequest(f"defaultTtl must be -1 or a positive whole number, not {default_ttl}")
     return Container(
         number=number,
         database=database,
@@ -206,13 +200,13 @@ def parse_container(
 
 
 def check_id(value: Any) -> str:
-    """The id itself; a 400 Refusal when it breaks the service's rules."""
+    """The id itself; a 400 when it breaks the service's rules."""
     if not isinstance(value, str) or not value:
-        raise Refusal(400, "the required property 'id' is missing or is not a string")
+        raise BadRequest("the required property 'id' is missing or is not a string")
     if len(value.encode()) > ID_BYTES_MAX:
-        raise Refusal(400, f"id may have {ID_BYTES_MAX} bytes at most")
+        raise BadRequest(f"id may have {ID_BYTES_MAX} bytes at most")
     if FORBIDDEN_IN_ID.intersection(value):
-        raise Refusal(400, f"id {value!r} holds one of the forbidden characters / \\ ? #")
+        raise BadRequest(f"id {value!r} holds one of the forbidden characters / \\ ? #")
     return value
 
 
@@ -221,12 +215,12 @@ def is_ttl(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and (value == -1 or value > 0)
 
 
-def resource_id(raw: bytes) -> str:
+def write_resource_id(raw: bytes) -> str:
     """Resource ids are base64 with a dash for the slash, so that they can stand in a path."""
     return base64.b64encode(raw, altchars=b"+-").decode()
 
 
-def system(rid: str, link: str, created: int) -> dict[str, Any]:
+def describe_system(rid: str, link: str, created: int) -> dict[str, Any]:
     """The system properties of a database or container."""
     etag = f'"00000000-0000-0000-0000-{created:012x}"'
     return {"_rid": rid, "_self": link, "_etag": etag, "_ts": created}

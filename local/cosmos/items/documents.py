@@ -1,12 +1,6 @@
 """Single items: read, create, replace, upsert, patch, delete; for a request and within a batch.
 
-Nothing here opens a transaction: the caller does, around one operation or around a hundred.
-
-Rules for the `id` of a resource.
-
-How deep a document may be: 128 levels, by "Azure Cosmos DB service quotas".
-
-The properties that the service writes into every item, beside the user's own.
+Nothing here opens a transaction around writes: the caller does, around one or around a hundred.
 """
 
 import json
@@ -14,90 +8,40 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.answers import Refusal, compact, unsupported
 from local.cosmos.items import charges
 from local.cosmos.items.containers import (
     SYSTEM_PROPERTIES,
     Container,
     check_id,
     is_ttl,
-    resource_id,
+    write_resource_id,
 )
-from local.cosmos.items.patch import Patch
+from local.cosmos.items.patch import ItemPatch
 from local.cosmos.items.storage import Storage
-
-LEVELS_MAX = 128
-
-
-def check_nesting(document: Any, text: str) -> None:
-    """Raise a 400 Refusal for a document nested too deeply; `text` is its JSON.
-
-    Most documents do not even have that many brackets, and are not walked.
-    """
-    if text.count("[") + text.count("{") <= LEVELS_MAX:
-        return
-    level = [document]
-    for _ in range(LEVELS_MAX):
-        level = [inner for outer in level for inner in children(outer)]
-        if not level:
-            return
-    raise Refusal(400, f"a document may be nested {LEVELS_MAX} levels at most")
-
-
-def children(value: dict[str, Any] | list[Any]) -> list[Any]:
-    """The objects and arrays directly inside one."""
-    inside = value.values() if isinstance(value, dict) else value
-    return [inner for inner in inside if isinstance(inner, dict | list)]
-
-
-def without_system_properties(document: dict[str, Any]) -> dict[str, Any]:
-    """The user's part of a document."""
-    return {name: value for name, value in document.items() if name not in SYSTEM_PROPERTIES}
-
-
-def etag_of(version: int) -> str:
-    """Tags differ for every version of every item, for the account has one sequence."""
-    return f'"00000000-0000-0000-0000-{version:012x}"'
-
-
-def body_of(
-    container: Container, own: dict[str, Any], *, version: int, birth: int, now: int
-) -> str:
-    """The JSON text of a version: the user's part, then the system properties.
-
-    Clients that merge a sorted query read the birth number of an item, lowest byte first, from the
-    end of its resource id.
-    """
-    rid = resource_id(container.rid_bytes + birth.to_bytes(8, "little"))
-    written = {
-        "_rid": rid,
-        "_self": f"{container.self_link}docs/{rid}/",
-        "_etag": etag_of(version),
-        "_attachments": "attachments/",
-        "_ts": now,
-    }
-    return compact(own | written)
-
+from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
 
 ITEM_BYTES_MAX = 2 * 1024 * 1024
+LEVELS_MAX = 128  # of nesting, by "Azure Cosmos DB service quotas"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """An item as it lies in the table; `body` is its JSON text, system properties included."""
+class StoredItem:
+    """An item as it lies in the table; `body` is its JSON text, system properties included.
+
+    `number` was given to the item when it was created, `version` to this version of it.
+    """
 
     version: int
-    birth: int
+    number: int
     body: str
 
     @property
     def etag(self) -> str:
-        """The entity tag, quotes included."""
-        return etag_of(self.version)
+        return write_etag(self.version)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ItemResult:
     """What an operation on an item came to; `charge` is in request units."""
 
     status: int
@@ -107,8 +51,8 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One logical partition of a container; `key` is canonical."""
+class LogicalPartition:
+    """All items of a container with one canonical key."""
 
     container: Container
     key: str
@@ -116,174 +60,224 @@ class Place:
     @property
     def physical(self) -> tuple[int, int]:
         """The physical partition it is in: the number of the container, and its own."""
-        return self.container.number, self.container.ring.partition_of(self.key)
+        return self.container.number, self.container.ring.find_partition(self.key)
 
 
 class Items:
-    """Items by place and id. `now` is the account's clock in seconds since 1970."""
+    """Items by partition and id. `now` is the account's clock in seconds since 1970."""
 
     def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
         self._storage = storage
         self._now = now
 
-    def read(self, place: Place, item_id: str, *, is_strong: bool = True) -> Done:
-        """The item; a 404 Refusal when it does not exist."""
-        stored = self._existing(place, item_id)
+    def read(
+        self, partition: LogicalPartition, item_id: str, *, is_strong: bool = True
+    ) -> ItemResult:
+        """The item; a 404 when it does not exist."""
+        stored = self._find_existing(partition, item_id)
         charge = charges.read(len(stored.body.encode()), is_strong=is_strong)
-        return Done(200, charge, stored.body, stored.etag)
+        return ItemResult(200, charge, stored.body, stored.etag)
 
-    def create(self, place: Place, document: Any) -> Done:
-        """A new item; a 409 Refusal when its id is taken in this partition."""
-        item_id = self._checked(place, document)
-        if self._find(place, item_id) is not None:
-            raise Refusal(409, f"item {item_id!r} exists already in partition {place.key}")
-        return self._write(place, item_id, document, None)
+    def create(self, partition: LogicalPartition, document: Any) -> ItemResult:
+        """A new item; a 409 when its id is taken in this partition."""
+        item_id = check_item(partition, document)
+        if self._find(partition, item_id) is not None:
+            message = f"item {item_id!r} exists already in partition {partition.key}"
+            raise RequestRefused(409, message)
+        return self._write(partition, item_id, document, None)
 
-    def replace(self, place: Place, item_id: str, document: Any, if_match: str | None) -> Done:
+    def replace(
+        self, partition: LogicalPartition, item_id: str, document: Any, if_match: str | None
+    ) -> ItemResult:
         """A new version of an existing item; 404 when absent, 412 when its tag is another."""
-        if self._checked(place, document) != item_id:
-            raise Refusal(400, f"the document's id is not {item_id!r}, the id it would replace")
-        stored = self._existing(place, item_id)
+        if check_item(partition, document) != item_id:
+            raise BadRequest(f"the document's id is not {item_id!r}, the id it would replace")
+        stored = self._find_existing(partition, item_id)
         check_tag(stored, if_match)
-        return self._write(place, item_id, document, stored)
+        return self._write(partition, item_id, document, stored)
 
-    def upsert(self, place: Place, document: Any, if_match: str | None) -> Done:
+    def upsert(
+        self, partition: LogicalPartition, document: Any, if_match: str | None
+    ) -> ItemResult:
         """Create, or replace what is there; 412 when what is there has another tag.
 
         With If-Match on an absent item the service's behaviour is not documented: refused.
         """
-        item_id = self._checked(place, document)
-        stored = self._find(place, item_id)
+        item_id = check_item(partition, document)
+        stored = self._find(partition, item_id)
         if stored is None and if_match is not None:
-            raise unsupported("If-Match on an upsert that creates")
+            raise NotOffered("If-Match on an upsert that creates")
         if stored is not None:
             check_tag(stored, if_match)
-        return self._write(place, item_id, document, stored)
+        return self._write(partition, item_id, document, stored)
 
-    def patch(self, place: Place, item_id: str, patch: Patch, if_match: str | None) -> Done:
+    def patch(
+        self, partition: LogicalPartition, item_id: str, patch: ItemPatch, if_match: str | None
+    ) -> ItemResult:
         """Change parts of an existing item.
 
         404 when absent, 412 when its tag is another or the patch's own condition does not hold, 400
         when a change cannot be made. It costs what a replace would.
         """
-        patch.check_spares(place.container.key_path.names)
-        stored = self._existing(place, item_id)
+        patch.check_key(partition.container.key_path.names)
+        stored = self._find_existing(partition, item_id)
         check_tag(stored, if_match)
         document = json.loads(stored.body)
         patch.check_condition(document)
         patch.apply(document)
-        self._checked(place, document)
-        return self._write(place, item_id, document, stored)
+        check_item(partition, document)
+        return self._write(partition, item_id, document, stored)
 
-    def delete(self, place: Place, item_id: str, if_match: str | None) -> Done:
+    def delete(self, partition: LogicalPartition, item_id: str, if_match: str | None) -> ItemResult:
         """Remove an item; 404 when absent, 412 when its tag is another."""
-        stored = self._existing(place, item_id)
+        stored = self._find_existing(partition, item_id)
         check_tag(stored, if_match)
-        self._storage.next_version()
-        self._storage.next_lsn(*place.physical)
+        self._storage.take_version()
+        self._storage.take_lsn(*partition.physical)
         self._storage.connection.execute("DELETE FROM items WHERE version = ?", (stored.version,))
-        return Done(204, charges.delete(len(stored.body.encode())))
+        return ItemResult(204, charges.delete(len(stored.body.encode())))
 
-    def id_of(self, place: Place, birth: int) -> str:
-        """The id of the item with a birth number; a 404 Refusal when it does not exist."""
+    def find_id(self, partition: LogicalPartition, number: int) -> str:
+        """The id of the item with a number; a 404 when it does not exist."""
         row = self._storage.connection.execute(
             "SELECT id FROM items WHERE container = ? AND partition = ? AND birth = ?",
-            (place.container.number, place.key, birth),
+            (partition.container.number, partition.key, number),
         ).fetchone()
         if row is None:
-            raise Refusal(404, f"no item of this resource id exists in partition {place.key}")
+            message = f"no item of this resource id exists in partition {partition.key}"
+            raise RequestRefused(404, message)
         return str(row[0])
 
-    def purge(self) -> int:
-        """Remove what has expired; the answer is how many items."""
+    def purge(self) -> None:
+        """Remove what has expired."""
         with self._storage.transaction():
-            return self._storage.connection.execute(
+            self._storage.connection.execute(
                 "DELETE FROM items WHERE expires IS NOT NULL AND expires <= ?", (int(self._now()),)
-            ).rowcount
+            )
 
-    def _existing(self, place: Place, item_id: str) -> Stored:
-        stored = self._find(place, item_id)
+    def _find_existing(self, partition: LogicalPartition, item_id: str) -> StoredItem:
+        stored = self._find(partition, item_id)
         if stored is None:
-            raise Refusal(404, f"no item with id {item_id!r} exists in partition {place.key}")
+            message = f"no item with id {item_id!r} exists in partition {partition.key}"
+            raise RequestRefused(404, message)
         return stored
 
-    def _find(self, place: Place, item_id: str) -> Stored | None:
+    def _find(self, partition: LogicalPartition, item_id: str) -> StoredItem | None:
         row = self._storage.connection.execute(
             "SELECT version, birth, body FROM items"
             " WHERE container = ? AND partition = ? AND id = ?"
             " AND (expires IS NULL OR expires > ?)",
-            (place.container.number, place.key, item_id, int(self._now())),
+            (partition.container.number, partition.key, item_id, int(self._now())),
         ).fetchone()
-        return Stored(*row) if row else None
-
-    def _checked(self, place: Place, document: Any) -> str:
-        if not isinstance(document, dict):
-            raise Refusal(400, "an item must be a JSON object")
-        item_id = check_id(document.get("id"))
-        if place.container.key_path.of(document) != place.key:
-            raise Refusal(
-                400,
-                "the partition key of the document differs from the one of the request",
-                substatus=1001,
-            )
-        if "ttl" in document and not is_ttl(document["ttl"]):
-            raise Refusal(400, "ttl must be -1 or a positive whole number")
-        return item_id
+        return StoredItem(*row) if row else None
 
     def _write(
-        self, place: Place, item_id: str, document: dict[str, Any], before: Stored | None
-    ) -> Done:
-        version = self._storage.next_version()
-        birth = before.birth if before else version
+        self,
+        partition: LogicalPartition,
+        item_id: str,
+        document: dict[str, Any],
+        before: StoredItem | None,
+    ) -> ItemResult:
+        version = self._storage.take_version()
+        number = before.number if before else version
         now = int(self._now())
-        own = without_system_properties(document)
-        body = body_of(place.container, own, version=version, birth=birth, now=now)
+        container = partition.container
+        own = {name: value for name, value in document.items() if name not in SYSTEM_PROPERTIES}
+        # Clients that merge a sorted query read the number of an item, lowest byte first, from the
+        # end of its resource id.
+        rid = write_resource_id(container.rid_bytes + number.to_bytes(8, "little"))
+        system = {
+            "_rid": rid,
+            "_self": f"{container.self_link}docs/{rid}/",
+            "_etag": write_etag(version),
+            "_attachments": "attachments/",
+            "_ts": now,
+        }
+        body = write_json(own | system)
         size = len(body.encode())
         if size > ITEM_BYTES_MAX:
-            raise Refusal(413, f"an item may have {ITEM_BYTES_MAX} bytes at most, not {size}")
+            message = f"an item may have {ITEM_BYTES_MAX} bytes at most, not {size}"
+            raise RequestRefused(413, message)
         check_nesting(own, body)
-        indexed = place.container.policy.effects(own)
         self._storage.connection.execute(
             "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 version,
-                *place.physical,
-                self._storage.next_lsn(*place.physical),
-                place.key,
+                *partition.physical,
+                self._storage.take_lsn(*partition.physical),
+                partition.key,
                 item_id,
-                birth,
+                number,
                 now,
-                expiry(place.container, own, now),
+                find_expiry(container, own, now),
                 body,
             ),
         )
+        indexed = container.policy.count_indexed(own)
         charge = charges.replace(size, indexed) if before else charges.insert(size, indexed)
-        return Done(200 if before else 201, charge, body, etag_of(version))
+        return ItemResult(200 if before else 201, charge, body, write_etag(version))
 
 
-def check_tag(stored: Stored, if_match: str | None) -> None:
-    """Raise a 412 Refusal when a condition is given and does not hold."""
+def check_item(partition: LogicalPartition, document: Any) -> str:
+    """The id of a document that may be written into a partition; a 400 when it may not."""
+    if not isinstance(document, dict):
+        raise BadRequest("an item must be a JSON object")
+    item_id = check_id(document.get("id"))
+    if partition.container.key_path.read(document) != partition.key:
+        message = "the partition key of the document differs from the one of the request"
+        raise BadRequest(message, substatus=1001)
+    if "ttl" in document and not is_ttl(document["ttl"]):
+        raise BadRequest("ttl must be -1 or a positive whole number")
+    return item_id
+
+
+def check_tag(stored: StoredItem, if_match: str | None) -> None:
+    """Raise a 412 when a condition is given and does not hold."""
     if if_match is not None and if_match not in ("*", stored.etag):
-        raise Refusal(412, f"the item's tag is {stored.etag}, not {if_match}")
+        raise RequestRefused(412, f"the item's tag is {stored.etag}, not {if_match}")
 
 
-def parse_item(text: str | bytes) -> Any:
-    """Read a request body; a 400 Refusal when it is not JSON, to which NaN does not belong."""
-    try:
-        return json.loads(text, parse_constant=refuse_constant)
-    except ValueError as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from error
+def check_nesting(document: Any, text: str) -> None:
+    """Raise a 400 for a document nested too deeply; `text` is its JSON.
+
+    Most documents do not even have that many brackets, and are not walked.
+    """
+    if text.count("[") + text.count("{") <= LEVELS_MAX:
+        return
+    level: list[Any] = [document]
+    for _ in range(LEVELS_MAX):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise BadRequest(f"a document may be nested {LEVELS_MAX} levels at most")
 
 
-def refuse_constant(name: str) -> None:
-    """Raise a 400 Refusal for NaN and the infinities."""
-    raise Refusal(400, f"the body is not JSON: {name}")
-
-
-def expiry(container: Container, document: dict[str, Any], now: int) -> int | None:
+def find_expiry(container: Container, document: dict[str, Any], now: int) -> int | None:
     """The second in which a version expires; None for never. An item's ttl counts only when the
     container has time to live switched on."""
     if container.default_ttl is None:
         return None
     ttl = document.get("ttl", container.default_ttl)
     return None if ttl == -1 else now + int(ttl)
+
+
+def write_etag(version: int) -> str:
+    """Tags differ for every version of every item, for the account has one sequence."""
+    return f'"00000000-0000-0000-0000-{version:012x}"'
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read a request body; a 400 when it is not JSON, to which NaN does not belong."""
+
+    def refuse_constant(name: str) -> None:
+        raise BadRequest(f"the body is not JSON: {name}")
+
+    try:
+        return json.loads(text, parse_constant=refuse_constant)
+    except ValueError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error

@@ -1,14 +1,9 @@
-"""Partition keys: reading them from documents and headers, and where they hash to.
+"""Partition keys: reading them from documents and headers, and the partitions they hash to.
 
 Only single-path keys of version 2 are offered. The effective partition key is MurmurHash3 (x64, 128
-bits) of the encoded value, as all clients compute it; it decides which items a feed range covers.
-
-The ring of effective keys, cut into the physical partitions of a container.
-
-A client learns the cut from `pkranges` and names one partition by its number. Nothing is ever split
-or merged: a container keeps the cut it was created with.
-
-MurmurHash3, the x64 variant of 128 bits with seed 0 (Austin Appleby, public domain).
+bits, seed 0; Austin Appleby, public domain) of the encoded value, as all clients compute it. The
+ring of effective keys is cut into the physical partitions of a container: a client learns the cut
+from `pkranges` and names one partition by its number. Nothing is ever split or merged.
 """
 
 import json
@@ -19,50 +14,17 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
-from local.cosmos.answers import Refusal, compact, unsupported
-
-LOW64 = 0xFFFFFFFFFFFFFFFF
-FIRST = 0x87C37B91114253D5
-SECOND = 0x4CF5AD432745937F
-
-
-def rotated(value: int, bits: int) -> int:
-    """Rotate a 64-bit number to the left."""
-    return (value << bits | value >> (64 - bits)) & LOW64
-
-
-def finished(value: int) -> int:
-    """The final avalanche of MurmurHash3."""
-    value ^= value >> 33
-    value = value * 0xFF51AFD7ED558CCD & LOW64
-    value ^= value >> 33
-    value = value * 0xC4CEB9FE1A85EC53 & LOW64
-    return value ^ value >> 33
-
-
-def murmur3_128(data: bytes) -> tuple[int, int]:
-    """The hash of `data` as two 64-bit halves (low, high)."""
-    low = high = 0
-    whole = len(data) // 16 * 16
-    for at in range(0, whole, 16):
-        one, two = struct.unpack_from("<QQ", data, at)
-        low ^= rotated(one * FIRST & LOW64, 31) * SECOND & LOW64
-        low = (rotated(low, 27) + high) * 5 + 0x52DCE729 & LOW64
-        high ^= rotated(two * SECOND & LOW64, 33) * FIRST & LOW64
-        high = (rotated(high, 31) + low) * 5 + 0x38495AB5 & LOW64
-    one, two = struct.unpack("<QQ", data[whole:].ljust(16, b"\0"))
-    low ^= (rotated(one * FIRST & LOW64, 31) * SECOND & LOW64) ^ len(data)
-    high ^= (rotated(two * SECOND & LOW64, 33) * FIRST & LOW64) ^ len(data)
-    low = low + high & LOW64
-    high = high + low & LOW64
-    low, high = finished(low), finished(high)
-    low = low + high & LOW64
-    return low, high + low & LOW64
-
+from local.cosmos.responses import BadRequest, NotOffered, write_json
 
 KEY_BYTES_MAX = 2048
 UNDEFINED = "{}"  # how the wire writes the key of an item that lacks the path
 MAX_RANGE = "FF"
+PARTITIONS_MAX = 64
+PARTITION_THROUGHPUT = 10_000  # request units a second that one physical partition serves
+KEYS = 1 << 126  # effective keys have 128 bits, and the highest two are zero
+LOW64 = 0xFFFFFFFFFFFFFFFF
+FIRST = 0x87C37B91114253D5
+SECOND = 0x4CF5AD432745937F
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +33,25 @@ class KeyPath:
 
     names: tuple[str, ...]
 
-    def of(self, document: dict[str, Any]) -> str:
+    def read(self, document: dict[str, Any]) -> str:
         """The canonical key of a document; UNDEFINED when the path is absent."""
         value: Any = document
         for name in self.names:
             if not isinstance(value, dict) or name not in value:
                 return UNDEFINED
             value = value[name]
-        return canonical(value)
+        return canonicalize(value)
 
 
 def parse_key_path(definition: Any) -> KeyPath:
-    """Read a `partitionKey` definition; a Refusal names what is not offered."""
+    """Read a `partitionKey` definition; a refusal names what is not offered."""
     paths = definition.get("paths") if isinstance(definition, dict) else None
     if not isinstance(paths, list) or not paths or not all(isinstance(p, str) for p in paths):
-        raise Refusal(400, "partitionKey with one path is required")
+        raise BadRequest("partitionKey with one path is required")
     if definition.get("kind", "Hash") != "Hash" or len(paths) != 1:
-        raise unsupported("hierarchical partition keys")
+        raise NotOffered("hierarchical partition keys")
     if definition.get("version", 2) != 2:
-        raise unsupported("partition keys of version 1")
+        raise NotOffered("partition keys of version 1")
     return KeyPath(tuple(paths[0].strip("/").split("/")))
 
 
@@ -99,44 +61,73 @@ def parse_key_header(header: str) -> str:
     try:
         values = json.loads(header)
     except json.JSONDecodeError as error:
-        raise Refusal(400, f"partition key {header!r} is not JSON") from error
+        raise BadRequest(f"partition key {header!r} is not JSON") from error
     if not isinstance(values, list) or len(values) != 1:
-        raise Refusal(400, f"partition key {header!r} must hold one value")
-    return UNDEFINED if values[0] == {} else canonical(values[0])
+        raise BadRequest(f"partition key {header!r} must hold one value")
+    return UNDEFINED if values[0] == {} else canonicalize(values[0])
 
 
-def canonical(value: Any) -> str:
+def canonicalize(value: Any) -> str:
     """One text per key value, so that 1 and 1.0 are the same partition."""
     if isinstance(value, dict | list):
-        raise Refusal(400, "a partition key value must be a string, number, boolean or null")
+        raise BadRequest("a partition key value must be a string, number, boolean or null")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = compact(value)
+    text = write_json(value)
     if len(text.encode()) > KEY_BYTES_MAX:
-        raise Refusal(400, f"a partition key value may have {KEY_BYTES_MAX} bytes at most")
+        raise BadRequest(f"a partition key value may have {KEY_BYTES_MAX} bytes at most")
     return text
 
 
 @lru_cache(maxsize=65536)
-def effective_key(key: str) -> str:
-    """The place of a canonical key on the ring, as 32 upper-case hexadecimal digits."""
-    low, high = murmur3_128(encoded(json.loads(key)))
+def hash_key(key: str) -> str:
+    """The effective key of a canonical key, as 32 upper-case hexadecimal digits."""
+    match json.loads(key):  # what is hashed is a type marker, then the value
+        case None | {}:
+            encoded = b"\x01"
+        case bool(flag):
+            encoded = b"\x03" if flag else b"\x02"
+        case str(text):
+            encoded = b"\x08" + text.encode() + b"\xff"
+        case number:
+            encoded = b"\x05" + struct.pack("<d", number)
+    low, high = murmur3_128(encoded)
     digest = bytearray(high.to_bytes(8, "big") + low.to_bytes(8, "big"))
     digest[0] &= 0x3F
     return digest.hex().upper()
 
 
-def encoded(value: Any) -> bytes:
-    """A key value as the bytes that are hashed: a type marker, then the value."""
-    match value:
-        case None | {}:
-            return b"\x01"
-        case bool():
-            return b"\x03" if value else b"\x02"
-        case str():
-            return b"\x08" + value.encode() + b"\xff"
-        case _:
-            return b"\x05" + struct.pack("<d", value)
+def murmur3_128(data: bytes) -> tuple[int, int]:
+    """The hash of `data` as two 64-bit halves (low, high)."""
+    low = high = 0
+    whole = len(data) // 16 * 16
+    for at in range(0, whole, 16):
+        one, two = struct.unpack_from("<QQ", data, at)
+        low ^= rotate_left(one * FIRST & LOW64, 31) * SECOND & LOW64
+        low = (rotate_left(low, 27) + high) * 5 + 0x52DCE729 & LOW64
+        high ^= rotate_left(two * SECOND & LOW64, 33) * FIRST & LOW64
+        high = (rotate_left(high, 31) + low) * 5 + 0x38495AB5 & LOW64
+    one, two = struct.unpack("<QQ", data[whole:].ljust(16, b"\0"))
+    low ^= (rotate_left(one * FIRST & LOW64, 31) * SECOND & LOW64) ^ len(data)
+    high ^= (rotate_left(two * SECOND & LOW64, 33) * FIRST & LOW64) ^ len(data)
+    low = low + high & LOW64
+    high = high + low & LOW64
+    low, high = mix_finally(low), mix_finally(high)
+    low = low + high & LOW64
+    return low, high + low & LOW64
+
+
+def rotate_left(value: int, bits: int) -> int:
+    return (value << bits | value >> (64 - bits)) & LOW64
+
+
+def mix_finally(value: int) -> int:
+    """The final avalanche of MurmurHash3."""
+    value ^= value >> 33
+    value = value * 0xFF51AFD7ED558CCD & LOW64
+    value ^= value >> 33
+    value = value * 0xC4CEB9FE1A85EC53 & LOW64
+    return value ^ value >> 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,43 +139,35 @@ class KeyRange:
 
     def covers(self, key: str) -> bool:
         """Whether a canonical key hashes into the interval."""
-        return self.is_everything or self.start <= effective_key(key) < self.end
+        return self.is_everything or self.start <= hash_key(key) < self.end
 
     @property
     def is_everything(self) -> bool:
-        """Whether no key can fall outside."""
         return self.start == "" and self.end == MAX_RANGE
 
 
 WHOLE_RING = KeyRange()
 
 
-PARTITIONS_MAX = 64
-PARTITION_THROUGHPUT = 10_000  # request units a second that one physical partition serves
-KEYS = 1 << 126  # effective keys have 128 bits, and the highest two are zero
-
-
 @dataclass(frozen=True, slots=True)
-class Ring:
+class HashRing:
     """Physical partitions, numbered along the ring; each begins where the one before it ends."""
 
     ranges: tuple[KeyRange, ...]
     starts: tuple[str, ...]
     numbers: tuple[int, ...]
 
-    def partition_of(self, key: str) -> int:
+    def find_partition(self, key: str) -> int:
         """The number of the partition a canonical key is in; a ring of one needs no hash."""
-        if len(self.starts) == 1:
-            return 0
-        return bisect_right(self.starts, effective_key(key)) - 1
+        return bisect_right(self.starts, hash_key(key)) - 1 if len(self.starts) > 1 else 0
 
-    def partition_around(self, key_range: KeyRange) -> int | None:
+    def find_partition_around(self, key_range: KeyRange) -> int | None:
         """The number of the one partition all of an interval is in; None if there is none."""
         number = bisect_right(self.starts, key_range.start) - 1
         return number if key_range.end <= self.ranges[number].end else None
 
 
-def partitions_for(throughput: int) -> int:
+def count_partitions(throughput: int) -> int:
     """How many physical partitions a container is created with for so many request units a second.
 
     Specification: "Partitioning and horizontal scaling in Azure Cosmos DB".
@@ -193,9 +176,9 @@ def partitions_for(throughput: int) -> int:
 
 
 @lru_cache
-def cut_ring(count: int) -> Ring:
+def cut_ring(count: int) -> HashRing:
     """Cut the ring into partitions of one size."""
     inner = [f"{KEYS * number // count:032X}" for number in range(1, count)]
     starts = ("", *inner)
     ranges = tuple(KeyRange(*bounds) for bounds in zip(starts, (*inner, MAX_RANGE), strict=True))
-    return Ring(ranges, starts, tuple(range(count)))
+    return HashRing(ranges, starts, tuple(range(count)))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from local.cosmos.regions.stale_reads import Moment, Past
+from local.cosmos.regions.stale_reads import AccountSnapshot, VersionHistory
 from local.sqlite_file import check_format
 
 FORMAT = 1  # PRAGMA user_version of a file with this schema
@@ -62,7 +62,7 @@ class Storage:
 
     Each version of an item has one in the whole account, given once. Each physical partition counts
     its transactions: their log sequence numbers (LSN) never fall, not even over a restart, and all
-    writes of one transaction have the same. `clock` says when a moment of the past was.
+    writes of one transaction have the same. `clock` says when a snapshot was.
     """
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -72,15 +72,18 @@ class Storage:
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute("PRAGMA synchronous = NORMAL")
         self.connection.execute("PRAGMA foreign_keys = ON")
-        self.connection.execute("PRAGMA recursive_triggers = ON")  # a replaced row is a deleted one
+        # With them REPLACE fires the delete trigger that keeps old versions.
+        self.connection.execute("PRAGMA recursive_triggers = ON")
         self.connection.executescript(SCHEMA)
         self.connection.create_function("newest_version", 0, lambda: self._version)
         self._clock = clock
-        self._lsns = self._newest_lsns()
-        self._version = self._newest_version()
+        rows = self.connection.execute("SELECT container, pkrange, lsn FROM newest")
+        self._lsns: dict[tuple[int, int], int] = {row[:2]: row[2] for row in rows}
+        row = self.connection.execute("SELECT max(version) FROM newest").fetchone()
+        self._version: int = row[0] or 0
         self._written: tuple[int, int] | None = None
-        self._past = Past(self.connection)
-        self._shown: Moment | None = None
+        self._history = VersionHistory(self.connection)
+        self._shown: AccountSnapshot | None = None
 
     @property
     def version(self) -> int:
@@ -92,12 +95,12 @@ class Storage:
         lsns = self._lsns if self._shown is None else self._shown.lsns
         return lsns.get((container, pkrange), 0)
 
-    def next_version(self) -> int:
+    def take_version(self) -> int:
         """Take the next number; one that a failed transaction took is given again."""
         self._version += 1
         return self._version
 
-    def next_lsn(self, container: int, pkrange: int) -> int:
+    def take_lsn(self, container: int, pkrange: int) -> int:
         """The number of the transaction in which this is called, which has one partition only."""
         self._written = (container, pkrange)
         return self._lsns.get(self._written, 0) + 1
@@ -106,10 +109,16 @@ class Storage:
     def transaction(self) -> Iterator[None]:
         """Everything inside is applied, or, when the block raises, nothing."""
         before, self._written = self._version, None
+        lsn = 0
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
-            lsn = self._keep_lsn()
+            if self._written is not None:
+                lsn = self._lsns.get(self._written, 0) + 1
+                self.connection.execute(
+                    "INSERT OR REPLACE INTO newest VALUES (?, ?, ?, ?)",
+                    (*self._written, lsn, self._version),
+                )
         except BaseException:
             self.connection.execute("ROLLBACK")
             self._version = before
@@ -117,37 +126,39 @@ class Storage:
         self.connection.execute("COMMIT")
         if self._written is not None:
             self._lsns[self._written] = lsn
-            if self._past.is_kept:
-                self._past.note(self._moment())
+            if self._history.is_kept:
+                self._history.add(self._take_snapshot())
 
-    def remember(self, reach: float | None) -> None:
-        """Keep the past of the last `reach` seconds, from now on; None lets go of it."""
-        if reach is None:
-            if self._past.is_kept:
-                self._past.end()
-        elif self._past.is_kept:
-            self._past.extend(reach)
+    def keep_versions(self, seconds: float | None) -> None:
+        """Keep the versions of the last `seconds`, from now on; None drops them."""
+        if seconds is None:
+            if self._history.is_kept:
+                self._history.end()
+        elif self._history.is_kept:
+            self._history.extend(seconds)
         else:
-            self._past.begin(self._moment(), reach)
+            self._history.begin(self._take_snapshot(), seconds)
 
     @contextmanager
-    def seen_late(self, seconds: float) -> Iterator[None]:
-        """Within the block reads find the state of so long ago, if that is still remembered."""
-        self._shown = self._past.moment(self._clock() - seconds)
+    def show_past(self, seconds: float) -> Iterator[None]:
+        """Within the block reads find the state of so long ago, if that is still kept."""
+        self._shown = self._history.find(self._clock() - seconds)
         try:
-            with self._past.shown(self._shown):
+            with self._history.show(self._shown):
                 yield
         finally:
             self._shown = None
 
+    def _take_snapshot(self) -> AccountSnapshot:
+        return AccountSnapshot(self._clock(), self._version, dict(self._lsns))
+
     @property
     def write_region(self) -> str | None:
-        """The region that takes writes, as it was kept; None in a new file."""
+        """The region that takes writes, as it was stored; None in a new file."""
         row = self.connection.execute("SELECT write_region FROM account").fetchone()
         return row[0] if row else None
 
-    def keep_write_region(self, name: str) -> None:
-        """Keep which region takes writes."""
+    def store_write_region(self, name: str) -> None:
         with self.transaction():
             self.connection.execute("DELETE FROM account")
             self.connection.execute("INSERT INTO account VALUES (?)", (name,))
@@ -155,25 +166,3 @@ class Storage:
     def close(self) -> None:
         """Close the file; the log is folded into it."""
         self.connection.close()
-
-    def _keep_lsn(self) -> int:
-        """Keep the numbers a transaction took with what it wrote; the answer is its own."""
-        if self._written is None:
-            return 0
-        lsn = self._lsns.get(self._written, 0) + 1
-        self.connection.execute(
-            "INSERT OR REPLACE INTO newest VALUES (?, ?, ?, ?)",
-            (*self._written, lsn, self._version),
-        )
-        return lsn
-
-    def _moment(self) -> Moment:
-        return Moment(self._clock(), self._version, dict(self._lsns))
-
-    def _newest_lsns(self) -> dict[tuple[int, int], int]:
-        rows = self.connection.execute("SELECT container, pkrange, lsn FROM newest")
-        return {(container, pkrange): lsn for container, pkrange, lsn in rows}
-
-    def _newest_version(self) -> int:
-        row = self.connection.execute("SELECT max(version) FROM newest").fetchone()
-        return row[0] or 0

@@ -1,16 +1,9 @@
 """Running a query: a page of results, what it cost, and where the next page begins.
 
-Collecting one page of results within its limits.
-
-The order of results that is not that of an index, and positions in it.
-
-Values are ordered by type first; items with the same values come as they were created, the other
-way round where an order is descending, as clients that resume a merged query expect.
-
-The token that says where the next page of a query begins.
-
-A page resumes behind the last row taken, whatever was written in between; only without repeats, by
-SELECT DISTINCT, does it resume by count.
+A page resumes after the last row taken, whatever was written in between; only without repeats, by
+SELECT DISTINCT, does it resume by count. Where no index has the order, all rows are sorted: by type
+first, and items with the same values as they were created, or the other way round where an order is
+descending, as clients that resume a merged query expect.
 """
 
 import base64
@@ -18,170 +11,43 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import dropwhile, islice, starmap
 from typing import Any
 
-from local.cosmos.answers import Refusal, compact
 from local.cosmos.items import charges
 from local.cosmos.items.containers import Container
 from local.cosmos.items.partitions import WHOLE_RING, KeyRange
 from local.cosmos.items.storage import Storage
-from local.cosmos.query.evaluation import AGGREGATES, evaluate
-from local.cosmos.query.merging import needs_merging, not_servable
+from local.cosmos.query.aggregates import AGGREGATES
+from local.cosmos.query.merging import needs_merging, refuse_unmerged
 from local.cosmos.query.parser import parse_query
-from local.cosmos.query.plan import Plan, plan_query
+from local.cosmos.query.plan import QueryPlan, plan_query
 from local.cosmos.query.syntax import Expression, Query
 from local.cosmos.query.values import UNDEFINED, identity_key, sort_key, value_at
-
-
-@dataclass(frozen=True, slots=True)
-class Continuation:
-    """`consumed` rows are passed, `shown` of them given out; `after` is the last one's position."""
-
-    consumed: int = 0
-    shown: int = 0
-    after: list[Any] | None = None
-
-    def token(self, query: str) -> str:
-        """As an opaque text that only fits this query."""
-        fields = compact([checksum(query), self.consumed, self.shown, self.after])
-        return base64.urlsafe_b64encode(fields.encode()).decode()
-
-
-def parse_continuation(token: str | None, query: str) -> Continuation:
-    """Read a token; a 400 Refusal when it is damaged or of another query."""
-    if not token:
-        return Continuation()
-    try:
-        check, consumed, shown, after = json.loads(base64.urlsafe_b64decode(token))
-        continuation = Continuation(int(consumed), int(shown), after)
-    except (ValueError, TypeError) as error:
-        raise Refusal(400, "the continuation token is damaged") from error
-    if check != checksum(query):
-        raise Refusal(400, "the continuation token belongs to another query")
-    return continuation
-
-
-def checksum(query: str) -> int:
-    """A short mark of a query's text."""
-    return zlib.crc32(query.encode())
-
-
-type Position = list[Any]  # of a row in the order of a query; JSON can hold it
+from local.cosmos.responses import BadRequest, write_json
 
 PAGE_ITEMS = 100
 PAGE_BYTES = 4 * 1024 * 1024
+COLUMNS = "partition, id, birth, body"  # in the order of ItemRow's fields
+
+type Position = list[Any]  # of a row in the order of a query; JSON can hold it
 
 
 @dataclass(slots=True)
-class Row:
-    """One stored item met on the way; its JSON is parsed when it is needed, and once."""
+class ItemRow:
+    """One stored item that a query comes across; its JSON is parsed when needed, and once."""
 
     partition: str
     id: str
-    birth: int
+    number: int
     body: str
     parsed: dict[str, Any] | None = None
 
     @property
     def item(self) -> dict[str, Any]:
-        """The item."""
         if self.parsed is None:
             self.parsed = json.loads(self.body)
         return self.parsed
-
-
-def shown_of(query: Query, row: Row) -> Any:
-    """What the selection shows of a row; UNDEFINED when it shows nothing."""
-    return evaluate(query.selection, row.item)
-
-
-class PageBuilder:
-    """Takes rows in their final order; passes over the OFFSET, counts up to the LIMIT.
-
-    `consumed` and `shown` count rows and results on this page and those before it; `last` is the
-    row that was taken last.
-    """
-
-    def __init__(self, query: Query, start: Continuation, items_max: int) -> None:
-        self.results: list[str] = []
-        self.consumed, self.shown = start.consumed, start.shown
-        self.last: Row | None = None
-        self._query = query
-        self._items_max = items_max
-        self._bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the page holds as many results, or bytes, as a page may."""
-        return len(self.results) >= self._items_max or self._bytes >= PAGE_BYTES
-
-    @property
-    def is_at_limit(self) -> bool:
-        """Whether TOP or LIMIT is reached, on this page or over all of them."""
-        limit = self._query.count_max
-        return limit is not None and self.shown >= limit
-
-    def take(self, row: Row) -> None:
-        """Consume a row; it yields a result unless OFFSET or an undefined VALUE drops it."""
-        is_skipped = self.consumed < self._query.offset
-        result = None if is_skipped else self._result(row)
-        if result is not None:
-            self.results.append(result)
-            self._bytes += len(result)
-            self.shown += 1
-        self.consumed += 1
-        self.last = row
-
-    def _result(self, row: Row) -> str | None:
-        if self._query.shows_items:
-            return row.body
-        value = shown_of(self._query, row)
-        return None if value is UNDEFINED else compact(value)
-
-
-def in_order(query: Query, rows: Iterable[Row], after: Position | None) -> Iterator[Row]:
-    """All rows, sorted; from behind a position on, if one is given."""
-    ordered = sorted(rows, key=birth_of, reverse=is_backward(query))
-    for key in reversed(query.order):
-        ordered.sort(key=partial(order_value, key.path), reverse=key.is_descending)
-    if after is None:
-        return iter(ordered)
-    return dropwhile(lambda row: not is_behind(query, row, after), ordered)
-
-
-def position_of(query: Query, row: Row) -> Position:
-    """Where a row stands in the order, in terms that JSON can hold."""
-    return [[order_value(key.path, row) for key in query.order], row.birth]
-
-
-def is_behind(query: Query, row: Row, position: Position) -> bool:
-    """Whether a row comes after a position."""
-    values, birth = position[0], int(position[1])
-    for key, value in zip(query.order, values, strict=True):
-        own, other = order_value(key.path, row), tuple(value)
-        if own != other:
-            return (own > other) != key.is_descending
-    return row.birth < birth if is_backward(query) else row.birth > birth
-
-
-def is_backward(query: Query) -> bool:
-    """Whether items with the same values come newest first."""
-    return any(key.is_descending for key in query.order)
-
-
-def birth_of(row: Row) -> int:
-    """The number that an item was given when it was created."""
-    return row.birth
-
-
-def order_value(path: tuple[str, ...], row: Row) -> tuple[int, Any]:
-    """The sort key of a row."""
-    return sort_key(value_at(row.item, path))
-
-
-COLUMNS = "partition, id, birth, body"  # in the order of Row's fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +69,7 @@ class QueryRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class QueryPage:
     """JSON texts of results; `continuation` None means there is no more."""
 
     results: list[str]
@@ -221,101 +87,115 @@ class QueryRun:
         self._query = parse_query(request.text, request.parameters)
         self._plan = plan_query(self._query, container, request.key)
         if request.pkrange is not None:
-            self._plan.narrow("+pkrange = ?", request.pkrange)  # other indexes are narrower
-        self._start = parse_continuation(request.continuation, self._mark)
+            # The plus keeps SQLite from using the index for it: other indexes are narrower.
+            self._plan.narrow("+pkrange = ?", request.pkrange)
+        # A token is bound to what it was given for, but not to the condition, to which clients that
+        # resume a merged query add another. Where a page resumes by count it is.
+        texts = self._query.texts
+        bound_to = write_json([texts.source, texts.value, *texts.order])
+        self._token_mark = request.text if self._query.is_distinct else bound_to
+        self._start = parse_continuation(request.continuation, self._token_mark)
         self._sizes: list[int] = []
 
-    def page(self, now: int) -> Page:
-        """Answer one page; `now` decides what has expired."""
+    def read_page(self, now: int) -> QueryPage:
+        """Read one page; `now` decides what has expired."""
         self._check_servable()
         if self._query.aggregates:
-            results, rest = self._totals(now), None
+            results, rest = self._aggregate(now), None
         else:
-            results, rest = self._fill(self._rows(now))
+            results, rest = self._fill_page(self._list_rows(now))
         charge = charges.query(self._sizes, is_strong=self._request.is_strong)
-        return Page(results, charge, rest.token(self._mark) if rest else None)
-
-    @property
-    def _mark(self) -> str:
-        """What a token is bound to: not the condition, to which clients that resume a merged query
-        add another. Where a page resumes by count it is."""
-        if self._query.is_distinct:
-            return self._request.text
-        texts = self._query.texts
-        return compact([texts.source, texts.value, *texts.order])
+        return QueryPage(results, charge, rest.write_token(self._token_mark) if rest else None)
 
     def _check_servable(self) -> None:
-        order = [(key.path, key.is_descending) for key in self._query.order]
+        order = tuple((key.path, key.is_descending) for key in self._query.order)
         if order and not self._container.policy.can_order_by(order):
             paths = ", ".join("/" + "/".join(path) for path, _ in order)
-            raise Refusal(400, f"ORDER BY needs an index the container does not have: {paths}")
+            raise BadRequest(f"ORDER BY needs an index the container does not have: {paths}")
         if self._plan.has_partition:
             return
         if self._request.key_range.is_everything and not self._request.is_cross_partition:
-            raise Refusal(400, "a cross-partition query is needed but was not enabled")
+            raise BadRequest("a cross-partition query is needed but was not enabled")
         is_divided = self._request.pkrange is None and len(self._container.ring.numbers) > 1
         if is_divided and needs_merging(self._query):
-            raise not_servable(self._query)
+            raise refuse_unmerged(self._query)
 
-    def _totals(self, now: int) -> list[str]:
-        totals = [AGGREGATES[one.name]() for one in self._query.aggregates]
-        for row in self._looked_at(self._candidates(now)):
-            for aggregate, total in zip(self._query.aggregates, totals, strict=True):
-                value = evaluate(aggregate.argument, row.item)
+    def _aggregate(self, now: int) -> list[str]:
+        columns: list[list[Any]] = [[] for _ in self._query.aggregates]
+        for row in self._scan(self._list_candidates(now)):
+            for aggregate, values in zip(self._query.aggregates, columns, strict=True):
+                value = aggregate.argument.evaluate(row.item)
                 if value is not UNDEFINED:
-                    total.add(value)
-        shown = evaluate(self._query.selection, {}, [total.result() for total in totals])
-        return [] if shown is UNDEFINED else [compact(shown)]
+                    values.append(value)
+        named = zip(self._query.aggregates, columns, strict=True)
+        totals = [AGGREGATES[aggregate.name](values) for aggregate, values in named]
+        shown = self._query.selection.evaluate({}, totals)
+        return [] if shown is UNDEFINED else [write_json(shown)]
 
-    def _fill(self, rows: Iterator[Row]) -> tuple[list[str], Continuation | None]:
-        page = PageBuilder(self._query, self._start, self._request.page_items)
-        while not page.is_at_limit:
+    def _fill_page(self, rows: Iterator[ItemRow]) -> tuple[list[str], "Continuation | None"]:
+        """Results until the page is full; OFFSET and an undefined VALUE drop rows."""
+        consumed, shown = self._start.consumed, self._start.shown
+        limit = self._query.count_max
+        results: list[str] = []
+        size = 0
+        last: ItemRow | None = None
+        while limit is None or shown < limit:
             row = next(rows, None)
             if row is None:
                 break
-            if page.is_full:
-                return page.results, self._rest(page)
-            page.take(row)
-        return page.results, None
+            if last and (len(results) >= self._request.page_items or size >= PAGE_BYTES):
+                return results, Continuation(consumed, shown, self._find_position(last))
+            result = None if consumed < self._query.offset else self._show(row)
+            if result is not None:
+                results.append(result)
+                size += len(result)
+                shown += 1
+            consumed += 1
+            last = row
+        return results, None
 
-    def _rest(self, page: PageBuilder) -> Continuation:
-        """Where the next page begins."""
-        if page.last is None or self._query.is_distinct:
-            position = None
-        elif self._plan.is_ordered:
-            position = [page.last.partition, page.last.id]
-        else:
-            position = position_of(self._query, page.last)
-        return Continuation(page.consumed, page.shown, position)
+    def _show(self, row: ItemRow) -> str | None:
+        if self._query.shows_items:
+            return row.body
+        value = self._query.selection.evaluate(row.item)
+        return None if value is UNDEFINED else write_json(value)
 
-    def _rows(self, now: int) -> Iterator[Row]:
+    def _find_position(self, row: ItemRow) -> Position | None:
+        """Where a row stands, for a page that begins after it."""
+        if self._query.is_distinct:
+            return None
+        if self._plan.is_ordered:
+            return [row.partition, row.id]
+        return [[order_value(key.path, row) for key in self._query.order], row.number]
+
+    def _list_rows(self, now: int) -> Iterator[ItemRow]:
         after = self._start.after
         if self._plan.is_ordered:
-            rows = self._looked_at(self._candidates(now, after))
+            rows = self._scan(self._list_candidates(now, after))
         else:
-            rows = self._looked_at(in_order(self._query, self._candidates(now), after))
+            rows = self._scan(sort_rows(self._query, self._list_candidates(now), after))
         if not self._query.is_distinct:
             return rows
-        return islice(without_repeats(self._query, rows), self._start.consumed, None)
+        return islice(drop_repeats(self._query, rows), self._start.consumed, None)
 
-    def _candidates(self, now: int, after: Position | None = None) -> Iterator[Row]:
+    def _list_candidates(self, now: int, after: Position | None = None) -> Iterator[ItemRow]:
         """What the indexes of the container would lead to."""
-        sql, values = statement(self._plan, now, after)
+        sql, values = write_statement(self._plan, now, after)
         key_range = self._request.key_range
-        for row in starmap(Row, self._storage.connection.execute(sql, values)):
-            if key_range.covers(row.partition) and meets(self._plan.served, row):
+        for row in starmap(ItemRow, self._storage.connection.execute(sql, values)):
+            if key_range.covers(row.partition) and meets_all(self._plan.served, row):
                 yield row
 
-    def _looked_at(self, candidates: Iterable[Row]) -> Iterator[Row]:
-        """Those that meet the rest of the condition; all that are walked over are charged."""
+    def _scan(self, candidates: Iterable[ItemRow]) -> Iterator[ItemRow]:
+        """Those that meet the rest of the condition; all that are looked at are charged."""
         for row in candidates:
             self._sizes.append(len(row.body.encode()))
-            if meets(self._plan.scanned, row):
+            if meets_all(self._plan.scanned, row):
                 yield row
 
 
-def statement(plan: Plan, now: int, after: Position | None) -> tuple[str, list[Any]]:
-    """The SQL of a plan and its values; `after` resumes behind a (partition, id)."""
+def write_statement(plan: QueryPlan, now: int, after: Position | None) -> tuple[str, list[Any]]:
+    """The SQL of a plan and its values; `after` resumes after a (partition, id)."""
     where = [*plan.where, "(expires IS NULL OR expires > ?)"]
     values = [*plan.values, now]
     if after is not None:
@@ -327,16 +207,69 @@ def statement(plan: Plan, now: int, after: Position | None) -> tuple[str, list[A
     return sql, values
 
 
-def without_repeats(query: Query, rows: Iterable[Row]) -> Iterator[Row]:
+def meets_all(conditions: list[Expression], row: ItemRow) -> bool:
+    return all(condition.evaluate(row.item) is True for condition in conditions)
+
+
+def drop_repeats(query: Query, rows: Iterable[ItemRow]) -> Iterator[ItemRow]:
     """The first row of each result."""
     seen = set()
     for row in rows:
-        key = identity_key(shown_of(query, row))
+        key = identity_key(query.selection.evaluate(row.item))
         if key not in seen:
             seen.add(key)
             yield row
 
 
-def meets(conditions: list[Expression], row: Row) -> bool:
-    """Whether conditions are all true of a row."""
-    return all(evaluate(condition, row.item) is True for condition in conditions)
+def sort_rows(query: Query, rows: Iterable[ItemRow], after: Position | None) -> Iterator[ItemRow]:
+    """All rows in order; only those after a position, if one is given."""
+    is_newest_first = any(key.is_descending for key in query.order)
+    ordered = sorted(rows, key=lambda row: row.number, reverse=is_newest_first)
+    for key in reversed(query.order):
+        path = key.path
+        ordered.sort(key=lambda row: order_value(path, row), reverse=key.is_descending)
+    if after is None:
+        return iter(ordered)
+    values, number = after[0], int(after[1])
+
+    def is_after(row: ItemRow) -> bool:
+        for key, value in zip(query.order, values, strict=True):
+            own, other = order_value(key.path, row), tuple(value)
+            if own != other:
+                return (own > other) != key.is_descending
+        return row.number < number if is_newest_first else row.number > number
+
+    return dropwhile(lambda row: not is_after(row), ordered)
+
+
+def order_value(path: tuple[str, ...], row: ItemRow) -> tuple[int, Any]:
+    return sort_key(value_at(row.item, path))
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """`consumed` rows were read, `shown` of them given out; `after` is the last one's position."""
+
+    consumed: int = 0
+    shown: int = 0
+    after: Position | None = None
+
+    def write_token(self, query: str) -> str:
+        """An opaque text that only fits this query."""
+        check = zlib.crc32(query.encode())
+        fields = write_json([check, self.consumed, self.shown, self.after])
+        return base64.urlsafe_b64encode(fields.encode()).decode()
+
+
+def parse_continuation(token: str | None, query: str) -> Continuation:
+    """Read a token; a 400 when it is damaged or of another query."""
+    if not token:
+        return Continuation()
+    try:
+        check, consumed, shown, after = json.loads(base64.urlsafe_b64decode(token))
+        continuation = Continuation(int(consumed), int(shown), after)
+    except (ValueError, TypeError) as error:
+        raise BadRequest("the continuation token is damaged") from error
+    if check != zlib.crc32(query.encode()):
+        raise BadRequest("the continuation token belongs to another query")
+    return continuation

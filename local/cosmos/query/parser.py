@@ -12,30 +12,30 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken, v_args
 from lark.visitors import Interpreter
 
-from local.cosmos.answers import Refusal, compact, unsupported
-from local.cosmos.query.evaluation import AGGREGATES
+from local.cosmos.query.aggregates import AGGREGATES
 from local.cosmos.query.functions import FUNCTIONS
 from local.cosmos.query.syntax import (
     Aggregate,
     Arithmetic,
     ArrayOf,
-    Call,
     Choice,
     Comparison,
     Expression,
+    FunctionCall,
     Literal,
     Logical,
     Membership,
     Negation,
     ObjectOf,
     OrderKey,
-    Property,
+    PropertyPath,
     Query,
-    Texts,
+    QueryTexts,
 )
 from local.cosmos.query.values import EXACT_MAX, is_number
+from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
 
-type Node = Tree[Token]
+type SyntaxTree = Tree[Token]
 
 PARSED_MAX = 256
 DEPTH_MAX = 64
@@ -44,7 +44,7 @@ REQUIRED = ("SELECT", "FROM", "WHERE", "BY", "LIMIT")  # words that an error say
 
 
 def parse_query(text: str, parameters: Mapping[str, Any]) -> Query:
-    """Parse; every parameter is replaced by its value. A 400 Refusal says what is not offered."""
+    """Parse; every parameter is replaced by its value. A refusal says what is not offered."""
     if not parameters:
         return parse_constant_query(text)
     query: Query = QueryBuilder(text, parameters).visit(parse_tree(text, "query"))
@@ -66,7 +66,7 @@ def parse_filter(text: str) -> Expression:
 
 
 @lru_cache(maxsize=PARSED_MAX)
-def parse_tree(text: str, start: str) -> Node:
+def parse_tree(text: str, start: str) -> SyntaxTree:
     """The syntax tree of a text, in which parameters are still names."""
     try:
         return load_grammar().parse(text, start=start)
@@ -100,24 +100,24 @@ def check_function(token: Token) -> Token:
         return refuse_token(token)
     name = token.upper()
     if name not in FUNCTIONS and name not in AGGREGATES:
-        raise unsupported(f"the function {name} (at position {token.start_pos} of a query)")
+        raise NotOffered(f"the function {name} (at position {token.start_pos} of a query)")
     return token
 
 
 def refuse_token(token: Token) -> Token:
     """Refuse a word for which the grammar has a place, but the local service no meaning."""
-    raise unsupported(f"{token} at position {token.start_pos} of a query")
+    raise NotOffered(f"{token} at position {token.start_pos} of a query")
 
 
 def refuse_source(_token: Token) -> Token:
     """Refuse what goes on after the name of the container."""
-    raise unsupported("a FROM clause over something other than the container")
+    raise NotOffered("a FROM clause over something other than the container")
 
 
-def refuse_syntax(text: str, error: UnexpectedCharacters | UnexpectedToken) -> Refusal:
+def refuse_syntax(text: str, error: UnexpectedCharacters | UnexpectedToken) -> RequestRefused:
     """The refusal of the first token that the grammar has no place for."""
     if isinstance(error, UnexpectedCharacters):
-        return Refusal(400, f"syntax error at {error.pos_in_stream}: {error.char!r}")
+        return BadRequest(f"syntax error at {error.pos_in_stream}: {error.char!r}")
     is_at_end = error.token.type == "$END"
     found = "the end of the query" if is_at_end else str(error.token)
     position = len(text) if is_at_end else error.token.start_pos
@@ -125,8 +125,8 @@ def refuse_syntax(text: str, error: UnexpectedCharacters | UnexpectedToken) -> R
         for word in REQUIRED:
             if f"_{word}" in error.accepts:
                 message = f"syntax error at {position}: {word} expected, not {found}"
-                return Refusal(400, message)
-    return unsupported(f"{found} at position {position} of a query")
+                return BadRequest(message)
+    return NotOffered(f"{found} at position {position} of a query")
 
 
 @v_args(inline=True)
@@ -150,20 +150,20 @@ class QueryBuilder(Interpreter[Token, Any]):
     def query(
         self,
         distinct: Token | None,
-        top: Node | None,
-        selection: Node,
-        source: Node,
-        condition: Node | None,
-        order: Node | None,
-        offset: Node | None,
-        limit: Node | None,
+        top: SyntaxTree | None,
+        selection: SyntaxTree,
+        source: SyntaxTree,
+        condition: SyntaxTree | None,
+        order: SyntaxTree | None,
+        offset: SyntaxTree | None,
+        limit: SyntaxTree | None,
     ) -> Query:
         self.visit(source)
         shown, value_text = self._visit_selection(selection)
         order_keys, order_texts = self.visit(order) if order else ((), ())
         query = Query(
             shown,
-            Texts(
+            QueryTexts(
                 self._alias,
                 self._text_of(source),
                 value_text,
@@ -182,106 +182,106 @@ class QueryBuilder(Interpreter[Token, Any]):
         check_combination(query)
         return query
 
-    def patch_condition(self, source: Node, condition: Node) -> Expression:
+    def patch_condition(self, source: SyntaxTree, condition: SyntaxTree) -> Expression:
         self.visit(source)
         return self._visit_expression(condition)
 
     def source(self, container: Token, alias: Token | None) -> None:
         self._alias = str(alias or container)
 
-    def _visit_selection(self, selection: Node) -> tuple[Expression, str]:
+    def _visit_selection(self, selection: SyntaxTree) -> tuple[Expression, str]:
         """The selection, and the text of one expression for its value."""
         self._aggregates_allowed = True
         shown: tuple[Expression, str] = self.visit(selection)
         self._aggregates_allowed = False
         if self._aggregates and self._has_bare_property:
-            raise unsupported("a property beside an aggregate, which needs GROUP BY")
+            raise NotOffered("a property beside an aggregate, which needs GROUP BY")
         return shown
 
     def whole_items(self) -> tuple[Expression, str]:
-        return Property(()), self._alias
+        return PropertyPath(()), self._alias
 
-    def value(self, expression: Node) -> tuple[Expression, str]:
+    def value(self, expression: SyntaxTree) -> tuple[Expression, str]:
         return self._visit_expression(expression), self._text_of(expression)
 
-    def fields(self, *fields: Node) -> tuple[Expression, str]:
+    def fields(self, *fields: SyntaxTree) -> tuple[Expression, str]:
         members, texts = [], []
         for ordinal, field in enumerate(fields, start=1):
             name, expression, text = self.visit(field)
             members.append((name or f"${ordinal}", expression))
-            texts.append(f"{compact(members[-1][0])}: {text}")
+            texts.append(f"{write_json(members[-1][0])}: {text}")
         return ObjectOf(tuple(members)), f"{{{', '.join(texts)}}}"
 
-    def field(self, node: Node, alias: Token | None) -> tuple[str | None, Expression, str]:
+    def field(self, node: SyntaxTree, alias: Token | None) -> tuple[str | None, Expression, str]:
         expression = self._visit_expression(node)
         name = None if alias is None else str(alias)
-        if name is None and isinstance(expression, Property):
+        if name is None and isinstance(expression, PropertyPath):
             last = expression.path[-1] if expression.path else self._alias
             name = last if isinstance(last, str) else None
         return name, expression, self._text_of(node)
 
-    def order(self, *keys: Node) -> tuple[tuple[OrderKey, ...], tuple[str, ...]]:
+    def order(self, *keys: SyntaxTree) -> tuple[tuple[OrderKey, ...], tuple[str, ...]]:
         visited = [self.visit(key) for key in keys]
         return tuple(key for key, _ in visited), tuple(text for _, text in visited)
 
-    def order_key(self, node: Node, direction: Token | None) -> tuple[OrderKey, str]:
+    def order_key(self, node: SyntaxTree, direction: Token | None) -> tuple[OrderKey, str]:
         expression = self._visit_expression(node)
-        path = expression.path if isinstance(expression, Property) else ()
+        path = expression.path if isinstance(expression, PropertyPath) else ()
         names = tuple(step for step in path if isinstance(step, str))
         if not names or len(names) < len(path):
-            raise unsupported("ORDER BY of something other than a property path")
+            raise NotOffered("ORDER BY of something other than a property path")
         is_descending = direction is not None and direction.upper() == "DESC"
         return OrderKey(names, is_descending), self._text_of(node)
 
     def count(self, token: Token) -> int:
         value = self.constant(token)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise Refusal(400, "TOP, OFFSET and LIMIT take a whole number of zero or more")
+            raise BadRequest("TOP, OFFSET and LIMIT take a whole number of zero or more")
         return value
 
-    def _visit_expression(self, node: Node) -> Expression:
+    def _visit_expression(self, node: SyntaxTree) -> Expression:
         """An expression that may stand alone; its own parts bind more strongly."""
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            raise Refusal(400, f"a query may nest {DEPTH_MAX} parentheses at most")
+            raise BadRequest(f"a query may nest {DEPTH_MAX} parentheses at most")
         expression: Expression = self.visit(node)
         self._depth -= 1
         return expression
 
-    def _visit_all(self, nodes: Iterable[Node]) -> tuple[Expression, ...]:
+    def _visit_all(self, nodes: Iterable[SyntaxTree]) -> tuple[Expression, ...]:
         return tuple(self._visit_expression(node) for node in nodes)
 
-    def default(self, tested: Node, other: Node) -> Expression:
+    def default(self, tested: SyntaxTree, other: SyntaxTree) -> Expression:
         found = self.visit(tested)
-        return Choice(Call("IS_DEFINED", (found,)), found, self._visit_expression(other))
+        return Choice(FunctionCall("IS_DEFINED", (found,)), found, self._visit_expression(other))
 
-    def choice(self, test: Node, chosen: Node, other: Node) -> Expression:
+    def choice(self, test: SyntaxTree, chosen: SyntaxTree, other: SyntaxTree) -> Expression:
         return Choice(self.visit(test), *self._visit_all((chosen, other)))
 
-    def disjunction(self, *operands: Node) -> Expression:
+    def disjunction(self, *operands: SyntaxTree) -> Expression:
         return Logical("OR", tuple(self.visit(operand) for operand in operands))
 
-    def conjunction(self, *operands: Node) -> Expression:
+    def conjunction(self, *operands: SyntaxTree) -> Expression:
         return Logical("AND", tuple(self.visit(operand) for operand in operands))
 
     def negation(self, *children: Any) -> Expression:
         *negations, relation = children
         return negate(self.visit(relation), is_negated=len(negations) % 2 == 1)
 
-    def comparison(self, left: Node, operator: Token, right: Node) -> Expression:
+    def comparison(self, left: SyntaxTree, operator: Token, right: SyntaxTree) -> Expression:
         name = "!=" if operator == "<>" else str(operator)
         return Comparison(name, self.visit(left), self.visit(right))
 
     def membership(
-        self, operand: Node, negation: Token | None, word: Token, *choices: Node
+        self, operand: SyntaxTree, negation: Token | None, word: Token, *choices: SyntaxTree
     ) -> Expression:
         if not choices:
-            raise unsupported(f"IN without values at position {word.start_pos} of a query")
+            raise NotOffered(f"IN without values at position {word.start_pos} of a query")
         found = Membership(self.visit(operand), self._visit_all(choices))
         return negate(found, is_negated=negation is not None)
 
     def interval(
-        self, operand: Node, negation: Token | None, lowest: Node, highest: Node
+        self, operand: SyntaxTree, negation: Token | None, lowest: SyntaxTree, highest: SyntaxTree
     ) -> Expression:
         value = self.visit(operand)
         bounds = (
@@ -291,13 +291,17 @@ class QueryBuilder(Interpreter[Token, Any]):
         return negate(Logical("AND", bounds), is_negated=negation is not None)
 
     def pattern(
-        self, operand: Node, negation: Token | None, pattern: Node, escape: Node | None
+        self,
+        operand: SyntaxTree,
+        negation: Token | None,
+        pattern: SyntaxTree,
+        escape: SyntaxTree | None,
     ) -> Expression:
         nodes = (operand, pattern) if escape is None else (operand, pattern, escape)
-        found = Call("LIKE", tuple(self.visit(node) for node in nodes))
+        found = FunctionCall("LIKE", tuple(self.visit(node) for node in nodes))
         return negate(found, is_negated=negation is not None)
 
-    def additive(self, first: Node, *rest: Any) -> Expression:
+    def additive(self, first: SyntaxTree, *rest: Any) -> Expression:
         found: Expression = self.visit(first)
         for operator, operand in zip(rest[::2], rest[1::2], strict=True):
             found = Arithmetic(str(operator), found, self.visit(operand))
@@ -314,42 +318,41 @@ class QueryBuilder(Interpreter[Token, Any]):
             return Literal(-operand.value)
         return Arithmetic("-", Literal(0), operand)
 
-    def parenthesis(self, inner: Node) -> Expression:
+    def parenthesis(self, inner: SyntaxTree) -> Expression:
         return self._visit_expression(inner)
 
-    def literal(self, constant: Node) -> Expression:
+    def literal(self, constant: SyntaxTree) -> Expression:
         return Literal(self.visit(constant))
 
-    def property_path(self, name: Token, *steps: Node) -> Expression:
+    def property_path(self, name: Token, *steps: SyntaxTree) -> Expression:
         if name != self._alias:
             refuse_token(name)
         self._has_bare_property = True
-        return Property(tuple(self.visit(step) for step in steps))
+        return PropertyPath(tuple(self.visit(step) for step in steps))
 
-    def step(self, step: Token | Node) -> str | int:
+    def step(self, step: Token | SyntaxTree) -> str | int:
         if isinstance(step, Token):
             return str(step)
         value = self.visit(step)
         if isinstance(value, bool) or not isinstance(value, str | int):
-            message = f"syntax error at {step.meta.end_pos}: a name or index expected"
-            raise Refusal(400, message)
+            raise BadRequest(f"syntax error at {step.meta.end_pos}: a name or index expected")
         return value
 
-    def call(self, function: Token, *arguments: Node) -> Expression:
+    def call(self, function: Token, *arguments: SyntaxTree) -> Expression:
         name = function.upper()
         if name in AGGREGATES:
             return self._visit_aggregate(name, function.start_pos, arguments)
         if len(arguments) not in FUNCTIONS[name].counts:
-            raise unsupported(f"{name} with {len(arguments)} arguments")
-        return Call(name, self._visit_all(arguments))
+            raise NotOffered(f"{name} with {len(arguments)} arguments")
+        return FunctionCall(name, self._visit_all(arguments))
 
     def _visit_aggregate(
-        self, name: str, position: int | None, arguments: tuple[Node, ...]
+        self, name: str, position: int | None, arguments: tuple[SyntaxTree, ...]
     ) -> Aggregate:
         if not self._aggregates_allowed:
-            raise unsupported(f"{name} in this place (at position {position} of a query)")
+            raise NotOffered(f"{name} in this place (at position {position} of a query)")
         if len(arguments) != 1:
-            raise unsupported(f"{name} with {len(arguments)} arguments")
+            raise NotOffered(f"{name} with {len(arguments)} arguments")
         self._aggregates_allowed, had_bare_property = False, self._has_bare_property
         argument = self._visit_expression(arguments[0])
         self._aggregates_allowed, self._has_bare_property = True, had_bare_property
@@ -357,19 +360,19 @@ class QueryBuilder(Interpreter[Token, Any]):
         self._aggregates.append(found)
         return found
 
-    def array(self, *nodes: Node) -> Expression:
+    def array(self, *nodes: SyntaxTree) -> Expression:
         elements = self._visit_all(nodes)
         constants = [one.value for one in elements if isinstance(one, Literal)]
         return Literal(constants) if len(constants) == len(elements) else ArrayOf(elements)
 
-    def object(self, *nodes: Node) -> Expression:
+    def object(self, *nodes: SyntaxTree) -> Expression:
         members: tuple[tuple[str, Expression], ...] = tuple(
             self.visit(node) for node in nodes if node
         )
         constants = [(name, one.value) for name, one in members if isinstance(one, Literal)]
         return Literal(dict(constants)) if len(constants) == len(members) else ObjectOf(members)
 
-    def member(self, name: Token, value: Node) -> tuple[str, Expression]:
+    def member(self, name: Token, value: SyntaxTree) -> tuple[str, Expression]:
         return read_string(name), self._visit_expression(value)
 
     def constant(self, token: Token) -> Any:
@@ -381,10 +384,10 @@ class QueryBuilder(Interpreter[Token, Any]):
             case "CONSTANT":
                 return CONSTANTS[token.upper()]
         if token not in self._parameters:
-            raise Refusal(400, f"the query uses {token} but no such parameter was sent")
+            raise BadRequest(f"the query uses {token} but no such parameter was sent")
         return self._parameters[token]
 
-    def _text_of(self, node: Node) -> str:
+    def _text_of(self, node: SyntaxTree) -> str:
         """The text of a part as it was written, for a query that is made from this one."""
         return self._text[node.meta.start_pos : node.meta.end_pos]
 
@@ -398,7 +401,7 @@ def read_number(text: str) -> int | float:
     """The value of a number, which a double must be able to hold."""
     value = float(text)
     if not isfinite(value):
-        raise Refusal(400, f"the number {text[:40]} is too large")
+        raise BadRequest(f"the number {text[:40]} is too large")
     return int(text) if text.isdigit() and value < EXACT_MAX else value
 
 
@@ -409,14 +412,14 @@ def read_string(text: str) -> str:
     try:
         value: str = json.loads(text, strict=False)
     except ValueError as error:
-        raise Refusal(400, f"the string literal {text} has an unknown escape") from error
+        raise BadRequest(f"the string literal {text} has an unknown escape") from error
     return value
 
 
 def check_combination(query: Query) -> None:
-    """Raise a 400 Refusal for clauses that do not go together."""
+    """Raise a 400 RequestRefused for clauses that do not go together."""
     is_limited = query.top is not None or query.limit is not None
     if query.top is not None and query.limit is not None:
-        raise Refusal(400, "TOP and OFFSET LIMIT exclude each other")
+        raise BadRequest("TOP and OFFSET LIMIT exclude each other")
     if query.aggregates and (query.order or is_limited or query.is_distinct):
-        raise unsupported("an aggregate together with DISTINCT, TOP, ORDER BY or OFFSET LIMIT")
+        raise NotOffered("an aggregate together with DISTINCT, TOP, ORDER BY or OFFSET LIMIT")

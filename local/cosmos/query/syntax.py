@@ -1,7 +1,31 @@
-"""A parsed query: what is selected, where, in which order and how much of it."""
+"""A parsed query, and what its expressions mean for one item."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from local.cosmos.query.functions import BUILT_IN
+from local.cosmos.query.values import UNDEFINED, compare, compute, value_at
+
+type Item = dict[str, Any]
+type Expression = (
+    Literal
+    | PropertyPath
+    | Comparison
+    | Arithmetic
+    | Logical
+    | Negation
+    | Membership
+    | Choice
+    | FunctionCall
+    | Aggregate
+    | ArrayOf
+    | ObjectOf
+)
+
+
+# Each expression has a value for an item, which may be UNDEFINED. `totals` are the values of a
+# query's aggregates, by their numbers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,12 +34,18 @@ class Literal:
 
     value: Any
 
+    def evaluate(self, _item: Item, _totals: Sequence[Any] = ()) -> Any:
+        return self.value
+
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class PropertyPath:
     """A path below the item, `c.a["b"][0]` as ("a", "b", 0); the item itself is the empty path."""
 
     path: tuple[str | int, ...]
+
+    def evaluate(self, item: Item, _totals: Sequence[Any] = ()) -> Any:
+        return value_at(item, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +53,12 @@ class Comparison:
     """`left operator right` with one of = != < <= > >=."""
 
     operator: str
-    left: "Expression"
-    right: "Expression"
+    left: Expression
+    right: Expression
+
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        left = self.left.evaluate(item, totals)
+        return compare(self.operator, left, self.right.evaluate(item, totals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +66,12 @@ class Arithmetic:
     """`left operator right` with one of + - * / % on numbers, or || on strings."""
 
     operator: str
-    left: "Expression"
-    right: "Expression"
+    left: Expression
+    right: Expression
+
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        left = self.left.evaluate(item, totals)
+        return compute(self.operator, left, self.right.evaluate(item, totals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +79,57 @@ class Logical:
     """AND or OR of two or more operands."""
 
     operator: str
-    operands: tuple["Expression", ...]
+    operands: tuple[Expression, ...]
+
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        values = [operand.evaluate(item, totals) for operand in self.operands]
+        return combine(values, decisive=self.operator == "OR")
 
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """NOT of a condition."""
+    operand: Expression
 
-    operand: "Expression"
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        value = self.operand.evaluate(item, totals)
+        return not value if isinstance(value, bool) else UNDEFINED
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
     """`operand IN (choices)`."""
 
-    operand: "Expression"
-    choices: tuple["Expression", ...]
+    operand: Expression
+    choices: tuple[Expression, ...]
+
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        value = self.operand.evaluate(item, totals)
+        equal = [compare("=", value, choice.evaluate(item, totals)) for choice in self.choices]
+        return combine(equal, decisive=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`test ? chosen : other`; only a test that is true chooses the first."""
 
-    test: "Expression"
-    chosen: "Expression"
-    other: "Expression"
+    test: Expression
+    chosen: Expression
+    other: Expression
+
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        is_chosen = self.test.evaluate(item, totals) is True
+        return (self.chosen if is_chosen else self.other).evaluate(item, totals)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A built-in function, its name in upper case."""
 
     name: str
-    arguments: tuple["Expression", ...]
+    arguments: tuple[Expression, ...]
+
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        return BUILT_IN[self.name]([one.evaluate(item, totals) for one in self.arguments])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,39 +140,44 @@ class Aggregate:
     """
 
     name: str
-    argument: "Expression"
+    argument: Expression
     text: str
     number: int
+
+    def evaluate(self, _item: Item, totals: Sequence[Any] = ()) -> Any:
+        return totals[self.number]
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
     """`[a, b]`; elements that are undefined are left out."""
 
-    elements: tuple["Expression", ...]
+    elements: tuple[Expression, ...]
+
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        values = [one.evaluate(item, totals) for one in self.elements]
+        return [value for value in values if value is not UNDEFINED]
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectOf:
     """`{"name": a}`, and what SELECT a AS name makes; members that are undefined are left out."""
 
-    members: tuple[tuple[str, "Expression"], ...]
+    members: tuple[tuple[str, Expression], ...]
+
+    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
+        named = {name: one.evaluate(item, totals) for name, one in self.members}
+        return {name: value for name, value in named.items() if value is not UNDEFINED}
 
 
-type Expression = (
-    Literal
-    | Property
-    | Comparison
-    | Arithmetic
-    | Logical
-    | Negation
-    | Membership
-    | Choice
-    | Call
-    | Aggregate
-    | ArrayOf
-    | ObjectOf
-)
+def combine(values: list[Any], *, decisive: bool) -> Any:
+    """AND (decisive False) or OR (decisive True), in the logic of true, false and undefined.
+
+    One decisive operand settles it; otherwise one that is not a boolean makes it undefined.
+    """
+    if any(value is decisive for value in values):
+        return decisive
+    return (not decisive) if all(isinstance(value, bool) for value in values) else UNDEFINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +189,7 @@ class OrderKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class QueryTexts:
     """Parts of the text as they were written, for a query that is made from this one.
 
     `value` is an expression for a result; `source` is without FROM, `condition` without WHERE.
@@ -150,7 +211,7 @@ class Query:
     """
 
     selection: Expression
-    texts: Texts
+    texts: QueryTexts
     is_value: bool = False
     is_distinct: bool = False
     condition: Expression | None = None
@@ -162,8 +223,7 @@ class Query:
 
     @property
     def shows_items(self) -> bool:
-        """Whether results are the items as they are."""
-        return self.selection == Property(())
+        return self.selection == PropertyPath(())
 
     @property
     def count_max(self) -> int | None:

@@ -29,8 +29,6 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "%": math.fmod,
 }
 EXACT_MAX = 2**53  # numbers are doubles: whole ones are exact up to here
-
-
 RANKS: dict[type, int] = {
     Undefined: 0,
     type(None): 1,
@@ -71,11 +69,10 @@ def is_same(left: Any, right: Any) -> bool:
 
 
 def is_number(value: Any) -> TypeIs[int | float]:
-    """Whether a value is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def number_of(value: float) -> int | float | Undefined:
+def normalize_number(value: float) -> int | float | Undefined:
     """The result of a calculation as JSON writes it; what JSON cannot write is undefined."""
     if not math.isfinite(value):
         return UNDEFINED
@@ -91,7 +88,7 @@ def compute(operator: str, left: Any, right: Any) -> Any:
     if not (is_number(left) and is_number(right)):
         return UNDEFINED
     try:
-        return number_of(ARITHMETIC[operator](float(left), float(right)))
+        return normalize_number(ARITHMETIC[operator](float(left), float(right)))
     except (ArithmeticError, ValueError):  # division by zero
         return UNDEFINED
 

@@ -23,7 +23,7 @@ END = "DROP TRIGGER temp.keep_in_past; DROP TABLE temp.past;"
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class AccountSnapshot:
     """The account after a write: the second, the newest version, and the newest LSNs.
 
     LSNs are by the number of a container and that of a physical partition.
@@ -34,52 +34,51 @@ class Moment:
     lsns: Mapping[tuple[int, int], int]
 
 
-class Past:
-    """Moments from `begin` to `end`; one can be looked at in between."""
+class VersionHistory:
+    """Snapshots from `begin` to `end`, with the versions that a read of each of them needs."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._moments: deque[Moment] = deque()
-        self._reach = 0.0
+        self._snapshots: deque[AccountSnapshot] = deque()
+        self._seconds = 0.0
 
     @property
     def is_kept(self) -> bool:
-        """Whether moments are noted now."""
-        return bool(self._moments)
+        return bool(self._snapshots)
 
-    def begin(self, now: Moment, reach: float) -> None:
-        """Keep what is replaced or deleted; it can be looked at for `reach` seconds."""
+    def begin(self, now: AccountSnapshot, seconds: float) -> None:
+        """Keep what is replaced or deleted from now on, each version for so many seconds."""
         self._connection.executescript(BEGIN)
-        self._moments.append(now)
-        self._reach = reach
+        self._snapshots.append(now)
+        self._seconds = seconds
 
-    def extend(self, reach: float) -> None:
-        """Keep things for at least as long from now on."""
-        self._reach = max(reach, self._reach)
+    def extend(self, seconds: float) -> None:
+        """Keep versions for at least so long from now on."""
+        self._seconds = max(seconds, self._seconds)
 
-    def note(self, moment: Moment) -> None:
-        """Take up the moment after a write, and forget those out of reach."""
-        self._moments.append(moment)
-        horizon = moment.seconds - self._reach
-        while len(self._moments) > 1 and self._moments[1].seconds <= horizon:
-            self._moments.popleft()
-        oldest = self._moments[0].version
+    def add(self, snapshot: AccountSnapshot) -> None:
+        """Take up the snapshot after a write, and drop those that are too old."""
+        self._snapshots.append(snapshot)
+        horizon = snapshot.seconds - self._seconds
+        while len(self._snapshots) > 1 and self._snapshots[1].seconds <= horizon:
+            self._snapshots.popleft()
+        oldest = self._snapshots[0].version
         self._connection.execute("DELETE FROM temp.past WHERE ended <= ?", (oldest,))
 
     def end(self) -> None:
-        """Forget everything."""
+        """Drop everything, and keep nothing more."""
         self._connection.executescript(END)
-        self._moments.clear()
+        self._snapshots.clear()
 
-    def moment(self, seconds: float) -> Moment:
-        """The last moment until then, or the oldest that is known."""
-        until = (one for one in reversed(self._moments) if one.seconds <= seconds)
-        return next(until, self._moments[0])
+    def find(self, seconds: float) -> AccountSnapshot:
+        """The last snapshot until that time, or the oldest one."""
+        until = (one for one in reversed(self._snapshots) if one.seconds <= seconds)
+        return next(until, self._snapshots[0])
 
     @contextmanager
-    def shown(self, moment: Moment) -> Iterator[None]:
-        """Within the block all that reads items finds what was there at the moment."""
-        version = moment.version
+    def show(self, snapshot: AccountSnapshot) -> Iterator[None]:
+        """Within the block all that reads items finds what was there at the snapshot."""
+        version = snapshot.version
         self._connection.execute(
             f"CREATE TEMP VIEW items AS SELECT {COLUMNS} FROM main.items"  # noqa: S608 - our own text
             f" WHERE version <= {version} UNION ALL"

@@ -7,7 +7,7 @@ on to the write region, wherever that is.
 
 from collections.abc import Sequence
 
-from local.cosmos.answers import Refusal
+from local.cosmos.responses import RequestRefused
 from local.loopback import HOST
 
 WRITE_FORBIDDEN = 3
@@ -17,40 +17,35 @@ class UnknownRegion(ValueError):
     """The account has no region of that name."""
 
 
-class Regions:
+class AccountRegions:
     """The names, the endpoints, and which region takes writes."""
 
     def __init__(self, names: Sequence[str], write: str | None = None) -> None:
         self.names = tuple(names)
-        self._write = write if write in self.names else self.names[0]
+        self.write = write if write in self.names else self.names[0]
         self._ports: dict[int, str] = {}
 
-    @property
-    def write(self) -> str:
-        """The region that takes writes."""
-        return self._write
-
-    def serve_on(self, ports: Sequence[int]) -> None:
-        """Learn the port of each region, in the order of the names."""
+    def set_ports(self, ports: Sequence[int]) -> None:
+        """Set the port of each region, in the order of the names."""
         self._ports = dict(zip(ports, self.names, strict=False))
 
-    def at(self, port: int) -> str | None:
+    def find_by_port(self, port: int) -> str | None:
         """The region behind a port; None behind the account's own, when there are others."""
-        return self._ports.get(port) if self._ports else self._write
+        return self._ports.get(port) if self._ports else self.write
 
     def move(self, name: str) -> None:
         """Let another region take the writes; raises UnknownRegion."""
         if name not in self.names:
             raise UnknownRegion(f"there is no region {name!r}, only {', '.join(self.names)}")
-        self._write = name
+        self.write = name
 
     def check_write(self, region: str | None) -> None:
-        """Raise the 403 Refusal of a write that came to a region which is only read."""
-        if region not in (None, self._write):
-            message = f"writes go to region {self._write}, not to {region}"
-            raise Refusal(403, message, substatus=WRITE_FORBIDDEN)
+        """Raise the 403 of a write that came to a region which is only read."""
+        if region not in (None, self.write):
+            message = f"writes go to region {self.write}, not to {region}"
+            raise RequestRefused(403, message, substatus=WRITE_FORBIDDEN)
 
-    def locations(self, base_url: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+    def list_locations(self, base_url: str) -> tuple[dict[str, str], list[dict[str, str]]]:
         """Where to write, and where to read, the write region first.
 
         `base_url` is how the client got here: the endpoint of an account of one region.
@@ -58,6 +53,6 @@ class Regions:
         urls = {name: f"http://{HOST}:{port}/" for port, name in self._ports.items()}
         read = [
             {"name": name, "databaseAccountEndpoint": urls.get(name, base_url)}
-            for name in sorted(self.names, key=lambda name: name != self._write)
+            for name in sorted(self.names, key=lambda name: name != self.write)
         ]
         return read[0], read

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from local.cosmos.answers import Refusal
 from local.cosmos.items.containers import Catalogue, Container
-from local.cosmos.items.documents import Items, Place
+from local.cosmos.items.documents import Items, LogicalPartition
 from local.cosmos.items.storage import Storage
+from local.cosmos.responses import RequestRefused
 
 NAMES = ("a", "b", "c", "d")
 
@@ -29,8 +29,8 @@ class Store:
     def write(self, name: str, number: int) -> None:
         """A new version of an item; a negative number deletes it."""
         self.seconds += 1
-        place = Place(self.journal, f'"{name}"')
-        with suppress(Refusal), self.storage.transaction():
+        place = LogicalPartition(self.journal, f'"{name}"')
+        with suppress(RequestRefused), self.storage.transaction():
             if number < 0:
                 self.items.delete(place, name, None)
             else:
@@ -60,14 +60,14 @@ def store() -> Iterator[Store]:
 def test_every_moment_within_reach_is_shown_as_it_was(store: Store) -> None:
     choose = random.Random(7)
     store.write("a", 0)
-    store.storage.remember(1_000)
+    store.storage.keep_versions(1_000)
     was = {}
     for number in range(200):
         store.write(choose.choice(NAMES), choose.choice((number, number, -1)))
         was[store.seconds] = store.content(), store.lsns()
 
     for seconds, state in was.items():
-        with store.storage.seen_late(store.seconds - seconds):
+        with store.storage.show_past(store.seconds - seconds):
             assert (store.content(), store.lsns()) == state
     assert (store.content(), store.lsns()) == was[store.seconds]
 
@@ -76,20 +76,20 @@ def test_no_moment_is_older_than_the_first_that_is_remembered(store: Store) -> N
     for number in range(3):
         store.write("a", number)
     first = store.content()
-    store.storage.remember(1_000)
+    store.storage.keep_versions(1_000)
     store.write("a", 3)
 
-    with store.storage.seen_late(1_000):
+    with store.storage.show_past(1_000):
         assert store.content() == first
 
 
 def test_what_is_out_of_reach_is_forgotten(store: Store) -> None:
-    store.storage.remember(10)
+    store.storage.keep_versions(10)
     for number in range(100):
         store.write("a", number)
 
     assert 10 <= store.kept() <= 11
-    with store.storage.seen_late(10):
+    with store.storage.show_past(10):
         assert '"n":89' in store.content()[0][1]
 
 
@@ -99,11 +99,11 @@ def test_nothing_is_kept_before_it_is_asked_for_nor_after_it_is_let_go(store: St
         return int(row[0])
 
     assert temporary() == 0
-    store.storage.remember(10)
+    store.storage.keep_versions(10)
     store.write("a", 0)
     assert temporary() > 0
-    store.storage.remember(None)
-    store.storage.remember(None)
+    store.storage.keep_versions(None)
+    store.storage.keep_versions(None)
     assert temporary() == 0
     store.write("a", 1)
     assert '"n":1' in store.content()[0][1]
@@ -111,14 +111,14 @@ def test_nothing_is_kept_before_it_is_asked_for_nor_after_it_is_let_go(store: St
 
 def test_what_a_failed_transaction_replaced_is_not_in_the_past(store: Store) -> None:
     store.write("a", 0)
-    store.storage.remember(1_000)
-    place = Place(store.journal, '"a"')
+    store.storage.keep_versions(1_000)
+    place = LogicalPartition(store.journal, '"a"')
 
-    with suppress(Refusal), store.storage.transaction():
+    with suppress(RequestRefused), store.storage.transaction():
         store.items.upsert(place, {"id": "a", "session": "a", "n": 1}, None)
         store.items.delete(place, "missing", None)
 
     assert store.kept() == 0
     assert '"n":0' in store.content()[0][1]
-    with store.storage.seen_late(0):
+    with store.storage.show_past(0):
         assert '"n":0' in store.content()[0][1]
