@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from local.cosmos.config import CosmosConfig
@@ -53,12 +52,7 @@ class Cosmos:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     @property
@@ -68,7 +62,6 @@ class Cosmos:
 
     @property
     def endpoint(self) -> str:
-        """The URL clients connect to."""
         return f"http://{HOST}:{self.port}/"
 
     @property
@@ -79,7 +72,7 @@ class Cosmos:
     def start(self) -> None:
         """Create what the config names, then listen; raises PortTaken.
 
-        A setting the account does not offer raises Refusal.
+        A setting the account does not offer raises RequestRefused.
         """
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,12 +107,11 @@ class Cosmos:
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """The names of the regions."""
         return self._config.regions
 
     @property
     def region_endpoints(self) -> dict[str, str]:
-        """The URLs of the regions, for who wants to speak to one; none if there is one only."""
+        """The URLs of the regions, if there are several."""
         ports = zip(self._config.regions, self._service.more_ports, strict=False)
         return {name: f"http://{HOST}:{port}/" for name, port in ports}
 

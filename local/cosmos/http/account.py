@@ -79,7 +79,6 @@ class CosmosAccount:
                 )
 
     def container_names(self) -> set[str]:
-        """The names of the containers of all databases."""
         return {
             container.name
             for database in self._catalogue.databases()
@@ -94,7 +93,6 @@ class CosmosAccount:
         return resolve_self_link(address, self._catalogue)
 
     def respond(self, request: CosmosRequest) -> CosmosResponse:
-        """Respond to one request; a refusal is a response too."""
         self._skew = request.skew
         if self._clock() >= self._purge_due:
             self._purge_due = self._clock() + PURGE_SECONDS

@@ -14,13 +14,7 @@ from local.cosmos.items.containers import Catalogue
 from local.cosmos.responses import BadRequest, NotOffered, RequestRefused
 
 KINDS = ("dbs", "colls", "docs", "pkranges")
-SHAPES = {
-    (),
-    ("dbs",),
-    ("dbs", "colls"),
-    ("dbs", "colls", "docs"),
-    ("dbs", "colls", "pkranges"),
-}
+SHAPES = {(), ("dbs",), ("dbs", "colls"), ("dbs", "colls", "docs"), ("dbs", "colls", "pkranges")}
 UNKNOWN_KINDS = {
     "sprocs": "stored procedures",
     "triggers": "triggers",

@@ -34,7 +34,6 @@ class DocumentRequests:
         self._items = Items(storage, now)
 
     def purge(self) -> None:
-        """Remove what has expired."""
         self._items.purge()
 
     def respond(self, request: CosmosRequest, container: Container) -> CosmosResponse:

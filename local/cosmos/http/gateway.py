@@ -161,7 +161,6 @@ class Gateway:
         return None if fault is None else fault.seconds
 
     def _find_skew(self, region: str | None) -> float:
-        """How far the clock of a region is ahead."""
         faults = self._faults.in_force(Action.CLOCK_OFFSET)
         return sum(fault.seconds for fault in faults if fault.covers(COMPONENT, region))
 

@@ -36,7 +36,6 @@ class Database:
         return write_resource_id(self.number.to_bytes(4, "big"))
 
     def describe(self) -> dict[str, Any]:
-        """The resource as clients read it."""
         own = {"id": self.name, "_colls": "colls/", "_users": "users/"}
         return own | describe_system(self.rid, f"dbs/{self.rid}/", self.created)
 
@@ -78,7 +77,6 @@ class Container:
         return f"dbs/{self.database.name}/colls/{self.name}"
 
     def describe(self) -> dict[str, Any]:
-        """The resource as clients read it."""
         return self.properties | describe_system(self.rid, self.self_link, self.created)
 
 
@@ -91,7 +89,6 @@ class Catalogue:
         self._containers: dict[tuple[str, str], Container] = {}
 
     def databases(self) -> list[Database]:
-        """All databases, by name."""
         rows = self._storage.connection.execute(
             "SELECT number, name, created FROM databases ORDER BY name"
         )
@@ -115,13 +112,11 @@ class Catalogue:
         return self.database(name)
 
     def delete_database(self, name: str) -> None:
-        """Delete with everything in it; a 404 when it does not exist."""
         number = self.database(name).number
         self._storage.connection.execute("DELETE FROM databases WHERE number = ?", (number,))
         self._containers.clear()
 
     def containers(self, database: Database) -> list[Container]:
-        """All containers of a database, by name."""
         rows = self._storage.connection.execute(
             "SELECT number, name, created, properties, partitions FROM containers"
             " WHERE database = ? ORDER BY name",
@@ -159,7 +154,6 @@ class Catalogue:
         return self.container(database, name)
 
     def delete_container(self, database: str, name: str) -> None:
-        """Delete with its items; a 404 when it does not exist."""
         number = self.container(database, name).number
         self._storage.connection.execute("DELETE FROM containers WHERE number = ?", (number,))
         self._containers.clear()

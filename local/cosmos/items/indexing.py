@@ -38,7 +38,6 @@ class PathRule:
 
     @property
     def precision(self) -> tuple[int, bool]:
-        """Longer beats shorter, scalar beats wildcard."""
         return len(self.path), self.is_scalar
 
 

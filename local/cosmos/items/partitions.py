@@ -1,9 +1,9 @@
 """Partition keys: reading them from documents and headers, and the partitions they hash to.
 
 Only single-path keys of version 2 are offered. The effective partition key is MurmurHash3 (x64, 128
-bits, seed 0; Austin Appleby, public domain) of the encoded value, as all clients compute it. The
-ring of effective keys is cut into the physical partitions of a container: a client learns the cut
-from `pkranges` and names one partition by its number. Nothing is ever split or merged.
+bits, seed 0) of the encoded value, as all clients compute it. The ring of effective keys is cut
+into the physical partitions of a container: a client learns the cut from `pkranges` and names one
+partition by its number. Nothing is ever split or merged.
 """
 
 import json
@@ -14,6 +14,8 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
+import mmh3
+
 from local.cosmos.responses import BadRequest, NotOffered, write_json
 
 KEY_BYTES_MAX = 2048
@@ -22,9 +24,6 @@ MAX_RANGE = "FF"
 PARTITIONS_MAX = 64
 PARTITION_THROUGHPUT = 10_000  # request units a second that one physical partition serves
 KEYS = 1 << 126  # effective keys have 128 bits, and the highest two are zero
-LOW64 = 0xFFFFFFFFFFFFFFFF
-FIRST = 0x87C37B91114253D5
-SECOND = 0x4CF5AD432745937F
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,43 +90,8 @@ def hash_key(key: str) -> str:
             encoded = b"\x08" + text.encode() + b"\xff"
         case number:
             encoded = b"\x05" + struct.pack("<d", number)
-    low, high = murmur3_128(encoded)
-    digest = bytearray(high.to_bytes(8, "big") + low.to_bytes(8, "big"))
-    digest[0] &= 0x3F
-    return digest.hex().upper()
-
-
-def murmur3_128(data: bytes) -> tuple[int, int]:
-    """The hash of `data` as two 64-bit halves (low, high)."""
-    low = high = 0
-    whole = len(data) // 16 * 16
-    for at in range(0, whole, 16):
-        one, two = struct.unpack_from("<QQ", data, at)
-        low ^= rotate_left(one * FIRST & LOW64, 31) * SECOND & LOW64
-        low = (rotate_left(low, 27) + high) * 5 + 0x52DCE729 & LOW64
-        high ^= rotate_left(two * SECOND & LOW64, 33) * FIRST & LOW64
-        high = (rotate_left(high, 31) + low) * 5 + 0x38495AB5 & LOW64
-    one, two = struct.unpack("<QQ", data[whole:].ljust(16, b"\0"))
-    low ^= (rotate_left(one * FIRST & LOW64, 31) * SECOND & LOW64) ^ len(data)
-    high ^= (rotate_left(two * SECOND & LOW64, 33) * FIRST & LOW64) ^ len(data)
-    low = low + high & LOW64
-    high = high + low & LOW64
-    low, high = mix_finally(low), mix_finally(high)
-    low = low + high & LOW64
-    return low, high + low & LOW64
-
-
-def rotate_left(value: int, bits: int) -> int:
-    return (value << bits | value >> (64 - bits)) & LOW64
-
-
-def mix_finally(value: int) -> int:
-    """The final avalanche of MurmurHash3."""
-    value ^= value >> 33
-    value = value * 0xFF51AFD7ED558CCD & LOW64
-    value ^= value >> 33
-    value = value * 0xC4CEB9FE1A85EC53 & LOW64
-    return value ^ value >> 33
+    low, high = mmh3.hash64(encoded, signed=False)
+    return f"{(high << 64 | low) % KEYS:032X}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +102,6 @@ class KeyRange:
     end: str = MAX_RANGE
 
     def covers(self, key: str) -> bool:
-        """Whether a canonical key hashes into the interval."""
         return self.is_everything or self.start <= hash_key(key) < self.end
 
     @property

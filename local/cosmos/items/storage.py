@@ -154,7 +154,6 @@ class Storage:
 
     @property
     def write_region(self) -> str | None:
-        """The region that takes writes, as it was stored; None in a new file."""
         row = self.connection.execute("SELECT write_region FROM account").fetchone()
         return row[0] if row else None
 

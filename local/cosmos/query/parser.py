@@ -33,9 +33,9 @@ from local.cosmos.query.syntax import (
     QueryTexts,
 )
 from local.cosmos.query.values import EXACT_MAX, is_number
-from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
+from local.cosmos.responses import BadRequest, NotOffered, write_json
 
-type SyntaxTree = Tree[Token]
+type Part = Tree[Token]  # of a query, by the rule of the grammar that it follows
 
 PARSED_MAX = 256
 DEPTH_MAX = 64
@@ -66,12 +66,24 @@ def parse_filter(text: str) -> Expression:
 
 
 @lru_cache(maxsize=PARSED_MAX)
-def parse_tree(text: str, start: str) -> SyntaxTree:
-    """The syntax tree of a text, in which parameters are still names."""
+def parse_tree(text: str, start: str) -> Part:
+    """The syntax tree of a text, in which parameters are still names.
+
+    A refusal names the first token that the grammar has no place for.
+    """
     try:
         return load_grammar().parse(text, start=start)
-    except (UnexpectedCharacters, UnexpectedToken) as error:
-        raise refuse_syntax(text, error) from error
+    except UnexpectedCharacters as error:
+        raise BadRequest(f"syntax error at {error.pos_in_stream}: {error.char!r}") from error
+    except UnexpectedToken as error:
+        is_at_end = error.token.type == "$END"
+        found = "the end of the query" if is_at_end else str(error.token)
+        position = len(text) if is_at_end else error.token.start_pos
+        missing = [word for word in REQUIRED if f"_{word}" in error.accepts]
+        if missing and "$END" not in error.accepts:
+            message = f"syntax error at {position}: {missing[0]} expected, not {found}"
+            raise BadRequest(message) from error
+        raise NotOffered(f"{found} at position {position} of a query") from error
 
 
 @cache
@@ -114,21 +126,6 @@ def refuse_source(_token: Token) -> Token:
     raise NotOffered("a FROM clause over something other than the container")
 
 
-def refuse_syntax(text: str, error: UnexpectedCharacters | UnexpectedToken) -> RequestRefused:
-    """The refusal of the first token that the grammar has no place for."""
-    if isinstance(error, UnexpectedCharacters):
-        return BadRequest(f"syntax error at {error.pos_in_stream}: {error.char!r}")
-    is_at_end = error.token.type == "$END"
-    found = "the end of the query" if is_at_end else str(error.token)
-    position = len(text) if is_at_end else error.token.start_pos
-    if "$END" not in error.accepts:
-        for word in REQUIRED:
-            if f"_{word}" in error.accepts:
-                message = f"syntax error at {position}: {word} expected, not {found}"
-                return BadRequest(message)
-    return NotOffered(f"{found} at position {position} of a query")
-
-
 @v_args(inline=True)
 class QueryBuilder(Interpreter[Token, Any]):
     """Makes a `Query` of a syntax tree. Each method takes the children of the rule of its name.
@@ -150,13 +147,13 @@ class QueryBuilder(Interpreter[Token, Any]):
     def query(
         self,
         distinct: Token | None,
-        top: SyntaxTree | None,
-        selection: SyntaxTree,
-        source: SyntaxTree,
-        condition: SyntaxTree | None,
-        order: SyntaxTree | None,
-        offset: SyntaxTree | None,
-        limit: SyntaxTree | None,
+        top: Part | None,
+        selection: Part,
+        source: Part,
+        condition: Part | None,
+        order: Part | None,
+        offset: Part | None,
+        limit: Part | None,
     ) -> Query:
         self.visit(source)
         shown, value_text = self._visit_selection(selection)
@@ -182,14 +179,14 @@ class QueryBuilder(Interpreter[Token, Any]):
         check_combination(query)
         return query
 
-    def patch_condition(self, source: SyntaxTree, condition: SyntaxTree) -> Expression:
+    def patch_condition(self, source: Part, condition: Part) -> Expression:
         self.visit(source)
         return self._visit_expression(condition)
 
     def source(self, container: Token, alias: Token | None) -> None:
         self._alias = str(alias or container)
 
-    def _visit_selection(self, selection: SyntaxTree) -> tuple[Expression, str]:
+    def _visit_selection(self, selection: Part) -> tuple[Expression, str]:
         """The selection, and the text of one expression for its value."""
         self._aggregates_allowed = True
         shown: tuple[Expression, str] = self.visit(selection)
@@ -201,10 +198,10 @@ class QueryBuilder(Interpreter[Token, Any]):
     def whole_items(self) -> tuple[Expression, str]:
         return PropertyPath(()), self._alias
 
-    def value(self, expression: SyntaxTree) -> tuple[Expression, str]:
+    def value(self, expression: Part) -> tuple[Expression, str]:
         return self._visit_expression(expression), self._text_of(expression)
 
-    def fields(self, *fields: SyntaxTree) -> tuple[Expression, str]:
+    def fields(self, *fields: Part) -> tuple[Expression, str]:
         members, texts = [], []
         for ordinal, field in enumerate(fields, start=1):
             name, expression, text = self.visit(field)
@@ -212,7 +209,7 @@ class QueryBuilder(Interpreter[Token, Any]):
             texts.append(f"{write_json(members[-1][0])}: {text}")
         return ObjectOf(tuple(members)), f"{{{', '.join(texts)}}}"
 
-    def field(self, node: SyntaxTree, alias: Token | None) -> tuple[str | None, Expression, str]:
+    def field(self, node: Part, alias: Token | None) -> tuple[str | None, Expression, str]:
         expression = self._visit_expression(node)
         name = None if alias is None else str(alias)
         if name is None and isinstance(expression, PropertyPath):
@@ -220,11 +217,11 @@ class QueryBuilder(Interpreter[Token, Any]):
             name = last if isinstance(last, str) else None
         return name, expression, self._text_of(node)
 
-    def order(self, *keys: SyntaxTree) -> tuple[tuple[OrderKey, ...], tuple[str, ...]]:
+    def order(self, *keys: Part) -> tuple[tuple[OrderKey, ...], tuple[str, ...]]:
         visited = [self.visit(key) for key in keys]
         return tuple(key for key, _ in visited), tuple(text for _, text in visited)
 
-    def order_key(self, node: SyntaxTree, direction: Token | None) -> tuple[OrderKey, str]:
+    def order_key(self, node: Part, direction: Token | None) -> tuple[OrderKey, str]:
         expression = self._visit_expression(node)
         path = expression.path if isinstance(expression, PropertyPath) else ()
         names = tuple(step for step in path if isinstance(step, str))
@@ -239,7 +236,7 @@ class QueryBuilder(Interpreter[Token, Any]):
             raise BadRequest("TOP, OFFSET and LIMIT take a whole number of zero or more")
         return value
 
-    def _visit_expression(self, node: SyntaxTree) -> Expression:
+    def _visit_expression(self, node: Part) -> Expression:
         """An expression that may stand alone; its own parts bind more strongly."""
         self._depth += 1
         if self._depth > DEPTH_MAX:
@@ -248,32 +245,32 @@ class QueryBuilder(Interpreter[Token, Any]):
         self._depth -= 1
         return expression
 
-    def _visit_all(self, nodes: Iterable[SyntaxTree]) -> tuple[Expression, ...]:
+    def _visit_all(self, nodes: Iterable[Part]) -> tuple[Expression, ...]:
         return tuple(self._visit_expression(node) for node in nodes)
 
-    def default(self, tested: SyntaxTree, other: SyntaxTree) -> Expression:
+    def default(self, tested: Part, other: Part) -> Expression:
         found = self.visit(tested)
         return Choice(FunctionCall("IS_DEFINED", (found,)), found, self._visit_expression(other))
 
-    def choice(self, test: SyntaxTree, chosen: SyntaxTree, other: SyntaxTree) -> Expression:
+    def choice(self, test: Part, chosen: Part, other: Part) -> Expression:
         return Choice(self.visit(test), *self._visit_all((chosen, other)))
 
-    def disjunction(self, *operands: SyntaxTree) -> Expression:
+    def disjunction(self, *operands: Part) -> Expression:
         return Logical("OR", tuple(self.visit(operand) for operand in operands))
 
-    def conjunction(self, *operands: SyntaxTree) -> Expression:
+    def conjunction(self, *operands: Part) -> Expression:
         return Logical("AND", tuple(self.visit(operand) for operand in operands))
 
     def negation(self, *children: Any) -> Expression:
         *negations, relation = children
         return negate(self.visit(relation), is_negated=len(negations) % 2 == 1)
 
-    def comparison(self, left: SyntaxTree, operator: Token, right: SyntaxTree) -> Expression:
+    def comparison(self, left: Part, operator: Token, right: Part) -> Expression:
         name = "!=" if operator == "<>" else str(operator)
         return Comparison(name, self.visit(left), self.visit(right))
 
     def membership(
-        self, operand: SyntaxTree, negation: Token | None, word: Token, *choices: SyntaxTree
+        self, operand: Part, negation: Token | None, word: Token, *choices: Part
     ) -> Expression:
         if not choices:
             raise NotOffered(f"IN without values at position {word.start_pos} of a query")
@@ -281,7 +278,7 @@ class QueryBuilder(Interpreter[Token, Any]):
         return negate(found, is_negated=negation is not None)
 
     def interval(
-        self, operand: SyntaxTree, negation: Token | None, lowest: SyntaxTree, highest: SyntaxTree
+        self, operand: Part, negation: Token | None, lowest: Part, highest: Part
     ) -> Expression:
         value = self.visit(operand)
         bounds = (
@@ -291,17 +288,13 @@ class QueryBuilder(Interpreter[Token, Any]):
         return negate(Logical("AND", bounds), is_negated=negation is not None)
 
     def pattern(
-        self,
-        operand: SyntaxTree,
-        negation: Token | None,
-        pattern: SyntaxTree,
-        escape: SyntaxTree | None,
+        self, operand: Part, negation: Token | None, pattern: Part, escape: Part | None
     ) -> Expression:
         nodes = (operand, pattern) if escape is None else (operand, pattern, escape)
         found = FunctionCall("LIKE", tuple(self.visit(node) for node in nodes))
         return negate(found, is_negated=negation is not None)
 
-    def additive(self, first: SyntaxTree, *rest: Any) -> Expression:
+    def additive(self, first: Part, *rest: Any) -> Expression:
         found: Expression = self.visit(first)
         for operator, operand in zip(rest[::2], rest[1::2], strict=True):
             found = Arithmetic(str(operator), found, self.visit(operand))
@@ -318,19 +311,19 @@ class QueryBuilder(Interpreter[Token, Any]):
             return Literal(-operand.value)
         return Arithmetic("-", Literal(0), operand)
 
-    def parenthesis(self, inner: SyntaxTree) -> Expression:
+    def parenthesis(self, inner: Part) -> Expression:
         return self._visit_expression(inner)
 
-    def literal(self, constant: SyntaxTree) -> Expression:
+    def literal(self, constant: Part) -> Expression:
         return Literal(self.visit(constant))
 
-    def property_path(self, name: Token, *steps: SyntaxTree) -> Expression:
+    def property_path(self, name: Token, *steps: Part) -> Expression:
         if name != self._alias:
             refuse_token(name)
         self._has_bare_property = True
         return PropertyPath(tuple(self.visit(step) for step in steps))
 
-    def step(self, step: Token | SyntaxTree) -> str | int:
+    def step(self, step: Token | Part) -> str | int:
         if isinstance(step, Token):
             return str(step)
         value = self.visit(step)
@@ -338,18 +331,18 @@ class QueryBuilder(Interpreter[Token, Any]):
             raise BadRequest(f"syntax error at {step.meta.end_pos}: a name or index expected")
         return value
 
-    def call(self, function: Token, *arguments: SyntaxTree) -> Expression:
+    def call(self, function: Token, *arguments: Part) -> Expression:
         name = function.upper()
         if name in AGGREGATES:
-            return self._visit_aggregate(name, function.start_pos, arguments)
+            return self._visit_aggregate(function, arguments)
         if len(arguments) not in FUNCTIONS[name].counts:
             raise NotOffered(f"{name} with {len(arguments)} arguments")
         return FunctionCall(name, self._visit_all(arguments))
 
-    def _visit_aggregate(
-        self, name: str, position: int | None, arguments: tuple[SyntaxTree, ...]
-    ) -> Aggregate:
+    def _visit_aggregate(self, function: Token, arguments: tuple[Part, ...]) -> Aggregate:
+        name = function.upper()
         if not self._aggregates_allowed:
+            position = function.start_pos
             raise NotOffered(f"{name} in this place (at position {position} of a query)")
         if len(arguments) != 1:
             raise NotOffered(f"{name} with {len(arguments)} arguments")
@@ -360,19 +353,19 @@ class QueryBuilder(Interpreter[Token, Any]):
         self._aggregates.append(found)
         return found
 
-    def array(self, *nodes: SyntaxTree) -> Expression:
+    def array(self, *nodes: Part) -> Expression:
         elements = self._visit_all(nodes)
         constants = [one.value for one in elements if isinstance(one, Literal)]
         return Literal(constants) if len(constants) == len(elements) else ArrayOf(elements)
 
-    def object(self, *nodes: SyntaxTree) -> Expression:
+    def object(self, *nodes: Part) -> Expression:
         members: tuple[tuple[str, Expression], ...] = tuple(
             self.visit(node) for node in nodes if node
         )
         constants = [(name, one.value) for name, one in members if isinstance(one, Literal)]
         return Literal(dict(constants)) if len(constants) == len(members) else ObjectOf(members)
 
-    def member(self, name: Token, value: SyntaxTree) -> tuple[str, Expression]:
+    def member(self, name: Token, value: Part) -> tuple[str, Expression]:
         return read_string(name), self._visit_expression(value)
 
     def constant(self, token: Token) -> Any:
@@ -387,7 +380,7 @@ class QueryBuilder(Interpreter[Token, Any]):
             raise BadRequest(f"the query uses {token} but no such parameter was sent")
         return self._parameters[token]
 
-    def _text_of(self, node: SyntaxTree) -> str:
+    def _text_of(self, node: Part) -> str:
         """The text of a part as it was written, for a query that is made from this one."""
         return self._text[node.meta.start_pos : node.meta.end_pos]
 
