@@ -96,7 +96,7 @@ class CosmosAccount:
         self._skew = request.skew
         if self._clock() >= self._purge_due:
             self._purge_due = self._clock() + PURGE_SECONDS
-            self._documents.purge()
+            self._storage.purge(int(self.now()))
         return catch_refusal(self._respond, request)
 
     def _respond(self, request: CosmosRequest) -> CosmosResponse:

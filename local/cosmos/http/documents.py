@@ -7,7 +7,7 @@ from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
 from local.cosmos.items.batch import run_batch
 from local.cosmos.items.change_feed import FeedRequest, parse_position, parse_since, read_feed
 from local.cosmos.items.containers import Container
-from local.cosmos.items.documents import ItemResult, Items, LogicalPartition
+from local.cosmos.items.documents import ItemResult, PartitionItems
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.merging import build_merging_plan
@@ -31,16 +31,12 @@ class DocumentRequests:
     def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
         self._storage = storage
         self._now = now
-        self._items = Items(storage, now)
-
-    def purge(self) -> None:
-        self._items.purge()
 
     def respond(self, request: CosmosRequest, container: Container) -> CosmosResponse:
         match request.method, request.address.is_feed:
             case "POST", True if request.is_batch:
-                place = find_partition(request, container)
-                return run_batch(self._storage, self._items, place, request.body)
+                items = self._find_items(request, container)
+                return run_batch(self._storage, items, request.body)
             case "POST", True if request.is_query:
                 return self._query(request, container, *request.read_query())
             case "GET", True if request.is_change_feed:
@@ -48,41 +44,44 @@ class DocumentRequests:
             case "GET", True:
                 return self._query(request, container, "SELECT * FROM c", {})
             case "GET", False:
-                return self._read(request, find_partition(request, container))
+                return self._read(request, self._find_items(request, container))
             case ("POST", True) | ("PUT" | "PATCH" | "DELETE", False):
-                partition = find_partition(request, container)
+                items = self._find_items(request, container)
                 with self._storage.transaction():
-                    result = self._write(request, partition)
+                    result = self._write(request, items)
                 is_minimal = request.headers.get("Prefer") == "return=minimal"
                 return respond_with_item(result, is_minimal=is_minimal)
             case _:
                 raise request.refuse_method()
 
-    def _read(self, request: CosmosRequest, partition: LogicalPartition) -> CosmosResponse:
-        item_id = self._find_id(request, partition)
-        result = self._items.read(partition, item_id, is_strong=request.is_strong)
+    def _read(self, request: CosmosRequest, items: PartitionItems) -> CosmosResponse:
+        item_id = find_id(request, items)
+        result = items.read(item_id, is_strong=request.is_strong)
         if request.headers.get("If-None-Match") in ("*", result.etag):
             return CosmosResponse(304, b"", 1.0, {"etag": result.etag})
         return respond_with_item(result, is_minimal=False)
 
-    def _write(self, request: CosmosRequest, partition: LogicalPartition) -> ItemResult:
-        item_id, if_match = self._find_id(request, partition), request.if_match
+    def _write(self, request: CosmosRequest, items: PartitionItems) -> ItemResult:
+        item_id, if_match = find_id(request, items), request.if_match
         if request.method == "PUT":
-            return self._items.replace(partition, item_id, request.document, if_match)
+            return items.replace(item_id, request.document, if_match)
         if request.method == "PATCH":
             patch = parse_patch(request.document)
-            return self._items.patch(partition, item_id, patch, if_match)
+            return items.patch(item_id, patch, if_match)
         if request.method == "DELETE":
-            return self._items.delete(partition, item_id, if_match)
+            return items.delete(item_id, if_match)
         if request.operation == "upsert":
-            return self._items.upsert(partition, request.document, if_match)
+            return items.upsert(request.document, if_match)
         if if_match is not None:
             raise NotOffered("If-Match on a create")
-        return self._items.create(partition, request.document)
+        return items.create(request.document)
 
-    def _find_id(self, request: CosmosRequest, partition: LogicalPartition) -> str:
-        number = request.address.item_number
-        return request.address.item if number is None else self._items.find_id(partition, number)
+    def _find_items(self, request: CosmosRequest, container: Container) -> PartitionItems:
+        """The items of the logical partition that an operation is bound to, which it must name."""
+        key = request.key
+        if key is None:
+            raise BadRequest("the header x-ms-documentdb-partitionkey is required")
+        return PartitionItems(self._storage, container, key, self._now)
 
     def _query(
         self, request: CosmosRequest, container: Container, text: str, parameters: dict[str, Any]
@@ -150,12 +149,9 @@ def find_only(pkranges: Sequence[int]) -> int | None:
     return pkranges[0] if len(pkranges) == 1 else None
 
 
-def find_partition(request: CosmosRequest, container: Container) -> LogicalPartition:
-    """The logical partition an item operation is bound to, which it must name."""
-    key = request.key
-    if key is None:
-        raise BadRequest("the header x-ms-documentdb-partitionkey is required")
-    return LogicalPartition(container, key)
+def find_id(request: CosmosRequest, items: PartitionItems) -> str:
+    number = request.address.item_number
+    return request.address.item if number is None else items.find_id(number)
 
 
 def respond_with_item(result: ItemResult, *, is_minimal: bool) -> CosmosResponse:

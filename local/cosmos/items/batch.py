@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from local.cosmos.items import charges
-from local.cosmos.items.documents import ItemResult, Items, LogicalPartition, parse_json
+from local.cosmos.items.documents import ItemResult, PartitionItems, parse_json
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
 from local.cosmos.responses import (
@@ -25,27 +25,21 @@ FAILED_DEPENDENCY = 424
 KNOWN_KEYS = {"operationType", "id", "resourceBody", "ifMatch"}
 BY_ID = ("Read", "Replace", "Patch", "Delete")
 
-type BatchAction = Callable[[Items, LogicalPartition, dict[str, Any]], ItemResult]
+type BatchAction = Callable[[PartitionItems, dict[str, Any]], ItemResult]
 
 ACTIONS: dict[str, BatchAction] = {
-    "Create": lambda items, place, op: items.create(place, op.get("resourceBody")),
-    "Read": lambda items, place, op: items.read(place, op["id"]),
-    "Replace": lambda items, place, op: items.replace(
-        place, op["id"], op.get("resourceBody"), op.get("ifMatch")
+    "Create": lambda items, op: items.create(op.get("resourceBody")),
+    "Read": lambda items, op: items.read(op["id"]),
+    "Replace": lambda items, op: items.replace(op["id"], op.get("resourceBody"), op.get("ifMatch")),
+    "Upsert": lambda items, op: items.upsert(op.get("resourceBody"), op.get("ifMatch")),
+    "Patch": lambda items, op: items.patch(
+        op["id"], parse_patch(op.get("resourceBody")), op.get("ifMatch")
     ),
-    "Upsert": lambda items, place, op: items.upsert(
-        place, op.get("resourceBody"), op.get("ifMatch")
-    ),
-    "Patch": lambda items, place, op: items.patch(
-        place, op["id"], parse_patch(op.get("resourceBody")), op.get("ifMatch")
-    ),
-    "Delete": lambda items, place, op: items.delete(place, op["id"], op.get("ifMatch")),
+    "Delete": lambda items, op: items.delete(op["id"], op.get("ifMatch")),
 }
 
 
-def run_batch(
-    storage: Storage, items: Items, partition: LogicalPartition, payload: bytes
-) -> CosmosResponse:
+def run_batch(storage: Storage, items: PartitionItems, payload: bytes) -> CosmosResponse:
     """Apply all operations in order, or none; the HTTP status is 200 or 207."""
     operations = parse_operations(payload)
     results: list[ItemResult] = []
@@ -53,7 +47,7 @@ def run_batch(
         with storage.transaction():
             for operation in operations:
                 action = ACTIONS[operation["operationType"]]
-                results.append(action(items, partition, operation))
+                results.append(action(items, operation))
     except RequestRefused as refusal:  # by the operation after those that have results
         return respond_with_failure(len(operations), len(results), refusal)
     body = f"[{','.join(write_result(one) for one in results)}]"

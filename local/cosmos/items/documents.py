@@ -50,138 +50,126 @@ class ItemResult:
     etag: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LogicalPartition:
-    """All items of a container with one canonical key."""
+class PartitionItems:
+    """The items of one logical partition of a container: those with the canonical key `key`.
 
-    container: Container
-    key: str
+    `now` is the account's clock in seconds since 1970.
+    """
 
-    @property
-    def physical(self) -> tuple[int, int]:
-        """The physical partition it is in: the number of the container, and its own."""
-        return self.container.number, self.container.ring.find_partition(self.key)
-
-
-class Items:
-    """Items by partition and id. `now` is the account's clock in seconds since 1970."""
-
-    def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
+    def __init__(
+        self, storage: Storage, container: Container, key: str, now: Callable[[], float]
+    ) -> None:
         self._storage = storage
+        self._container = container
+        self._key = key
         self._now = now
+        self._physical = container.number, container.ring.find_partition(key)
 
-    def read(
-        self, partition: LogicalPartition, item_id: str, *, is_strong: bool = True
-    ) -> ItemResult:
+    def read(self, item_id: str, *, is_strong: bool = True) -> ItemResult:
         """The item; a 404 when it does not exist."""
-        stored = self._find_existing(partition, item_id)
+        stored = self._find_existing(item_id)
         charge = charges.read(len(stored.body.encode()), is_strong=is_strong)
         return ItemResult(200, charge, stored.body, stored.etag)
 
-    def create(self, partition: LogicalPartition, document: Any) -> ItemResult:
+    def create(self, document: Any) -> ItemResult:
         """A new item; a 409 when its id is taken in this partition."""
-        item_id = check_item(partition, document)
-        if self._find(partition, item_id) is not None:
-            message = f"item {item_id!r} exists already in partition {partition.key}"
+        item_id = self._check(document)
+        if self._find(item_id) is not None:
+            message = f"item {item_id!r} exists already in partition {self._key}"
             raise RequestRefused(409, message)
-        return self._write(partition, item_id, document, None)
+        return self._write(item_id, document, None)
 
-    def replace(
-        self, partition: LogicalPartition, item_id: str, document: Any, if_match: str | None
-    ) -> ItemResult:
+    def replace(self, item_id: str, document: Any, if_match: str | None) -> ItemResult:
         """A new version of an existing item; 404 when absent, 412 when its tag is another."""
-        if check_item(partition, document) != item_id:
+        if self._check(document) != item_id:
             raise BadRequest(f"the document's id is not {item_id!r}, the id it would replace")
-        stored = self._find_existing(partition, item_id)
+        stored = self._find_existing(item_id)
         check_tag(stored, if_match)
-        return self._write(partition, item_id, document, stored)
+        return self._write(item_id, document, stored)
 
-    def upsert(
-        self, partition: LogicalPartition, document: Any, if_match: str | None
-    ) -> ItemResult:
+    def upsert(self, document: Any, if_match: str | None) -> ItemResult:
         """Create, or replace what is there; 412 when what is there has another tag.
 
         With If-Match on an absent item the service's behaviour is not documented: refused.
         """
-        item_id = check_item(partition, document)
-        stored = self._find(partition, item_id)
+        item_id = self._check(document)
+        stored = self._find(item_id)
         if stored is None and if_match is not None:
             raise NotOffered("If-Match on an upsert that creates")
         if stored is not None:
             check_tag(stored, if_match)
-        return self._write(partition, item_id, document, stored)
+        return self._write(item_id, document, stored)
 
-    def patch(
-        self, partition: LogicalPartition, item_id: str, patch: ItemPatch, if_match: str | None
-    ) -> ItemResult:
+    def patch(self, item_id: str, patch: ItemPatch, if_match: str | None) -> ItemResult:
         """Change parts of an existing item.
 
         404 when absent, 412 when its tag is another or the patch's own condition does not hold, 400
         when a change cannot be made. It costs what a replace would.
         """
-        patch.check_key(partition.container.key_path.names)
-        stored = self._find_existing(partition, item_id)
+        patch.check_key(self._container.key_path.names)
+        stored = self._find_existing(item_id)
         check_tag(stored, if_match)
         document = json.loads(stored.body)
         patch.check_condition(document)
         patch.apply(document)
-        check_item(partition, document)
-        return self._write(partition, item_id, document, stored)
+        self._check(document)
+        return self._write(item_id, document, stored)
 
-    def delete(self, partition: LogicalPartition, item_id: str, if_match: str | None) -> ItemResult:
+    def delete(self, item_id: str, if_match: str | None) -> ItemResult:
         """Remove an item; 404 when absent, 412 when its tag is another."""
-        stored = self._find_existing(partition, item_id)
+        stored = self._find_existing(item_id)
         check_tag(stored, if_match)
         self._storage.take_version()
-        self._storage.take_lsn(*partition.physical)
+        self._storage.take_lsn(*self._physical)
         self._storage.connection.execute("DELETE FROM items WHERE version = ?", (stored.version,))
         return ItemResult(204, charges.delete(len(stored.body.encode())))
 
-    def find_id(self, partition: LogicalPartition, number: int) -> str:
+    def find_id(self, number: int) -> str:
         """The id of the item with a number; a 404 when it does not exist."""
         row = self._storage.connection.execute(
             "SELECT id FROM items WHERE container = ? AND partition = ? AND birth = ?",
-            (partition.container.number, partition.key, number),
+            (self._container.number, self._key, number),
         ).fetchone()
         if row is None:
-            message = f"no item of this resource id exists in partition {partition.key}"
+            message = f"no item of this resource id exists in partition {self._key}"
             raise RequestRefused(404, message)
         return str(row[0])
 
-    def purge(self) -> None:
-        """Remove what has expired."""
-        with self._storage.transaction():
-            self._storage.connection.execute(
-                "DELETE FROM items WHERE expires IS NOT NULL AND expires <= ?", (int(self._now()),)
-            )
-
-    def _find_existing(self, partition: LogicalPartition, item_id: str) -> StoredItem:
-        stored = self._find(partition, item_id)
+    def _find_existing(self, item_id: str) -> StoredItem:
+        stored = self._find(item_id)
         if stored is None:
-            message = f"no item with id {item_id!r} exists in partition {partition.key}"
+            message = f"no item with id {item_id!r} exists in partition {self._key}"
             raise RequestRefused(404, message)
         return stored
 
-    def _find(self, partition: LogicalPartition, item_id: str) -> StoredItem | None:
+    def _find(self, item_id: str) -> StoredItem | None:
         row = self._storage.connection.execute(
             "SELECT version, birth, body FROM items"
             " WHERE container = ? AND partition = ? AND id = ?"
             " AND (expires IS NULL OR expires > ?)",
-            (partition.container.number, partition.key, item_id, int(self._now())),
+            (self._container.number, self._key, item_id, int(self._now())),
         ).fetchone()
         return StoredItem(*row) if row else None
 
+    def _check(self, document: Any) -> str:
+        """The id of a document that may be written here; a 400 when it may not."""
+        if not isinstance(document, dict):
+            raise BadRequest("an item must be a JSON object")
+        item_id = check_id(document.get("id"))
+        if self._container.key_path.read(document) != self._key:
+            message = "the partition key of the document differs from the one of the request"
+            raise BadRequest(message, substatus=1001)
+        if "ttl" in document and not is_ttl(document["ttl"]):
+            raise BadRequest("ttl must be -1 or a positive whole number")
+        return item_id
+
     def _write(
-        self,
-        partition: LogicalPartition,
-        item_id: str,
-        document: dict[str, Any],
-        before: StoredItem | None,
+        self, item_id: str, document: dict[str, Any], before: StoredItem | None
     ) -> ItemResult:
         version = self._storage.take_version()
         number = before.number if before else version
         now = int(self._now())
-        container = partition.container
+        container = self._container
         own = {name: value for name, value in document.items() if name not in SYSTEM_PROPERTIES}
         # Clients that merge a sorted query read the number of an item, lowest byte first, from the
         # end of its resource id.
@@ -203,9 +191,9 @@ class Items:
             "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 version,
-                *partition.physical,
-                self._storage.take_lsn(*partition.physical),
-                partition.key,
+                *self._physical,
+                self._storage.take_lsn(*self._physical),
+                self._key,
                 item_id,
                 number,
                 now,
@@ -216,19 +204,6 @@ class Items:
         indexed = container.policy.count_indexed(own)
         charge = charges.replace(size, indexed) if before else charges.insert(size, indexed)
         return ItemResult(200 if before else 201, charge, body, write_etag(version))
-
-
-def check_item(partition: LogicalPartition, document: Any) -> str:
-    """The id of a document that may be written into a partition; a 400 when it may not."""
-    if not isinstance(document, dict):
-        raise BadRequest("an item must be a JSON object")
-    item_id = check_id(document.get("id"))
-    if partition.container.key_path.read(document) != partition.key:
-        message = "the partition key of the document differs from the one of the request"
-        raise BadRequest(message, substatus=1001)
-    if "ttl" in document and not is_ttl(document["ttl"]):
-        raise BadRequest("ttl must be -1 or a positive whole number")
-    return item_id
 
 
 def check_tag(stored: StoredItem, if_match: str | None) -> None:

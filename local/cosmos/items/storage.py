@@ -129,6 +129,13 @@ class Storage:
             if self._history.is_kept:
                 self._history.add(self._take_snapshot())
 
+    def purge(self, now: int) -> None:
+        """Remove the items that have expired."""
+        with self.transaction():
+            self.connection.execute(
+                "DELETE FROM items WHERE expires IS NOT NULL AND expires <= ?", (now,)
+            )
+
     def keep_versions(self, seconds: float | None) -> None:
         """Keep the versions of the last `seconds`, from now on; None drops them."""
         if seconds is None:

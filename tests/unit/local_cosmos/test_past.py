@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from local.cosmos.items.containers import Catalogue, Container
-from local.cosmos.items.documents import Items, LogicalPartition
+from local.cosmos.items.documents import PartitionItems
 from local.cosmos.items.storage import Storage
 from local.cosmos.responses import RequestRefused
 
@@ -24,17 +24,19 @@ class Store:
         catalogue.create_database("lockstep")
         document = {"id": "journal", "partitionKey": {"paths": ["/session"]}}
         self.journal: Container = catalogue.create_container("lockstep", document, 2)
-        self.items = Items(self.storage, lambda: 0.0)
+
+    def items(self, name: str) -> PartitionItems:
+        """The items of the partition of a name."""
+        return PartitionItems(self.storage, self.journal, f'"{name}"', lambda: 0.0)
 
     def write(self, name: str, number: int) -> None:
         """A new version of an item; a negative number deletes it."""
         self.seconds += 1
-        place = LogicalPartition(self.journal, f'"{name}"')
         with suppress(RequestRefused), self.storage.transaction():
             if number < 0:
-                self.items.delete(place, name, None)
+                self.items(name).delete(name, None)
             else:
-                self.items.upsert(place, {"id": name, "session": name, "n": number}, None)
+                self.items(name).upsert({"id": name, "session": name, "n": number}, None)
 
     def content(self) -> list[tuple[str, str]]:
         """Everything that a read finds."""
@@ -112,11 +114,10 @@ def test_nothing_is_kept_before_it_is_asked_for_nor_after_it_is_let_go(store: St
 def test_what_a_failed_transaction_replaced_is_not_in_the_past(store: Store) -> None:
     store.write("a", 0)
     store.storage.keep_versions(1_000)
-    place = LogicalPartition(store.journal, '"a"')
 
     with suppress(RequestRefused), store.storage.transaction():
-        store.items.upsert(place, {"id": "a", "session": "a", "n": 1}, None)
-        store.items.delete(place, "missing", None)
+        store.items("a").upsert({"id": "a", "session": "a", "n": 1}, None)
+        store.items("a").delete("missing", None)
 
     assert store.kept() == 0
     assert '"n":0' in store.content()[0][1]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.cosmos.items.containers import Catalogue, Container
-from local.cosmos.items.documents import Items, LogicalPartition
+from local.cosmos.items.documents import PartitionItems
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.paging import QueryRequest, QueryRun, write_statement
 from local.cosmos.query.parser import parse_query
@@ -111,7 +111,7 @@ def test_the_texts_that_sqlite_looks_for_are_in_every_item_that_meets_the_condit
         "s": "x",
         "session": "s",
     }
-    Items(storage, lambda: 0.0).create(LogicalPartition(journal, '"s"'), item)
+    PartitionItems(storage, journal, '"s"', lambda: 0.0).create(item)
     request = QueryRequest(f"SELECT VALUE c.id FROM c WHERE {condition}", {}, key='"s"')
 
     assert QueryRun(storage, journal, request).read_page(0).results == ['"1"']
