@@ -33,7 +33,7 @@ SECTION: dict[str, Any] = {
             },
         },
         {"Name": "flights", "PartitionKey": "/tail"},
-        {"Name": "spread", "PartitionKey": "/tail", "Partitions": 5},
+        {"Name": "divided", "PartitionKey": "/tail", "Partitions": 5},
     ],
 }
 CONFIG = CosmosConfig.parse(SECTION)
@@ -76,12 +76,12 @@ class RunningAccount:
         return self.database.get_container_client("flights")
 
     @property
-    def spread(self) -> ContainerProxy:
+    def divided(self) -> ContainerProxy:
         """A container with the default settings that has five physical partitions."""
-        return self.database.get_container_client("spread")
+        return self.database.get_container_client("divided")
 
     def arm(self, action: Action, operation: str, **rest: Any) -> None:
-        """Put a fault in force, once unless told otherwise."""
+        """Put a fault in force, once unless `times` is given."""
         self.faults.arm(Fault("cosmos", action, operation, **{"times": 1, **rest}))
 
     def counted(self, operation: str) -> dict[str, int]:
@@ -120,8 +120,8 @@ class RunningAccount:
         response = connection.getresponse()
         text = response.read()
         connection.close()
-        told = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, told, json.loads(text) if text else {}
+        received = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, received, json.loads(text) if text else {}
 
 
 @contextmanager

@@ -7,7 +7,6 @@ may hold more items than were asked for.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -66,11 +65,24 @@ def read_feed(
 ) -> CosmosResponse:
     """One page of changes; 304 with the newest position when there is none."""
     position = request.after or 0
+    where = ["container = ?", "pkrange = ?", "lsn > ?", "(expires IS NULL OR expires > ?)"]
+    values: list[object] = [container.number, request.pkrange, position, now]
+    if request.key is not None:
+        where.append("partition = ?")
+        values.append(request.key)
+    if request.since is not None:
+        where.append("ts >= ?")
+        values.append(request.since)
+    sql = (
+        f"SELECT lsn, partition, body FROM items WHERE {' AND '.join(where)}"  # noqa: S608 - built from constants, values are bound
+        " ORDER BY lsn, version"
+    )
     texts: list[str] = []
     sizes: list[int] = []
     room = PAGE_BYTES
-    for lsn, partition, body in list_changes(storage, container, request, now):
-        if lsn != position and (len(texts) >= request.page_items or room <= 0):
+    for lsn, partition, body in storage.connection.execute(sql, values):
+        is_full = len(texts) >= request.page_items or room <= 0
+        if is_full and lsn != position:  # a page ends with a transaction
             break
         position = lsn
         if request.key_range.covers(partition):
@@ -84,22 +96,3 @@ def read_feed(
     if not texts:
         return CosmosResponse(304, b"", charge, headers)
     return CosmosResponse(200, write_item_list(container.rid, texts), charge, headers)
-
-
-def list_changes(
-    storage: Storage, container: Container, request: FeedRequest, now: int
-) -> Iterator[tuple[int, str, str]]:
-    """Rows (lsn, partition, body) after the position, oldest first."""
-    where = ["container = ?", "pkrange = ?", "lsn > ?", "(expires IS NULL OR expires > ?)"]
-    values: list[object] = [container.number, request.pkrange, request.after or 0, now]
-    if request.key is not None:
-        where.append("partition = ?")
-        values.append(request.key)
-    if request.since is not None:
-        where.append("ts >= ?")
-        values.append(request.since)
-    sql = (
-        f"SELECT lsn, partition, body FROM items WHERE {' AND '.join(where)}"  # noqa: S608 - built from constants, values are bound
-        " ORDER BY lsn, version"
-    )
-    return iter(storage.connection.execute(sql, values))

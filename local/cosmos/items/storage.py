@@ -138,13 +138,7 @@ class Storage:
 
     def keep_versions(self, seconds: float | None) -> None:
         """Keep the versions of the last `seconds`, from now on; None drops them."""
-        if seconds is None:
-            if self._history.is_kept:
-                self._history.end()
-        elif self._history.is_kept:
-            self._history.extend(seconds)
-        else:
-            self._history.begin(self._take_snapshot(), seconds)
+        self._history.keep(seconds, self._take_snapshot)
 
     @contextmanager
     def show_past(self, seconds: float) -> Iterator[None]:

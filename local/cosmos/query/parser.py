@@ -131,7 +131,7 @@ class QueryBuilder(Interpreter[Token, Any]):
     """Makes a `Query` of a syntax tree. Each method takes the children of the rule of its name.
 
     It goes from the top down, because the meaning of what is inside depends on what is around: FROM
-    says which name stands for an item, and aggregates are only allowed in the selection.
+    gives the name that stands for an item, and aggregates are only allowed in the selection.
     """
 
     def __init__(self, text: str, parameters: Mapping[str, Any]) -> None:
@@ -156,17 +156,22 @@ class QueryBuilder(Interpreter[Token, Any]):
         limit: Part | None,
     ) -> Query:
         self.visit(source)
-        shown, value_text = self._visit_selection(selection)
+        self._aggregates_allowed = True
+        shown, value_text = self.visit(selection)
+        self._aggregates_allowed = False
+        if self._aggregates and self._has_bare_property:
+            raise NotOffered("a property beside an aggregate, which needs GROUP BY")
         order_keys, order_texts = self.visit(order) if order else ((), ())
-        query = Query(
+        if top and limit:
+            raise BadRequest("TOP and OFFSET LIMIT exclude each other")
+        if self._aggregates and (distinct or top or order or limit):
+            what = "an aggregate together with DISTINCT, TOP, ORDER BY or OFFSET LIMIT"
+            raise NotOffered(what)
+        condition_text = self._text_of(condition) if condition else ""
+        source_text = self._text_of(source)
+        return Query(
             shown,
-            QueryTexts(
-                self._alias,
-                self._text_of(source),
-                value_text,
-                self._text_of(condition) if condition else "",
-                order_texts,
-            ),
+            QueryTexts(self._alias, source_text, value_text, condition_text, order_texts),
             is_value=selection.data == "value",
             is_distinct=distinct is not None,
             condition=self._visit_expression(condition) if condition else None,
@@ -176,8 +181,6 @@ class QueryBuilder(Interpreter[Token, Any]):
             limit=self.visit(limit) if limit else None,
             aggregates=tuple(self._aggregates),
         )
-        check_combination(query)
-        return query
 
     def patch_condition(self, source: Part, condition: Part) -> Expression:
         self.visit(source)
@@ -185,15 +188,6 @@ class QueryBuilder(Interpreter[Token, Any]):
 
     def source(self, container: Token, alias: Token | None) -> None:
         self._alias = str(alias or container)
-
-    def _visit_selection(self, selection: Part) -> tuple[Expression, str]:
-        """The selection, and the text of one expression for its value."""
-        self._aggregates_allowed = True
-        shown: tuple[Expression, str] = self.visit(selection)
-        self._aggregates_allowed = False
-        if self._aggregates and self._has_bare_property:
-            raise NotOffered("a property beside an aggregate, which needs GROUP BY")
-        return shown
 
     def whole_items(self) -> tuple[Expression, str]:
         return PropertyPath(()), self._alias
@@ -407,12 +401,3 @@ def read_string(text: str) -> str:
     except ValueError as error:
         raise BadRequest(f"the string literal {text} has an unknown escape") from error
     return value
-
-
-def check_combination(query: Query) -> None:
-    """Raise a 400 RequestRefused for clauses that do not go together."""
-    is_limited = query.top is not None or query.limit is not None
-    if query.top is not None and query.limit is not None:
-        raise BadRequest("TOP and OFFSET LIMIT exclude each other")
-    if query.aggregates and (query.order or is_limited or query.is_distinct):
-        raise NotOffered("an aggregate together with DISTINCT, TOP, ORDER BY or OFFSET LIMIT")

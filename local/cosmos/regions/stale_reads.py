@@ -1,13 +1,13 @@
-"""How the account looked a while ago, for reads that are to be stale.
+"""The account as it was a while ago, for reads that are to be stale.
 
-Nothing is kept, and writes cost nothing more, until `begin`. From then on versions that are
-replaced or deleted go to a table of their own, and a view in front of the items shows what was
-there at a moment: while it exists, the connection takes it for the table `items`.
+Nothing is kept, and writes cost nothing more, until `keep` is called. From then on versions that
+are replaced or deleted go to a table of their own, and a view in front of the items shows what was
+there at some time: while it exists, the connection takes it for the table `items`.
 """
 
 import sqlite3
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class AccountSnapshot:
 
 
 class VersionHistory:
-    """Snapshots from `begin` to `end`, with the versions that a read of each of them needs."""
+    """Snapshots, with the versions that a read of each of them needs."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -46,14 +46,17 @@ class VersionHistory:
     def is_kept(self) -> bool:
         return bool(self._snapshots)
 
-    def begin(self, now: AccountSnapshot, seconds: float) -> None:
-        """Keep what is replaced or deleted from now on, each version for so many seconds."""
-        self._connection.executescript(BEGIN)
-        self._snapshots.append(now)
-        self._seconds = seconds
-
-    def extend(self, seconds: float) -> None:
-        """Keep versions for at least so long from now on."""
+    def keep(self, seconds: float | None, take_snapshot: Callable[[], AccountSnapshot]) -> None:
+        """Keep versions that end from now on for at least so many seconds; None drops all."""
+        if seconds is None:
+            if self._snapshots:
+                self._connection.executescript(END)
+                self._snapshots.clear()
+            return
+        if not self._snapshots:
+            self._connection.executescript(BEGIN)
+            self._snapshots.append(take_snapshot())
+            self._seconds = 0.0
         self._seconds = max(seconds, self._seconds)
 
     def add(self, snapshot: AccountSnapshot) -> None:
@@ -64,11 +67,6 @@ class VersionHistory:
             self._snapshots.popleft()
         oldest = self._snapshots[0].version
         self._connection.execute("DELETE FROM temp.past WHERE ended <= ?", (oldest,))
-
-    def end(self) -> None:
-        """Drop everything, and keep nothing more."""
-        self._connection.executescript(END)
-        self._snapshots.clear()
 
     def find(self, seconds: float) -> AccountSnapshot:
         """The last snapshot until that time, or the oldest one."""
