@@ -68,7 +68,9 @@ def parse_container(section: Any, where: str) -> ContainerConfig:
     """Read one container: Name, PartitionKey, perhaps DefaultTtl, IndexingPolicy, Partitions."""
     if not isinstance(section, Mapping):
         raise InvalidCosmosConfig(f"{where} must be an object")
-    refuse_unknown(section, {"Name", "PartitionKey", *PROPERTIES, "Partitions"}, where)
+    refuse_unknown(
+        section, {"Name", "PartitionKey", "DefaultTtl", "IndexingPolicy", "Partitions"}, where
+    )
     name = read_text(section, "Name", where)
     path = read_text(section, "PartitionKey", where)
     if not path.startswith("/"):

@@ -93,7 +93,7 @@ class Cosmos:
         account = self._account
         if account is None:
             return []
-        return list_targets(self._service.call(account.container_names), self._config.regions)
+        return list_targets(self._service.call(account.list_container_names), self._config.regions)
 
     @property
     def write_region(self) -> str:

@@ -68,21 +68,21 @@ class CosmosAccount:
 
     def create_missing(self, config: CosmosConfig) -> None:
         """Create the database and the containers that do not exist yet."""
-        if all(one.name != config.database for one in self._catalogue.databases()):
+        if all(one.name != config.database for one in self._catalogue.list_databases()):
             self._catalogue.create_database(config.database)
-        owner = self._catalogue.database(config.database)
-        existing = {one.name for one in self._catalogue.containers(owner)}
+        owner = self._catalogue.find_database(config.database)
+        existing = {one.name for one in self._catalogue.list_containers(owner)}
         for container in config.containers:
             if container.name not in existing:
                 self._catalogue.create_container(
                     config.database, dict(container.properties), container.partitions
                 )
 
-    def container_names(self) -> set[str]:
+    def list_container_names(self) -> set[str]:
         return {
             container.name
-            for database in self._catalogue.databases()
-            for container in self._catalogue.containers(database)
+            for database in self._catalogue.list_databases()
+            for container in self._catalogue.list_containers(database)
         }
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class CosmosAccount:
         else:
             with self._storage.show_past(request.lag):
                 response = catch_refusal(self._respond_late, request, container)
-        lsns = {number: self._storage.lsn(container.number, number) for number in pkranges}
+        lsns = {number: self._storage.find_lsn(container.number, number) for number in pkranges}
         return response.add_headers(
             {
                 "lsn": str(lsns[pkranges[-1]]),
@@ -144,13 +144,13 @@ class CosmosAccount:
 
     def _respond_late(self, request: CosmosRequest, container: Container) -> CosmosResponse:
         for pkrange, lsn in request.session_lsns.items():
-            if self._storage.lsn(container.number, pkrange) < lsn:
+            if self._storage.find_lsn(container.number, pkrange) < lsn:
                 message = "the session has seen what has not come here yet"
                 raise RequestRefused(404, message, substatus=SESSION_NOT_AVAILABLE)
         return self._documents.respond(request, container)
 
     def _find_container(self, request: CosmosRequest) -> Container:
-        return self._catalogue.container(request.address.database, request.address.container)
+        return self._catalogue.find_container(request.address.database, request.address.container)
 
     def _describe(self, base_url: str) -> dict[str, Any]:
         written, read = self.regions.list_locations(base_url)
@@ -171,13 +171,13 @@ class CosmosAccount:
         name = request.address.database
         match request.method, request.address.is_feed:
             case "GET", True:
-                found = [one.describe() for one in self._catalogue.databases()]
+                found = [one.describe() for one in self._catalogue.list_databases()]
                 return respond_with({"_rid": "", "Databases": found, "_count": len(found)})
             case "POST", True:
                 created = self._catalogue.create_database(read_object(request).get("id"))
                 return respond_with(created.describe(), 201)
             case "GET", False:
-                return respond_with(self._catalogue.database(name).describe())
+                return respond_with(self._catalogue.find_database(name).describe())
             case "DELETE", False:
                 self._catalogue.delete_database(name)
                 return CosmosResponse(204)
@@ -188,8 +188,8 @@ class CosmosAccount:
         database, name = request.address.database, request.address.container
         match request.method, request.address.is_feed:
             case "GET", True:
-                owner = self._catalogue.database(database)
-                found = [one.describe() for one in self._catalogue.containers(owner)]
+                owner = self._catalogue.find_database(database)
+                found = [one.describe() for one in self._catalogue.list_containers(owner)]
                 return respond_with(
                     {"_rid": owner.rid, "DocumentCollections": found, "_count": len(found)}
                 )

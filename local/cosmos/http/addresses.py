@@ -70,13 +70,13 @@ def resolve_self_link(address: Address, catalogue: Catalogue) -> Address:
     """
     if len(decode_id(address.database)) != DATABASE_BYTES:
         return address
-    database = next((d for d in catalogue.databases() if d.rid == address.database), None)
+    database = next((d for d in catalogue.list_databases() if d.rid == address.database), None)
     if database is None:
         message = f"there is no database with the resource id {address.database!r}"
         raise RequestRefused(404, message)
     name = ""
     if address.container:
-        found = (c.name for c in catalogue.containers(database) if c.rid == address.container)
+        found = (c.name for c in catalogue.list_containers(database) if c.rid == address.container)
         name = next(found, "")
         if not name:
             message = f"there is no container with the resource id {address.container!r}"

@@ -116,7 +116,7 @@ class DocumentRequests:
         pkrange = find_only(find_pkranges(request, container))
         if pkrange is None:
             raise BadRequest("a change feed must name one partition key range, or a partition")
-        newest = self._storage.lsn(container.number, pkrange)
+        newest = self._storage.find_lsn(container.number, pkrange)
         feed = FeedRequest(
             pkrange=pkrange,
             after=parse_position(request.headers.get("If-None-Match"), newest),

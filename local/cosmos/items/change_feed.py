@@ -90,7 +90,7 @@ def read_feed(
             sizes.append(len(body))
             room -= len(body)
     else:
-        position = max(position, storage.lsn(container.number, request.pkrange))
+        position = max(position, storage.find_lsn(container.number, request.pkrange))
     charge = charges.query(sizes, is_strong=request.is_strong)
     headers = {"etag": f'"{position}"', "x-ms-item-count": str(len(texts))}
     if not texts:

@@ -88,15 +88,15 @@ class Catalogue:
         self._now = now
         self._containers: dict[tuple[str, str], Container] = {}
 
-    def databases(self) -> list[Database]:
+    def list_databases(self) -> list[Database]:
         rows = self._storage.connection.execute(
             "SELECT number, name, created FROM databases ORDER BY name"
         )
         return [Database(*row) for row in rows]
 
-    def database(self, name: str) -> Database:
+    def find_database(self, name: str) -> Database:
         """One database; a 404 when it does not exist."""
-        found = next((d for d in self.databases() if d.name == name), None)
+        found = next((d for d in self.list_databases() if d.name == name), None)
         if found is None:
             raise RequestRefused(404, f"database {name!r} does not exist")
         return found
@@ -104,19 +104,19 @@ class Catalogue:
     def create_database(self, name: Any) -> Database:
         """Create; a 409 when the name is taken."""
         check_id(name)
-        if any(d.name == name for d in self.databases()):
+        if any(d.name == name for d in self.list_databases()):
             raise RequestRefused(409, f"database {name!r} exists already")
         self._storage.connection.execute(
             "INSERT INTO databases (name, created) VALUES (?, ?)", (name, int(self._now()))
         )
-        return self.database(name)
+        return self.find_database(name)
 
     def delete_database(self, name: str) -> None:
-        number = self.database(name).number
+        number = self.find_database(name).number
         self._storage.connection.execute("DELETE FROM databases WHERE number = ?", (number,))
         self._containers.clear()
 
-    def containers(self, database: Database) -> list[Container]:
+    def list_containers(self, database: Database) -> list[Container]:
         rows = self._storage.connection.execute(
             "SELECT number, name, created, properties, partitions FROM containers"
             " WHERE database = ? ORDER BY name",
@@ -124,11 +124,11 @@ class Catalogue:
         )
         return [parse_container(database, *row) for row in rows.fetchall()]
 
-    def container(self, database: str, name: str) -> Container:
+    def find_container(self, database: str, name: str) -> Container:
         """One container; a 404 when it, or its database, does not exist."""
         known = self._containers.get((database, name))
         if known is None:
-            all_of_it = self.containers(self.database(database))
+            all_of_it = self.list_containers(self.find_database(database))
             known = next((c for c in all_of_it if c.name == name), None)
         if known is None:
             raise RequestRefused(404, f"container {name!r} does not exist", substatus=1003)
@@ -139,9 +139,9 @@ class Catalogue:
         self, database: str, document: dict[str, Any], partitions: int = 1
     ) -> Container:
         """Create from a resource document; 409 when the name is taken, 400 for bad settings."""
-        owner = self.database(database)
+        owner = self.find_database(database)
         name = check_id(document.get("id"))
-        if any(c.name == name for c in self.containers(owner)):
+        if any(c.name == name for c in self.list_containers(owner)):
             raise RequestRefused(409, f"container {name!r} exists already")
         properties = write_json(fill_defaults(document))
         created = int(self._now())
@@ -151,10 +151,10 @@ class Catalogue:
             " VALUES (?, ?, ?, ?, ?)",
             (owner.number, name, created, properties, partitions),
         )
-        return self.container(database, name)
+        return self.find_container(database, name)
 
     def delete_container(self, database: str, name: str) -> None:
-        number = self.container(database, name).number
+        number = self.find_container(database, name).number
         self._storage.connection.execute("DELETE FROM containers WHERE number = ?", (number,))
         self._containers.clear()
 

@@ -90,7 +90,7 @@ class Storage:
         """The newest number of a version: how many writes there were, deletes included."""
         return self._version
 
-    def lsn(self, container: int, pkrange: int) -> int:
+    def find_lsn(self, container: int, pkrange: int) -> int:
         """The number of the newest transaction in a physical partition."""
         lsns = self._lsns if self._shown is None else self._shown.lsns
         return lsns.get((container, pkrange), 0)

@@ -10,7 +10,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from local.cosmos.query.values import UNDEFINED, is_number, normalize_number, sort_key
+from local.cosmos.query.values import UNDEFINED, is_number, make_sort_key, normalize_number
 
 
 def add_up(values: list[Any]) -> Any:
@@ -28,7 +28,7 @@ def find_extreme(values: list[Any], choose: Callable[..., Any]) -> Any:
     """The lowest or highest of scalars: null, booleans, numbers, strings."""
     if not values or any(isinstance(value, list | dict) for value in values):
         return UNDEFINED
-    return choose(values, key=sort_key)
+    return choose(values, key=make_sort_key)
 
 
 AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {

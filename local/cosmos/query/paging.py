@@ -23,7 +23,7 @@ from local.cosmos.query.merging import needs_merging, refuse_unmerged
 from local.cosmos.query.parser import parse_query
 from local.cosmos.query.plan import QueryPlan, plan_query
 from local.cosmos.query.syntax import Expression, Query
-from local.cosmos.query.values import UNDEFINED, identity_key, sort_key, value_at
+from local.cosmos.query.values import UNDEFINED, find_value, make_identity_key, make_sort_key
 from local.cosmos.responses import BadRequest, write_json
 
 PAGE_ITEMS = 100
@@ -166,7 +166,7 @@ class QueryRun:
             return None
         if self._plan.is_ordered:
             return [row.partition, row.id]
-        return [[order_value(key.path, row) for key in self._query.order], row.number]
+        return [[make_order_key(key.path, row) for key in self._query.order], row.number]
 
     def _list_rows(self, now: int) -> Iterator[ItemRow]:
         after = self._start.after
@@ -215,7 +215,7 @@ def drop_repeats(query: Query, rows: Iterable[ItemRow]) -> Iterator[ItemRow]:
     """The first row of each result."""
     seen = set()
     for row in rows:
-        key = identity_key(query.selection.evaluate(row.item))
+        key = make_identity_key(query.selection.evaluate(row.item))
         if key not in seen:
             seen.add(key)
             yield row
@@ -227,14 +227,14 @@ def sort_rows(query: Query, rows: Iterable[ItemRow], after: Position | None) -> 
     ordered = sorted(rows, key=lambda row: row.number, reverse=is_newest_first)
     for key in reversed(query.order):
         path = key.path
-        ordered.sort(key=lambda row: order_value(path, row), reverse=key.is_descending)
+        ordered.sort(key=lambda row: make_order_key(path, row), reverse=key.is_descending)
     if after is None:
         return iter(ordered)
     values, number = after[0], int(after[1])
 
     def is_after(row: ItemRow) -> bool:
         for key, value in zip(query.order, values, strict=True):
-            own, other = order_value(key.path, row), tuple(value)
+            own, other = make_order_key(key.path, row), tuple(value)
             if own != other:
                 return (own > other) != key.is_descending
         return row.number < number if is_newest_first else row.number > number
@@ -242,8 +242,8 @@ def sort_rows(query: Query, rows: Iterable[ItemRow], after: Position | None) -> 
     return dropwhile(lambda row: not is_after(row), ordered)
 
 
-def order_value(path: tuple[str, ...], row: ItemRow) -> tuple[int, Any]:
-    return sort_key(value_at(row.item, path))
+def make_order_key(path: tuple[str, ...], row: ItemRow) -> tuple[int, Any]:
+    return make_sort_key(find_value(row.item, path))
 
 
 @dataclass(frozen=True, slots=True)

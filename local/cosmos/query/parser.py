@@ -167,8 +167,8 @@ class QueryBuilder(Interpreter[Token, Any]):
         if self._aggregates and (distinct or top or order or limit):
             what = "an aggregate together with DISTINCT, TOP, ORDER BY or OFFSET LIMIT"
             raise NotOffered(what)
-        condition_text = self._text_of(condition) if condition else ""
-        source_text = self._text_of(source)
+        condition_text = self._quote(condition) if condition else ""
+        source_text = self._quote(source)
         return Query(
             shown,
             QueryTexts(self._alias, source_text, value_text, condition_text, order_texts),
@@ -193,7 +193,7 @@ class QueryBuilder(Interpreter[Token, Any]):
         return PropertyPath(()), self._alias
 
     def value(self, expression: Part) -> tuple[Expression, str]:
-        return self._visit_expression(expression), self._text_of(expression)
+        return self._visit_expression(expression), self._quote(expression)
 
     def fields(self, *fields: Part) -> tuple[Expression, str]:
         members, texts = [], []
@@ -209,7 +209,7 @@ class QueryBuilder(Interpreter[Token, Any]):
         if name is None and isinstance(expression, PropertyPath):
             last = expression.path[-1] if expression.path else self._alias
             name = last if isinstance(last, str) else None
-        return name, expression, self._text_of(node)
+        return name, expression, self._quote(node)
 
     def order(self, *keys: Part) -> tuple[tuple[OrderKey, ...], tuple[str, ...]]:
         visited = [self.visit(key) for key in keys]
@@ -222,7 +222,7 @@ class QueryBuilder(Interpreter[Token, Any]):
         if not names or len(names) < len(path):
             raise NotOffered("ORDER BY of something other than a property path")
         is_descending = direction is not None and direction.upper() == "DESC"
-        return OrderKey(names, is_descending), self._text_of(node)
+        return OrderKey(names, is_descending), self._quote(node)
 
     def count(self, token: Token) -> int:
         value = self.constant(token)
@@ -343,7 +343,7 @@ class QueryBuilder(Interpreter[Token, Any]):
         self._aggregates_allowed, had_bare_property = False, self._has_bare_property
         argument = self._visit_expression(arguments[0])
         self._aggregates_allowed, self._has_bare_property = True, had_bare_property
-        found = Aggregate(name, argument, self._text_of(arguments[0]), len(self._aggregates))
+        found = Aggregate(name, argument, self._quote(arguments[0]), len(self._aggregates))
         self._aggregates.append(found)
         return found
 
@@ -374,7 +374,7 @@ class QueryBuilder(Interpreter[Token, Any]):
             raise BadRequest(f"the query uses {token} but no such parameter was sent")
         return self._parameters[token]
 
-    def _text_of(self, node: Part) -> str:
+    def _quote(self, node: Part) -> str:
         """The text of a part as it was written, for a query that is made from this one."""
         return self._text[node.meta.start_pos : node.meta.end_pos]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.cosmos.query.functions import BUILT_IN
-from local.cosmos.query.values import UNDEFINED, compare, compute, value_at
+from local.cosmos.query.values import UNDEFINED, compare, compute, find_value
 
 type Item = dict[str, Any]
 type Expression = (
@@ -45,7 +45,7 @@ class PropertyPath:
     path: tuple[str | int, ...]
 
     def evaluate(self, item: Item, _totals: Sequence[Any] = ()) -> Any:
-        return value_at(item, self.path)
+        return find_value(item, self.path)
 
 
 @dataclass(frozen=True, slots=True)

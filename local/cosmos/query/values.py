@@ -41,31 +41,31 @@ RANKS: dict[type, int] = {
 }
 
 
-def type_rank(value: Any) -> int:
+def rank_type(value: Any) -> int:
     """The order of types in ORDER BY: undefined, null, boolean, number, string, array, object."""
     return RANKS[type(value)]
 
 
-def sort_key(value: Any) -> tuple[int, Any]:
+def make_sort_key(value: Any) -> tuple[int, Any]:
     """A key that orders values of any types; arrays and objects are all equal to each other."""
-    rank = type_rank(value)
+    rank = rank_type(value)
     return rank, value if rank in (2, 3, 4) else 0
 
 
-def identity_key(value: Any) -> Any:
+def make_identity_key(value: Any) -> Any:
     """A hashable key that two values share exactly when they are the same."""
     if isinstance(value, list):
-        return 5, tuple(map(identity_key, value))
+        return 5, tuple(map(make_identity_key, value))
     if isinstance(value, dict):
-        return 6, frozenset((name, identity_key(inner)) for name, inner in value.items())
-    return sort_key(value)
+        return 6, frozenset((name, make_identity_key(inner)) for name, inner in value.items())
+    return make_sort_key(value)
 
 
 def is_same(left: Any, right: Any) -> bool:
     """Whether two values, of any types and depth, are the same; 1 and true are not."""
     if isinstance(left, list | dict) or isinstance(right, list | dict):
-        return bool(identity_key(left) == identity_key(right))
-    return type_rank(left) == type_rank(right) and bool(left == right)
+        return bool(make_identity_key(left) == make_identity_key(right))
+    return rank_type(left) == rank_type(right) and bool(left == right)
 
 
 def is_number(value: Any) -> TypeIs[int | float]:
@@ -103,14 +103,14 @@ def compare(operator: str, left: Any, right: Any) -> bool | Undefined:
         return UNDEFINED
     if operator in EQUALITIES:
         return is_same(left, right) == (operator == "=")
-    if type_rank(left) != type_rank(right) or isinstance(left, list | dict):
+    if rank_type(left) != rank_type(right) or isinstance(left, list | dict):
         return UNDEFINED
     if left is None:
         return operator in ("<=", ">=")
     return bool(ORDERINGS[operator](left, right))
 
 
-def value_at(document: Any, path: tuple[str | int, ...]) -> Any:
+def find_value(document: Any, path: tuple[str | int, ...]) -> Any:
     """The value at a path of names and indexes, or UNDEFINED."""
     for step in path:
         match document, step:

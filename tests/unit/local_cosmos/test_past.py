@@ -44,7 +44,7 @@ class Store:
 
     def lsns(self) -> list[int]:
         """Where the physical partitions stand."""
-        return [self.storage.lsn(self.journal.number, number) for number in (0, 1)]
+        return [self.storage.find_lsn(self.journal.number, number) for number in (0, 1)]
 
     def kept(self) -> int:
         """How many old versions are kept."""
