@@ -64,6 +64,7 @@ IGNORED_HEADERS = frozenset(
         "x-ms-version",
     }
 )
+KNOWN_HEADERS = HONOURED_HEADERS | IGNORED_HEADERS
 RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
 
 CONSISTENCY = ("Eventual", "ConsistentPrefix", "Session", "BoundedStaleness", "Strong")
@@ -210,7 +211,7 @@ class CosmosRequest:
         """Refuse what is not honoured, and a level above the account's `consistency`."""
         for header in self.headers:
             name = header.lower()
-            if name.startswith("x-ms-") and name not in HONOURED_HEADERS | IGNORED_HEADERS:
+            if name.startswith("x-ms-") and name not in KNOWN_HEADERS:
                 raise NotOffered(f"the header {name}")
         level = self.headers.get("x-ms-consistency-level", consistency)
         if level not in CONSISTENCY:
