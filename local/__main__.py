@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from local.cloud import Cloud, CloudOptions
 from local.config import InvalidLocalConfig, load_config
-from local.cosmos.answers import Refusal
+from local.cosmos.responses import RequestRefused
 from local.hosts import HostFailed
 from local.loopback import HOST
 
@@ -196,7 +196,7 @@ def main(words: Sequence[str]) -> int:
     except HostFailed as error:
         print(f"python -m local: {error}", file=sys.stderr)
         return HOST_ERROR
-    except (InvalidLocalConfig, Refusal, DataInUse, OSError) as error:
+    except (InvalidLocalConfig, RequestRefused, DataInUse, OSError) as error:
         print(f"python -m local: {error}", file=sys.stderr)
         return USAGE_ERROR
 
