@@ -1,4 +1,4 @@
-"""The verdict over sagas: journals of the in-memory twin hold, and each tampering is named."""
+"""The checks over sagas: journals of the in-memory twin hold, and each tampering is named."""
 
 import copy
 from collections.abc import Callable
@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from demo.sagas.__main__ import options_of
-from demo.sagas.books import Books, sort_of
-from demo.sagas.orders import CUSTOMERS, PRODUCTS, placed_orders
-from demo.sagas.picture import Picture, draw, state_at
-from demo.sagas.report import Report
+from demo.sagas.checker import SagaJournals, classify_reason
+from demo.sagas.orders import CUSTOMERS, PRODUCTS, make_orders
+from demo.sagas.report import SagaReport, draw_sagas, state_at
 from functions.handlers import orders
 from tests.saga_stage import Stage, Walk, order, stocked
 
@@ -34,8 +33,8 @@ async def documents() -> Documents:
 
 def broken(documents: Documents) -> list[str]:
     """The promises that are broken."""
-    findings = Books.of(documents).verdict(3, "east")
-    return [finding.label for finding in findings if finding.is_good is False]
+    results = SagaJournals.of(documents).check(3, "east")
+    return [result.label for result in results if result.is_good is False]
 
 
 def last(documents: Documents, session: str) -> dict[str, Any]:
@@ -45,14 +44,14 @@ def last(documents: Documents, session: str) -> dict[str, Any]:
 
 
 def test_sound_journals_hold(documents: Documents) -> None:
-    findings = {f.label: f.value for f in Books.of(documents).verdict(3, "east")}
+    results = {f.label: f.value for f in SagaJournals.of(documents).check(3, "east")}
 
     assert broken(documents) == []
-    assert findings["every order completed or fully compensated"] == "2 completed, 1 compensated"
-    assert findings["stock conserved"] == "100 = 30 left + 70 shipped, in 1 products"
-    assert findings["payments equal shipped orders"] == "20 paid, 20 shipped"
-    assert findings["begun in one region, ended in the other"].startswith("1, 1 of them")
-    assert findings["turned back because of"] == "1 reserve"
+    assert results["every order completed or fully compensated"] == "2 completed, 1 compensated"
+    assert results["stock conserved"] == "100 = 30 left + 70 shipped, in 1 products"
+    assert results["payments equal shipped orders"] == "20 paid, 20 shipped"
+    assert results["begun in one region, ended in the other"].startswith("1, 1 of them")
+    assert results["compensated because of"] == "1 reserve"
 
 
 def take_again(documents: Documents) -> None:
@@ -132,23 +131,24 @@ def test_what_is_broken_is_named(
 
 
 def test_the_picture_follows_the_stores_clock(documents: Documents) -> None:
-    sagas = {saga.key: saga for saga in Books.of(documents).sagas()}
+    sagas = {saga.key: saga for saga in SagaJournals.of(documents).read_sagas()}
     third = sagas["o-3"]
 
     assert state_at(third, third.started_at - 1) is None
     assert state_at(third, third.started_at + 4) == "running"
     assert state_at(third, third.started_at + 5) == "completed"
-    drawn = draw(Picture(list(sagas.values()), (third.started_at, third.started_at + 2), "east"))
-    assert drawn.count("<title>") == 3 * 1 + 5 * 3 + 2
-    assert "east is dead" in drawn
-    assert draw(Picture([], None, "east")) == ""
+    drawn = draw_sagas(list(sagas.values()), (third.started_at, third.started_at + 2), "east")
+    # A text for each bar, one for the outage and one for the whole chart.
+    assert drawn.count("<title>") == 3 * 1 + 5 * 3 + 2 + 2
+    assert "east is down" in drawn
+    assert draw_sagas([], None, "east") == ""
 
 
 def test_the_report_says_what_was_found(documents: Documents, tmp_path: Any) -> None:
-    books = Books.of(documents)
-    report = Report(books.verdict(3, "east"), books.sagas(), None, "east")
-    short = Report(books.verdict(4, "east"), books.sagas(), None, "east")
-    report.write(tmp_path / "report.html")
+    books = SagaJournals.of(documents)
+    report = SagaReport(books.check(3, "east"), books.read_sagas(), None, "east")
+    short = SagaReport(books.check(4, "east"), books.read_sagas(), None, "east")
+    report.page.write(tmp_path / "report.html")
 
     assert list(report.lines())[-1] == "Every promise held"
     assert list(short.lines())[-1] == "A promise was broken"
@@ -157,10 +157,10 @@ def test_the_report_says_what_was_found(documents: Documents, tmp_path: Any) -> 
 
 
 def test_orders_are_the_same_for_a_seed_and_more_than_there_is() -> None:
-    placed = placed_orders(200, 1)
+    placed = make_orders(200, 1)
 
-    assert placed == placed_orders(200, 1) != placed_orders(200, 2)
-    assert {one.says for one in placed} == {"", "approved", "rejected", "cancel"}
+    assert placed == make_orders(200, 1) != make_orders(200, 2)
+    assert {one.decision for one in placed} == {"", "approved", "rejected", "cancel"}
     lines = [line for one in placed for line in one.body["lines"]]
     assert {line["product"] for line in lines} == set(PRODUCTS)
     assert {one.body["customer"] for one in placed} == set(CUSTOMERS)
@@ -179,7 +179,7 @@ def test_orders_are_the_same_for_a_seed_and_more_than_there_is() -> None:
     ],
 )
 def test_reasons_are_sorted(reason: str, sort: str) -> None:
-    assert sort_of(reason) == sort
+    assert classify_reason(reason) == sort
 
 
 def test_the_command_line_is_read() -> None:

@@ -11,16 +11,19 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from demo.flights import (
-    Expected,
+from testbed.flights import (
+    COLUMNS,
+    ExpectedMessages,
     Flight,
     FlightRejected,
-    bodies,
-    expected,
+    FlightRow,
+    SourceUnreadable,
+    expect_messages,
+    parse_day,
     read_flight,
-    scheduled_day,
+    read_rows,
+    status_bodies,
 )
-from demo.source import COLUMNS, Row, SourceUnreadable, read_rows
 
 ON_TIME = {
     "year": "2013",
@@ -40,17 +43,17 @@ ON_TIME = {
 CANCELLED = {"dep_time": None, "dep_delay": None, "arr_time": None, "arr_delay": None}
 
 
-def row(**changes: str | None) -> Row:
+def row(**changes: str | None) -> FlightRow:
     cells = ON_TIME | changes
     return tuple(cells[name] for name in COLUMNS)
 
 
 def told(**changes: str | None) -> list[dict[str, object]]:
-    return [json.loads(body) for body in bodies(flight(**changes))]
+    return [json.loads(body) for body in status_bodies(flight(**changes))]
 
 
 def flight(**changes: str | None) -> Flight:
-    return read_flight(row(**changes), scheduled_day(row(**changes)[:3]), set())
+    return read_flight(row(**changes), parse_day(row(**changes)[:3]), set())
 
 
 def canonical(at: str, delay_minutes: int, status: str) -> str:
@@ -58,12 +61,12 @@ def canonical(at: str, delay_minutes: int, status: str) -> str:
     return f'{{{when},"destination":"IAH","flight":"UA1545","origin":"EWR","status":"{status}"}}'
 
 
-def recount(rows: Sequence[Row | None], days: int = 1) -> Expected:
-    return expected(lambda: rows, days)
+def recount(rows: Sequence[FlightRow | None], days: int = 1) -> ExpectedMessages:
+    return expect_messages(lambda: rows, days)
 
 
 def test_a_flight_departs_and_arrives() -> None:
-    assert list(bodies(flight())) == [
+    assert list(status_bodies(flight())) == [
         canonical("2013-01-01T05:17:00", 2, "departed"),
         canonical("2013-01-01T08:30:00", 11, "arrived"),
     ]
@@ -149,7 +152,7 @@ def test_messages_are_numbered_from_nought_within_each_aircraft_in_order_of_depa
         ("N14228", 3),
         ("N24211", 0),
     ]
-    texts = list(bodies(flight()))
+    texts = list(status_bodies(flight()))
     assert [message.digest for message in sent[:2]] == [
         sha256(b"flight.status\0" + text.encode()).hexdigest() for text in texts
     ]

@@ -1,20 +1,25 @@
-"""Child processes that never outlive the demo, each with a log to look at when it fails."""
+"""Child processes that never outlive us, each with a log to look at when it fails."""
 
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
+
+from testbed.command import RunFailed
 
 TAIL_LINES = 15
 POLL_SECONDS = 0.05
 ROOT = Path(__file__).resolve().parent.parent
 
 
-class ChildFailed(Exception):
+class ChildFailed(RunFailed):
     """A child ended before its time, or with an error; the message ends with its log's tail."""
 
 
@@ -88,14 +93,16 @@ class Child:
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def stop(self) -> int:
-        """End the process and whatever is left of its group; return its exit status."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Signal the process, end what is left of its group, and return its exit status."""
         if self._process.returncode is not None:
             return self._process.returncode
         try:
             if self.is_running:
-                self._process.terminate()
-            self._wait(self.grace_seconds)
+                self._process.send_signal(number)
+            deadline = time.monotonic() + self.grace_seconds
+            while self.is_running and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
         finally:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -104,16 +111,40 @@ class Child:
                     pipe.close()
         return self._process.wait()
 
-    def tail(self) -> str:
-        """Return the end of the log."""
-        lines = self.log.read_text(errors="replace").splitlines()
-        return "\n".join(f"  | {line}" for line in lines[-TAIL_LINES:])
-
     def failure(self, what: str) -> ChildFailed:
-        """Return the error that says what went wrong and shows the log."""
-        return ChildFailed(f"{what}; the end of {self.log}:\n{self.tail()}")
+        """The error that says what went wrong and shows the end of the log."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        tail = "\n".join(f"  | {line}" for line in lines[-TAIL_LINES:])
+        return ChildFailed(f"{what}; the end of {self.log}:\n{tail}")
 
-    def _wait(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while self.is_running and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+
+def wait_for_parent_to_end() -> None:
+    """Return when standard input ends, which a parent holds open as long as it lives."""
+    while os.read(sys.stdin.fileno(), 4096):
+        continue
+
+
+def end_with_parent() -> None:
+    """Kill this process as soon as its parent is gone; nothing can hold that up."""
+
+    def watch() -> None:
+        wait_for_parent_to_end()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    """What the kernel says of a process: its parent, and its processor time in seconds."""
+
+    parent: int
+    seconds: float
+
+
+def read_usage(pid: int) -> ProcessUsage:
+    """Look at a process; raises OSError for one that is gone."""
+    # proc(5): ppid is field 4, utime and stime are 14 and 15; the name before them may hold blanks.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = sum(map(int, fields[11:13]))
+    return ProcessUsage(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))

@@ -1,4 +1,4 @@
-"""Child processes end with the demo, however they and their own children behave."""
+"""Child processes end with their parent, however they and their own children behave."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.children import Child
+from testbed.children import Child
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True)"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from demo.course import feed_rate, is_drained, kill_is_due, return_is_due
-from demo.samples import RegionSample, Sample, read_sample
+from demo.run import feed_rate, is_drained, is_kill_due, is_return_due
+from testbed.sampling import CloudSample, RegionSample, read_sample
 
 
 def region(**changes: int | bool) -> RegionSample:
@@ -12,13 +12,13 @@ def region(**changes: int | bool) -> RegionSample:
     return RegionSample(**(given | changes))  # type: ignore[arg-type]
 
 
-def sample(east: RegionSample, west: RegionSample) -> Sample:
-    return Sample(0.0, {"east": east, "west": west})
+def sample(east: RegionSample, west: RegionSample) -> CloudSample:
+    return CloudSample(0.0, {"east": east, "west": west})
 
 
 @pytest.mark.parametrize(("settled", "is_due"), [(299, False), (300, True)])
 def test_the_kill_is_due_when_the_primary_has_handled_its_part(settled: int, is_due: bool) -> None:
-    assert kill_is_due(sample(region(settled=settled), region()), "east", 1_000) is is_due
+    assert is_kill_due(sample(region(settled=settled), region()), "east", 1_000) is is_due
 
 
 @pytest.mark.parametrize(("settled", "is_due"), [(449, False), (450, True)])
@@ -26,7 +26,7 @@ def test_copies_of_finished_work_do_not_bring_the_primary_back(settled: int, is_
     killed = sample(region(settled=300), region(settled=100, scheduled=80, waiting=20))
     now = sample(region(settled=300), region(settled=settled))
 
-    assert return_is_due(now, killed, "west", 1_000) is is_due
+    assert is_return_due(now, killed, "west", 1_000) is is_due
 
 
 @pytest.mark.parametrize(
