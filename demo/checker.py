@@ -87,7 +87,7 @@ class Breach(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PromiseResult:
+class BreachCount:
     """How often a promise was broken, with a few examples to look up."""
 
     breach: Breach
@@ -101,10 +101,10 @@ class CheckResult:
 
     sent: int
     effects: int
-    results: tuple[PromiseResult, ...]
+    results: tuple[BreachCount, ...]
 
     @property
-    def broken(self) -> tuple[PromiseResult, ...]:
+    def broken(self) -> tuple[BreachCount, ...]:
         return tuple(result for result in self.results if result.count)
 
 
@@ -114,7 +114,7 @@ def check_history(history: DemoHistory) -> CheckResult:
     for breach, check in CHECKS.items():
         names = list(check(history))
         examples = tuple(dict.fromkeys(names))[:EXAMPLES_MAX]
-        results.append(PromiseResult(breach, len(names), examples))
+        results.append(BreachCount(breach, len(names), examples))
     effects = sum(len(entry.covers) for entry in history.completed())
     return CheckResult(len(history.sent), effects, tuple(results))
 

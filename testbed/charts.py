@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Colours of a chart: the CSS variable of the page, and what stands for it where there is no page.
 COLOURS = {
     "text": "#1c2430",
+    "page": "#ffffff",
     "soft": "#5b6676",
     "rule": "#dfe3e8",
     "region0": "#2f6fdb",

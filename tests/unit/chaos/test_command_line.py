@@ -15,8 +15,8 @@ def test_three_minutes_are_usual_and_many_messages_have_their_own_usual_values()
         options_of(parse_arguments(words)) for words in ([], ["--messages", "100000"])
     )
 
-    assert (minutes.seconds, minutes.messages, minutes.ease) == (180.0, None, 2.0)
-    assert (messages.messages, messages.ease, messages.operation_max) == (100_000, 5.0, 25)
+    assert (minutes.seconds, minutes.messages, minutes.pause_factor) == (180.0, None, 2.0)
+    assert (messages.messages, messages.pause_factor, messages.operation_max) == (100_000, 5.0, 25)
     assert minutes.messages_max == 180 * 40
     assert messages.messages_max == 100_000
     assert messages.rate > minutes.rate

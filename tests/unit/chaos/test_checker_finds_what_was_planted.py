@@ -1,15 +1,22 @@
-"""Mutants of a flawless history: the judge names the promise that was broken, and no other."""
+"""Mutants of a flawless history: the checker names the promise that was broken, and no other."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
 
-from chaos.judge.history import Head, History, Quiet, Report, Run, Seen
-from chaos.judge.verdict import PROMISES, judge
+from chaos.checker.history import (
+    Baseline,
+    EffectCopy,
+    ErrorReport,
+    HandlerRun,
+    RunHistory,
+    SessionHead,
+)
+from chaos.checker.promises import PROMISES, check_history
 from tests.unit.chaos.histories import (
+    BASELINE_UNTIL,
     EFFECTFUL,
-    QUIET_UNTIL,
     flawless,
     rebuilt,
     report,
@@ -17,16 +24,16 @@ from tests.unit.chaos.histories import (
     without,
 )
 
-type Mutate = Callable[[History], History]
+type Mutate = Callable[[RunHistory], RunHistory]
 NAMES = [promise.name for promise in PROMISES]
 
 
-def broken(history: History) -> dict[str, int]:
+def broken(history: RunHistory) -> dict[str, int]:
     """Violations by promise, where there are any."""
-    return {f.promise.name: f.violations for f in judge(history) if f.violations}
+    return {f.promise.name: f.violations for f in check_history(history) if f.violations}
 
 
-def changed(history: History, name: str, region: str, **fields: object) -> History:
+def changed(history: RunHistory, name: str, region: str, **fields: object) -> RunHistory:
     """What was seen of a message in a region, changed."""
     seen = tuple(
         replace(s, **fields) if (s.id, s.region) == (name, region) else s  # type: ignore[arg-type]
@@ -35,97 +42,97 @@ def changed(history: History, name: str, region: str, **fields: object) -> Histo
     return replace(history, seen=arrived(seen))
 
 
-def arrived(seen: Iterable[Seen]) -> tuple[Seen, ...]:
+def arrived(seen: Iterable[EffectCopy]) -> tuple[EffectCopy, ...]:
     """In the order of arrival."""
     return tuple(sorted(seen, key=lambda one: (one.region, one.number)))
 
 
-def again(history: History, name: str, **fields: object) -> History:
+def again(history: RunHistory, name: str, **fields: object) -> RunHistory:
     """One more copy of what was seen of a message in the east."""
     (first,) = (s for s in history.seen if (s.id, s.region) == (name, "east"))
     copy = replace(first, **{"number": 20_000, **fields})  # type: ignore[arg-type]
     return replace(history, seen=arrived((*history.seen, copy)))
 
 
-def lost_in_the_middle(history: History) -> History:
+def lost_in_the_middle(history: RunHistory) -> RunHistory:
     return rebuilt(history, "N1", (0, 1, 4, 5))
 
 
-def lost_at_the_end(history: History) -> History:
+def lost_at_the_end(history: RunHistory) -> RunHistory:
     return rebuilt(history, "N1", (0, 1, 3, 4))
 
 
-def lost_as_a_whole_session(history: History) -> History:
+def lost_as_a_whole_session(history: RunHistory) -> RunHistory:
     heads = {session: head for session, head in history.heads.items() if session != "N1"}
     seen = tuple(s for s in history.seen if s.session != "N1")
     return replace(history, heads=heads, seen=seen)
 
 
-def lost_from_its_state(history: History) -> History:
+def lost_from_its_state(history: RunHistory) -> RunHistory:
     earlier = rebuilt(history, "N1", (0, 1, 3, 4)).heads
     return replace(history, heads=earlier)
 
 
-def never_reached_the_outside(history: History) -> History:
+def never_reached_the_outside(history: RunHistory) -> RunHistory:
     return replace(history, runs=tuple(r for r in history.runs if r.session != "N1"))
 
 
-def applied_twice(history: History) -> History:
+def applied_twice(history: RunHistory) -> RunHistory:
     return rebuilt(history, "N1", (0, 1, 3, 3, 4, 5))
 
 
-def applied_again_at_the_end(history: History) -> History:
+def applied_again_at_the_end(history: RunHistory) -> RunHistory:
     return rebuilt(history, "N1", (0, 1, 3, 4, 5, 0))
 
 
-def told_under_two_ids(history: History) -> History:
-    late = {"output": "another", "at": QUIET_UNTIL + 1}
+def told_under_two_ids(history: RunHistory) -> RunHistory:
+    late = {"output": "another", "at": BASELINE_UNTIL + 1}
     return again(history, "N1-3", **late)
 
 
-def counted_twice_in_its_state(history: History) -> History:
-    return replace(history, heads={**history.heads, "N1": Head(6, "whatever")})
+def counted_twice_in_its_state(history: RunHistory) -> RunHistory:
+    return replace(history, heads={**history.heads, "N1": SessionHead(6, "whatever")})
 
 
-def swapped(history: History) -> History:
+def swapped(history: RunHistory) -> RunHistory:
     return rebuilt(history, "N1", (0, 3, 1, 4, 5))
 
 
-def came_out_late(history: History) -> History:
+def came_out_late(history: RunHistory) -> RunHistory:
     return changed(history, "N1-1", "west", number=30_000)
 
 
-def built_on_something_else(history: History) -> History:
-    return replace(history, heads={**history.heads, "N1": Head(5, "something else")})
+def built_on_something_else(history: RunHistory) -> RunHistory:
+    return replace(history, heads={**history.heads, "N1": SessionHead(5, "something else")})
 
 
-def other_bytes_in_the_west(history: History) -> History:
+def other_bytes_in_the_west(history: RunHistory) -> RunHistory:
     return changed(history, "N1-3", "west", fingerprint="other bytes")
 
 
-def other_bytes_in_a_repeat(history: History) -> History:
-    return again(history, "N1-3", fingerprint="other bytes", at=QUIET_UNTIL + 1)
+def other_bytes_in_a_repeat(history: RunHistory) -> RunHistory:
+    return again(history, "N1-3", fingerprint="other bytes", at=BASELINE_UNTIL + 1)
 
 
-def another_key_in_a_repeat(history: History) -> History:
-    run = Run(QUIET_UNTIL + 1, "N1", f"N1-{EFFECTFUL}", "another key")
+def another_key_in_a_repeat(history: RunHistory) -> RunHistory:
+    run = HandlerRun(BASELINE_UNTIL + 1, "N1", f"N1-{EFFECTFUL}", "another key")
     return replace(history, runs=(*history.runs, run))
 
 
-def nobody_sent_it(history: History) -> History:
-    return again(history, "N1-5", id="nobody's", output="ghost", place=5, at=QUIET_UNTIL + 1)
+def nobody_sent_it(history: RunHistory) -> RunHistory:
+    return again(history, "N1-5", id="nobody's", output="ghost", place=5, at=BASELINE_UNTIL + 1)
 
 
-def nobody_asked_for_the_run(history: History) -> History:
-    ghost = Run(QUIET_UNTIL + 1, "N1", "nobody's", "a key")
+def nobody_asked_for_the_run(history: RunHistory) -> RunHistory:
+    ghost = HandlerRun(BASELINE_UNTIL + 1, "N1", "nobody's", "a key")
     return replace(history, runs=(*history.runs, ghost))
 
 
-def a_session_out_of_nothing(history: History) -> History:
-    return replace(history, heads={**history.heads, "N9": Head(1, "something")})
+def a_session_out_of_nothing(history: RunHistory) -> RunHistory:
+    return replace(history, heads={**history.heads, "N9": SessionHead(1, "something")})
 
 
-def never_begun(history: History) -> History:
+def never_begun(history: RunHistory) -> RunHistory:
     (ghost,) = (one for one in sent_in("N9") if one.sequence == 0)
     known = replace(ghost, is_begun=False, safe_at=None)
     (first,) = (s for s in history.seen if (s.id, s.region) == ("N1-0", "east"))
@@ -133,86 +140,86 @@ def never_begun(history: History) -> History:
     return replace(history, sent=(*history.sent, known), seen=(*history.seen, copy))
 
 
-def other_content(history: History) -> History:
+def other_content(history: RunHistory) -> RunHistory:
     mutant = changed(history, "N1-3", "east", digest="other content")
     return changed(mutant, "N1-3", "west", digest="other content")
 
 
-def missing_in_the_west(history: History) -> History:
+def missing_in_the_west(history: RunHistory) -> RunHistory:
     return without(history, "N1-3", "west")
 
 
-def state_without_output(history: History) -> History:
+def state_without_output(history: RunHistory) -> RunHistory:
     return without(history, "N1-3")
 
 
-def newest_state_without_output(history: History) -> History:
+def newest_state_without_output(history: RunHistory) -> RunHistory:
     return without(history, "N1-5")
 
 
-def waiting_in_a_queue(history: History) -> History:
+def waiting_in_a_queue(history: RunHistory) -> RunHistory:
     queued = {**history.left.queued, "west/lockstep": 3}
     return replace(history, left=replace(history.left, queued=queued))
 
 
-def owed_for_ever(history: History) -> History:
-    unfinished = {**history.left.unfinished, "owed": ("N1/000000000003",)}
+def pending_for_ever(history: RunHistory) -> RunHistory:
+    unfinished = {**history.left.unfinished, "pending": ("N1/000000000003",)}
     return replace(history, left=replace(history.left, unfinished=unfinished))
 
 
-def abandoned_in_fair_weather(history: History) -> History:
-    return replace(history, quiet=Quiet(QUIET_UNTIL, {"abandon in east": 1}))
+def abandoned_without_faults(history: RunHistory) -> RunHistory:
+    return replace(history, baseline=Baseline(BASELINE_UNTIL, {"abandon in east": 1}))
 
 
-def sent_twice_in_fair_weather(history: History) -> History:
+def sent_twice_without_faults(history: RunHistory) -> RunHistory:
     return again(history, "N1-3")
 
 
-def run_twice_in_fair_weather(history: History) -> History:
+def run_twice_without_faults(history: RunHistory) -> RunHistory:
     return replace(history, runs=(*history.runs, history.runs[0]))
 
 
-def too_many_old_entries(history: History) -> History:
+def too_many_old_entries(history: RunHistory) -> RunHistory:
     return replace(history, left=replace(history.left, old_entries={"N1": 201}))
 
 
-def markers_for_numbered_messages(history: History) -> History:
+def markers_for_numbered_messages(history: RunHistory) -> RunHistory:
     kinds = {**history.left.kinds, "marker": 1}
     return replace(history, left=replace(history.left, kinds=kinds))
 
 
-def a_ledger_too_many(history: History) -> History:
+def a_ledger_too_many(history: RunHistory) -> RunHistory:
     kinds = {**history.left.kinds, "ledger": 4}
     return replace(history, left=replace(history.left, kinds=kinds))
 
 
-def poison_unnamed_in_the_west(history: History) -> History:
+def poison_unnamed_in_the_west(history: RunHistory) -> RunHistory:
     reports = tuple(r for r in history.reports if (r.of, r.region) != ("N1-2", "west"))
     return replace(history, reports=reports)
 
 
-def poison_named_without_a_reason(history: History) -> History:
+def poison_named_without_a_reason(history: RunHistory) -> RunHistory:
     reports = tuple(replace(r, reason="") if r.of == "N1-2" else r for r in history.reports)
     return replace(history, reports=reports)
 
 
-def poison_with_an_effect(history: History) -> History:
+def poison_with_an_effect(history: RunHistory) -> RunHistory:
     (poison,) = (one for one in history.sent if one.id == "N1-2")
     said = {"id": poison.id, "digest": poison.digest, "sequence": poison.sequence, "place": 5}
     return again(history, "N1-5", output="of poison", **said)
 
 
-def a_sound_message_named(history: History) -> History:
+def a_sound_message_named(history: RunHistory) -> RunHistory:
     (sound,) = (one for one in history.sent if one.id == "N1-3")
     return replace(history, reports=(*history.reports, report(sound, "east")))
 
 
-def something_rejected(history: History) -> History:
-    rejected = Report("east", "r", "f", "N1", None, "no message of ours")
+def something_rejected(history: RunHistory) -> RunHistory:
+    rejected = ErrorReport("east", "r", "f", "N1", None, "no message of ours")
     return replace(history, reports=(*history.reports, rejected))
 
 
-def dead_lettered(history: History) -> History:
+def dead_lettered(history: RunHistory) -> RunHistory:
     dead = {**history.left.dead, "east/lockstep": 1}
     return replace(history, left=replace(history.left, dead=dead))
 
@@ -243,8 +250,8 @@ PLANTED: dict[str, list[Mutate]] = {
         state_without_output,
         newest_state_without_output,
     ],
-    "P6": [waiting_in_a_queue, owed_for_ever],
-    "P7": [abandoned_in_fair_weather, sent_twice_in_fair_weather, run_twice_in_fair_weather],
+    "P6": [waiting_in_a_queue, pending_for_ever],
+    "P7": [abandoned_without_faults, sent_twice_without_faults, run_twice_without_faults],
     "P8": [too_many_old_entries, markers_for_numbered_messages, a_ledger_too_many],
     "P9": [
         poison_unnamed_in_the_west,
@@ -259,11 +266,11 @@ CASES = [(name, mutate) for name, mutates in PLANTED.items() for mutate in mutat
 
 
 def test_a_flawless_history_keeps_every_promise_and_something_was_checked_for_each() -> None:
-    findings = judge(flawless())
+    results = check_history(flawless())
 
-    assert [f.promise.name for f in findings] == NAMES
+    assert [f.promise.name for f in results] == NAMES
     assert broken(flawless()) == {}
-    assert all(finding.checked for finding in findings)
+    assert all(result.checked for result in results)
 
 
 def test_something_is_planted_for_every_promise() -> None:
@@ -273,7 +280,7 @@ def test_something_is_planted_for_every_promise() -> None:
 @pytest.mark.parametrize(
     ("name", "mutate"), CASES, ids=[f"{name}-{mutate.__name__}" for name, mutate in CASES]
 )
-def test_the_judge_names_the_promise_that_was_broken_and_no_other(
+def test_the_checker_names_the_promise_that_was_broken_and_no_other(
     name: str, mutate: Mutate
 ) -> None:
     assert list(broken(mutate(flawless()))) == [name]
@@ -288,9 +295,9 @@ def test_an_operation_whose_fate_nobody_knows_may_or_may_not_have_had_an_effect(
     assert broken(rebuilt(unknown, "N1", (0, 1, 3, 4))) == {}
 
 
-def test_repeats_after_the_quiet_stretch_are_no_violation() -> None:
-    repeated = again(flawless(), "N1-3", at=QUIET_UNTIL + 1)
-    run = replace(repeated.runs[0], at=QUIET_UNTIL + 1)
+def test_repeats_after_the_baseline_are_no_violation() -> None:
+    repeated = again(flawless(), "N1-3", at=BASELINE_UNTIL + 1)
+    run = replace(repeated.runs[0], at=BASELINE_UNTIL + 1)
 
     assert broken(replace(repeated, runs=(*repeated.runs, run))) == {}
 
@@ -300,10 +307,10 @@ def test_findings_count_every_violation_and_name_a_few() -> None:
     for name in ("N0-1", "N1-3", "N2-5"):
         missing = without(missing, name, "west")
 
-    (finding,) = (f for f in judge(missing) if f.violations)
+    (result,) = (f for f in check_history(missing) if f.violations)
 
-    assert finding.violations == 3
-    assert finding.examples == tuple(
+    assert result.violations == 3
+    assert result.examples == tuple(
         f"{name} missing in west" for name in ("N0 message 1", "N1 message 3", "N2 message 5")
     )
-    assert "P5 no ghosts" in str(finding)
+    assert "P5 no ghosts" in str(result)

@@ -1,14 +1,29 @@
-"""From the files of a run to the history that is judged."""
+"""From the files of a run to the history that is checked."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from chaos.chain import START, digest
-from chaos.judge.history import Head, History, Left, Quiet, Report, Run, Seen, Sent
-from chaos.names import EFFECTFUL, EFFECTS_QUEUE, ERROR_QUEUE, POISONED
-from chaos.places import Places
+from chaos.checker.history import (
+    Baseline,
+    EffectCopy,
+    ErrorReport,
+    HandlerRun,
+    Leftovers,
+    RunHistory,
+    SentMessage,
+    SessionHead,
+)
+from chaos.messages import (
+    CHAIN_START,
+    EFFECTFUL,
+    EFFECTS_QUEUE,
+    ERROR_QUEUE,
+    POISONED,
+    hash_content,
+)
+from chaos.options import RunFiles
 from chaos.records import read_lines
 
 STATES = ("active", "locked", "scheduled", "deferred")
@@ -16,24 +31,24 @@ STATES = ("active", "locked", "scheduled", "deferred")
 type Line = Mapping[str, Any]
 
 
-def read_history(places: Places) -> History:
+def read_history(files: RunFiles) -> RunHistory:
     """Read everything that a run left; raises OSError or ValueError for what cannot be read."""
-    left = json.loads(places.remains.read_text(encoding="utf-8"))
-    seen, reports = read_witnessed(places.witnessed)
-    return History(
+    left = json.loads(files.final_state.read_text(encoding="utf-8"))
+    seen, reports = read_received(files.received)
+    return RunHistory(
         regions=tuple(left["depths"]),
-        sent=tuple(read_sent(places.load, places.ledger)),
-        seen=tuple(arrivals(seen)),
+        sent=tuple(read_sent(files.workload, files.ledger)),
+        seen=tuple(sort_arrivals(seen)),
         reports=tuple(reports),
-        runs=tuple(read_runs(places.runs)),
-        heads={session: head(state) for session, state in left["heads"].items()},
+        runs=tuple(read_runs(files.runs)),
+        heads={session: read_head(state) for session, state in left["heads"].items()},
         left=read_left(left),
-        quiet=read_quiet(places.course),
+        baseline=read_baseline(files.events),
     )
 
 
-def read_sent(load: Path, ledger: Path) -> Iterator[Sent]:
-    """The messages of the load, with what the sender's ledger says of them."""
+def read_sent(workload: Path, ledger: Path) -> Iterator[SentMessage]:
+    """The messages of the workload, with what the sender's ledger says of them."""
     begun: set[tuple[str, int]] = set()
     safe: dict[tuple[str, int], float] = {}
     for line in read_lines(ledger):
@@ -42,14 +57,14 @@ def read_sent(load: Path, ledger: Path) -> Iterator[Sent]:
             begun |= places
         else:
             safe |= dict.fromkeys(places, line["at"])
-    for operation in read_lines(load):
-        for sequence, letter in enumerate(operation["letters"], start=operation["first"]):
-            message_id, kind, body = letter
+    for operation in read_lines(workload):
+        for sequence, message in enumerate(operation["messages"], start=operation["first"]):
+            message_id, kind, body = message
             place = (operation["session"], sequence)
-            yield Sent(
+            yield SentMessage(
                 *place,
                 id=message_id,
-                digest=digest(kind, body.encode()),
+                digest=hash_content(kind, body.encode()),
                 is_poisoned=kind in POISONED,
                 calls_outside=kind == EFFECTFUL,
                 is_begun=place in begun,
@@ -57,14 +72,14 @@ def read_sent(load: Path, ledger: Path) -> Iterator[Sent]:
             )
 
 
-def read_witnessed(path: Path) -> tuple[list[Seen], list[Report]]:
+def read_received(path: Path) -> tuple[list[EffectCopy], list[ErrorReport]]:
     """Effects and error reports, each in the order in which they came out."""
-    seen: list[Seen] = []
-    reports: list[Report] = []
+    seen: list[EffectCopy] = []
+    reports: list[ErrorReport] = []
     for line in read_lines(path):
         match line["queue"]:
             case str(queue) if queue == EFFECTS_QUEUE:
-                seen.append(read_seen(line))
+                seen.append(read_effect(line))
             case str(queue) if queue == ERROR_QUEUE:
                 reports.append(read_report(line))
             case unknown:
@@ -72,70 +87,70 @@ def read_witnessed(path: Path) -> tuple[list[Seen], list[Report]]:
     return seen, reports
 
 
-def arrivals(seen: Iterable[Seen]) -> list[Seen]:
+def sort_arrivals(seen: Iterable[EffectCopy]) -> list[EffectCopy]:
     """What was handed out several times once, as it was seen first, and in the order of arrival."""
-    first: dict[tuple[str, int], Seen] = {}
+    first: dict[tuple[str, int], EffectCopy] = {}
     for one in seen:
         first.setdefault((one.region, one.number), one)
     return [first[place] for place in sorted(first)]
 
 
-def read_seen(line: Line) -> Seen:
+def read_effect(line: Line) -> EffectCopy:
     """One copy of an effect."""
-    said = json.loads(line["body"])
-    return Seen(
+    body = json.loads(line["body"])
+    return EffectCopy(
         at=line["at"],
         region=line["region"],
         number=line["number"],
         output=line["id"],
         fingerprint=line["fingerprint"],
-        **said,
+        **body,
     )
 
 
-def read_report(line: Line) -> Report:
+def read_report(line: Line) -> ErrorReport:
     """One copy of an error report; what is not about a message names none."""
-    said = json.loads(line["body"])
-    return Report(
+    body = json.loads(line["body"])
+    return ErrorReport(
         region=line["region"],
         report=line["id"],
         fingerprint=line["fingerprint"],
         session=line["session"],
-        of=said.get("message", {}).get("id"),
-        reason=said.get("reason", ""),
+        of=body.get("message", {}).get("id"),
+        reason=body.get("reason", ""),
     )
 
 
-def read_runs(path: Path) -> Iterator[Run]:
+def read_runs(path: Path) -> Iterator[HandlerRun]:
     """The runs of handlers that call the outside."""
     for line in read_lines(path):
-        yield Run(line["at"], line["session"], line["id"], line["key"])
+        yield HandlerRun(line["at"], line["session"], line["id"], line["key"])
 
 
-def head(state: Line) -> Head:
+def read_head(state: Line) -> SessionHead:
     """Where a session stands."""
-    return Head(state.get("place", 0), state.get("chain", START))
+    return SessionHead(state.get("place", 0), state.get("chain", CHAIN_START))
 
 
-def read_left(remains: Line) -> Left:
+def read_left(final_state: Line) -> Leftovers:
     """What was left at the end."""
     queues = {
         f"{region}/{queue}": depth
-        for region, depths in remains["depths"].items()
+        for region, depths in final_state["depths"].items()
         for queue, depth in depths.items()
     }
-    return Left(
+    return Leftovers(
         queued={name: sum(depth[one] for one in STATES) for name, depth in queues.items()},
         dead={name: depth["dead_lettered"] for name, depth in queues.items()},
-        unfinished={what: tuple(names) for what, names in remains["unfinished"].items()},
-        kinds=remains["kinds"],
-        old_entries=remains["old_entries"],
+        unfinished={what: tuple(names) for what, names in final_state["unfinished"].items()},
+        kinds=final_state["kinds"],
+        old_entries=final_state["old_entries"],
     )
 
 
-def read_quiet(course: Path) -> Quiet:
+def read_baseline(events: Path) -> Baseline:
     """The stretch without faults; a run that never came to its end has an empty one."""
-    for line in read_lines(course):
-        if line["kind"] == "quiet":
-            return Quiet(line["at"], line["counts"])
-    return Quiet(0.0, {})
+    for line in read_lines(events):
+        if line["kind"] == "baseline":
+            return Baseline(line["at"], line["counts"])
+    return Baseline(0.0, {})

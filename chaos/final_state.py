@@ -9,22 +9,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from demo.journal import journal_container
-from demo.stack import Stack
+from testbed.cloud import CloudProcess
 
-# What an entry, or a document beside the entries, is as long as something is to be done with it.
-UNFINISHED = {"owing": "owed", "claimed": "claimed", "waiting": "parked"}
+# What a document is called as long as one of its fields says that something is to be done with it.
+UNFINISHED = {"owing": "pending", "claimed": "claimed", "waiting": "parked"}
 PENDING = (
     "SELECT c.id FROM c WHERE ARRAY_LENGTH(c.owing) > 0 OR c.claimed = TRUE OR c.waiting = TRUE"
 )
-# Queues count a message as in one of these states as long as somebody has to do with it.
+# Queues count a message as in one of these states as long as it is to be handled.
 STATES = ("active", "locked", "scheduled", "deferred")
 
-type Document = Mapping[str, Any]
+type StoredDocument = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class FinalState:
     """What is left, as JSON takes it. Entries are old when they are older than `old_seconds`."""
 
     depths: Mapping[str, Mapping[str, Mapping[str, int]]]
@@ -34,22 +33,22 @@ class Remains:
     old_entries: Mapping[str, int]
 
 
-def read_remains(stack: Stack, old_seconds: float) -> Remains:
+def read_final_state(cloud: CloudProcess, old_seconds: float) -> FinalState:
     """Look at every queue and read every document."""
-    with journal_container(stack) as container:
-        documents: list[Document] = list(container.read_all_items())
+    with cloud.open_container() as container:
+        documents: list[StoredDocument] = list(container.read_all_items())
     entries = [document for document in documents if document["kind"] == "entry"]
     old_before = time.time() - old_seconds
-    return Remains(
-        depths=stack.control.depths(),
-        unfinished=unfinished(documents),
+    return FinalState(
+        depths=cloud.control.read_depths(),
+        unfinished=name_unfinished(documents),
         kinds=dict(Counter(str(document["kind"]) for document in documents)),
-        heads=heads(entries),
+        heads=newest_states(entries),
         old_entries=dict(Counter(e["session"] for e in entries if e["_ts"] < old_before)),
     )
 
 
-def unfinished(documents: Iterable[Document]) -> dict[str, list[str]]:
+def name_unfinished(documents: Iterable[StoredDocument]) -> dict[str, list[str]]:
     """The names of documents with which something is still to be done, by what that is."""
     found: dict[str, list[str]] = {what: [] for what in UNFINISHED.values()}
     for document in documents:
@@ -59,17 +58,17 @@ def unfinished(documents: Iterable[Document]) -> dict[str, list[str]]:
     return found
 
 
-def heads(entries: Iterable[Document]) -> dict[str, Mapping[str, Any]]:
+def newest_states(entries: Iterable[StoredDocument]) -> dict[str, Mapping[str, Any]]:
     """The newest state of every session that has one."""
     ordered = sorted(entries, key=lambda entry: str(entry["id"]))
     return {entry["session"]: entry["state"] for entry in ordered if entry.get("state")}
 
 
-def is_at_rest(stack: Stack) -> bool:
+def is_idle(cloud: CloudProcess) -> bool:
     """Whether nothing is left to do in any queue, nor in the journal."""
-    queues = [queue for region in stack.control.depths().values() for queue in region.values()]
+    queues = [queue for region in cloud.control.read_depths().values() for queue in region.values()]
     if any(queue[state] for queue in queues for state in STATES):
         return False
-    with journal_container(stack) as container:
+    with cloud.open_container() as container:
         pending = container.query_items(PENDING, enable_cross_partition_query=True)
         return next(iter(pending), None) is None

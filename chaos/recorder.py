@@ -1,4 +1,4 @@
-"""`python -m chaos.witness`: reads what comes out of both regions with plain azure-servicebus.
+"""`python -m chaos.recorder`: reads what comes out of both regions with plain azure-servicebus.
 
 Every copy that is received is appended to the record before it is settled, so it is there at least
 once. The number that its queue gave it tells a copy that was sent twice from one that was only
@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,24 +22,24 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from chaos.names import EFFECTS_QUEUE, ERROR_QUEUE
+from chaos.messages import BUSES_SETTING, EFFECTS_QUEUE, ERROR_QUEUE
 from chaos.records import Record
+from testbed.children import wait_for_parent_to_end
 
-BUSES_SETTING = "CHAOS_SERVICEBUS"
 RECEIVED_AT_ONCE = 50
 WAIT_SECONDS = 2.0
 AGAIN_SECONDS = 0.5
-# A broker that does not answer for so long is not waited for: the client is given up.
+# A broker that does not respond for so long is not waited for: the client is given up.
 STUCK_SECONDS = 10.0
 RETRIES: dict[str, Any] = {"retry_total": 1, "retry_backoff_factor": 0.1}
 PREFIX = "cloudEvents_"
 
-log = logging.getLogger("chaos.witness")
+log = logging.getLogger("chaos.recorder")
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """Where the witness stands: a region's queue."""
+class RecordedQueue:
+    """A region's queue, and the record of what comes out of it."""
 
     region: str
     connection: str
@@ -52,7 +52,7 @@ class Post:
             try:
                 await self.receive()
             except Exception as error:
-                # Whatever the weather does to a client, the witness goes on.
+                # Whatever an injected fault does to a client, the recorder goes on.
                 log.info("%s %s: %s", self.region, self.queue, error or type(error).__name__)
                 await asyncio.sleep(AGAIN_SECONDS)
 
@@ -87,8 +87,11 @@ class Post:
                 await receiver.complete_message(message)
 
     def line(self, message: ServiceBusReceivedMessage) -> dict[str, Any]:
-        """What was received, as JSON; the fingerprint is of every byte that the sender chose."""
-        body, properties = body_of(message), properties_of(message)
+        """What was received; the fingerprint is of every byte that the sender chose."""
+        body = b"".join(bytes(section) for section in message.body)
+        # The SDK hands out application properties as bytes.
+        found = message.application_properties or {}
+        properties = {text_of(name): text_of(value) for name, value in found.items()}
         sent = json.dumps([message.message_id, message.session_id, properties], sort_keys=True)
         return {
             "at": time.time(),
@@ -103,47 +106,27 @@ class Post:
         }
 
 
-def body_of(message: ServiceBusReceivedMessage) -> bytes:
-    """The body's bytes."""
-    return b"".join(bytes(section) for section in message.body)
-
-
-def properties_of(message: ServiceBusReceivedMessage) -> dict[str, object]:
-    """The application properties as text; the SDK hands out bytes."""
-    found = message.application_properties or {}
-    return {text_of(name): text_of(value) for name, value in found.items()}
-
-
 def text_of(value: object) -> Any:
     """Bytes as text; everything else as it is."""
     return value.decode() if isinstance(value, bytes) else value
 
 
-def posts(buses: Mapping[str, str], record: Record) -> Iterator[Post]:
-    """Every queue of every region that effects or errors come out of."""
-    for region, connection in buses.items():
-        for queue in (EFFECTS_QUEUE, ERROR_QUEUE):
-            yield Post(region, connection, queue, record)
-
-
-async def watch_all(all_posts: Sequence[Post]) -> None:
-    """Watch every post until standard input ends."""
-    watching = [asyncio.create_task(post.watch()) for post in all_posts]
-    await asyncio.to_thread(wait_for_end)
-    for task in watching:
+async def record_all(buses: Mapping[str, str], record: Record) -> None:
+    """Record every queue of effects and errors until whoever started us stops us or dies."""
+    recording = [
+        asyncio.create_task(RecordedQueue(region, connection, queue, record).watch())
+        for region, connection in buses.items()
+        for queue in (EFFECTS_QUEUE, ERROR_QUEUE)
+    ]
+    await asyncio.to_thread(wait_for_parent_to_end)
+    for task in recording:
         task.cancel()
-    await asyncio.wait(watching, timeout=STUCK_SECONDS)
-
-
-def wait_for_end() -> None:
-    """Return when standard input ends, that is when whoever holds it open stops us or dies."""
-    while os.read(sys.stdin.fileno(), 4096):
-        continue
+    await asyncio.wait(recording, timeout=STUCK_SECONDS)
 
 
 def parse_arguments(words: Sequence[str]) -> Namespace:
     """Read the command line; the connection strings come from the environment, as JSON."""
-    parser = ArgumentParser(prog="python -m chaos.witness", description="Writes effects down.")
+    parser = ArgumentParser(prog="python -m chaos.recorder", description="Writes effects down.")
     parser.add_argument("--record", type=Path, required=True, help="where to append to")
     return parser.parse_args(words)
 
@@ -152,4 +135,4 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     log.setLevel(logging.INFO)
     with Record(parse_arguments(sys.argv[1:]).record) as appended:
-        asyncio.run(watch_all(list(posts(json.loads(os.environ[BUSES_SETTING]), appended))))
+        asyncio.run(record_all(json.loads(os.environ[BUSES_SETTING]), appended))

@@ -1,4 +1,4 @@
-"""What the judge is given: what was sent, what was seen, and what was left over.
+"""What the check_history is given: what was sent, what was seen, and what was left over.
 
 Nothing here comes from the engine but what it did to the outside: its outputs, its reports, the
 marks of its handlers, and documents as a plain client reads them.
@@ -10,8 +10,8 @@ from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A message of the load, at its place among those of its session, numbered from 0.
+class SentMessage:
+    """A message of the workload, at its place among those of its session, numbered from 0.
 
     `begun` says that the sender tried to publish it, `safe` when it was told that it had, in
     seconds since the epoch. A poisoned one is to end as a fault; the handler of one that calls the
@@ -37,7 +37,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class EffectCopy:
     """A copy of an output as it came out of a region's queue.
 
     `number` is the queue's own: it grows from one arrival to the next, and a copy that is only
@@ -62,7 +62,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ErrorReport:
     """A copy of a message in a region's error queue; `of` is the message it names, if any."""
 
     region: str
@@ -74,7 +74,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class HandlerRun:
     """A handler that calls the outside began to run for a message, with this idempotency key."""
 
     at: float
@@ -84,7 +84,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class SessionHead:
     """Where a session stands: how many messages were applied, and their chain."""
 
     place: int
@@ -92,7 +92,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class Baseline:
     """The stretch without faults at the beginning, and what was counted in it by name."""
 
     until: float
@@ -100,10 +100,10 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Leftovers:
     """What was left at the end.
 
-    `queued` counts messages by queue and state; `dead` dead letters by queue; `unfinished` names
+    `queued` counts messages by queue and state; `dead` dead messages by queue; `unfinished` names
     documents with which something is still to be done; `kinds` counts documents; `old_entries`
     counts, by session, entries that are older than anything has to be.
     """
@@ -116,35 +116,35 @@ class Left:
 
 
 @dataclass(frozen=True)
-class History:
-    """Everything that is judged; what was seen is in the order of arrival, once for each."""
+class RunHistory:
+    """Everything that is checked; what was seen is in the order of arrival, once for each."""
 
     regions: tuple[str, ...]
-    sent: tuple[Sent, ...]
-    seen: tuple[Seen, ...]
-    reports: tuple[Report, ...]
-    runs: tuple[Run, ...]
-    heads: Mapping[str, Head]
-    left: Left
-    quiet: Quiet
+    sent: tuple[SentMessage, ...]
+    seen: tuple[EffectCopy, ...]
+    reports: tuple[ErrorReport, ...]
+    runs: tuple[HandlerRun, ...]
+    heads: Mapping[str, SessionHead]
+    left: Leftovers
+    baseline: Baseline
 
     @cached_property
-    def by_id(self) -> Mapping[str, Sent]:
-        """Messages of the load by their ids."""
+    def by_id(self) -> Mapping[str, SentMessage]:
+        """Messages of the workload by their ids."""
         return {sent.id: sent for sent in self.sent}
 
     @cached_property
-    def copies(self) -> Mapping[str, list[Seen]]:
+    def copies(self) -> Mapping[str, list[EffectCopy]]:
         """What was seen of each message, by its id."""
-        found: dict[str, list[Seen]] = {}
+        found: dict[str, list[EffectCopy]] = {}
         for seen in self.seen:
             found.setdefault(seen.id, []).append(seen)
         return found
 
     @cached_property
-    def sessions(self) -> Mapping[str, list[Sent]]:
+    def sessions(self) -> Mapping[str, list[SentMessage]]:
         """What each session should apply, in order: messages that were begun and no poison."""
-        found: dict[str, list[Sent]] = {}
+        found: dict[str, list[SentMessage]] = {}
         for sent in self.sent:
             if sent.is_begun and not sent.is_poisoned:
                 found.setdefault(sent.session, []).append(sent)
