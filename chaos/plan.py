@@ -115,6 +115,7 @@ def plan_outages(
     seed: int, regions: tuple[str, str], pause_factor: float = 1.0
 ) -> Iterator[PlannedFault]:
     """Everything that can be taken away, in mixed order, again and again."""
+    # The word in the seed is part of every plan that was ever noted: another would change them all.
     chance = random.Random(f"blows {seed}")  # noqa: S311 - a replayable choice, not a secret
 
     def next_one(at: float, outage: OutageKind) -> PlannedFault:

@@ -1,5 +1,6 @@
 """What every command of the testbed's users does alike: numbers, signals, exit status."""
 
+import logging
 import signal
 import sys
 from argparse import ArgumentTypeError
@@ -30,6 +31,8 @@ def run_program(main: Callable[[Sequence[str]], int]) -> Never:
     """Run `main` on the words of the command line, with SIGTERM ending it as Ctrl-C does."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, raise_interrupt)
+    # The Azure SDKs log to stderr when nobody listens, such as a client closed in its first second.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
     sys.exit(main(sys.argv[1:]))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 
-from bench.cloud import Row, Tallies
+from testbed.control import CounterKey, Tallies, subtract_tallies
 
 WRITES = frozenset({"create", "upsert", "replace", "delete", "patch", "batch"})
 READS = frozenset({"read", "query"})
@@ -51,7 +51,7 @@ class Bill:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CounterReading:
     """A look at the counters and at how many documents there are.
 
     Looking at the documents is counted too, so there are counters from before it and after it.
@@ -62,27 +62,17 @@ class Reading:
     after: Tallies
 
 
-def bill(begin: Reading, end: Reading, batch_documents: int | None) -> Bill:
+def make_bill(begin: CounterReading, end: CounterReading, batch_documents: int | None) -> Bill:
     """What happened between two readings; see System for `batch_documents`."""
-    rows = spent(begin.after, end.before)
+    rows = subtract_tallies(begin.after, end.before)
     added = end.documents - begin.documents
-    total = Bill(documents=documents_in_batches(rows, added, batch_documents))
+    total = Bill(documents=count_batched(rows, added, batch_documents))
     for row, (count, units) in rows.items():
-        total = total.plus(line(*row, count, units))
+        total = total.plus(price_row(*row, count, units))
     return total
 
 
-def spent(before: Tallies, after: Tallies) -> dict[Row, tuple[int, float]]:
-    """The rows that grew, and by how much."""
-    nothing = (0, 0.0)
-    grown = {
-        row: (count - before.get(row, nothing)[0], units - before.get(row, nothing)[1])
-        for row, (count, units) in after.items()
-    }
-    return {row: amounts for row, amounts in grown.items() if amounts[0]}
-
-
-def line(component: str, operation: str, status: str, count: int, units: float) -> Bill:
+def price_row(component: str, operation: str, status: str, count: int, units: float) -> Bill:
     """What one row of the counters adds."""
     match component.partition(".")[0]:
         case "servicebus" if operation in GIVEN_BACK:
@@ -90,7 +80,7 @@ def line(component: str, operation: str, status: str, count: int, units: float) 
         case "servicebus" if operation != AUTHORIZE:
             return Bill(bus_operations=count)
         case "cosmos" if holds_documents(component):
-            return document_line(operation, status, count, units)
+            return price_documents(operation, status, count, units)
     return Bill()
 
 
@@ -99,7 +89,7 @@ def holds_documents(component: str) -> bool:
     return component.startswith("cosmos.") and component != f"cosmos.{LEASES_CONTAINER}"
 
 
-def document_line(operation: str, status: str, count: int, units: float) -> Bill:
+def price_documents(operation: str, status: str, count: int, units: float) -> Bill:
     """What one row of a container's counters adds."""
     if operation == FEED:
         return Bill(feed_units=units if status == "200" else 0.0)
@@ -110,8 +100,8 @@ def document_line(operation: str, status: str, count: int, units: float) -> Bill
     return Bill(refused=count, units=units)
 
 
-def documents_in_batches(
-    rows: Mapping[Row, tuple[int, float]], added: int, batch_documents: int | None
+def count_batched(
+    rows: Mapping[CounterKey, tuple[int, float]], added: int, batch_documents: int | None
 ) -> int:
     """How many documents transactional batches wrote."""
     if batch_documents is None:

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 
 from bench.spark_feed import table
-from bench.spark_feed.books import one_in
-from bench.spark_feed.runs import Sent, bare, fed, fresh_cloud
+from bench.spark_feed.reconciling import find_one_in
+from bench.spark_feed.runs import SendRun, fresh_cloud, run_bare_loops, run_feed
 
 SAMPLE = 120_000
 PROCESSES = (1, 2)
@@ -41,8 +41,8 @@ def main() -> None:
         if options.growth:
             grow(options, known, Path(scratch))
     if options.books:
-        step(f"reconciling {options.books:,} messages")
-        one_in(options.books)
+        show_step(f"reconciling {options.books:,} messages")
+        find_one_in(options.books)
     print(f"all of it took {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -54,7 +54,9 @@ def parse_arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--days", type=int, default=1, help="of flights to compare with (1)")
-    parser.add_argument("--growth", type=sizes, default=[], help="days, comma separated (none)")
+    parser.add_argument(
+        "--growth", type=parse_sizes, default=[], help="days, comma separated (none)"
+    )
     parser.add_argument("--books", type=int, default=0, help="messages to reconcile (none)")
     parser.add_argument(
         "--sample", type=int, default=SAMPLE, help=f"events for the bare loops ({SAMPLE})"
@@ -65,45 +67,49 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def sizes(text: str) -> list[int]:
+def parse_sizes(text: str) -> list[int]:
     """Whole numbers, comma separated."""
     return [int(word) for word in text.split(",") if word]
 
 
-def compare(options: argparse.Namespace, folder: Path) -> Sent:
+def compare(options: argparse.Namespace, folder: Path) -> SendRun:
     """The feed, its second run, and the bare loop in one and two processes; the feed's run."""
     print(f"{options.days} days of flights into two namespaces\n{table.HEAD}", flush=True)
     with fresh_cloud(folder, options.logs) as beside:
-        step("feeding")
-        feed = fed(options.days, beside)
-        print(table.line("feed, local[2]", feed), flush=True)
-        step("feeding the same again")
-        print(table.line("feed again, nothing new", fed(options.days, beside)), flush=True)
+        show_step("feeding")
+        feed = run_feed(options.days, beside)
+        print(table.format_line("feed, local[2]", feed), flush=True)
+        show_step("feeding the same again")
+        print(
+            table.format_line("feed again, nothing new", run_feed(options.days, beside)), flush=True
+        )
     ratios = []
     for processes in PROCESSES:
         name = f"bare loop, {processes} process{'es' * (processes > 1)}"
-        step(f"{name}, a sample")
+        show_step(f"{name}, a sample")
         with fresh_cloud(folder, options.logs) as beside:
-            rival = bare(processes, options.sample, beside.manifest / "plan", beside)
-        print(table.line(name, rival), flush=True)
-        ratios.append(table.ratio(name, feed, rival))
+            rival = run_bare_loops(processes, options.sample, beside.manifest / "plan", beside)
+        print(table.format_line(name, rival), flush=True)
+        ratios.append(table.format_ratio(name, feed, rival))
     if options.sample < feed.events:
         print(f"the bare loops sent a sample of {options.sample:,} events each time")
     print("\n".join(ratios), flush=True)
     return feed
 
 
-def grow(options: argparse.Namespace, known: dict[int, Sent], scratch: Path) -> None:
+def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) -> None:
     """The feed's time per row for some numbers of days; one that was measured is not repeated."""
     for days in options.growth:
         if days not in known:
-            step(f"feeding {days} days")
+            show_step(f"feeding {days} days")
             with fresh_cloud(scratch / f"days-{days}", options.logs) as beside:
-                known[days] = fed(days, beside)
-    print("\n".join(table.growth([(days, known[days]) for days in options.growth])), flush=True)
+                known[days] = run_feed(days, beside)
+    print(
+        "\n".join(table.format_growth([(days, known[days]) for days in options.growth])), flush=True
+    )
 
 
-def step(what: str) -> None:
+def show_step(what: str) -> None:
     """Say what begins."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what}\n")
     sys.stderr.flush()

@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bench.counts.bill import Bill
-from bench.counts.visits import running_waves
-from bench.counts.waves import Costs
+from bench.counts.waves import MessageCosts, running_waves
 from bench.systems import CLAIM_AND_UPDATE, READ_BATCH_MARK, System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -14,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 SESSIONS, EACH = 2, 2
 
 
-def one_wave(system: System) -> Costs:
+def one_wave(system: System) -> MessageCosts:
     with running_waves(system) as waves:
         return waves.run([f"smoke-{n}" for n in range(SESSIONS)], range(EACH))
 

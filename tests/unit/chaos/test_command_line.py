@@ -66,7 +66,7 @@ def test_a_directory_that_no_run_made_is_left_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-def test_there_must_be_a_run_to_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_must_be_a_run_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--data", str(tmp_path), "--judge"]) == 2
     assert "holds no run that came to its end" in capsys.readouterr().err
 

@@ -39,7 +39,7 @@ def test_a_seed_repeats_its_plan_and_another_has_another(plan: type) -> None:
 
 
 @pytest.mark.parametrize("plan", [plan_outages, plan_degradations])
-def test_one_mishap_begins_after_the_one_before_it_has_ended(plan: type) -> None:
+def test_one_fault_begins_after_the_one_before_it_has_ended(plan: type) -> None:
     planned_faults: list[PlannedFault] = list(islice(plan(7, REGIONS), MANY))
 
     for before, after in pairwise(planned_faults):

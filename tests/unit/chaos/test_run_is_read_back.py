@@ -1,4 +1,4 @@
-"""What the processes of a run wrote becomes the history that is judged."""
+"""What the processes of a run wrote becomes the history that is checked."""
 
 import json
 from collections.abc import Mapping
@@ -140,7 +140,7 @@ def test_every_file_has_its_part_in_the_history(files: RunFiles) -> None:
     assert history.left.queued == {"east/lockstep": 0, "west/lockstep": 0}
 
 
-def test_a_flawless_run_is_judged_so(files: RunFiles) -> None:
+def test_a_flawless_run_keeps_every_promise(files: RunFiles) -> None:
     assert [f for f in check_history(read_history(files)) if f.violations] == []
 
 

@@ -6,17 +6,17 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from bench.cloud import BenchFailed
 from spark.books import findings
 from spark.numbering import content_digest
 from spark.runtime import spark_session
+from testbed.command import RunFailed
 
 SESSIONS = 4000
 GROUP, TYPE = "bench", "account.add"
 
 
-def one_in(messages: int) -> None:
-    """Plant one wrong digest among so many messages; raises BenchFailed unless just it is found."""
+def find_one_in(messages: int) -> None:
+    """Plant one wrong digest among so many messages; raises RunFailed unless just it is found."""
     with spark_session("local[2]") as spark:
         wrong = int(hashlib.sha256(str(messages).encode()).hexdigest(), 16) % messages
         events = synthetic(spark, messages)
@@ -25,7 +25,7 @@ def one_in(messages: int) -> None:
         seconds = time.monotonic() - began
     told = [(row["finding"], row["id"]) for row in found]
     if told != [("different content", f"id-{wrong}")]:
-        raise BenchFailed(f"planted id-{wrong}, found {told[:5]}")
+        raise RunFailed(f"planted id-{wrong}, found {told[:5]}")
     print(f"books: 1 wrong in {messages} found, and nothing else, in {seconds:.1f} s", flush=True)
 
 

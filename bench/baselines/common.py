@@ -1,17 +1,34 @@
-"""The baselines' Cosmos DB: one client per process, connected on first use."""
+"""What both baselines share: the product's tracking handler on a state document, and Cosmos DB."""
 
 import asyncio
 import os
+from collections.abc import Mapping
 from typing import Any
 
+import azure.functions as func
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
+from functions.handlers.tracking import Aircraft, FlightStatus, track
+from shared.domain import wire
+from shared.domain.handling import Context
+
+
+def track_message(state: Mapping[str, Any], delivery: func.ServiceBusMessage) -> dict[str, Any]:
+    """The state after a message, as JSON."""
+    body = delivery.get_body()
+    context = Context(wire.from_properties(delivery.application_properties or {}, body))
+    aircraft = track(
+        Aircraft.model_validate(state), FlightStatus.model_validate_json(body), context
+    )
+    return aircraft.model_dump(mode="json")
+
+
 DATABASE = "baseline"
 
 
-class Store:
+class BaselineStore:
     """The account named by the app setting `Cosmos`."""
 
     def __init__(self) -> None:
@@ -36,7 +53,9 @@ def new_client() -> CosmosClient:
     return CosmosClient.from_connection_string(settings, transport=transport)
 
 
-async def found(container: ContainerProxy, item_id: str, session: str) -> dict[str, Any] | None:
+async def find_document(
+    container: ContainerProxy, item_id: str, session: str
+) -> dict[str, Any] | None:
     """A document, or None: one point read."""
     try:
         return dict(await container.read_item(item_id, partition_key=session))

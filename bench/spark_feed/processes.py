@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from bench.cloud import BenchFailed
-from bench.processor import TICKS_PER_SECOND, Stat, stat
-from bench.systems import ROOT
+from testbed.children import ROOT, ProcessUsage, read_usage
+from testbed.command import RunFailed
 
 SAMPLE_SECONDS = 0.5
 # How often the last line of a child's log is repeated, for those who wait.
@@ -20,7 +19,7 @@ MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessCosts:
     """A child that ended well: its output, and what it and those beside it needed together."""
 
     output: str
@@ -29,28 +28,32 @@ class Ended:
     memory_bytes: int
 
 
-def measured(module: str, words: Sequence[str], environment: Mapping[str, str], log: Path) -> Ended:
-    """Run `python -m module` to its end; raises BenchFailed when that is not a good one."""
-    return together([(module, words)], environment, log)[0]
+def measure(
+    module: str, words: Sequence[str], environment: Mapping[str, str], log: Path
+) -> ProcessCosts:
+    """Run `python -m module` to its end; raises RunFailed when that is not a good one."""
+    return measure_together([(module, words)], environment, log)[0]
 
 
-def together(
+def measure_together(
     programs: Sequence[tuple[str, Sequence[str]]], environment: Mapping[str, str], log: Path
-) -> list[Ended]:
+) -> list[ProcessCosts]:
     """Run several at once."""
     began = monotonic()
     with log.open("ab") as errors:
         children = [
             start(module, words, environment, errors.fileno()) for module, words in programs
         ]
-        watch = Watch([child.pid for child in children], log)
+        watch = ProcessWatch([child.pid for child in children], log)
         with watch:
             outputs = [child.communicate()[0] for child in children]
     seconds = monotonic() - began
     for child, (module, _) in zip(children, programs, strict=True):
         if child.returncode:
-            raise BenchFailed(f"{module} ended with {child.returncode}, see {log}")
-    return [Ended(output, seconds, watch.busy_seconds, watch.memory_bytes) for output in outputs]
+            raise RunFailed(f"{module} ended with {child.returncode}, see {log}")
+    return [
+        ProcessCosts(output, seconds, watch.busy_seconds, watch.memory_bytes) for output in outputs
+    ]
 
 
 def start(
@@ -67,11 +70,11 @@ def start(
     )
 
 
-class Watch:
+class ProcessWatch:
     """Looks at processes and their children, now and then, while in the context.
 
     What was logged last is told on stderr, less often. `memory_bytes` is the most they held
-    together; `busy` what processor time each has used, in ticks, but for what it used after the
+    together; `busy` what processor time each has used, but for what it used after the
     last look.
     """
 
@@ -79,7 +82,7 @@ class Watch:
         self.roots = roots
         self.log = log
         self.memory_bytes = 0
-        self.busy: dict[int, int] = {}
+        self.busy: dict[int, float] = {}
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.watch)
 
@@ -93,7 +96,7 @@ class Watch:
     @property
     def busy_seconds(self) -> float:
         """Processor time of all of them."""
-        return sum(self.busy.values()) / TICKS_PER_SECOND
+        return sum(self.busy.values())
 
     def watch(self) -> None:
         """Look until it is over."""
@@ -102,8 +105,8 @@ class Watch:
             if monotonic() > news_at:
                 news_at += NEWS_SECONDS
                 sys.stderr.write(f"  {last_line(self.log)}\n")
-            tree = look(self.roots)
-            self.busy |= {pid: seen.ticks for pid, seen in tree.items() if seen.ticks}
+            tree = read_tree(self.roots)
+            self.busy |= {pid: seen.seconds for pid, seen in tree.items() if seen.seconds}
             self.memory_bytes = max(self.memory_bytes, sum(map(held_bytes, tree)))
 
 
@@ -112,10 +115,10 @@ def last_line(log: Path) -> str:
     return (log.read_text(errors="replace").splitlines() or [""])[-1]
 
 
-def look(roots: Sequence[int]) -> dict[int, Stat]:
+def read_tree(roots: Sequence[int]) -> dict[int, ProcessUsage]:
     """The processes that are there of these and all their children."""
     names = (folder.name for folder in Path("/proc").glob("[0-9]*"))
-    every = {pid: seen(pid) for pid in map(int, names)}
+    every = {pid: read_or_nothing(pid) for pid in map(int, names)}
     tree, more = set(roots), set(roots)
     while more:
         more = {pid for pid, each in every.items() if each.parent in more} - tree
@@ -123,12 +126,12 @@ def look(roots: Sequence[int]) -> dict[int, Stat]:
     return {pid: every[pid] for pid in tree if pid in every}
 
 
-def seen(pid: int) -> Stat:
+def read_or_nothing(pid: int) -> ProcessUsage:
     """What the kernel says of a process; nothing of one that has gone."""
     try:
-        return stat(pid)
+        return read_usage(pid)
     except OSError:
-        return Stat(0, 0)
+        return ProcessUsage(0, 0.0)
 
 
 def held_bytes(pid: int) -> int:

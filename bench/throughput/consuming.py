@@ -1,11 +1,10 @@
-"""A system on a local cloud, consuming in one region what was put into its queue before.
+"""A system on a local cloud consumes in one region what was put into its queue before.
 
 The primary region's queue is loaded while nothing consumes; then the consumer starts. What counts
 is the time between the first messages settled and the last: starting up is not part of it.
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.cloud import BenchFailed, Cloud, running, setting_arguments
 from bench.load import send, statuses
-from bench.processor import seconds_used
-from bench.systems import ROOT, System
+from bench.systems import System
+from testbed.children import Child, read_usage
+from testbed.cloud import CloudProcess, running_cloud
+from testbed.command import RunFailed
+from testbed.control import count_operations
 
 LOOK_SECONDS = 0.1
 RUN_SECONDS_MAX = 300.0
@@ -76,10 +77,10 @@ class Rate:
 
 
 @dataclass(slots=True)
-class Stage:
+class Consumption:
     """A local cloud with one consumer that is not running; `settled` is what it settled so far."""
 
-    cloud: Cloud
+    cloud: CloudProcess
     queue: str
     settled: int = 0
     loads: int = 0
@@ -96,8 +97,7 @@ class Stage:
 
     def host(self) -> dict[str, Any]:
         """The region's host: state, process id, URL."""
-        found: dict[str, Any] = self.cloud.ask("/hosts")[self.region]
-        return found
+        return dict(self.cloud.control.read_hosts()[self.region])
 
     def load(self, shape: Shape) -> None:
         """Put messages into new sessions of the queue."""
@@ -106,43 +106,49 @@ class Stage:
         send(self.connection, self.queue, [statuses(name, range(shape.each)) for name in names])
 
     def drain(self, shape: Shape, pid: ProcessId) -> Rate:
-        """Watch the consumer settle the load; raises BenchFailed where that is too quick to see."""
-        begun = self.look(pid, 1)
-        ended = self.look(pid, shape.messages)
+        """Watch the consumer settle the load; raises RunFailed where that is too quick to see."""
+        begun = self.watch(pid, 1)
+        ended = self.watch(pid, shape.messages)
         self.settled += shape.messages
         if begun.messages >= shape.messages:
-            raise BenchFailed(f"{shape.messages} messages are too few to time")
+            raise RunFailed(f"{shape.messages} messages are too few to time")
         return ended.since(begun)
 
-    def look(self, process: ProcessId, enough: int) -> Rate:
+    def count_settled(self) -> int:
+        counters = self.cloud.control.read_counters()
+        return count_operations(counters, f"servicebus.{self.region}", "complete")
+
+    def watch(self, process: ProcessId, enough: int) -> Rate:
         """Wait for so many messages; then how many there are, the clock, and the processor time."""
         deadline = time.monotonic() + RUN_SECONDS_MAX
         while time.monotonic() < deadline:
-            settled = self.cloud.counted(f"servicebus.{self.region}", "complete") - self.settled
+            settled = self.count_settled() - self.settled
             now, pid = time.monotonic(), process()
             if settled >= enough and pid is not None:
-                return Rate(settled, now, seconds_used(pid), seconds_used(self.cloud.pid))
+                return Rate(
+                    settled, now, read_usage(pid).seconds, read_usage(self.cloud.child.pid).seconds
+                )
             time.sleep(LOOK_SECONDS)
-        raise BenchFailed(f"fewer than {enough} messages were settled in {RUN_SECONDS_MAX:.0f} s")
+        raise RunFailed(f"fewer than {enough} messages were settled in {RUN_SECONDS_MAX:.0f} s")
 
 
 @contextmanager
-def stage(system: System, app: Path | None) -> Iterator[Stage]:
+def running_system(system: System, app: Path | None) -> Iterator[Consumption]:
     """A system's cloud, with an app for the host of its primary region, or without any host."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         config = directory / "local.config.json"
-        config.write_text(json.dumps(one_region(system)))
-        arguments = ["--config", str(config), *setting_arguments(system.settings)]
-        arguments += ["--app", str(app)] if app else ["--no-hosts"]
-        with running(arguments, directory / "logs") as cloud:
-            made = Stage(cloud, system.queue)
+        config.write_text(json.dumps(keep_one_host(system)))
+        arguments = ["--config", str(config), *(["--app", str(app)] if app else ["--no-hosts"])]
+        logs = directory / "logs"
+        with running_cloud(*arguments, logs=logs, settings=system.settings) as cloud:
+            made = Consumption(cloud, system.queue)
             if app:
-                cloud.act(made.region, "stop")
+                cloud.control.act(made.region, "stop")
             yield made
 
 
-def one_region(system: System) -> object:
+def keep_one_host(system: System) -> object:
     """The system's config with a host in the first region only."""
     config = json.loads(system.config.read_text())
     del config["Hosts"]["Regions"][1:]
@@ -150,30 +156,31 @@ def one_region(system: System) -> object:
 
 
 @contextmanager
-def with_host(stage: Stage) -> Iterator[ProcessId]:
+def with_host(consumption: Consumption) -> Iterator[ProcessId]:
     """The region's host consumes, until the end of the block; one that fails to start is told."""
     with ThreadPoolExecutor(1) as thread:
-        starting = thread.submit(stage.cloud.act, stage.region, "start")
+        starting = thread.submit(consumption.cloud.control.act, consumption.region, "start")
 
         def pid() -> int | None:
             if starting.done():
                 starting.result()
-            found: int | None = stage.host()["pid"]
+            found: int | None = consumption.host()["pid"]
             return found
 
         try:
             yield pid
         finally:
             wait([starting])
-            stage.cloud.act(stage.region, "stop")
+            consumption.cloud.control.act(consumption.region, "stop")
 
 
 @contextmanager
-def with_bare_receiver(stage: Stage) -> Iterator[ProcessId]:
+def with_bare_receiver(consumption: Consumption) -> Iterator[ProcessId]:
     """A bare receiver consumes, in a process of its own, until the end of the block."""
-    command = [sys.executable, "-m", "bench.throughput.bare", stage.connection, stage.queue]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as process:  # noqa: S603
-        try:
-            yield lambda: process.pid
-        finally:
-            process.terminate()
+    command = [sys.executable, "-m", "bench.throughput.bare"]
+    command += [consumption.connection, consumption.queue]
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as logs,
+        Child(command, log=Path(logs) / "bare.log") as child,
+    ):
+        yield lambda: child.pid
