@@ -18,7 +18,6 @@ BATCH_MESSAGES_MAX = 200
 
 
 def statuses(session: str, numbers: range) -> list[Message]:
-    """An aircraft's statuses with these sequence numbers."""
     return [status(session, n) for n in numbers]
 
 
@@ -39,7 +38,6 @@ def status(session: str, n: int) -> Message:
 
 
 def send(connection: str, queue: str, sessions: Iterable[list[Message]]) -> None:
-    """Send every session's messages to a queue, in order."""
     with (
         ServiceBusClient.from_connection_string(connection) as client,
         client.get_queue_sender(queue) as sender,
@@ -51,7 +49,6 @@ def send(connection: str, queue: str, sessions: Iterable[list[Message]]) -> None
 
 
 def on_the_wire(message: Message) -> ServiceBusMessage:
-    """A message as azure-servicebus sends it."""
     return ServiceBusMessage(
         message.body,
         session_id=message.session,

@@ -71,7 +71,6 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
 
 
 def add_length_options(parser: ArgumentParser) -> None:
-    """Add the options about how long, and what goes wrong."""
     parser.add_argument(
         "--seconds",
         type=parse_positive,
@@ -104,7 +103,6 @@ def add_length_options(parser: ArgumentParser) -> None:
 
 
 def add_workload_options(parser: ArgumentParser) -> None:
-    """Add the options about how much is sent at once."""
     parser.add_argument(
         "--rate",
         type=parse_positive,
@@ -134,7 +132,6 @@ def add_workload_options(parser: ArgumentParser) -> None:
 
 
 def add_output_options(parser: ArgumentParser) -> None:
-    """Add the options about where things go."""
     parser.add_argument(
         "--data",
         type=Path,

@@ -37,7 +37,6 @@ class RunTimeline:
 
     @property
     def end(self) -> float:
-        """When the last thing was noted."""
         return self.phases[-1].end
 
 
@@ -62,7 +61,6 @@ def read_timeline(path: Path) -> RunTimeline:
 
 
 def read_phases(phases: Iterable[Mapping[str, Any]], end: float) -> list[PhaseInterval]:
-    """Each phase lasts until the next one begins."""
     begun = [(str(line["phase"]), float(line["at"])) for line in phases]
     ends = [*(at for _, at in begun[1:]), end]
     return [PhaseInterval(name, at, until) for (name, at), until in zip(begun, ends, strict=True)]
@@ -96,7 +94,6 @@ class RunFigures:
 
 
 def compute_figures(history: RunHistory, timeline: RunTimeline) -> RunFigures:
-    """Count what came out when."""
     begin, seconds = timeline.begin, timeline.end - timeline.begin
     step = float(max(1, ceil(seconds / BINS_MAX)))
     bins = ceil(seconds / step) or 1

@@ -34,7 +34,6 @@ class FinalState:
 
 
 def read_final_state(cloud: CloudProcess, old_seconds: float) -> FinalState:
-    """Look at every queue and read every document."""
     with cloud.open_container() as container:
         documents: list[StoredDocument] = list(container.read_all_items())
     entries = [document for document in documents if document["kind"] == "entry"]
@@ -59,7 +58,6 @@ def name_unfinished(documents: Iterable[StoredDocument]) -> dict[str, list[str]]
 
 
 def newest_states(entries: Iterable[StoredDocument]) -> dict[str, Mapping[str, Any]]:
-    """The newest state of every session that has one."""
     ordered = sorted(entries, key=lambda entry: str(entry["id"]))
     return {entry["session"]: entry["state"] for entry in ordered if entry.get("state")}
 

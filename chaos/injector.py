@@ -69,7 +69,6 @@ class FaultInjector:
         wait(self.sequences, ABANDON_SECONDS_MAX)
 
     def repair(self) -> None:
-        """End every fault."""
         self.is_over.set()
         for sequence in self.sequences:
             sequence.result()

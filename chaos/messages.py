@@ -24,7 +24,6 @@ FULL_RATE_SIGNAL = SIGUSR1
 
 
 def hash_content(message_type: str, body: bytes) -> str:
-    """A hex SHA-256 of a message's type and body."""
     return sha256(message_type.encode() + b"\0" + body).hexdigest()
 
 

@@ -61,7 +61,6 @@ class ChaosOptions:
         return self.messages or int(self.seconds * self.rate)
 
     def store(self) -> None:
-        """Write the options into the directory of the run."""
         stored = {name: getattr(self, name) for name in STORED}
         RunFiles(self.data).options.write_text(json.dumps(stored), encoding="utf-8")
 

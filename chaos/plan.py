@@ -46,7 +46,6 @@ class PlannedFault:
 
     @property
     def components(self) -> tuple[str, ...]:
-        """What it happens to, as the chart calls it."""
         if self.outage is None:
             return (str(self.fault["component"]),)
         hosts = tuple(f"host {region}" for region in self.regions)
@@ -64,7 +63,6 @@ class PlannedFault:
 
     @property
     def what(self) -> str:
-        """What happens, in a few words."""
         if self.outage is not None:
             return str(self.outage)
         status = f" {self.fault['status']}" if "status" in self.fault else ""
@@ -167,7 +165,6 @@ def make_fault(
 
 
 def shuffle_rounds[T](kinds: tuple[T, ...], chance: random.Random) -> Iterator[T]:
-    """Every kind once in each round, in another order each time."""
     while True:
         yield from chance.sample(kinds, len(kinds))
 

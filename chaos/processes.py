@@ -125,7 +125,6 @@ class SenderProcess:
         os.kill(self.child.pid, FULL_RATE_SIGNAL)
 
     def kill(self) -> None:
-        """SIGKILL the sender."""
         self.is_wanted = False
         self.child.kill()
         self.child.stop()

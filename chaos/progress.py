@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -42,7 +41,6 @@ class RunLog:
         self.record.append({"kind": kind, "at": time.time(), **fields})
 
     def note_event(self, text: str) -> None:
-        """Record something that happened, and have it shown."""
         self.note("event", text=text)
         self._new.put(RunEvent(time.time(), text))
 
@@ -51,7 +49,6 @@ class RunLog:
         self.note("sample", waiting=waiting)
 
     def read_new(self) -> Iterator[RunEvent]:
-        """Yield the events since the last call."""
         while True:
             try:
                 yield self._new.get_nowait()
@@ -86,7 +83,6 @@ class RunProgress:
         return cls(RecordFollower(files.ledger), RecordFollower(files.received))
 
     def update(self) -> None:
-        """Count what is new."""
         ledger = self.ledger.read_new()
         self.safe += sum(line["count"] for line in ledger if line["what"] == "safe")
         for line in self.received.read_new():
@@ -99,11 +95,9 @@ class RunProgress:
                 self.effects[line["region"]] += 1
 
     def seconds_since_change(self) -> float:
-        """How long ago the last new effect or report came out."""
         return time.monotonic() - self.changed_at
 
     def describe(self, sample: CloudSample | None) -> str:
-        """Say in one line how far the run is."""
         effects = ", ".join(f"{count} in {name}" for name, count in sorted(self.effects.items()))
         if sample is None:
             regions = "the cloud is DOWN"
@@ -128,16 +122,10 @@ class ChaosDisplay:
             self._running.enter_context(self._status)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._running.close()
 
     def show(self, state: str, events: Iterable[RunEvent]) -> None:
-        """Print what is new, and say how the run stands."""
         for event in events:
             line = Text.assemble((format_time(event.at), "dim"), " ", event.text)
             self.console.print(line, soft_wrap=True)

@@ -57,7 +57,6 @@ class RecordedQueue:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def receive(self) -> None:
-        """Receive until the client fails."""
         async with ServiceBusClient.from_connection_string(self.connection, **RETRIES) as client:
             if self.queue == ERROR_QUEUE:
                 while True:
@@ -77,7 +76,6 @@ class RecordedQueue:
             return
 
     async def receive_some(self, receiver: ServiceBusReceiver) -> None:
-        """Receive a few messages, write them down, settle them."""
         async with asyncio.timeout(STUCK_SECONDS):
             messages = await receiver.receive_messages(RECEIVED_AT_ONCE, WAIT_SECONDS)
         if messages:

@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 type RecordLine = Mapping[str, Any]
@@ -26,16 +25,10 @@ class Record:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def append(self, *lines: RecordLine) -> None:
-        """Append lines in one write."""
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         os.write(self._file, text.encode())
 
@@ -65,7 +58,6 @@ class RecordFollower:
         self.read = 0
 
     def read_new(self) -> Iterator[dict[str, Any]]:
-        """Walk over the whole lines that are new."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:

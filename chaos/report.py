@@ -54,12 +54,10 @@ class ChaosReport:
         timeline: RunTimeline,
         results: Sequence[PromiseResult],
     ) -> "ChaosReport":
-        """Put a report together."""
         return cls(options, history, timeline, results, compute_figures(history, timeline))
 
     @property
     def violations(self) -> int:
-        """How often any promise was broken."""
         return sum(result.violations for result in self.results)
 
     @property
@@ -92,7 +90,6 @@ class ChaosReport:
         return [*rows, ReportRow("duration", f"{timeline.end - timeline.begin:.0f} s")]
 
     def print(self, console: Console) -> None:
-        """Print the figures, the promises, and where the report is."""
         figures = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         for row in self.rows():
             figures.add_row(row.label, row.value)
@@ -111,7 +108,6 @@ class ChaosReport:
         console.print(f"report: {self.options.report}", soft_wrap=True)
 
     def page(self) -> ReportPage:
-        """What the page shows."""
         overall, begin = self.figures.overall, self.timeline.begin
         promises = []
         for result in self.results:
@@ -151,12 +147,10 @@ def is_outage(fault: FaultInterval) -> bool:
 
 
 def count_words(words: Iterable[str]) -> str:
-    """How often each of these, the most frequent first."""
     return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common()) or "nothing"
 
 
 def describe_options(options: ChaosOptions) -> list[ReportRow]:
-    """What the run was asked to do."""
     asked = options.messages and f"{options.messages} messages"
     limits = f"{options.rate:g} messages a second, {options.operation_max} at once"
     seed = f"{options.seed}; the same seed plans the same faults and workload"

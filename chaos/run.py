@@ -159,7 +159,6 @@ class ChaosRun:
         return max(self.progress.effects.values(), default=0)
 
     def enter(self, phase: RunPhase) -> None:
-        """Note where the run is."""
         self.log.note("phase", phase=phase)
         self.log.note_event(f"--- {phase}")
         self.display.phase = phase

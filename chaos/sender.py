@@ -51,7 +51,6 @@ class SendRate:
     may_send: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait(self, messages: int) -> None:
-        """Return when so many messages may be sent."""
         await self.may_send.wait()
         now = time.monotonic()
         # A pause is not made up for by a burst of more than a second's messages.
@@ -88,7 +87,6 @@ class WorkloadSender:
     stopping: asyncio.Event
 
     async def send_all(self, lanes: Sequence[deque[PublishOperation]]) -> None:
-        """Send every lane's operations side by side."""
         async with asyncio.TaskGroup() as group:
             for lane in lanes:
                 group.create_task(self.send_lane(lane))
@@ -121,7 +119,6 @@ class WorkloadSender:
         await self.producer.send(messages, session=operation.session)
 
     def note(self, operation: PublishOperation, what: str) -> None:
-        """Append to the ledger."""
         self.ledger.append(
             {
                 "at": time.time(),
@@ -134,7 +131,6 @@ class WorkloadSender:
 
 
 async def run(arguments: Namespace) -> None:
-    """Send what the ledger does not say is safe already."""
     safe = safe_before(arguments.ledger)
     partitions = {
         session: PartitionPublishingOptions(starting_sequence_number=number)
@@ -158,7 +154,6 @@ async def run(arguments: Namespace) -> None:
 
 
 def safe_before(ledger: Path) -> Mapping[str, int]:
-    """How many messages of each session were said to be safe."""
     safe: dict[str, int] = {}
     for line in read_lines(ledger):
         if line["what"] == "safe":

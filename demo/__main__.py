@@ -55,7 +55,6 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
 
 
 def add_data_options(parser: ArgumentParser) -> None:
-    """Add the options about the data directory."""
     parser.add_argument(
         "--data",
         type=Path,
@@ -71,7 +70,6 @@ def add_data_options(parser: ArgumentParser) -> None:
 
 
 def add_run_options(parser: ArgumentParser) -> None:
-    """Add the options of a run."""
     parser.add_argument(
         "--days",
         type=partial(parse_count, of=" of days"),

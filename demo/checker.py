@@ -182,7 +182,6 @@ def find_unexpected(history: DemoHistory) -> Iterator[str]:
 
 
 def find_faulted(history: DemoHistory) -> Iterator[str]:
-    """Name entries that ended as faulted or were skipped."""
     ends = (StoredStatus.FAULTED, StoredStatus.SKIPPED)
     return (_entry_name(entry) for entry in history.entries if entry.status in ends)
 
@@ -199,7 +198,6 @@ def find_unfinished(history: DemoHistory) -> Iterator[str]:
 
 
 def find_remaining(history: DemoHistory) -> Iterator[str]:
-    """Name, once per message, the region whose queue still holds it."""
     return (region for region, count in history.remaining.items() for _ in range(count))
 
 
@@ -209,7 +207,6 @@ def find_pending(history: DemoHistory) -> Iterator[str]:
 
 
 def walk_effects(history: DemoHistory) -> Iterator[tuple[StoredEntry, AppliedMessage]]:
-    """Walk over the effects of every session in journal order."""
     return ((entry, message) for entry in history.completed() for message in entry.covers)
 
 

@@ -3,8 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -32,35 +31,15 @@ UP, DOWN = Text("● up", style="green"), Text("● down", style="bold red")
 MARKS = {True: Text("ok", style="green"), False: Text("NO", style="bold red"), None: Text("")}
 
 
-class DemoDisplay(Protocol):
-    """Shows a run; used in a `with` block, outside of which it shows nothing."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    def begin(self, timeline: SampleTimeline, copies: int) -> None:
-        """Learn where samples will be, and how many copies of messages are to be settled."""
-
-    def show_event(self, event: RunEvent) -> None:
-        """Show something that happened."""
-
-    def show_sample(self, sample: CloudSample) -> None:
-        """Show how both regions stand now."""
-
-
-def choose_display(console: Console, *, is_plain: bool) -> DemoDisplay:
-    """The live display on a terminal, and plain lines everywhere else."""
+def choose_display(console: Console, *, is_plain: bool) -> "PlainDisplay":
     return PlainDisplay() if is_plain or not console.is_terminal else LiveDisplay(console)
 
 
 class PlainDisplay:
-    """One line for each event, and one every couple of seconds while anything changes."""
+    """One line for each event, and one every couple of seconds while anything changes.
+
+    Used in a `with` block, outside of which it shows nothing.
+    """
 
     def __init__(self) -> None:
         self._next_line_at = 0.0
@@ -69,16 +48,11 @@ class PlainDisplay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def begin(self, timeline: SampleTimeline, copies: int) -> None:
-        """Plain lines carry no progress: they need neither."""
+        """Learn where samples will be, and how many copies of messages are to be settled."""
 
     def show_event(self, event: RunEvent) -> None:
         self._print(event.at, event.text)
@@ -95,10 +69,11 @@ class PlainDisplay:
         sys.stdout.flush()
 
 
-class LiveDisplay:
+class LiveDisplay(PlainDisplay):
     """Draws the newest sample in place; events scroll by above it."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
         self._live = Live(console=console, refresh_per_second=8, transient=True)
         self._timeline = SampleTimeline(0.0)
@@ -108,12 +83,7 @@ class LiveDisplay:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def begin(self, timeline: SampleTimeline, copies: int) -> None:
@@ -154,7 +124,6 @@ class LiveDisplay:
 
 
 def draw_bars(values: Sequence[float]) -> str:
-    """Draw the newest values as a line of little bars."""
     highest = max(values, default=0.0) or 1.0
     steps = len(BARS) - 1
     return "".join(

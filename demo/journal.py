@@ -20,7 +20,6 @@ class JournalReading:
 
 
 def read_journal(cloud: CloudProcess) -> JournalReading:
-    """Read every document of the journal."""
     with cloud.open_container() as container:
         documents = list(container.read_all_items())
     return JournalReading(

@@ -29,7 +29,6 @@ class DemoOptions:
 
     @property
     def logs(self) -> Path:
-        """The directory of the logs of every process."""
         return self.data / "logs"
 
     def open_directory(self) -> AbstractContextManager[IO[str]]:

@@ -14,7 +14,6 @@ MARGIN_SECONDS = 3.0
 
 
 def build_page(result: DemoResult) -> ReportPage:
-    """What the report of a run shows."""
     options, timeline = result.options, result.timeline
     found = {one.breach.value: one.count for one in result.check.results}
     tiles = {"messages": str(result.check.sent), "effects added": str(result.effects_added)}
@@ -143,5 +142,4 @@ def active_span(timeline: SampleTimeline) -> tuple[float, float]:
 
 
 def differ(before: CloudSample, after: CloudSample) -> bool:
-    """Whether anything was sent, delivered or settled between two samples."""
     return (before.settled, before.outstanding) != (after.settled, after.outstanding)

@@ -52,7 +52,6 @@ class Failover:
 
     @property
     def secondary_share(self) -> float:
-        """The part of all effects that the secondary region made."""
         total = sum(self.effects.values())
         made = sum(self.effects[self.secondary, phase] for phase in OutagePhase)
         return made / total if total else 0.0
@@ -166,7 +165,6 @@ class DemoResult:
         return sum(len(entry.covers) for entry in self.added)
 
     def problems(self) -> tuple[str, ...]:
-        """Name everything that keeps the run from being a success."""
         found = [
             f"{broken.breach}: {broken.count} ({', '.join(broken.examples)})"
             for broken in self.check.broken
@@ -183,7 +181,6 @@ class DemoResult:
         return tuple(found)
 
     def rows(self) -> Iterator[ReportRow]:
-        """The lines of the summary."""
         yield ReportRow("sent", f"{self.check.sent}")
         yield ReportRow("effects", f"{self.check.effects}")
         yield ReportRow("effects added", f"{self.effects_added}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from demo.checker import DemoHistory, StoredStatus, check_history
-from demo.display import DemoDisplay, choose_display, print_summary
+from demo.display import PlainDisplay, choose_display, print_summary
 from demo.feed import FeedProcess, start_feed
 from demo.journal import JournalReading, read_journal
 from demo.options import DemoOptions, note_feed
@@ -81,7 +81,7 @@ def run_and_check(
     options: DemoOptions,
     expected: ExpectedMessages,
     timeline: SampleTimeline,
-    display: DemoDisplay,
+    display: PlainDisplay,
 ) -> DemoResult:
     """Feed the cloud through an outage, and check what is in the journal at the end."""
     before = read_journal(cloud)
@@ -132,13 +132,12 @@ class DemoRun:
 
     cloud: CloudProcess
     feed: FeedProcess
-    display: DemoDisplay
+    display: PlainDisplay
     timeline: SampleTimeline
     messages: int
     outage: Outage | None = None
 
     def perform(self, *, kills: bool) -> RunEnd:
-        """Run until nothing is outstanding, or nothing changes any more."""
         try:
             if kills:
                 self._kill_and_restore()
@@ -148,7 +147,6 @@ class DemoRun:
             return self._read_end()
 
     def note(self, text: str) -> None:
-        """Note and show something that happened."""
         event = RunEvent(time.time(), text)
         self.timeline.events.append(event)
         self.display.show_event(event)

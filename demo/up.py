@@ -32,7 +32,6 @@ def start_cloud(options: DemoOptions) -> AbstractContextManager[CloudProcess]:
 
 
 def up(options: DemoOptions) -> int:
-    """Start the cloud and keep it up until Ctrl-C."""
     console = Console(highlight=False)
     with options.open_directory():
         console.print("starting Azure on this machine")

@@ -7,9 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from testbed.command import RunFailed
@@ -59,12 +57,7 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -134,17 +127,9 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUsage:
-    """What the kernel says of a process: its parent, and its processor time in seconds."""
+def read_cpu_seconds(pid: int) -> float:
+    """The processor time of a running process."""
+    import psutil
 
-    parent: int
-    seconds: float
-
-
-def read_usage(pid: int) -> ProcessUsage:
-    """Look at a process; raises OSError for one that is gone."""
-    # proc(5): ppid is field 4, utime and stime are 14 and 15; the name before them may hold blanks.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = sum(map(int, fields[11:13]))
-    return ProcessUsage(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)

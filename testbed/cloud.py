@@ -50,18 +50,15 @@ class CloudProcess:
 
     @property
     def queue(self) -> str:
-        """The inbound queue of the app."""
         return str(self.contract["queue"])
 
     @property
     def regions(self) -> tuple[str, str]:
-        """The primary and the secondary region: the primary's copies come first."""
         primary, secondary = self.contract["servicebus"]
         return primary, secondary
 
     @property
     def cosmos_connection(self) -> str:
-        """The connection string of the Cosmos account."""
         cosmos = self.contract["cosmos"]
         return f"AccountEndpoint={cosmos['endpoint']};AccountKey={cosmos['key']};"
 
@@ -95,7 +92,6 @@ class CloudProcess:
             yield database.get_container_client(self.contract["containers"].get(name, name))
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """End it with a signal and return its exit status."""
         return self.child.stop(number)
 
     def kill(self) -> None:
@@ -188,7 +184,6 @@ def reserve_ports() -> Iterator[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody has a port, listening or not."""
     with socket.socket() as probe:
         try:
             probe.bind((HOST, port))
@@ -198,6 +193,5 @@ def is_free(port: int) -> bool:
 
 
 def is_open(port: int, host: str = HOST) -> bool:
-    """Whether something listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex((host, port)) == 0

@@ -44,7 +44,6 @@ def raise_interrupt(_signal: int, _frame: FrameType | None) -> Never:
 
 
 def parse_positive(text: str) -> float:
-    """Read a number above zero."""
     try:
         number = float(text)
     except ValueError:

@@ -82,17 +82,25 @@ class ControlClient:
         return found
 
 
-def request_json(method: str, url: str, body: Any = None) -> tuple[int, Any]:
+def request_json(
+    method: str,
+    url: str,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+) -> tuple[int, Any]:
     """Send one HTTP request, its body as JSON unless it is text; return status and document.
 
-    A response that is not JSON is returned as text. Raises OSError without a response.
+    A response that is not JSON is returned as text. Raises OSError or
+    HTTPException without a response.
     """
     parts = urlsplit(url)
-    connection = HTTPConnection(parts.netloc, timeout=TIMEOUT_SECONDS)
+    connection = HTTPConnection(parts.netloc, timeout=timeout)
     payload = body if body is None or isinstance(body, str) else json.dumps(body)
     path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
     try:
-        connection.request(method, path, payload, {"Content-Type": "application/json"})
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        connection.request(method, path, payload, sent)
         response = connection.getresponse()
         text = response.read().decode()
     finally:

@@ -260,7 +260,6 @@ def number_statuses(flights: Iterable[Flight]) -> Iterator[tuple[str, int, str]]
 
 
 def status_bodies(flight: Flight) -> Iterator[str]:
-    """The bodies of the statuses of a flight, in their order."""
     if not flight.departed:
         yield status_body(flight, "cancelled", flight.departure, None)
         return
@@ -270,7 +269,6 @@ def status_bodies(flight: Flight) -> Iterator[str]:
 
 
 def status_body(flight: Flight, status: str, at: datetime, delay_minutes: int | None) -> str:
-    """One status as canonical JSON."""
     event = {
         "at": at.isoformat(),
         "delay_minutes": delay_minutes,
@@ -307,7 +305,6 @@ def parse_clock(text: str) -> timedelta:
 
 
 def read_cell[T](parse: Callable[[str], T], text: str | None) -> T | None:
-    """Read a cell that may be blank."""
     return None if text is None else parse(text)
 
 
@@ -319,7 +316,6 @@ def parse_whole(text: str, below: int = 2**15) -> int:
 
 
 def require(text: str | None) -> str:
-    """Return the cell, which no flight can do without."""
     if text is None:
         raise FlightRejected("a cell is missing")
     return text

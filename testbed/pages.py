@@ -38,7 +38,6 @@ class ReportPage:
 
     @property
     def started(self) -> str:
-        """When the run began, in local time."""
         started = datetime.fromtimestamp(self.started_at).astimezone()
         return f"{started:%Y-%m-%d %H:%M:%S %Z}"
 

@@ -105,7 +105,6 @@ def read_sample(
 
 
 def settle_rates(samples: Sequence[CloudSample], region: str) -> list[float]:
-    """Deliveries settled a second between neighbouring samples."""
     return [
         (after.regions[region].settled - before.regions[region].settled)
         / max(after.at - before.at, 0.001)
@@ -127,12 +126,10 @@ def count_in_bins(
 
 
 def bin_of(seconds: float, bins: int, step: float = 1.0) -> int:
-    """The bin that a moment lies in."""
     return min(max(0, int(seconds // step)), bins - 1)
 
 
 def describe_region(name: str, region: RegionSample) -> str:
-    """Say in one line how a region stands."""
     match region.host_up, region.namespace_up:
         case True, True:
             state = "up"
@@ -149,7 +146,6 @@ def describe_region(name: str, region: RegionSample) -> str:
 
 
 def format_time(at: float) -> str:
-    """The local time of day of a moment."""
     return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
 
 

@@ -20,7 +20,6 @@ AIM_MISSED = 1
 
 
 def parse_plan(words: Sequence[str]) -> CountPlan:
-    """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.counts",
         description=__doc__,
@@ -40,7 +39,6 @@ def parse_several(text: str) -> int:
 
 
 def run(plan: CountPlan) -> int:
-    """Count, print, and compare with the aims."""
     counted = {}
     for system in SYSTEMS:
         show_progress(f"counting {system.name}")
@@ -59,7 +57,6 @@ def run(plan: CountPlan) -> int:
 
 
 def show_progress(what: str) -> None:
-    """Say on stderr what is being done."""
     print(f"... {what}", file=sys.stderr, flush=True)
 
 

@@ -18,7 +18,6 @@ class Aim:
 
     @property
     def holds(self) -> bool:
-        """Whether it is small enough."""
         return self.value <= self.most + ROUNDING
 
     def __str__(self) -> str:
@@ -26,7 +25,6 @@ class Aim:
 
 
 def list_aims(ours: VisitCosts, batch: MessageCosts) -> list[Aim]:
-    """Every aim with what was counted."""
     situations = {"cold": ours.cold, "warm": ours.warm, "again": ours.again}
     everywhere = list(situations.values())
     return [
@@ -49,5 +47,4 @@ def list_aims(ours: VisitCosts, batch: MessageCosts) -> list[Aim]:
 
 
 def count_attempts(costs: MessageCosts) -> float:
-    """What the secondary tried to write, whether it could or not."""
     return costs.secondary.writes + costs.secondary.refused

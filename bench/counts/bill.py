@@ -34,19 +34,15 @@ class Bill:
     given_back: float = 0.0
 
     def plus(self, other: "Bill") -> "Bill":
-        """Both together."""
         return self.combined(other, lambda own, others: own + others)
 
     def minus(self, other: "Bill") -> "Bill":
-        """What is left without the other."""
         return self.combined(other, lambda own, others: own - others)
 
     def per(self, messages: int) -> "Bill":
-        """What one of so many messages cost."""
         return Bill(*(amount / messages for amount in astuple(self)))
 
     def combined(self, other: "Bill", how: Callable[[float, float], float]) -> "Bill":
-        """Amount by amount."""
         return Bill(*map(how, astuple(self), astuple(other)))
 
 
@@ -73,7 +69,6 @@ def make_bill(begin: CounterReading, end: CounterReading, batch_documents: int |
 
 
 def price_row(component: str, operation: str, status: str, count: int, units: float) -> Bill:
-    """What one row of the counters adds."""
     match component.partition(".")[0]:
         case "servicebus" if operation in GIVEN_BACK:
             return Bill(bus_operations=count, given_back=count)
@@ -85,12 +80,10 @@ def price_row(component: str, operation: str, status: str, count: int, units: fl
 
 
 def holds_documents(component: str) -> bool:
-    """Whether a component is a container of what messages leave behind."""
     return component.startswith("cosmos.") and component != f"cosmos.{LEASES_CONTAINER}"
 
 
 def price_documents(operation: str, status: str, count: int, units: float) -> Bill:
-    """What one row of a container's counters adds."""
     if operation == FEED:
         return Bill(feed_units=units if status == "200" else 0.0)
     if operation in READS:
@@ -103,7 +96,6 @@ def price_documents(operation: str, status: str, count: int, units: float) -> Bi
 def count_batched(
     rows: Mapping[CounterKey, tuple[int, float]], added: int, batch_documents: int | None
 ) -> int:
-    """How many documents transactional batches wrote."""
     if batch_documents is None:
         return added - sum(
             count

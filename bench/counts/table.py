@@ -37,7 +37,6 @@ def format_table(counted: Mapping[str, VisitCosts]) -> str:
 
 
 def format_lines(counted: Mapping[str, VisitCosts]) -> Iterator[str]:
-    """The lines of the table."""
     width = CELL_WIDTH * len(SITUATIONS)
     yield " " * LABEL_WIDTH + "".join(f"{name:>{width}}" for name in counted)
     heads = "".join(f"{situation:>{CELL_WIDTH}}" for situation in SITUATIONS)
@@ -53,7 +52,6 @@ def format_lines(counted: Mapping[str, VisitCosts]) -> Iterator[str]:
 def format_row(
     label: str, figure: Callable[[MessageCosts], float], counted: Mapping[str, VisitCosts]
 ) -> str:
-    """One figure of every system and situation."""
     cells = (
         f"{figure(costs):>{CELL_WIDTH}.2f}"
         for visits in counted.values()

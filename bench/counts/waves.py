@@ -42,17 +42,14 @@ class MessageCosts:
 
     @property
     def both(self) -> Bill:
-        """Both regions together."""
         return self.primary.plus(self.secondary)
 
     def minus(self, other: "MessageCosts") -> "MessageCosts":
-        """What is left without the other."""
         return MessageCosts(
             self.primary.minus(other.primary), self.secondary.minus(other.secondary)
         )
 
     def per(self, messages: int) -> "MessageCosts":
-        """What one of so many messages cost."""
         return MessageCosts(self.primary.per(messages), self.secondary.per(messages))
 
 
@@ -85,7 +82,6 @@ class MessageWaves:
         return self.bill(before, self.read())
 
     def read(self) -> CounterReading:
-        """The counters, and how many documents there are."""
         control = self.cloud.control
         before = flatten_counters(control.read_counters())
         documents = sum(count_documents(container) for container in self.containers)
@@ -97,17 +93,14 @@ class MessageWaves:
         return count_operations(counters, f"servicebus.{region}", "complete")
 
     def bill(self, begin: CounterReading, end: CounterReading) -> Bill:
-        """What happened between two readings."""
         return make_bill(begin, end, self.system.batch_documents)
 
     @property
     def has_change_feed(self) -> bool:
-        """Whether anything reads the change feed, and so costs something later."""
         return LEASES_CONTAINER in self.cloud.contract["containers"]
 
 
 def count_documents(container: ContainerProxy) -> int:
-    """How many documents a container holds."""
     answer: Any = list(container.query_items(COUNT_QUERY, enable_cross_partition_query=True))
     return int(answer[0])
 
@@ -131,7 +124,6 @@ class VisitCosts:
 
 
 def count_visits(system: System, plan: CountPlan) -> VisitCosts:
-    """Run a system and count all three."""
     with running_waves(system) as waves:
         began = waves.read()
         firsts = [f"first-{n}" for n in range(plan.sessions)]
@@ -151,7 +143,6 @@ def count_visits(system: System, plan: CountPlan) -> VisitCosts:
 
 
 def count_batches(system: System) -> MessageCosts:
-    """What a message in a batch of ten costs."""
     with running_waves(system) as waves:
         sessions = [f"batch-{n}" for n in range(BATCH_SESSIONS)]
         costs = waves.run(sessions, range(BATCH_MESSAGES))

@@ -9,10 +9,11 @@ it. Then how long it takes to start and stop, and its memory while many messages
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from pathlib import Path
+
+import psutil
 
 from bench.local import operations
 from testbed.cloud import HOST, CloudProcess, is_open, running_cloud
@@ -22,7 +23,6 @@ WARM_UP_MESSAGES, WARM_UP_ITEMS = 500, 200
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.local",
         description=__doc__,
@@ -41,7 +41,6 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def print_rates(emulator: CloudProcess, messages: int, items: int) -> None:
-    """Measure every kind of operation, after a warm-up."""
     operations.pass_through(emulator, WARM_UP_MESSAGES)
     sending, receiving = operations.pass_through(emulator, messages)
     print(operations.HEAD)
@@ -52,22 +51,19 @@ def print_rates(emulator: CloudProcess, messages: int, items: int) -> None:
 
 
 def print_memory(emulator: CloudProcess, total: int) -> None:
-    """Pass messages through and print the emulator's memory after each tenth."""
     step = total // MEMORY_STEPS
     if step == 0:
         return
-    print(
-        f"\nmemory before                {memory_bytes(emulator.child.pid) / 2**20:8.1f} MiB",
-        flush=True,
-    )
+    process = psutil.Process(emulator.child.pid)
+    memory = process.memory_info().rss / 2**20
+    print(f"\nmemory before                {memory:8.1f} MiB", flush=True)
     for passed in range(step, step * MEMORY_STEPS + 1, step):
         operations.pass_through(emulator, step)
-        memory = memory_bytes(emulator.child.pid) / 2**20
+        memory = process.memory_info().rss / 2**20
         print(f"  after {passed:8d} messages    {memory:8.1f} MiB", flush=True)
 
 
 def measure(options: argparse.Namespace, scratch: Path) -> None:
-    """Measure all, or sample where the time goes."""
     words = ["--no-hosts"]
     if options.data:
         words += ["--data", str(scratch / "data")]
@@ -90,20 +86,12 @@ def measure(options: argparse.Namespace, scratch: Path) -> None:
 
 
 def ports_of(emulator: CloudProcess) -> list[int]:
-    """Where it listens, by the line it printed."""
     words = json.dumps(emulator.contract).replace("/", " ").replace(";", " ").split()
     numbers = (word.partition(":")[2].strip('",}') for word in words if HOST in word)
     return [int(number) for number in numbers if number.isdigit()]
 
 
-def memory_bytes(pid: int) -> int:
-    """Resident memory of a process now."""
-    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    return int(pages) * resource.getpagesize()
-
-
 def main() -> None:
-    """Measure as asked on the command line."""
     options = parse_arguments()
     with tempfile.TemporaryDirectory(prefix="bench-local-") as scratch:
         measure(options, Path(scratch))

@@ -9,7 +9,7 @@ from typing import Any
 from azure.cosmos import ContainerProxy
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
 
-from testbed.children import read_usage
+from testbed.children import read_cpu_seconds
 from testbed.cloud import CloudProcess
 
 BODY = b"x" * 1024
@@ -35,17 +35,14 @@ class OperationTiming:
 
     @property
     def rate(self) -> float:
-        """Operations per second."""
         return self.count / self.seconds if self.seconds else 0.0
 
     @property
     def emulator_share(self) -> float:
-        """The emulator's part of all processor time."""
         both = self.client_cpu_seconds + self.emulator_cpu_seconds
         return self.emulator_cpu_seconds / both if both else 0.0
 
     def line(self) -> str:
-        """The row as it is printed."""
         client, emulator = (
             spent / max(self.count, 1) * 1e6
             for spent in (self.client_cpu_seconds, self.emulator_cpu_seconds)
@@ -58,18 +55,16 @@ class OperationTiming:
 
 @contextmanager
 def measure(row: OperationTiming, emulator: CloudProcess, count: int) -> Iterator[None]:
-    """Add what happens inside to a row, as so many operations."""
-    emulator_before, client_before = read_usage(emulator.child.pid).seconds, time.process_time()
+    emulator_before, client_before = read_cpu_seconds(emulator.child.pid), time.process_time()
     began = time.perf_counter()
     yield
     row.seconds += time.perf_counter() - began
     row.client_cpu_seconds += time.process_time() - client_before
-    row.emulator_cpu_seconds += read_usage(emulator.child.pid).seconds - emulator_before
+    row.emulator_cpu_seconds += read_cpu_seconds(emulator.child.pid) - emulator_before
     row.count += count
 
 
 def pass_through(emulator: CloudProcess, total: int) -> list[OperationTiming]:
-    """Send, receive and complete messages, session by session."""
     sending, receiving = OperationTiming(SEND), OperationTiming(RECEIVE)
     contract = emulator.contract
     connection = next(iter(contract["servicebus"].values()))
@@ -87,7 +82,6 @@ def pass_through(emulator: CloudProcess, total: int) -> list[OperationTiming]:
 
 
 def send(sender: ServiceBusSender, session: str, count: int) -> None:
-    """Send messages of one session."""
     for start in range(0, count, BATCH_MESSAGES):
         size = min(BATCH_MESSAGES, count - start)
         sender.send_messages([ServiceBusMessage(BODY, session_id=session) for _ in range(size)])
@@ -117,7 +111,6 @@ def receive(
 
 
 def add_timings(sending: OperationTiming, receiving: OperationTiming) -> OperationTiming:
-    """What a message costs from end to end."""
     return OperationTiming(
         "send, receive and complete",
         receiving.count,
@@ -145,17 +138,14 @@ def make_item(session: str, number: int) -> dict[str, Any]:
 
 
 def session_of(number: int) -> str:
-    """The partition an item is in."""
     return f"s{number // SESSION_ITEMS}"
 
 
 def create(container: ContainerProxy, number: int) -> None:
-    """Write one item."""
     container.create_item(make_item(session_of(number), number))
 
 
 def read(container: ContainerProxy, number: int) -> None:
-    """Read one item."""
     container.read_item(f"{number:010}", session_of(number))
 
 

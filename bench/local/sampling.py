@@ -41,13 +41,11 @@ class Sampler:
         signal.setitimer(signal.ITIMER_PROF, INTERVAL_SECONDS, INTERVAL_SECONDS)
 
     def watch(self) -> None:
-        """Note what is being done, each time the timer rings."""
         while True:
             signal.sigwait({signal.SIGPROF})
             self._sample()
 
     def report(self) -> str:
-        """Shares of all samples, by package and by function."""
         count = max(self.own.total(), 1)
         packages: Counter[str] = Counter()
         for (path, _), hits in self.own.items():
@@ -70,7 +68,6 @@ class Sampler:
 
 
 def callers(frame: FrameType | None) -> list[tuple[str, str]]:
-    """A function and all that are under way because of it."""
     found = []
     while frame is not None:
         found.append(key_of(frame))
@@ -79,7 +76,6 @@ def callers(frame: FrameType | None) -> list[tuple[str, str]]:
 
 
 def key_of(frame: FrameType) -> tuple[str, str]:
-    """A function by file and name."""
     return frame.f_code.co_filename, frame.f_code.co_qualname
 
 
@@ -90,7 +86,6 @@ def package_of(path: str) -> str:
 
 
 def shortened(path: str) -> str:
-    """A path below the library or the checkout it is from."""
     for library in LIBRARIES:
         if path.startswith(f"{library}/"):
             return path.removeprefix(f"{library}/")

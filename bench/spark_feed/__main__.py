@@ -30,7 +30,6 @@ PROCESSES = (1, 2)
 
 
 def main() -> None:
-    """Measure as asked on the command line."""
     options = parse_arguments()
     options.logs.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -47,7 +46,6 @@ def main() -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.spark_feed",
         description=__doc__,
@@ -68,7 +66,6 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def parse_sizes(text: str) -> list[int]:
-    """Whole numbers, comma separated."""
     return [int(word) for word in text.split(",") if word]
 
 
@@ -110,7 +107,6 @@ def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) 
 
 
 def show_step(what: str) -> None:
-    """Say what begins."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what}\n")
     sys.stderr.flush()
 

@@ -37,7 +37,6 @@ def read(plan: str, part: int, parts: int, sample: int) -> list[Message]:
 def message(
     session: str, group: str, sequence: int, kind: str, body: str, identity: str, time: str
 ) -> Message:
-    """The message a row of the plan stands for."""
     return Message(identity, session, kind, body.encode(), Number(group, 0, sequence), time)
 
 
@@ -55,14 +54,12 @@ def send(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> Non
 
 
 def senders(queue: str, connections: Sequence[str], stack: ExitStack) -> Iterator[ServiceBusSender]:
-    """A sender for each namespace, open until the stack closes."""
     for connection in connections:
         client = stack.enter_context(ServiceBusClient.from_connection_string(connection))
         yield stack.enter_context(client.get_queue_sender(queue))
 
 
 def main() -> None:
-    """Read, then send as fast as it goes."""
     plan, queue, part, parts, sample, *connections = sys.argv[1:]
     messages = read(plan, int(part), int(parts), int(sample))
     with ExitStack() as stack:

@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
-from testbed.children import ROOT, ProcessUsage, read_usage
+import psutil
+
+from testbed.children import ROOT
 from testbed.command import RunFailed
 
 SAMPLE_SECONDS = 0.5
@@ -28,6 +31,17 @@ class ProcessCosts:
     memory_bytes: int
 
 
+@dataclass(slots=True)
+class TreeUsage:
+    """What processes and their children used: `memory_bytes` is the most they held together.
+
+    `busy` is the processor time of each, but for what it used after the last look.
+    """
+
+    memory_bytes: int = 0
+    busy: dict[int, float] = field(default_factory=dict)
+
+
 def measure(
     module: str, words: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> ProcessCosts:
@@ -38,106 +52,68 @@ def measure(
 def measure_together(
     programs: Sequence[tuple[str, Sequence[str]]], environment: Mapping[str, str], log: Path
 ) -> list[ProcessCosts]:
-    """Run several at once."""
+    """Run several at once; raises RunFailed unless all end well."""
     began = monotonic()
     with log.open("ab") as errors:
         children = [
-            start(module, words, environment, errors.fileno()) for module, words in programs
+            subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", module, *words],
+                env=os.environ | environment,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+            for module, words in programs
         ]
-        watch = ProcessWatch([child.pid for child in children], log)
-        with watch:
+        with watched([child.pid for child in children], log) as usage:
             outputs = [child.communicate()[0] for child in children]
     seconds = monotonic() - began
     for child, (module, _) in zip(children, programs, strict=True):
         if child.returncode:
             raise RunFailed(f"{module} ended with {child.returncode}, see {log}")
-    return [
-        ProcessCosts(output, seconds, watch.busy_seconds, watch.memory_bytes) for output in outputs
-    ]
+    busy = sum(usage.busy.values())
+    return [ProcessCosts(output, seconds, busy, usage.memory_bytes) for output in outputs]
 
 
-def start(
-    module: str, words: Sequence[str], environment: Mapping[str, str], errors: int
-) -> "subprocess.Popen[str]":
-    """Start one."""
-    return subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-m", module, *words],
-        env=os.environ | environment,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-    )
+@contextmanager
+def watched(roots: Sequence[int], log: Path) -> Iterator[TreeUsage]:
+    """Look at processes now and then, and show on stderr what was logged last, less often."""
+    usage, ended = TreeUsage(), threading.Event()
 
-
-class ProcessWatch:
-    """Looks at processes and their children, now and then, while in the context.
-
-    What was logged last is told on stderr, less often. `memory_bytes` is the most they held
-    together; `busy` what processor time each has used, but for what it used after the
-    last look.
-    """
-
-    def __init__(self, roots: Sequence[int], log: Path) -> None:
-        self.roots = roots
-        self.log = log
-        self.memory_bytes = 0
-        self.busy: dict[int, float] = {}
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.watch)
-
-    def __enter__(self) -> None:
-        self.thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self.thread.join()
-
-    @property
-    def busy_seconds(self) -> float:
-        """Processor time of all of them."""
-        return sum(self.busy.values())
-
-    def watch(self) -> None:
-        """Look until it is over."""
+    def watch() -> None:
         news_at = monotonic() + NEWS_SECONDS
-        while not self.ended.wait(SAMPLE_SECONDS):
+        while not ended.wait(SAMPLE_SECONDS):
             if monotonic() > news_at:
                 news_at += NEWS_SECONDS
-                sys.stderr.write(f"  {last_line(self.log)}\n")
-            tree = read_tree(self.roots)
-            self.busy |= {pid: seen.seconds for pid, seen in tree.items() if seen.seconds}
-            self.memory_bytes = max(self.memory_bytes, sum(map(held_bytes, tree)))
+                last_line = (log.read_text(errors="replace").splitlines() or [""])[-1]
+                sys.stderr.write(f"  {last_line}\n")
+            look(roots, usage)
 
-
-def last_line(log: Path) -> str:
-    """What was logged last."""
-    return (log.read_text(errors="replace").splitlines() or [""])[-1]
-
-
-def read_tree(roots: Sequence[int]) -> dict[int, ProcessUsage]:
-    """The processes that are there of these and all their children."""
-    names = (folder.name for folder in Path("/proc").glob("[0-9]*"))
-    every = {pid: read_or_nothing(pid) for pid in map(int, names)}
-    tree, more = set(roots), set(roots)
-    while more:
-        more = {pid for pid, each in every.items() if each.parent in more} - tree
-        tree |= more
-    return {pid: every[pid] for pid in tree if pid in every}
-
-
-def read_or_nothing(pid: int) -> ProcessUsage:
-    """What the kernel says of a process; nothing of one that has gone."""
+    thread = threading.Thread(target=watch)
+    thread.start()
     try:
-        return read_usage(pid)
-    except OSError:
-        return ProcessUsage(0, 0.0)
+        yield usage
+    finally:
+        ended.set()
+        thread.join()
+
+
+def look(roots: Sequence[int], usage: TreeUsage) -> None:
+    """Add what these processes and all their children use now."""
+    held = 0
+    for root in roots:
+        with suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(root)
+            for process in (parent, *parent.children(recursive=True)):
+                # One that goes meanwhile keeps the time it was seen with.
+                with suppress(psutil.NoSuchProcess):
+                    times = process.cpu_times()
+                    usage.busy[process.pid] = times.user + times.system
+                    held += held_bytes(process.pid)
+    usage.memory_bytes = max(usage.memory_bytes, held)
 
 
 def held_bytes(pid: int) -> int:
-    """The proportional set size of a process; 0 for one that has gone."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+    """The proportional set size of a process."""
+    return int(psutil.Process(pid).memory_full_info().pss)

@@ -30,7 +30,6 @@ def find_one_in(messages: int) -> None:
 
 
 def synthetic(spark: SparkSession, messages: int) -> DataFrame:
-    """So many events (schemas.EVENTS) of SESSIONS sessions."""
     return spark.range(messages).select(
         F.format_string("session-%d", F.col("id") % SESSIONS).alias("session"),
         F.lit(GROUP).alias("group"),

@@ -43,17 +43,14 @@ class FeedCloud:
 
     @property
     def manifest(self) -> Path:
-        """What the feed has fed."""
         return self.folder / "manifest"
 
     @property
     def held_bytes(self) -> int:
-        """What the cloud holds."""
         return held_bytes(self.cloud.child.pid)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The app settings that reach the cloud."""
         return self.cloud.app_settings()
 
 
@@ -66,7 +63,6 @@ def fresh_cloud(folder: Path, logs: Path) -> Iterator[FeedCloud]:
 
 
 def run_feed(days: int, beside: FeedCloud) -> SendRun:
-    """Feed so many days by the manifest."""
     path = beside.folder / "summary.json"
     words = [f"--days={days}", f"--group={GROUP}", f"--manifest={beside.manifest}"]
     words += [f"--rejects={beside.folder / 'rejects'}", f"--summary={path}"]

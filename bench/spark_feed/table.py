@@ -27,7 +27,6 @@ def format_line(name: str, sent: SendRun) -> str:
 
 
 def format_rate(events: int, seconds: float) -> str:
-    """Events per second, where there were any."""
     return f"{events / seconds:.0f}" if events and seconds else ""
 
 

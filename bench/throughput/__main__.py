@@ -47,7 +47,6 @@ class Contestant:
 
     @property
     def running(self) -> AbstractContextManager[Consumption]:
-        """Its cloud."""
         return running_system(self.system, self.system.app if self.consume is with_host else None)
 
 
@@ -61,7 +60,6 @@ def list_contestants(shape: Shape) -> list[Contestant]:
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.throughput",
         description=__doc__,
@@ -82,7 +80,6 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def parse_shape(text: str) -> Shape:
-    """Sessions x messages of each."""
     sessions, _, each = text.partition("x")
     if not (sessions.isdigit() and each.isdigit()) or not int(sessions) * int(each):
         raise argparse.ArgumentTypeError("must be two numbers, as in 50x40")
@@ -90,7 +87,6 @@ def parse_shape(text: str) -> Shape:
 
 
 def measure(shape: Shape, rounds: int) -> dict[str, list[Rate]]:
-    """Every contestant's rate in every round."""
     rates: defaultdict[str, list[Rate]] = defaultdict(list)
     with ExitStack() as running:
         everybody = list_contestants(shape)
@@ -106,7 +102,6 @@ def measure(shape: Shape, rounds: int) -> dict[str, list[Rate]]:
 
 
 def compare_with_aims(rates: dict[str, list[Rate]]) -> Iterator[str]:
-    """What became of the aims."""
     for name, least in ((BARE, BARE_AIM), (CLAIM_AND_UPDATE.name, PATTERN_AIM)):
         found = compute_ratio(rates[OURS.name], rates[name])
         word = "holds" if found >= least else "missed"
@@ -114,7 +109,6 @@ def compare_with_aims(rates: dict[str, list[Rate]]) -> Iterator[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure and print."""
     shapes = options.shape or SHAPES
     for shape in shapes:
         rates = measure(shape, options.rounds)
@@ -127,7 +121,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show_progress(what: str) -> None:
-    """Say on stderr what is being done."""
     print(f"... {what}", file=sys.stderr, flush=True)
 
 

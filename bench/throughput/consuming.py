@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.load import send, statuses
 from bench.systems import System
-from testbed.children import Child, read_usage
+from testbed.children import Child, read_cpu_seconds
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.command import RunFailed
 from testbed.control import count_operations
@@ -38,7 +38,6 @@ class Shape:
 
     @property
     def messages(self) -> int:
-        """How many messages these are."""
         return self.sessions * self.each
 
 
@@ -52,7 +51,6 @@ class Rate:
     cloud_seconds: float
 
     def since(self, before: "Rate") -> "Rate":
-        """What came after an earlier look."""
         return Rate(
             self.messages - before.messages,
             self.seconds - before.seconds,
@@ -62,7 +60,6 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """Messages per second."""
         return self.messages / self.seconds
 
     @property
@@ -87,20 +84,16 @@ class Consumption:
 
     @property
     def region(self) -> str:
-        """The region that consumes."""
         return str(next(iter(self.cloud.contract["servicebus"])))
 
     @property
     def connection(self) -> str:
-        """The connection string of its namespace."""
         return str(self.cloud.contract["servicebus"][self.region])
 
     def host(self) -> dict[str, Any]:
-        """The region's host: state, process id, URL."""
         return dict(self.cloud.control.read_hosts()[self.region])
 
     def load(self, shape: Shape) -> None:
-        """Put messages into new sessions of the queue."""
         self.loads += 1
         names = (f"load{self.loads}-{n}" for n in range(shape.sessions))
         send(self.connection, self.queue, [statuses(name, range(shape.each)) for name in names])
@@ -126,7 +119,7 @@ class Consumption:
             now, pid = time.monotonic(), process()
             if settled >= enough and pid is not None:
                 return Rate(
-                    settled, now, read_usage(pid).seconds, read_usage(self.cloud.child.pid).seconds
+                    settled, now, read_cpu_seconds(pid), read_cpu_seconds(self.cloud.child.pid)
                 )
             time.sleep(LOOK_SECONDS)
         raise RunFailed(f"fewer than {enough} messages were settled in {RUN_SECONDS_MAX:.0f} s")

@@ -64,12 +64,10 @@ def profile_of(samples: Samples) -> Profile:
 
 
 def shares(counts: Counter[str], total: int) -> dict[str, float]:
-    """Counts as parts of the whole."""
     return {name: seen / total for name, seen in counts.most_common()}
 
 
 def owner_of(stack: Sequence[str]) -> str:
-    """Who a sample belongs to."""
     for frame in stack:
         path = frame.rpartition(":")[0]
         for part, owner in OWNERS.items():
@@ -79,7 +77,6 @@ def owner_of(stack: Sequence[str]) -> str:
 
 
 def short(frame: str) -> str:
-    """A frame without the way to its file."""
     path, _, function = frame.rpartition(":")
     return f"{'/'.join(path.split('/')[-2:])}:{function}"
 
@@ -105,7 +102,6 @@ def running_sampled(system: System) -> Iterator[Consumption]:
 
 
 def read_samples(consumption: Consumption) -> Samples:
-    """What the sampler in the running host has noted so far."""
     url = f"{consumption.host()['url']}/api/bench/profile"
     noted: Samples = request_json("GET", url)[1]
     return noted

@@ -20,7 +20,6 @@ def format_table(shape: Shape, rates: Rates, ours: str) -> str:
 
 
 def format_lines(shape: Shape, rates: Rates, ours: str) -> Iterator[str]:
-    """The lines of the table."""
     yield f"{shape.sessions} sessions of {shape.each} messages"
     yield (
         f"{'':{NAME_WIDTH}}{'msg/s':>8}{'min':>7}{'max':>7}{'ours is':>9}"
@@ -31,7 +30,6 @@ def format_lines(shape: Shape, rates: Rates, ours: str) -> Iterator[str]:
 
 
 def format_row(name: str, rounds: Sequence[Rate], ours_is: float) -> str:
-    """One contestant."""
     speeds = [rate.per_second for rate in rounds]
     consumer = median(rate.consumer_each for rate in rounds)
     cloud = median(rate.cloud_each for rate in rounds)

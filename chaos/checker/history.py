@@ -29,7 +29,6 @@ class SentMessage:
 
     @property
     def is_safe(self) -> bool:
-        """Whether the sender was told that it is safe."""
         return self.safe_at is not None
 
     def __str__(self) -> str:
@@ -130,12 +129,10 @@ class RunHistory:
 
     @cached_property
     def by_id(self) -> Mapping[str, SentMessage]:
-        """Messages of the workload by their ids."""
         return {sent.id: sent for sent in self.sent}
 
     @cached_property
     def copies(self) -> Mapping[str, list[EffectCopy]]:
-        """What was seen of each message, by its id."""
         found: dict[str, list[EffectCopy]] = {}
         for seen in self.seen:
             found.setdefault(seen.id, []).append(seen)

@@ -96,7 +96,6 @@ def sort_arrivals(seen: Iterable[EffectCopy]) -> list[EffectCopy]:
 
 
 def read_effect(line: Line) -> EffectCopy:
-    """One copy of an effect."""
     body = json.loads(line["body"])
     return EffectCopy(
         at=line["at"],
@@ -122,18 +121,15 @@ def read_report(line: Line) -> ErrorReport:
 
 
 def read_runs(path: Path) -> Iterator[HandlerRun]:
-    """The runs of handlers that call the outside."""
     for line in read_lines(path):
         yield HandlerRun(line["at"], line["session"], line["id"], line["key"])
 
 
 def read_head(state: Line) -> SessionHead:
-    """Where a session stands."""
     return SessionHead(state.get("place", 0), state.get("chain", CHAIN_START))
 
 
 def read_left(final_state: Line) -> Leftovers:
-    """What was left at the end."""
     queues = {
         f"{region}/{queue}": depth
         for region, depths in final_state["depths"].items()

@@ -71,7 +71,6 @@ class SessionWalk:
             yield ChainBreak.DISPLACED, f"{session}: its state has another chain"
 
     def after(self, messages: Iterable[SentMessage]) -> SessionHead:
-        """Where the session is after these, if they took effect unseen."""
         head = SessionHead(self.place, self.chain)
         for sent in messages:
             head = SessionHead(head.place + 1, extend_chain(head.chain, sent.id, sent.digest))
@@ -89,7 +88,6 @@ def walk_session(
     copies: Mapping[str, Sequence[EffectCopy]],
     head: SessionHead | None,
 ) -> Iterator[BrokenLink]:
-    """Name everything that is wrong with a session's effects."""
     at = SessionWalk()
     for sent in messages:
         effects = {(seen.place, seen.chain): seen for seen in copies.get(sent.id, ())}

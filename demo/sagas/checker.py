@@ -40,11 +40,9 @@ class StoredSaga:
 
     @property
     def amount(self) -> int:
-        """What it was to charge."""
         return sum(command["body"]["amount"] for command in self.commands("account.charge"))
 
     def commands(self, kind: str) -> list[JournalDocument]:
-        """The commands of one type in its plan."""
         steps = (step for part in self.plan["parts"] for step in part.get("steps", ()))
         return [step["do"] for step in steps if step["do"]["type"] == kind]
 
@@ -75,7 +73,6 @@ class SagaJournals:
         }
 
     def read_sagas(self) -> list[StoredSaga]:
-        """Every saga that has started."""
         found = (self.read_saga(key, state) for key, state in self.states("saga:").items())
         return [saga for saga in found if saga is not None]
 
@@ -98,7 +95,6 @@ class SagaJournals:
         )
 
     def check(self, orders: int, killed: str | None) -> list[ReportRow]:
-        """Every promise, kept or broken, and what informs about the run."""
         sagas = self.read_sagas()
         return [
             self.check_started(sagas, orders),
@@ -114,7 +110,6 @@ class SagaJournals:
         ]
 
     def check_started(self, sagas: Sequence[StoredSaga], orders: int) -> ReportRow:
-        """Whether each order's saga started, and once."""
         starts = Counter(
             entry["session"]
             for session, entries in self.entries.items()
@@ -136,7 +131,6 @@ class SagaJournals:
         return ReportRow("stock conserved", value, bool(stocks) and not lost)
 
     def check_shipped(self, sagas: Sequence[StoredSaga]) -> ReportRow:
-        """Whether exactly what completed orders wanted was shipped, product by product."""
         wanted: Counter[str] = Counter()
         for saga in sagas:
             if saga.state == "completed":
@@ -160,19 +154,16 @@ class SagaJournals:
         return ReportRow("payments equal shipped orders", value, paid == amounts and not wrong)
 
     def read_deposit(self, customer: str) -> int:
-        """What a customer's account began with."""
         first: int = self.entries[f"account:{customer}"][0]["state"]["balance"]
         return first
 
     def check_orders(self, sagas: Sequence[StoredSaga]) -> ReportRow:
-        """Whether each order document says what its saga says."""
         expected = {"completed": "completed", "compensated": "cancelled"}
         statuses = {name: order["status"] for name, order in self.states("order:").items()}
         wrong = [s.key for s in sagas if statuses.get(s.key) != expected.get(s.state)]
         return ReportRow("orders agree with their sagas", f"{len(wrong)} differ", not wrong)
 
     def check_once(self) -> ReportRow:
-        """Whether every session processed every command once."""
         processed = Counter(
             (session, message["id"])
             for session, entries in self.entries.items()
@@ -196,7 +187,6 @@ class SagaJournals:
 
 
 def check_ended(sagas: Sequence[StoredSaga]) -> ReportRow:
-    """Whether every saga is completed or fully compensated."""
     states = Counter(saga.state for saga in sagas)
     value = ", ".join(f"{count} {state}" for state, count in states.most_common())
     is_good = bool(sagas) and not states.keys() - {"completed", "compensated"}
@@ -204,7 +194,6 @@ def check_ended(sagas: Sequence[StoredSaga]) -> ReportRow:
 
 
 def count_adopted(sagas: Sequence[StoredSaga], killed: str | None) -> ReportRow:
-    """How many sagas one region began and the other ended."""
     moved = [saga for saga in sagas if saga.ended_in not in (None, saga.started_in)]
     of_killed = sum(saga.started_in == killed for saga in moved)
     value = f"{len(moved)}, {of_killed} of them from the region that died"

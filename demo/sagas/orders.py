@@ -3,17 +3,17 @@
 The client goes to the other region when one does not respond.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from random import Random
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from testbed.command import RunFailed
+from testbed.control import request_json
 from testbed.sampling import wait_until
 
 PRODUCTS = [f"product-{n:02d}" for n in range(20)]
@@ -71,7 +71,6 @@ class OrderClient:
     urls: Mapping[str, str]
 
     def stock_up(self) -> None:
-        """Give every product its goods and every customer money."""
         for product in PRODUCTS:
             self.publish(f"stock:{product}", "stock.receive", {"quantity": IN_STOCK})
         for customer in CUSTOMERS:
@@ -80,7 +79,6 @@ class OrderClient:
             self.wait(partial(self.has_journal, session))
 
     def publish(self, session: str, kind: str, body: dict[str, Any]) -> None:
-        """Send a message through the app's own producer."""
         path = f"sessions/{quote(session)}/messages?type={kind}"
         self.ask(next(iter(self.urls)), path, body, name=f"{kind} {session}")
 
@@ -88,11 +86,9 @@ class OrderClient:
         return self.ask(next(iter(self.urls)), f"sessions/{quote(session)}")[0] == 200
 
     def place(self, order: PlacedOrder, region: str) -> None:
-        """Start an order's saga."""
         self.ask(region, f"sagas/{order.key}?type=order.place", order.body)
 
     def decide(self, order: PlacedOrder, region: str) -> None:
-        """Send an order's saga what a person decided."""
         path = "cancel" if order.decision == "cancel" else f"events/{order.decision}"
         self.ask(region, f"sagas/{order.key}/{path}", {})
 
@@ -103,31 +99,22 @@ class OrderClient:
         return sum(map(len, found))
 
     def ask(self, region: str, path: str, body: Any = None, name: str = "-") -> tuple[int, Any]:
-        """Status and document of a response, from whichever region gives one."""
+        method = "GET" if body is None else "POST"
+        headers = {"x-functions-key": KEY, "Idempotency-Key": name}
         others = [other for other in self.urls if other != region]
         for tried in range(TRIES):
             for asked in (region, *others):
                 try:
-                    status, document = self.ask_once(asked, path, body, name)
+                    url = f"{self.urls[asked]}/api/{path}"
+                    status, document = request_json(
+                        method, url, body, headers, timeout=RESPONSE_SECONDS_MAX
+                    )
                 except (OSError, HTTPException):
                     continue
                 if status < 500:
                     return status, document
             time.sleep(PAUSE_SECONDS * min(tried, 4))
         raise NoResponse(f"no region responded to {path}")
-
-    def ask_once(self, region: str, path: str, body: Any, name: str) -> tuple[int, Any]:
-        host = urlsplit(self.urls[region]).netloc
-        connection = HTTPConnection(host, timeout=RESPONSE_SECONDS_MAX)
-        headers = {"x-functions-key": KEY, "Idempotency-Key": name}
-        method, text = ("GET", None) if body is None else ("POST", json.dumps(body))
-        try:
-            connection.request(method, f"/api/{path}", text, headers)
-            response = connection.getresponse()
-            content = response.read()
-        finally:
-            connection.close()
-        return response.status, json.loads(content) if content else None
 
     def wait(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
         """Wait for a condition; raises NoResponse when it takes too long."""

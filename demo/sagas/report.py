@@ -36,7 +36,6 @@ class SagaReport:
         )
 
     def lines(self) -> Iterator[str]:
-        """The results for a terminal."""
         yield ""
         for result in self.results:
             yield f"{MARKS[result.is_good]:<7} {result.label:<44} {result.value}"

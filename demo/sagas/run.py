@@ -84,7 +84,6 @@ class SagaRun:
         log(f"{self.regions[0]} is BACK, with everything it had under way")
 
     def finish(self) -> None:
-        """Wait until neither region has a saga that is not over."""
         for region in self.regions:
             is_done = partial(self.has_no_open_saga, region)
             self.client.wait(is_done, END_SECONDS_MAX)
@@ -122,5 +121,4 @@ def run(options: SagaOptions) -> int:
 
 
 def log(text: str) -> None:
-    """Print what happens, with the time of day."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)  # noqa: T201 - what the command prints
