@@ -33,7 +33,7 @@ RATES, OPERATIONS, PAUSE_FACTORS = (40.0, 10_000.0), (8, 25), (2.0, 5.0)
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; the answer is the exit status."""
+    """Run a command; returns the exit status."""
     arguments = parse_arguments(words)
     options = options_of(arguments)
     if arguments.plan:

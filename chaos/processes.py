@@ -22,10 +22,7 @@ COMPACT_SECONDS = 10
 DAY_SECONDS = 24 * 3600
 # What a killed host held is free again after this, not after the product's longer time.
 LOCK_DURATION = "PT10S"
-EFFECTS = {
-    "Name": EFFECTS_QUEUE,
-    "Properties": {"LockDuration": "PT20S", "MaxDeliveryCount": 2000},
-}
+EFFECTS = {"Name": EFFECTS_QUEUE, "Properties": {"LockDuration": "PT20S", "MaxDeliveryCount": 2000}}
 # The sender ends what it has begun, and the journal may be slow to take it.
 GRACE_SECONDS = 90.0
 

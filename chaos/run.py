@@ -61,7 +61,7 @@ class RunPhase(StrEnum):
 
 
 def run(options: ChaosOptions) -> int:
-    """Run, check, report; the answer is the exit status: 0 when every promise held, else 1."""
+    """Run, check, report; returns the exit status: 0 when every promise held, else 1."""
     console = Console(highlight=False)
     files = RunFiles(options.data)
     with run_directory(options.data, "lockstep-chaos.json", maker="a run", is_fresh=True):

@@ -27,7 +27,7 @@ Ctrl-C. The data directory keeps queues and journal for the next time."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; the answer is the exit status."""
+    """Run a command; returns the exit status."""
     arguments = parse_arguments(words)
     command = up if arguments.command == "up" else run
     return exit_status("python -m demo", lambda: command(options_of(arguments)))
@@ -62,10 +62,7 @@ def add_data_options(parser: ArgumentParser) -> None:
         help="where queues, journal and logs are kept (default: .demo, or .up with up)",
     )
     parser.add_argument(
-        "--fresh",
-        action="store_const",
-        const=True,
-        help="delete the data of earlier runs first",
+        "--fresh", action="store_const", const=True, help="delete the data of earlier runs first"
     )
 
 

@@ -109,7 +109,7 @@ class CheckResult:
 
 
 def check_history(history: DemoHistory) -> CheckResult:
-    """Hold the journal against the source; the answer names every defect and nothing else."""
+    """Hold the journal against the source; the result names every defect and nothing else."""
     results = []
     for breach, check in CHECKS.items():
         names = list(check(history))

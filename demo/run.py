@@ -55,7 +55,7 @@ class RunEnd:
 
 
 def run(options: DemoOptions) -> int:
-    """Run the demo; the answer is the exit status: 0 when every promise held, else 1."""
+    """Run the demo; returns the exit status: 0 when every promise held, else 1."""
     console = Console(highlight=False)
     timeline = SampleTimeline(time.time())
     with options.open_directory() as marker, ExitStack() as running:

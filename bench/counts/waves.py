@@ -15,7 +15,7 @@ from typing import Any
 
 from azure.cosmos import ContainerProxy
 
-from bench.counts.bill import LEASES_CONTAINER, Bill, CounterReading, make_bill
+from bench.counts.usage import LEASES_CONTAINER, CounterReading, ServiceUsage, compute_usage
 from bench.load import send, statuses
 from bench.systems import System
 from shared.domain.message import Message
@@ -37,11 +37,11 @@ BATCH_SESSIONS = 5
 class MessageCosts:
     """What a message cost: the primary region's work on it, and the secondary's."""
 
-    primary: Bill
-    secondary: Bill
+    primary: ServiceUsage
+    secondary: ServiceUsage
 
     @property
-    def both(self) -> Bill:
+    def both(self) -> ServiceUsage:
         return self.primary.plus(self.secondary)
 
     def minus(self, other: "MessageCosts") -> "MessageCosts":
@@ -69,7 +69,7 @@ class MessageWaves:
         primary, secondary = self.cloud.contract["servicebus"]
         return MessageCosts(self.work(primary, messages), self.work(secondary, messages))
 
-    def work(self, region: str, messages: Sequence[list[Message]]) -> Bill:
+    def work(self, region: str, messages: Sequence[list[Message]]) -> ServiceUsage:
         """Send the copies of a region, and wait until it has settled them."""
         before = self.read()
         send(self.cloud.contract["servicebus"][region], self.system.queue, messages)
@@ -79,7 +79,7 @@ class MessageWaves:
             what=f"{region} did not complete {self.sent} messages",
             error=RunFailed,
         )
-        return self.bill(before, self.read())
+        return self.usage(before, self.read())
 
     def read(self) -> CounterReading:
         control = self.cloud.control
@@ -92,8 +92,8 @@ class MessageWaves:
         counters = self.cloud.control.read_counters()
         return count_operations(counters, f"servicebus.{region}", "complete")
 
-    def bill(self, begin: CounterReading, end: CounterReading) -> Bill:
-        return make_bill(begin, end, self.system.batch_documents)
+    def usage(self, begin: CounterReading, end: CounterReading) -> ServiceUsage:
+        return compute_usage(begin, end, self.system.batch_documents)
 
     @property
     def has_change_feed(self) -> bool:
@@ -133,7 +133,7 @@ def count_visits(system: System, plan: CountPlan) -> VisitCosts:
         again = waves.run(visited, range(plan.each, plan.each + 1))
         if waves.has_change_feed:
             time.sleep(FEED_SECONDS)
-        feed = waves.bill(began, waves.read()).feed_units / waves.sent
+        feed = waves.usage(began, waves.read()).feed_units / waves.sent
     return VisitCosts(
         cold.per(plan.sessions),
         visit.minus(cold).per(plan.sessions * (plan.each - 1)),

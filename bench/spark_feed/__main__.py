@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from bench.spark_feed import table
-from bench.spark_feed.reconciling import find_one_in
+from bench.spark_feed.reconciling import find_one_wrong_of
 from bench.spark_feed.runs import SendRun, fresh_cloud, run_bare_loops, run_feed
 
 SAMPLE = 120_000
@@ -41,7 +41,7 @@ def main() -> None:
             grow(options, known, Path(scratch))
     if options.books:
         show_step(f"reconciling {options.books:,} messages")
-        find_one_in(options.books)
+        find_one_wrong_of(options.books)
     print(f"all of it took {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -72,20 +72,23 @@ def parse_sizes(text: str) -> list[int]:
 def compare(options: argparse.Namespace, folder: Path) -> SendRun:
     """The feed, its second run, and the bare loop in one and two processes; the feed's run."""
     print(f"{options.days} days of flights into two namespaces\n{table.HEAD}", flush=True)
-    with fresh_cloud(folder, options.logs) as beside:
+    with fresh_cloud(folder, options.logs) as feed_cloud:
         show_step("feeding")
-        feed = run_feed(options.days, beside)
+        feed = run_feed(options.days, feed_cloud)
         print(table.format_line("feed, local[2]", feed), flush=True)
         show_step("feeding the same again")
         print(
-            table.format_line("feed again, nothing new", run_feed(options.days, beside)), flush=True
+            table.format_line("feed again, nothing new", run_feed(options.days, feed_cloud)),
+            flush=True,
         )
     ratios = []
     for processes in PROCESSES:
         name = f"bare loop, {processes} process{'es' * (processes > 1)}"
         show_step(f"{name}, a sample")
-        with fresh_cloud(folder, options.logs) as beside:
-            rival = run_bare_loops(processes, options.sample, beside.manifest / "plan", beside)
+        with fresh_cloud(folder, options.logs) as feed_cloud:
+            rival = run_bare_loops(
+                processes, options.sample, feed_cloud.manifest / "plan", feed_cloud
+            )
         print(table.format_line(name, rival), flush=True)
         ratios.append(table.format_ratio(name, feed, rival))
     if options.sample < feed.events:
@@ -99,8 +102,8 @@ def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) 
     for days in options.growth:
         if days not in known:
             show_step(f"feeding {days} days")
-            with fresh_cloud(scratch / f"days-{days}", options.logs) as beside:
-                known[days] = run_feed(days, beside)
+            with fresh_cloud(scratch / f"days-{days}", options.logs) as feed_cloud:
+                known[days] = run_feed(days, feed_cloud)
     print(
         "\n".join(table.format_growth([(days, known[days]) for days in options.growth])), flush=True
     )

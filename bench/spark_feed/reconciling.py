@@ -15,21 +15,21 @@ SESSIONS = 4000
 GROUP, TYPE = "bench", "account.add"
 
 
-def find_one_in(messages: int) -> None:
+def find_one_wrong_of(messages: int) -> None:
     """Plant one wrong digest among so many messages; raises RunFailed unless just it is found."""
     with spark_session("local[2]") as spark:
         wrong = int(hashlib.sha256(str(messages).encode()).hexdigest(), 16) % messages
-        events = synthetic(spark, messages)
+        events = make_events(spark, messages)
         began = time.monotonic()
-        found = findings(events, journal(events, wrong), GROUP).collect()
+        found = findings(events, make_journal(events, wrong), GROUP).collect()
         seconds = time.monotonic() - began
-    told = [(row["finding"], row["id"]) for row in found]
-    if told != [("different content", f"id-{wrong}")]:
-        raise RunFailed(f"planted id-{wrong}, found {told[:5]}")
+    findings_found = [(row["finding"], row["id"]) for row in found]
+    if findings_found != [("different content", f"id-{wrong}")]:
+        raise RunFailed(f"planted id-{wrong}, found {findings_found[:5]}")
     print(f"books: 1 wrong in {messages} found, and nothing else, in {seconds:.1f} s", flush=True)
 
 
-def synthetic(spark: SparkSession, messages: int) -> DataFrame:
+def make_events(spark: SparkSession, messages: int) -> DataFrame:
     return spark.range(messages).select(
         F.format_string("session-%d", F.col("id") % SESSIONS).alias("session"),
         F.lit(GROUP).alias("group"),
@@ -41,13 +41,13 @@ def synthetic(spark: SparkSession, messages: int) -> DataFrame:
     )
 
 
-def journal(events: DataFrame, wrong: int) -> DataFrame:
+def make_journal(events: DataFrame, wrong: int) -> DataFrame:
     """Entries that cover the events one by one; one of them says something else."""
-    said = events.withColumn(
+    changed = events.withColumn(
         "body", F.when(F.col("id") == f"id-{wrong}", "{}").otherwise(F.col("body"))
     ).withColumn("digest", content_digest())
     covered = F.struct("id", "type", "digest", "group", "sequence")
-    return said.select(
+    return changed.select(
         "session",
         F.lpad(F.col("sequence").cast("string"), 12, "0").alias("id"),
         F.lit("completed").alias("status"),

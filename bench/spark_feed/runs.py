@@ -62,20 +62,20 @@ def fresh_cloud(folder: Path, logs: Path) -> Iterator[FeedCloud]:
         yield FeedCloud(cloud, folder, logs)
 
 
-def run_feed(days: int, beside: FeedCloud) -> SendRun:
-    path = beside.folder / "summary.json"
-    words = [f"--days={days}", f"--group={GROUP}", f"--manifest={beside.manifest}"]
-    words += [f"--rejects={beside.folder / 'rejects'}", f"--summary={path}"]
-    done = measure("spark.feed", words, beside.environment, beside.logs / "feed.log")
+def run_feed(days: int, feed_cloud: FeedCloud) -> SendRun:
+    path = feed_cloud.folder / "summary.json"
+    words = [f"--days={days}", f"--group={GROUP}", f"--manifest={feed_cloud.manifest}"]
+    words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
+    done = measure("spark.feed", words, feed_cloud.environment, feed_cloud.logs / "feed.log")
     summary = json.loads(path.read_text())
     return SendRun(
         summary["rows"],
         summary["sent"],
         done.seconds,
-        sending_seconds(beside.manifest) if summary["sent"] else 0.0,
+        sending_seconds(feed_cloud.manifest) if summary["sent"] else 0.0,
         done.busy_seconds,
         done.memory_bytes,
-        beside.held_bytes,
+        feed_cloud.held_bytes,
     )
 
 
@@ -86,9 +86,11 @@ def sending_seconds(manifest: Path) -> float:
     return (since["sent"] - since["planned"]).total_seconds()
 
 
-def run_bare_loops(processes: int, sample: int, plan: Path, beside: FeedCloud) -> SendRun:
+def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedCloud) -> SendRun:
     """Send so many events of a feed's plan with so many bare loops at once."""
-    buses = [text for name, text in beside.environment.items() if name.startswith("ServiceBus_")]
+    buses = [
+        text for name, text in feed_cloud.environment.items() if name.startswith("ServiceBus_")
+    ]
     programs = [
         (
             "bench.spark_feed.bare",
@@ -96,8 +98,8 @@ def run_bare_loops(processes: int, sample: int, plan: Path, beside: FeedCloud) -
         )
         for part in range(processes)
     ]
-    ended = measure_together(programs, beside.environment, beside.logs / "bare.log")
-    return add_up(ended, beside.held_bytes)
+    ended = measure_together(programs, feed_cloud.environment, feed_cloud.logs / "bare.log")
+    return add_up(ended, feed_cloud.held_bytes)
 
 
 def add_up(ended: Sequence[ProcessCosts], cloud_bytes: int) -> SendRun:

@@ -125,7 +125,7 @@ def show_progress(what: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the answer is the exit status."""
+    """Run the command; returns the exit status."""
     options = parse_arguments(words)
     return exit_status("python -m bench.throughput", lambda: run(options))
 

@@ -278,11 +278,7 @@ PROMISES = (
         lambda checked: sum(checked.history.left.kinds.values()),
     ),
     Promise(
-        "P9",
-        "named ends",
-        find_unnamed,
-        "poisoned messages",
-        lambda checked: len(checked.poisoned),
+        "P9", "named ends", find_unnamed, "poisoned messages", lambda checked: len(checked.poisoned)
     ),
 )
 

@@ -15,7 +15,7 @@ promise held, 1 one was broken, 2 the run could not be done, 130 interrupted."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run; the answer is the exit status."""
+    """Run; returns the exit status."""
     options = options_of(words)
     return exit_status("python -m demo.sagas", lambda: run(options))
 

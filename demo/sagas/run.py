@@ -93,7 +93,7 @@ class SagaRun:
 
 
 def run(options: SagaOptions) -> int:
-    """Run the demo; the answer is the exit status: 0 when every promise held, else 1."""
+    """Run the demo; returns the exit status: 0 when every promise held, else 1."""
     started_at = time.time()
     logs = options.data / "logs"
     shutil.rmtree(logs, ignore_errors=True)

@@ -50,7 +50,8 @@ app = load(Path(os.environ["BENCH_PROFILED_APP"]))
 
 @app.route(route="bench/profile", auth_level=func.AuthLevel.ANONYMOUS, trigger_arg_name="request")
 async def profile(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
-    return func.HttpResponse(json.dumps([[stack, seen] for stack, seen in samples.items()]))
+    noted = json.dumps([[stack, seen] for stack, seen in samples.items()])
+    return func.HttpResponse(noted, mimetype="application/json")
 
 
 signal.signal(signal.SIGPROF, note)

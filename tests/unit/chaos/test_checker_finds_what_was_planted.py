@@ -85,7 +85,7 @@ def applied_again_at_the_end(history: RunHistory) -> RunHistory:
     return rebuilt(history, "N1", (0, 1, 3, 4, 5, 0))
 
 
-def told_under_two_ids(history: RunHistory) -> RunHistory:
+def sent_under_two_ids(history: RunHistory) -> RunHistory:
     late = {"output": "another", "at": BASELINE_UNTIL + 1}
     return again(history, "N1-3", **late)
 
@@ -205,8 +205,8 @@ def poison_named_without_a_reason(history: RunHistory) -> RunHistory:
 
 def poison_with_an_effect(history: RunHistory) -> RunHistory:
     (poison,) = (one for one in history.sent if one.id == "N1-2")
-    said = {"id": poison.id, "digest": poison.digest, "sequence": poison.sequence, "place": 5}
-    return again(history, "N1-5", output="of poison", **said)
+    fields = {"id": poison.id, "digest": poison.digest, "sequence": poison.sequence, "place": 5}
+    return again(history, "N1-5", output="of poison", **fields)
 
 
 def a_sound_message_named(history: RunHistory) -> RunHistory:
@@ -235,7 +235,7 @@ PLANTED: dict[str, list[Mutate]] = {
     "P2": [
         applied_twice,
         applied_again_at_the_end,
-        told_under_two_ids,
+        sent_under_two_ids,
         counted_twice_in_its_state,
     ],
     "P3": [swapped, came_out_late, built_on_something_else],

@@ -44,7 +44,10 @@ def files(tmp_path: Path) -> RunFiles:
     write(files.workload, first.line(), second.line())
     write(
         files.ledger,
-        *({"at": at, "what": what, "session": "N1", "first": 0, "count": 3} for at, what in told()),
+        *(
+            {"at": at, "what": what, "session": "N1", "first": 0, "count": 3}
+            for at, what in publications()
+        ),
         {"at": 3.0, "what": "begun", "session": "N1", "first": 3, "count": 1},
     )
     write(files.received, *(line for region in ("east", "west") for line in copies(region)))
@@ -67,7 +70,7 @@ def files(tmp_path: Path) -> RunFiles:
     return files
 
 
-def told() -> tuple[tuple[float, str], ...]:
+def publications() -> tuple[tuple[float, str], ...]:
     return ((1.0, "begun"), (2.0, "safe"))
 
 
@@ -144,7 +147,7 @@ def test_a_flawless_run_keeps_every_promise(files: RunFiles) -> None:
     assert [f for f in check_history(read_history(files)) if f.violations] == []
 
 
-def test_the_course_is_read_back_in_phases(files: RunFiles) -> None:
+def test_the_timeline_is_read_back_in_phases(files: RunFiles) -> None:
     timeline = read_timeline(files.events)
 
     assert [(p.name, p.begin, p.end) for p in timeline.phases] == [
@@ -154,6 +157,6 @@ def test_the_course_is_read_back_in_phases(files: RunFiles) -> None:
     assert timeline.waiting == {"east": ((12.0, 1),), "west": ((12.0, 0),)}
 
 
-def test_a_course_without_a_phase_is_refused(tmp_path: Path) -> None:
+def test_a_run_without_a_phase_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no run"):
         read_timeline(tmp_path / "none")

@@ -33,7 +33,7 @@ def test_what_appears_for_the_first_time_counts_in_full() -> None:
     assert compute_costs({}, counted(4, 0, 0), messages=4).commits == 4
 
 
-def test_amounts_are_told_by_message() -> None:
+def test_amounts_are_divided_by_the_messages() -> None:
     spent = compute_costs({}, counted(4, 0, 0), messages=8)
 
     assert spent.per_message(spent.commits) == 0.5

@@ -101,7 +101,7 @@ def forget_to_cancel(documents: Documents) -> None:
     last(documents, "order:o-2")["state"]["status"] = "submitted"
 
 
-def owe(documents: Documents) -> None:
+def leave_pending(documents: Documents) -> None:
     last(documents, "saga:o-1")["owing"] = ["west"]
 
 
@@ -119,7 +119,7 @@ def owe(documents: Documents) -> None:
         (leave_running, "every order completed or fully compensated"),
         (fail_to_compensate, "every order completed or fully compensated"),
         (forget_to_cancel, "orders agree with their sagas"),
-        (owe, "nothing pending"),
+        (leave_pending, "nothing pending"),
     ],
 )
 def test_what_is_broken_is_named(
@@ -145,9 +145,9 @@ def test_the_picture_follows_the_stores_clock(documents: Documents) -> None:
 
 
 def test_the_report_says_what_was_found(documents: Documents, tmp_path: Any) -> None:
-    books = SagaJournals.of(documents)
-    report = SagaReport(books.check(3, "east"), books.read_sagas(), None, "east")
-    short = SagaReport(books.check(4, "east"), books.read_sagas(), None, "east")
+    journals = SagaJournals.of(documents)
+    report = SagaReport(journals.check(3, "east"), journals.read_sagas(), None, "east")
+    short = SagaReport(journals.check(4, "east"), journals.read_sagas(), None, "east")
     report.page.write(tmp_path / "report.html")
 
     assert list(report.lines())[-1] == "Every promise held"

@@ -48,7 +48,7 @@ def row(**changes: str | None) -> FlightRow:
     return tuple(cells[name] for name in COLUMNS)
 
 
-def told(**changes: str | None) -> list[dict[str, object]]:
+def statuses_of(**changes: str | None) -> list[dict[str, object]]:
     return [json.loads(body) for body in status_bodies(flight(**changes))]
 
 
@@ -72,19 +72,21 @@ def test_a_flight_departs_and_arrives() -> None:
     ]
 
 
-def test_a_cancelled_flight_is_told_once_at_its_scheduled_time_without_a_delay() -> None:
-    (status,) = told(**CANCELLED)
+def test_a_cancelled_flight_has_one_status_at_its_scheduled_time_without_a_delay() -> None:
+    (status,) = statuses_of(**CANCELLED)
 
     assert (status["status"], status["at"]) == ("cancelled", "2013-01-01T05:15:00")
     assert status["delay_minutes"] is None
 
 
 def test_a_flight_that_never_arrived_only_departs() -> None:
-    assert [status["status"] for status in told(arr_time=None, arr_delay=None)] == ["departed"]
+    assert [status["status"] for status in statuses_of(arr_time=None, arr_delay=None)] == [
+        "departed"
+    ]
 
 
 def test_a_diverted_flight_arrives_with_an_unknown_delay() -> None:
-    assert told(arr_delay=None)[1]["delay_minutes"] is None
+    assert statuses_of(arr_delay=None)[1]["delay_minutes"] is None
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_a_diverted_flight_arrives_with_an_unknown_delay() -> None:
 def test_clocks_around_midnight_fall_on_the_right_day(
     changes: dict[str, str], departed: str, arrived: str
 ) -> None:
-    assert [status["at"] for status in told(**changes)] == [departed, arrived]
+    assert [status["at"] for status in statuses_of(**changes)] == [departed, arrived]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_clocks_around_midnight_fall_on_the_right_day(
         {"arr_delay": "40000"},
     ],
 )
-def test_a_flight_that_cannot_be_told_is_rejected(changes: dict[str, str | None]) -> None:
+def test_a_flight_that_makes_no_sense_is_rejected(changes: dict[str, str | None]) -> None:
     with pytest.raises(FlightRejected):
         flight(**changes)
 
@@ -169,7 +171,7 @@ def test_the_scheduled_day_comes_before_the_instant_so_that_more_days_only_appen
     assert len(two) == 4
 
 
-def test_rows_that_cannot_be_told_are_counted_for_the_days_asked_for() -> None:
+def test_rows_that_cannot_become_messages_are_counted_for_the_days_asked_for() -> None:
     rows = [row(), row(), None, row(day="32"), row(tailnum=None), row(day="2", tailnum=None)]
 
     assert recount(rows).rejected == 4

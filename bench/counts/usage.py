@@ -15,7 +15,7 @@ FEED, AUTHORIZE = "feed", "authorize"
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class ServiceUsage:
     """Amounts, of a stretch of time or of a message.
 
     A write is a request that changed something; a transactional batch is one. `documents` are what
@@ -33,17 +33,19 @@ class Bill:
     bus_operations: float = 0.0
     given_back: float = 0.0
 
-    def plus(self, other: "Bill") -> "Bill":
+    def plus(self, other: "ServiceUsage") -> "ServiceUsage":
         return self.combined(other, lambda own, others: own + others)
 
-    def minus(self, other: "Bill") -> "Bill":
+    def minus(self, other: "ServiceUsage") -> "ServiceUsage":
         return self.combined(other, lambda own, others: own - others)
 
-    def per(self, messages: int) -> "Bill":
-        return Bill(*(amount / messages for amount in astuple(self)))
+    def per(self, messages: int) -> "ServiceUsage":
+        return ServiceUsage(*(amount / messages for amount in astuple(self)))
 
-    def combined(self, other: "Bill", how: Callable[[float, float], float]) -> "Bill":
-        return Bill(*map(how, astuple(self), astuple(other)))
+    def combined(
+        self, other: "ServiceUsage", how: Callable[[float, float], float]
+    ) -> "ServiceUsage":
+        return ServiceUsage(*map(how, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +60,45 @@ class CounterReading:
     after: Tallies
 
 
-def make_bill(begin: CounterReading, end: CounterReading, batch_documents: int | None) -> Bill:
+def compute_usage(
+    begin: CounterReading, end: CounterReading, batch_documents: int | None
+) -> ServiceUsage:
     """What happened between two readings; see System for `batch_documents`."""
     rows = subtract_tallies(begin.after, end.before)
     added = end.documents - begin.documents
-    total = Bill(documents=count_batched(rows, added, batch_documents))
+    total = ServiceUsage(documents=count_batched(rows, added, batch_documents))
     for row, (count, units) in rows.items():
-        total = total.plus(price_row(*row, count, units))
+        total = total.plus(row_usage(*row, count, units))
     return total
 
 
-def price_row(component: str, operation: str, status: str, count: int, units: float) -> Bill:
+def row_usage(
+    component: str, operation: str, status: str, count: int, units: float
+) -> ServiceUsage:
     match component.partition(".")[0]:
         case "servicebus" if operation in GIVEN_BACK:
-            return Bill(bus_operations=count, given_back=count)
+            return ServiceUsage(bus_operations=count, given_back=count)
         case "servicebus" if operation != AUTHORIZE:
-            return Bill(bus_operations=count)
+            return ServiceUsage(bus_operations=count)
         case "cosmos" if holds_documents(component):
-            return price_documents(operation, status, count, units)
-    return Bill()
+            return document_usage(operation, status, count, units)
+    return ServiceUsage()
 
 
 def holds_documents(component: str) -> bool:
     return component.startswith("cosmos.") and component != f"cosmos.{LEASES_CONTAINER}"
 
 
-def price_documents(operation: str, status: str, count: int, units: float) -> Bill:
+def document_usage(operation: str, status: str, count: int, units: float) -> ServiceUsage:
     if operation == FEED:
-        return Bill(feed_units=units if status == "200" else 0.0)
+        return ServiceUsage(feed_units=units if status == "200" else 0.0)
     if operation in READS:
-        return Bill(reads=count, units=units)
+        return ServiceUsage(reads=count, units=units)
     if operation in WRITES and status in SUCCEEDED:
-        return Bill(writes=count, units=units, documents=0 if operation == "batch" else count)
-    return Bill(refused=count, units=units)
+        return ServiceUsage(
+            writes=count, units=units, documents=0 if operation == "batch" else count
+        )
+    return ServiceUsage(refused=count, units=units)
 
 
 def count_batched(
