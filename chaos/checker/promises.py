@@ -220,66 +220,57 @@ class PromiseResult:
         return f"{text}, violations {self.violations}{examples}"
 
 
+# Of each promise how many things are checked for it, so that a check of nothing shows.
 PROMISES = (
     Promise(
-        "P1",
-        "no loss",
-        find_lost,
-        "safe messages",
-        lambda checked: sum(sent.is_safe for sent in checked.effects),
+        "P1", "no loss", find_lost, "safe messages", lambda c: sum(s.is_safe for s in c.effects)
     ),
     Promise(
         "P2",
         "once",
         find_repeated,
         "messages with effects",
-        lambda checked: sum(sent.id in checked.history.copies for sent in checked.effects),
+        lambda c: sum(sent.id in c.history.copies for sent in c.effects),
     ),
     Promise(
         "P3",
         "order",
         find_out_of_order,
         "effects in order",
-        lambda checked: len({(one.region, one.output) for one in checked.history.seen}),
+        lambda c: len({(one.region, one.output) for one in c.history.seen}),
     ),
     Promise(
         "P4",
         "same bytes",
         find_different,
         "copies of outputs",
-        lambda checked: len(checked.history.seen) + len(checked.history.runs),
+        lambda c: len(c.history.seen) + len(c.history.runs),
     ),
     Promise(
         "P5",
         "no ghosts",
         find_ghosts,
         "outputs and states",
-        lambda checked: len(checked.history.copies) + len(checked.history.heads),
+        lambda c: len(c.history.copies) + len(c.history.heads),
     ),
     Promise(
         "P6",
         "liveness",
         find_unfinished,
         "queues and lists",
-        lambda checked: len(checked.history.left.queued) + len(checked.history.left.unfinished),
+        lambda c: len(c.history.left.queued) + len(c.history.left.unfinished),
     ),
     Promise(
         "P7",
         "undisturbed without faults",
         find_disturbed,
         "early copies and runs",
-        lambda checked: len([*baseline_copies(checked)]) + len(checked.history.baseline.counts),
+        lambda c: len([*baseline_copies(c)]) + len(c.history.baseline.counts),
     ),
     Promise(
-        "P8",
-        "bounded",
-        find_unbounded,
-        "documents",
-        lambda checked: sum(checked.history.left.kinds.values()),
+        "P8", "bounded", find_unbounded, "documents", lambda c: sum(c.history.left.kinds.values())
     ),
-    Promise(
-        "P9", "named ends", find_unnamed, "poisoned messages", lambda checked: len(checked.poisoned)
-    ),
+    Promise("P9", "named ends", find_unnamed, "poisoned messages", lambda c: len(c.poisoned)),
 )
 
 

@@ -28,22 +28,29 @@ from chaos.records import read_lines
 
 STATES = ("active", "locked", "scheduled", "deferred")
 
-type Line = Mapping[str, Any]
-
 
 def read_history(files: RunFiles) -> RunHistory:
     """Read everything that a run left; raises OSError or ValueError for what cannot be read."""
-    left = json.loads(files.final_state.read_text(encoding="utf-8"))
-    seen, reports = read_received(files.received)
+    state = json.loads(files.final_state.read_text(encoding="utf-8"))
+    effects, reports = read_received(files.received)
+    # A run that never came to its end has an empty baseline.
+    baselines = (line for line in read_lines(files.events) if line["kind"] == "baseline")
+    baseline: dict[str, Any] = next(baselines, {"at": 0.0, "counts": {}})
     return RunHistory(
-        regions=tuple(left["depths"]),
+        regions=tuple(state["depths"]),
         sent=tuple(read_sent(files.workload, files.ledger)),
-        seen=tuple(sort_arrivals(seen)),
+        seen=tuple(sort_arrivals(effects)),
         reports=tuple(reports),
-        runs=tuple(read_runs(files.runs)),
-        heads={session: read_head(state) for session, state in left["heads"].items()},
-        left=read_left(left),
-        baseline=read_baseline(files.events),
+        runs=tuple(
+            HandlerRun(line["at"], line["session"], line["id"], line["key"])
+            for line in read_lines(files.runs)
+        ),
+        heads={
+            session: SessionHead(head.get("place", 0), head.get("chain", CHAIN_START))
+            for session, head in state["heads"].items()
+        },
+        left=read_left(state),
+        baseline=Baseline(baseline["at"], baseline["counts"]),
     )
 
 
@@ -74,17 +81,23 @@ def read_sent(workload: Path, ledger: Path) -> Iterator[SentMessage]:
 
 def read_received(path: Path) -> tuple[list[EffectCopy], list[ErrorReport]]:
     """Effects and error reports, each in the order in which they came out."""
-    seen: list[EffectCopy] = []
+    effects: list[EffectCopy] = []
     reports: list[ErrorReport] = []
     for line in read_lines(path):
+        body = json.loads(line["body"])
+        copy = {"region": line["region"], "fingerprint": line["fingerprint"]}
         match line["queue"]:
             case str(queue) if queue == EFFECTS_QUEUE:
-                seen.append(read_effect(line))
+                arrival = {"at": line["at"], "number": line["number"], "output": line["id"]}
+                effects.append(EffectCopy(**copy, **arrival, **body))
             case str(queue) if queue == ERROR_QUEUE:
-                reports.append(read_report(line))
+                # A report that is not about a message names none.
+                of, reason = body.get("message", {}).get("id"), body.get("reason", "")
+                about = {"report": line["id"], "session": line["session"]}
+                reports.append(ErrorReport(**copy, **about, of=of, reason=reason))
             case unknown:
                 raise ValueError(f"nobody reads the queue {unknown}")
-    return seen, reports
+    return effects, reports
 
 
 def sort_arrivals(seen: Iterable[EffectCopy]) -> list[EffectCopy]:
@@ -95,41 +108,7 @@ def sort_arrivals(seen: Iterable[EffectCopy]) -> list[EffectCopy]:
     return [first[place] for place in sorted(first)]
 
 
-def read_effect(line: Line) -> EffectCopy:
-    body = json.loads(line["body"])
-    return EffectCopy(
-        at=line["at"],
-        region=line["region"],
-        number=line["number"],
-        output=line["id"],
-        fingerprint=line["fingerprint"],
-        **body,
-    )
-
-
-def read_report(line: Line) -> ErrorReport:
-    """One copy of an error report; what is not about a message names none."""
-    body = json.loads(line["body"])
-    return ErrorReport(
-        region=line["region"],
-        report=line["id"],
-        fingerprint=line["fingerprint"],
-        session=line["session"],
-        of=body.get("message", {}).get("id"),
-        reason=body.get("reason", ""),
-    )
-
-
-def read_runs(path: Path) -> Iterator[HandlerRun]:
-    for line in read_lines(path):
-        yield HandlerRun(line["at"], line["session"], line["id"], line["key"])
-
-
-def read_head(state: Line) -> SessionHead:
-    return SessionHead(state.get("place", 0), state.get("chain", CHAIN_START))
-
-
-def read_left(final_state: Line) -> Leftovers:
+def read_left(final_state: Mapping[str, Any]) -> Leftovers:
     queues = {
         f"{region}/{queue}": depth
         for region, depths in final_state["depths"].items()
@@ -142,11 +121,3 @@ def read_left(final_state: Line) -> Leftovers:
         kinds=final_state["kinds"],
         old_entries=final_state["old_entries"],
     )
-
-
-def read_baseline(events: Path) -> Baseline:
-    """The stretch without faults; a run that never came to its end has an empty one."""
-    for line in read_lines(events):
-        if line["kind"] == "baseline":
-            return Baseline(line["at"], line["counts"])
-    return Baseline(0.0, {})
