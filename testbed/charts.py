@@ -70,7 +70,13 @@ class Chart:
 
 @contextmanager
 def draw_chart(
-    title: str, *, heights: Sequence[float], end: float, begin: float = 0.0, width: float = 960
+    title: str,
+    *,
+    heights: Sequence[float],
+    end: float,
+    begin: float = 0.0,
+    width: float = 960,
+    since: str = "the run began",
 ) -> Iterator[Chart]:
     """Open a chart with panels of these heights in pixels; its `svg` is there after the block.
 
@@ -91,7 +97,7 @@ def draw_chart(
             panel.tick_params(length=0)
             panel.grid(axis="y")
         chart.panels[-1].set_xlim(begin, end)
-        chart.panels[-1].set_xlabel("time since the run began (s)")
+        chart.panels[-1].set_xlabel(f"time since {since} (s)")
         yield chart
         buffer = io.StringIO()
         unnamed = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -117,6 +123,10 @@ def draw_stacked_bars(
     bases = [0.0] * max(map(len, rates.values()), default=0)
     for (name, values), colour, kind in zip(rates.items(), colours, kinds, strict=True):
         filled = [(place, value) for place, value in enumerate(values) if value]
+        if not filled:
+            # Without a bar the legend would not know the colour.
+            panel.bar([0], [0], color=colour, label=name)
+            continue
         bars = panel.bar(
             [place * step for place, _ in filled],
             [value for _, value in filled],

@@ -52,7 +52,7 @@ def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, 
     found = [[state_at(saga, second) for saga in sagas] for second in range(begin, end)]
     counts = {state: [states.count(state) for states in found] for state in STATES}
     title = "sagas by state"
-    with draw_chart(title, heights=[300], end=end - begin) as chart:
+    with draw_chart(title, heights=[300], end=end - begin, since="the first saga") as chart:
         (panel,) = chart.panels
         panel.set_title(title)
         panel.set_ylabel("sagas")
