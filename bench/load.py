@@ -17,11 +17,11 @@ GROUP = "bench"
 BATCH_MESSAGES_MAX = 200
 
 
-def statuses(session: str, numbers: range) -> list[Message]:
-    return [status(session, n) for n in numbers]
+def make_statuses(session: str, numbers: range) -> list[Message]:
+    return [make_status(session, n) for n in numbers]
 
 
-def status(session: str, n: int) -> Message:
+def make_status(session: str, n: int) -> Message:
     """The n-th status of an aircraft: it departs and arrives in turn."""
     event = {
         "status": ("departed", "arrived")[n % 2],
@@ -45,10 +45,10 @@ def send(connection: str, queue: str, sessions: Iterable[list[Message]]) -> None
         for messages in sessions:
             for start in range(0, len(messages), BATCH_MESSAGES_MAX):
                 part = messages[start : start + BATCH_MESSAGES_MAX]
-                sender.send_messages([on_the_wire(message) for message in part])
+                sender.send_messages([to_sdk_message(message) for message in part])
 
 
-def on_the_wire(message: Message) -> ServiceBusMessage:
+def to_sdk_message(message: Message) -> ServiceBusMessage:
     return ServiceBusMessage(
         message.body,
         session_id=message.session,

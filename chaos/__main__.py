@@ -35,7 +35,7 @@ RATES, OPERATIONS, PAUSE_FACTORS = (40.0, 10_000.0), (8, 25), (2.0, 5.0)
 def main(words: Sequence[str]) -> int:
     """Run a command; returns the exit status."""
     arguments = parse_arguments(words)
-    options = options_of(arguments)
+    options = parse_options(arguments)
     if arguments.plan:
         print_plan(options)
         return 0
@@ -145,7 +145,7 @@ def add_output_options(parser: ArgumentParser) -> None:
     parser.add_argument("--plain", action="store_true", help="plain lines even on a terminal")
 
 
-def options_of(arguments: Namespace) -> ChaosOptions:
+def parse_options(arguments: Namespace) -> ChaosOptions:
     """Return the options the command line asks for, with every path made absolute."""
     data = arguments.data.resolve()
     usual = 1 if arguments.messages else 0

@@ -10,7 +10,7 @@ from typing import Any
 from chaos.checker.history import RunHistory
 from chaos.progress import FaultInterval
 from chaos.records import read_lines
-from testbed.sampling import RunEvent, bin_of, count_in_bins
+from testbed.sampling import RunEvent, count_in_bins, find_bin
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def compute_figures(history: RunHistory, timeline: RunTimeline) -> RunFigures:
     waits: list[list[float]] = [[] for _ in range(bins)]
     for name, at in visible.items():
         wait = max(0.0, at - accepted[name])
-        waits[bin_of(accepted[name] - begin, bins, step)].append(wait)
+        waits[find_bin(accepted[name] - begin, bins, step)].append(wait)
     changes = [*((at - begin, 1) for at in accepted.values())]
     changes += ((at - begin, -1) for at in visible.values())
     return RunFigures(

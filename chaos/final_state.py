@@ -42,7 +42,7 @@ def read_final_state(cloud: CloudProcess, old_seconds: float) -> FinalState:
         depths=cloud.control.read_depths(),
         unfinished=name_unfinished(documents),
         kinds=dict(Counter(str(document["kind"]) for document in documents)),
-        heads=newest_states(entries),
+        heads=find_newest_states(entries),
         old_entries=dict(Counter(e["session"] for e in entries if e["_ts"] < old_before)),
     )
 
@@ -57,7 +57,7 @@ def name_unfinished(documents: Iterable[StoredDocument]) -> dict[str, list[str]]
     return found
 
 
-def newest_states(entries: Iterable[StoredDocument]) -> dict[str, Mapping[str, Any]]:
+def find_newest_states(entries: Iterable[StoredDocument]) -> dict[str, Mapping[str, Any]]:
     ordered = sorted(entries, key=lambda entry: str(entry["id"]))
     return {entry["session"]: entry["state"] for entry in ordered if entry.get("state")}
 

@@ -89,7 +89,7 @@ class RecordedQueue:
         body = b"".join(bytes(section) for section in message.body)
         # The SDK hands out application properties as bytes.
         found = message.application_properties or {}
-        properties = {text_of(name): text_of(value) for name, value in found.items()}
+        properties = {decode_text(name): decode_text(value) for name, value in found.items()}
         sent = json.dumps([message.message_id, message.session_id, properties], sort_keys=True)
         return {
             "at": time.time(),
@@ -104,7 +104,7 @@ class RecordedQueue:
         }
 
 
-def text_of(value: object) -> Any:
+def decode_text(value: object) -> Any:
     """Bytes as text; everything else as it is."""
     return value.decode() if isinstance(value, bytes) else value
 

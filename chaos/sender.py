@@ -131,7 +131,7 @@ class WorkloadSender:
 
 
 async def run(arguments: Namespace) -> None:
-    safe = safe_before(arguments.ledger)
+    safe = read_safe(arguments.ledger)
     partitions = {
         session: PartitionPublishingOptions(starting_sequence_number=number)
         for session, number in safe.items()
@@ -149,11 +149,11 @@ async def run(arguments: Namespace) -> None:
         settings = Settings.read(os.environ)
         async with open_idempotent_producer(settings, options) as producer:
             sender = WorkloadSender(producer, ledger, send_rate, stopping)
-            await sender.send_all(lanes_of(arguments.workload, safe))
+            await sender.send_all(make_lanes(arguments.workload, safe))
     watching.cancel()
 
 
-def safe_before(ledger: Path) -> Mapping[str, int]:
+def read_safe(ledger: Path) -> Mapping[str, int]:
     safe: dict[str, int] = {}
     for line in read_lines(ledger):
         if line["what"] == "safe":
@@ -161,7 +161,7 @@ def safe_before(ledger: Path) -> Mapping[str, int]:
     return safe
 
 
-def lanes_of(workload: Path, safe: Mapping[str, int]) -> list[deque[PublishOperation]]:
+def make_lanes(workload: Path, safe: Mapping[str, int]) -> list[deque[PublishOperation]]:
     """What is left to send; a session is always in the same lane."""
     lanes: defaultdict[int, deque[PublishOperation]] = defaultdict(deque)
     for operation in map(PublishOperation.parse, read_lines(workload)):

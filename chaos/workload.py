@@ -64,7 +64,7 @@ def write_workload(path: Path, messages: int, operation_max: int, seed: int) -> 
     """Write the operations of about so many messages; return how many messages there are."""
     chance = random.Random(f"load {seed}")  # noqa: S311 - a replayable choice, not a secret
     sessions = min(SESSIONS_MAX, max(SESSIONS_MIN, messages // MESSAGES_PER_SESSION))
-    histories = longest_histories(sessions)
+    histories = read_longest_histories(sessions)
     to_send = {session: list(add_poison(session, own, chance)) for session, own in histories}
     written = 0
     with Record(path) as record:
@@ -76,7 +76,7 @@ def write_workload(path: Path, messages: int, operation_max: int, seed: int) -> 
     return written
 
 
-def longest_histories(sessions: int) -> Iterator[tuple[str, list[str]]]:
+def read_longest_histories(sessions: int) -> Iterator[tuple[str, list[str]]]:
     """The statuses of the aircraft that fly most, as bodies in their order."""
     rows = [row for row in read_rows(default_source()) if row is not None]
     flown = Counter(row[TAIL_NUMBER] for row in rows if row[TAIL_NUMBER])
@@ -100,12 +100,12 @@ def add_poison(
     """A session's messages: its statuses, and here and there one that is sent to fail."""
     for place, body in enumerate(bodies):
         if not chance.randrange(FAILING_EVERY):
-            yield WorkloadMessage(identity(session, place, FAILING), FAILING, body)
+            yield WorkloadMessage(make_id(session, place, FAILING), FAILING, body)
         kind = PURE if chance.randrange(EFFECTFUL_EVERY) else EFFECTFUL
-        yield WorkloadMessage(identity(session, place, kind), kind, body)
+        yield WorkloadMessage(make_id(session, place, kind), kind, body)
 
 
-def identity(session: str, place: int, kind: str) -> str:
+def make_id(session: str, place: int, kind: str) -> str:
     return sha256(f"{session}\n{place}\n{kind}".encode()).hexdigest()[:32]
 
 
@@ -127,7 +127,7 @@ def make_operations(
             del left[session]
         if not chance.randrange(max(1, UNKNOWN_EVERY // operation_max)):
             alone = f"unknown-{sent.total()}"
-            message = WorkloadMessage(identity(alone, 0, UNKNOWN), UNKNOWN, taken[0].body)
+            message = WorkloadMessage(make_id(alone, 0, UNKNOWN), UNKNOWN, taken[0].body)
             yield PublishOperation(alone, 0, (message,))
         if taken:
             yield PublishOperation(session, sent[session], tuple(taken))

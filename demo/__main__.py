@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> int:
     """Run a command; returns the exit status."""
     arguments = parse_arguments(words)
     command = up if arguments.command == "up" else run
-    return exit_status("python -m demo", lambda: command(options_of(arguments)))
+    return exit_status("python -m demo", lambda: command(parse_options(arguments)))
 
 
 def parse_arguments(words: Sequence[str]) -> Namespace:
@@ -96,7 +96,7 @@ def add_run_options(parser: ArgumentParser) -> None:
     )
 
 
-def options_of(arguments: Namespace) -> DemoOptions:
+def parse_options(arguments: Namespace) -> DemoOptions:
     """Return the options the command line asks for, with every path made absolute."""
     data = (arguments.data or Path(f".{arguments.command or 'demo'}")).resolve()
     return DemoOptions(

@@ -24,7 +24,7 @@ def read_journal(cloud: CloudProcess) -> JournalReading:
         documents = list(container.read_all_items())
     return JournalReading(
         entries=tuple(read_entry(document) for document in documents if is_entry(document)),
-        pending=tuple(name for document in documents if (name := pending_name(document))),
+        pending=tuple(name for document in documents if (name := name_pending(document))),
     )
 
 
@@ -50,7 +50,7 @@ def read_entry(document: Mapping[str, Any]) -> StoredEntry:
     )
 
 
-def pending_name(document: Mapping[str, Any]) -> str | None:
+def name_pending(document: Mapping[str, Any]) -> str | None:
     """The name of a document with something still to deliver, or None for any other."""
     if document.get("kind") == "owed" or document.get("owing"):
         return f"{document['session']}/{document['id']}"

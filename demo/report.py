@@ -48,11 +48,11 @@ def build_page(result: DemoResult) -> ReportPage:
 def draw_failover(result: DemoResult) -> str:
     """Draw effects a second, or settled copies for a run that added none, above the backlog."""
     timeline = result.timeline
-    begin, end = active_span(timeline)
+    begin, end = find_active_span(timeline)
     if result.added:
-        unit, rates = "effects", effects_by_second(result)
+        unit, rates = "effects", count_effects_by_second(result)
     else:
-        unit, rates = "copies settled (no effect was added)", settled_by_second(timeline)
+        unit, rates = "copies settled (no effect was added)", count_settled_by_second(timeline)
     shown = {
         name: [rate if begin <= second < end else 0 for second, rate in enumerate(values)]
         for name, values in rates.items()
@@ -93,7 +93,7 @@ def draw_failover(result: DemoResult) -> str:
     return chart.svg
 
 
-def effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]:
+def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]:
     """Count the effects of each region in each second, by the journal's own time."""
     seconds = result.timeline.seconds
     bins = count_seconds(result.timeline)
@@ -111,7 +111,7 @@ def effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]:
     }
 
 
-def settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[float]]:
+def count_settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[float]]:
     """Count the deliveries each region completed in each second, by the samples."""
     return {
         name: count_in_bins(
@@ -133,13 +133,13 @@ def count_seconds(timeline: SampleTimeline) -> int:
     return ceil(timeline.seconds(timeline.samples[-1].at)) + 1
 
 
-def active_span(timeline: SampleTimeline) -> tuple[float, float]:
+def find_active_span(timeline: SampleTimeline) -> tuple[float, float]:
     """From when to when anything was sent, delivered or settled, with a margin on both sides."""
-    changes = [after for before, after in pairwise(timeline.samples) if differ(before, after)]
+    changes = [after for before, after in pairwise(timeline.samples) if have_changed(before, after)]
     shown = changes or timeline.samples
     begin = timeline.seconds(shown[0].at) - MARGIN_SECONDS
     return max(0.0, begin), timeline.seconds(shown[-1].at) + MARGIN_SECONDS
 
 
-def differ(before: CloudSample, after: CloudSample) -> bool:
+def have_changed(before: CloudSample, after: CloudSample) -> bool:
     return (before.settled, before.outstanding) != (after.settled, after.outstanding)

@@ -179,7 +179,8 @@ def expect_messages(read: Callable[[], Iterable[FlightRow | None]], days: int) -
             except FlightRejected:
                 rejected += 1
     return ExpectedMessages(
-        sent=tuple(message_of(*status) for status in number_statuses(flights)), rejected=rejected
+        sent=tuple(identify_message(*status) for status in number_statuses(flights)),
+        rejected=rejected,
     )
 
 
@@ -187,7 +188,7 @@ def expect_messages(read: Callable[[], Iterable[FlightRow | None]], days: int) -
 def parse_day(cells: FlightRow | None) -> date:
     """Return the day of year, month, day; or UNDATED, which belongs to every selection of days."""
     try:
-        year, month, day = (parse_whole(require(cell)) for cell in cells or (None,))
+        year, month, day = (parse_whole(require_cell(cell)) for cell in cells or (None,))
         return date(year, month, day) if year >= 1000 else UNDATED
     except ValueError:
         return UNDATED
@@ -199,21 +200,22 @@ def read_flight(row: FlightRow | None, day: date, seen: set[FlightRow]) -> Fligh
         raise FlightRejected("a broken line, a second copy, or a day no calendar has")
     seen.add(row)
     cells = dict(zip(COLUMNS, row, strict=True))
-    scheduled = start_of(day) + parse_clock(require(cells["sched_dep_time"]))
+    scheduled = start_of(day) + parse_clock(require_cell(cells["sched_dep_time"]))
     left, landed = (read_cell(parse_clock, cells[name]) for name in ("dep_time", "arr_time"))
     delay, arrival_delay = (
         read_cell(parse_whole, cells[name]) for name in ("dep_delay", "arr_delay")
     )
     departed_at = compute_departure(scheduled, left, delay)
-    aircraft = require(cells["tailnum"])
+    aircraft = require_cell(cells["tailnum"])
     if len(aircraft) > SESSION_CHARACTERS_MAX:
         raise FlightRejected("its tail number is too long for a session")
     return Flight(
         day=day,
         aircraft=aircraft,
-        name=require(cells["carrier"]) + str(parse_whole(require(cells["flight"]), 2**31)),
-        origin=require(cells["origin"]),
-        destination=require(cells["dest"]),
+        name=require_cell(cells["carrier"])
+        + str(parse_whole(require_cell(cells["flight"]), 2**31)),
+        origin=require_cell(cells["origin"]),
+        destination=require_cell(cells["dest"]),
         departure=departed_at,
         departed=left is not None,
         departure_delay=None if left is None else delay,
@@ -252,23 +254,23 @@ def number_statuses(flights: Iterable[Flight]) -> Iterator[tuple[str, int, str]]
     sessions = defaultdict(list)
     for flight in flights:
         place = (flight.day, flight.departure, flight.name, flight.origin)
-        for order, body in enumerate(status_bodies(flight)):
+        for order, body in enumerate(list_status_bodies(flight)):
             sessions[flight.aircraft].append(((*place, order), body))
     for session, bodies in sessions.items():
         for sequence, (_, body) in enumerate(sorted(bodies)):
             yield session, sequence, body
 
 
-def status_bodies(flight: Flight) -> Iterator[str]:
+def list_status_bodies(flight: Flight) -> Iterator[str]:
     if not flight.departed:
-        yield status_body(flight, "cancelled", flight.departure, None)
+        yield make_status_body(flight, "cancelled", flight.departure, None)
         return
-    yield status_body(flight, "departed", flight.departure, flight.departure_delay)
+    yield make_status_body(flight, "departed", flight.departure, flight.departure_delay)
     if flight.arrival:
-        yield status_body(flight, "arrived", flight.arrival, flight.arrival_delay)
+        yield make_status_body(flight, "arrived", flight.arrival, flight.arrival_delay)
 
 
-def status_body(flight: Flight, status: str, at: datetime, delay_minutes: int | None) -> str:
+def make_status_body(flight: Flight, status: str, at: datetime, delay_minutes: int | None) -> str:
     event = {
         "at": at.isoformat(),
         "delay_minutes": delay_minutes,
@@ -280,7 +282,7 @@ def status_body(flight: Flight, status: str, at: datetime, delay_minutes: int | 
     return json.dumps(event, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def message_of(session: str, sequence: int, body: str) -> FlightMessage:
+def identify_message(session: str, sequence: int, body: str) -> FlightMessage:
     """Identify a message by its place and its content by a digest of type and body."""
     place = f"{GROUP}\n{session}\n{sequence}"
     return FlightMessage(
@@ -315,7 +317,7 @@ def parse_whole(text: str, below: int = 2**15) -> int:
     return int(text)
 
 
-def require(text: str | None) -> str:
+def require_cell(text: str | None) -> str:
     if text is None:
         raise FlightRejected("a cell is missing")
     return text

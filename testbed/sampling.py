@@ -121,11 +121,11 @@ def count_in_bins(
     """
     totals = [0.0] * bins
     for seconds, amount in moments:
-        totals[bin_of(seconds, bins, step)] += amount
+        totals[find_bin(seconds, bins, step)] += amount
     return totals
 
 
-def bin_of(seconds: float, bins: int, step: float = 1.0) -> int:
+def find_bin(seconds: float, bins: int, step: float = 1.0) -> int:
     return min(max(0, int(seconds // step)), bins - 1)
 
 

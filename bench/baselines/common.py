@@ -39,11 +39,11 @@ class BaselineStore:
         """A container of the baseline's database."""
         async with self.connecting:
             if self.client is None:
-                self.client = await new_client().__aenter__()
+                self.client = await make_client().__aenter__()
         return self.client.get_database_client(DATABASE).get_container_client(name)
 
 
-def new_client() -> CosmosClient:
+def make_client() -> CosmosClient:
     """A client that is not connected yet.
 
     The default transport opens ~/.netrc and asks for proxies on a thread before every request.

@@ -68,11 +68,11 @@ def compute_usage(
     added = end.documents - begin.documents
     total = ServiceUsage(documents=count_batched(rows, added, batch_documents))
     for row, (count, units) in rows.items():
-        total = total.plus(row_usage(*row, count, units))
+        total = total.plus(compute_row_usage(*row, count, units))
     return total
 
 
-def row_usage(
+def compute_row_usage(
     component: str, operation: str, status: str, count: int, units: float
 ) -> ServiceUsage:
     match component.partition(".")[0]:
@@ -81,7 +81,7 @@ def row_usage(
         case "servicebus" if operation != AUTHORIZE:
             return ServiceUsage(bus_operations=count)
         case "cosmos" if holds_documents(component):
-            return document_usage(operation, status, count, units)
+            return compute_document_usage(operation, status, count, units)
     return ServiceUsage()
 
 
@@ -89,7 +89,7 @@ def holds_documents(component: str) -> bool:
     return component.startswith("cosmos.") and component != f"cosmos.{LEASES_CONTAINER}"
 
 
-def document_usage(operation: str, status: str, count: int, units: float) -> ServiceUsage:
+def compute_document_usage(operation: str, status: str, count: int, units: float) -> ServiceUsage:
     if operation == FEED:
         return ServiceUsage(feed_units=units if status == "200" else 0.0)
     if operation in READS:

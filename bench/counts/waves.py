@@ -16,7 +16,7 @@ from typing import Any
 from azure.cosmos import ContainerProxy
 
 from bench.counts.usage import LEASES_CONTAINER, CounterReading, ServiceUsage, compute_usage
-from bench.load import send, statuses
+from bench.load import make_statuses, send
 from bench.systems import System
 from shared.domain.message import Message
 from testbed.cloud import CloudProcess, running_cloud
@@ -64,7 +64,7 @@ class MessageWaves:
 
     def run(self, sessions: Sequence[str], numbers: range) -> MessageCosts:
         """Send these numbers to every session; returns what all of it cost."""
-        messages = [statuses(session, numbers) for session in sessions]
+        messages = [make_statuses(session, numbers) for session in sessions]
         self.sent += len(sessions) * len(numbers)
         primary, secondary = self.cloud.contract["servicebus"]
         return MessageCosts(self.work(primary, messages), self.work(secondary, messages))

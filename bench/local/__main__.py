@@ -78,14 +78,14 @@ def measure(options: argparse.Namespace, scratch: Path) -> None:
         began = time.perf_counter()
         emulator.stop()
         stop_seconds = time.perf_counter() - began
-        still_open = [port for port in ports_of(emulator) if is_open(port)]
+        still_open = [port for port in find_ports(emulator) if is_open(port)]
     print(f"\nstart {start_seconds:.2f} s, stop {stop_seconds:.2f} s", end="")
     print(f", ports still open: {still_open or 'none'}")
     if options.profile:
         print(profile.read_text())
 
 
-def ports_of(emulator: CloudProcess) -> list[int]:
+def find_ports(emulator: CloudProcess) -> list[int]:
     words = json.dumps(emulator.contract).replace("/", " ").replace(";", " ").split()
     numbers = (word.partition(":")[2].strip('",}') for word in words if HOST in word)
     return [int(number) for number in numbers if number.isdigit()]

@@ -137,21 +137,21 @@ def make_item(session: str, number: int) -> dict[str, Any]:
     return {"id": f"{number:010}", "session": session, "owing": number % 2 == 0, "text": TEXT}
 
 
-def session_of(number: int) -> str:
+def name_session(number: int) -> str:
     return f"s{number // SESSION_ITEMS}"
 
 
 def create(container: ContainerProxy, number: int) -> None:
-    container.create_item(make_item(session_of(number), number))
+    container.create_item(make_item(name_session(number), number))
 
 
 def read(container: ContainerProxy, number: int) -> None:
-    container.read_item(f"{number:010}", session_of(number))
+    container.read_item(f"{number:010}", name_session(number))
 
 
 def append(container: ContainerProxy, number: int) -> None:
     """Read the item before and create the next, both or neither."""
-    session = session_of(number)
+    session = name_session(number)
     fresh = make_item(session, number) | {"id": f"b{number:010}"}
     container.execute_item_batch(
         [("read", (f"{number:010}",)), ("create", (fresh,))], partition_key=session

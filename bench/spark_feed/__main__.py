@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bench.spark_feed import table
 from bench.spark_feed.reconciling import find_one_wrong_of
-from bench.spark_feed.runs import SendRun, fresh_cloud, run_bare_loops, run_feed
+from bench.spark_feed.runs import SendRun, run_bare_loops, run_feed, running_fresh_cloud
 
 SAMPLE = 120_000
 PROCESSES = (1, 2)
@@ -72,7 +72,7 @@ def parse_sizes(text: str) -> list[int]:
 def compare(options: argparse.Namespace, folder: Path) -> SendRun:
     """The feed, its second run, and the bare loop in one and two processes; the feed's run."""
     print(f"{options.days} days of flights into two namespaces\n{table.HEAD}", flush=True)
-    with fresh_cloud(folder, options.logs) as feed_cloud:
+    with running_fresh_cloud(folder, options.logs) as feed_cloud:
         show_step("feeding")
         feed = run_feed(options.days, feed_cloud)
         print(table.format_line("feed, local[2]", feed), flush=True)
@@ -85,7 +85,7 @@ def compare(options: argparse.Namespace, folder: Path) -> SendRun:
     for processes in PROCESSES:
         name = f"bare loop, {processes} process{'es' * (processes > 1)}"
         show_step(f"{name}, a sample")
-        with fresh_cloud(folder, options.logs) as feed_cloud:
+        with running_fresh_cloud(folder, options.logs) as feed_cloud:
             rival = run_bare_loops(
                 processes, options.sample, feed_cloud.manifest / "plan", feed_cloud
             )
@@ -102,7 +102,7 @@ def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) 
     for days in options.growth:
         if days not in known:
             show_step(f"feeding {days} days")
-            with fresh_cloud(scratch / f"days-{days}", options.logs) as feed_cloud:
+            with running_fresh_cloud(scratch / f"days-{days}", options.logs) as feed_cloud:
                 known[days] = run_feed(days, feed_cloud)
     print(
         "\n".join(table.format_growth([(days, known[days]) for days in options.growth])), flush=True

@@ -17,7 +17,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSend
 from azure.servicebus.exceptions import MessageSizeExceededError
 from pyarrow import parquet
 
-from bench.load import on_the_wire
+from bench.load import to_sdk_message
 from shared.domain.message import Message, Number
 
 COLUMNS = ("session", "group", "sequence", "type", "body", "id", "time")
@@ -66,7 +66,7 @@ def main() -> None:
         opened = list(senders(queue, connections, stack))
         began = time.time()
         for sender in opened:
-            send(sender, map(on_the_wire, messages))
+            send(sender, map(to_sdk_message, messages))
         ended = time.time()
     print(json.dumps({"messages": len(messages), "began": began, "ended": ended}))
 

@@ -110,10 +110,10 @@ def look(roots: Sequence[int], usage: TreeUsage) -> None:
                 with suppress(psutil.NoSuchProcess):
                     times = process.cpu_times()
                     usage.busy[process.pid] = times.user + times.system
-                    held += held_bytes(process.pid)
+                    held += read_held_bytes(process.pid)
     usage.memory_bytes = max(usage.memory_bytes, held)
 
 
-def held_bytes(pid: int) -> int:
+def read_held_bytes(pid: int) -> int:
     """The proportional set size of a process."""
     return int(psutil.Process(pid).memory_full_info().pss)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from bench.spark_feed.processes import ProcessCosts, held_bytes, measure, measure_together
+from bench.spark_feed.processes import ProcessCosts, measure, measure_together, read_held_bytes
 from testbed.cloud import CloudProcess, running_cloud
 
 QUEUE = "lockstep"
@@ -47,7 +47,7 @@ class FeedCloud:
 
     @property
     def held_bytes(self) -> int:
-        return held_bytes(self.cloud.child.pid)
+        return read_held_bytes(self.cloud.child.pid)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -55,7 +55,7 @@ class FeedCloud:
 
 
 @contextmanager
-def fresh_cloud(folder: Path, logs: Path) -> Iterator[FeedCloud]:
+def running_fresh_cloud(folder: Path, logs: Path) -> Iterator[FeedCloud]:
     """A cloud without hosts that ends with the context; nobody takes what is sent to it."""
     folder.mkdir(parents=True, exist_ok=True)
     with running_cloud("--no-hosts", logs=logs / "cloud") as cloud:

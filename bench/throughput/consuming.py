@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.load import send, statuses
+from bench.load import make_statuses, send
 from bench.systems import System
 from testbed.children import Child, read_cpu_seconds
 from testbed.cloud import CloudProcess, running_cloud
@@ -96,7 +96,9 @@ class Consumption:
     def load(self, shape: Shape) -> None:
         self.loads += 1
         names = (f"load{self.loads}-{n}" for n in range(shape.sessions))
-        send(self.connection, self.queue, [statuses(name, range(shape.each)) for name in names])
+        send(
+            self.connection, self.queue, [make_statuses(name, range(shape.each)) for name in names]
+        )
 
     def drain(self, shape: Shape, pid: ProcessId) -> Rate:
         """Watch the consumer settle the load; raises RunFailed where that is too quick to see."""

@@ -49,7 +49,7 @@ class Profile:
     ours: dict[str, float]
 
 
-def profile_of(samples: Samples) -> Profile:
+def build_profile(samples: Samples) -> Profile:
     """Add the samples up, the largest share first; importing the app does not count."""
     samples = [(stack, seen) for stack, seen in samples if not any(IMPORT in f for f in stack)]
     total = sum(seen for _, seen in samples)
@@ -57,17 +57,17 @@ def profile_of(samples: Samples) -> Profile:
     itself: Counter[str] = Counter()
     ours: Counter[str] = Counter()
     for stack, seen in samples:
-        owners[owner_of(stack)] += seen
-        itself[short(stack[0])] += seen
-        ours.update(dict.fromkeys({short(f) for f in stack if f.startswith(ENGINE)}, seen))
-    return Profile(total, *(shares(counts, total) for counts in (owners, itself, ours)))
+        owners[find_owner(stack)] += seen
+        itself[shorten_frame(stack[0])] += seen
+        ours.update(dict.fromkeys({shorten_frame(f) for f in stack if f.startswith(ENGINE)}, seen))
+    return Profile(total, *(compute_shares(counts, total) for counts in (owners, itself, ours)))
 
 
-def shares(counts: Counter[str], total: int) -> dict[str, float]:
+def compute_shares(counts: Counter[str], total: int) -> dict[str, float]:
     return {name: seen / total for name, seen in counts.most_common()}
 
 
-def owner_of(stack: Sequence[str]) -> str:
+def find_owner(stack: Sequence[str]) -> str:
     for frame in stack:
         path = frame.rpartition(":")[0]
         for part, owner in OWNERS.items():
@@ -76,7 +76,7 @@ def owner_of(stack: Sequence[str]) -> str:
     return NOBODY
 
 
-def short(frame: str) -> str:
+def shorten_frame(frame: str) -> str:
     path, _, function = frame.rpartition(":")
     return f"{'/'.join(path.split('/')[-2:])}:{function}"
 
@@ -87,7 +87,7 @@ def sample_system(system: System, shape: Shape) -> tuple[Rate, Profile]:
         made.load(shape)
         with with_host(made) as pid:
             rate = made.drain(shape, pid)
-            return rate, profile_of(read_samples(made))
+            return rate, build_profile(read_samples(made))
 
 
 @contextmanager

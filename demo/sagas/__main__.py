@@ -16,11 +16,11 @@ promise held, 1 one was broken, 2 the run could not be done, 130 interrupted."""
 
 def main(words: Sequence[str]) -> int:
     """Run; returns the exit status."""
-    options = options_of(words)
+    options = parse_options(words)
     return exit_status("python -m demo.sagas", lambda: run(options))
 
 
-def options_of(words: Sequence[str]) -> SagaOptions:
+def parse_options(words: Sequence[str]) -> SagaOptions:
     """Read the command line; argparse ends the process on a bad one."""
     parser = ArgumentParser(prog="python -m demo.sagas", description=DESCRIPTION)
     parser.add_argument("--data", type=Path, default=Path(".demo-sagas"), metavar="DIR")

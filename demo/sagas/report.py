@@ -49,7 +49,7 @@ def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, 
         return ""
     begin = int(min(saga.started_at for saga in sagas))
     end = ceil(max(saga.ended_at or saga.started_at for saga in sagas) + 1)
-    found = [[state_at(saga, second) for saga in sagas] for second in range(begin, end)]
+    found = [[find_state(saga, second) for saga in sagas] for second in range(begin, end)]
     counts = {state: [states.count(state) for states in found] for state in STATES}
     title = "sagas by state"
     with draw_chart(title, heights=[300], end=end - begin, since="the first saga") as chart:
@@ -64,7 +64,7 @@ def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, 
     return chart.svg
 
 
-def state_at(saga: StoredSaga, at: float) -> str | None:
+def find_state(saga: StoredSaga, at: float) -> str | None:
     """The state a saga is drawn in at a time; None before it started."""
     if at < saga.started_at:
         return None

@@ -36,13 +36,15 @@ async def receive(message: func.ServiceBusMessage) -> None:
         return
     if record is None:
         state = await find_document(documents, STATE, session)
-        batch = [("create", (outbox_record(message),), {}), store_state(state, message)]
+        batch = [("create", (make_outbox_record(message),), {}), store_state(state, message)]
         await documents.execute_item_batch(batch, partition_key=session)
     # Here the record's operations are sent; tracking sends nothing, so there are none.
-    await documents.upsert_item(outbox_record(message) | {"dispatched": True, "ttl": KEPT_SECONDS})
+    await documents.upsert_item(
+        make_outbox_record(message) | {"dispatched": True, "ttl": KEPT_SECONDS}
+    )
 
 
-def outbox_record(message: func.ServiceBusMessage) -> dict[str, Any]:
+def make_outbox_record(message: func.ServiceBusMessage) -> dict[str, Any]:
     """The record of a message that was processed."""
     identity = {"id": message.message_id, "session": message.session_id}
     return identity | {"dispatched": False, "operations": []}

@@ -34,10 +34,10 @@ def load(directory: Path) -> func.FunctionApp:
 
 
 def note(_: int, frame: FrameType | None) -> None:
-    samples[stack_of(frame)] += 1
+    samples[read_stack(frame)] += 1
 
 
-def stack_of(frame: FrameType | None) -> Stack:
+def read_stack(frame: FrameType | None) -> Stack:
     stack: list[str] = []
     while frame is not None and len(stack) < DEPTH_MAX:
         stack.append(f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}")

@@ -9,7 +9,7 @@ from bench.counts.aims import Aim, list_aims
 from bench.counts.table import format_batch, format_table
 from bench.counts.usage import CounterReading, ServiceUsage, compute_usage
 from bench.counts.waves import CountPlan, MessageCosts, VisitCosts
-from bench.load import BODY_BYTES, statuses
+from bench.load import BODY_BYTES, make_statuses
 from functions.handlers.tracking import FlightStatus
 from testbed.control import Tallies
 
@@ -146,7 +146,7 @@ def test_the_line_about_batches_says_what_they_cost() -> None:
 
 
 def test_messages_are_of_one_kilobyte_and_what_the_handler_reads() -> None:
-    messages = statuses("N1", range(3))
+    messages = make_statuses("N1", range(3))
 
     assert {len(message.body) for message in messages} == {BODY_BYTES}
     assert [FlightStatus.model_validate_json(m.body).flight for m in messages] == [

@@ -9,7 +9,7 @@ import pytest
 from bench.systems import ROOT
 from bench.throughput.__main__ import parse_shape
 from bench.throughput.consuming import Rate, Shape
-from bench.throughput.profile import profile_of
+from bench.throughput.profile import build_profile
 from bench.throughput.table import compute_ratio, format_profile, format_table
 from testbed.children import read_cpu_seconds
 
@@ -53,7 +53,7 @@ def test_a_sample_belongs_to_the_innermost_owner_and_imports_to_nobody() -> None
     worker = "/venv/lib/python3.13/site-packages/azure/functions/meta.py:decode"
     importing = "<frozen importlib._bootstrap>:_load"
 
-    profile = profile_of(
+    profile = build_profile(
         [
             ((codec, sdk, engine), 6),
             ((engine,), 2),
@@ -75,7 +75,7 @@ def test_a_sample_belongs_to_the_innermost_owner_and_imports_to_nobody() -> None
 
 
 def test_a_profile_is_printed_in_shares_and_in_time_per_message() -> None:
-    profile = profile_of([(("/usr/lib/python3.13/json/decoder.py:decode",), 4)])
+    profile = build_profile([(("/usr/lib/python3.13/json/decoder.py:decode",), 4)])
 
     text = list(format_profile(rate(100), profile))
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos.__main__ import main, options_of, parse_arguments
+from chaos.__main__ import main, parse_arguments, parse_options
 from chaos.options import Cardinality
 
 
 def test_three_minutes_are_usual_and_many_messages_have_their_own_usual_values() -> None:
     minutes, messages = (
-        options_of(parse_arguments(words)) for words in ([], ["--messages", "100000"])
+        parse_options(parse_arguments(words)) for words in ([], ["--messages", "100000"])
     )
 
     assert (minutes.seconds, minutes.messages, minutes.pause_factor) == (180.0, None, 2.0)

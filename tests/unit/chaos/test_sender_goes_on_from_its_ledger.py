@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chaos.messages import PURE
 from chaos.records import Record
-from chaos.sender import lanes_of, safe_before
+from chaos.sender import make_lanes, read_safe
 from chaos.workload import PublishOperation, WorkloadMessage
 
 SESSIONS = [f"N{n}" for n in range(60)]
@@ -33,7 +33,7 @@ def note(path: Path, what: str, session: str, first: int) -> None:
 def test_a_first_sender_sends_everything_and_each_session_in_one_lane(tmp_path: Path) -> None:
     operations = workload(tmp_path / "workload")
 
-    lanes = lanes_of(tmp_path / "workload", safe_before(tmp_path / "ledger"))
+    lanes = make_lanes(tmp_path / "workload", read_safe(tmp_path / "ledger"))
 
     homes = {
         session: [n for n, lane in enumerate(lanes) if holds(lane, session)] for session in SESSIONS
@@ -54,8 +54,8 @@ def test_what_is_safe_is_not_sent_again_and_what_was_only_begun_is(tmp_path: Pat
     note(ledger, "begun", "N1", 2)
     note(ledger, "begun", "N2", 0)
 
-    safe = safe_before(ledger)
-    left = sent(lanes_of(tmp_path / "workload", safe))
+    safe = read_safe(ledger)
+    left = sent(make_lanes(tmp_path / "workload", safe))
 
     assert safe == {"N1": 2}
     assert [o.first for o in left if o.session == "N1"] == [2, 4]

@@ -66,7 +66,7 @@ def test_the_same_seed_makes_the_same_load_and_another_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     histories = {f"N{n}": [f'{{"n":{i}}}' for i in range(30)] for n in range(5)}
-    monkeypatch.setattr("chaos.workload.longest_histories", lambda _: histories.items())
+    monkeypatch.setattr("chaos.workload.read_longest_histories", lambda _: histories.items())
     texts = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         write_workload(tmp_path / name, 100, OPERATION_MAX, seed)

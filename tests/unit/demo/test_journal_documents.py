@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from demo.checker import AppliedMessage, StoredEntry, StoredStatus
-from demo.journal import is_entry, pending_name, read_entry
+from demo.journal import is_entry, name_pending, read_entry
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_a_status_nobody_knows_is_refused() -> None:
 def test_a_document_with_something_to_deliver_is_named(
     changes: dict[str, Any], pending: str | None
 ) -> None:
-    assert pending_name(document(**changes)) == pending
+    assert name_pending(document(**changes)) == pending
 
 
 def test_other_kinds_of_documents_are_no_entries() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from demo.checker import check_history
 from demo.display import LiveDisplay, PlainDisplay, draw_bars, print_summary
 from demo.options import DemoOptions
-from demo.report import build_page, draw_failover, settled_by_second
+from demo.report import build_page, count_settled_by_second, draw_failover
 from demo.result import DemoResult, Outage, RejectedRows, RunCosts, measure_failover
 from testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline, settle_rates
 from tests.unit.demo.histories import effect, message, sound_history
@@ -132,7 +132,7 @@ def test_a_run_that_added_nothing_is_drawn_from_what_was_settled(tmp_path: Path)
     result = replace(result_of_run(tmp_path / "report.html"), added=(), is_first=False)
 
     assert "copies settled (no effect was added) a second" in draw_failover(result)
-    assert sum(settled_by_second(result.timeline)["east"]) == 5
+    assert sum(count_settled_by_second(result.timeline)["east"]) == 5
 
 
 def test_the_same_run_is_drawn_alike_byte_for_byte(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from demo.sagas.__main__ import options_of
+from demo.sagas.__main__ import parse_options
 from demo.sagas.checker import SagaJournals, classify_reason
 from demo.sagas.orders import CUSTOMERS, PRODUCTS, make_orders
-from demo.sagas.report import SagaReport, draw_sagas, state_at
+from demo.sagas.report import SagaReport, draw_sagas, find_state
 from functions.handlers import orders
 from tests.saga_stage import Stage, Walk, order, stocked
 
@@ -134,9 +134,9 @@ def test_the_picture_follows_the_stores_clock(documents: Documents) -> None:
     sagas = {saga.key: saga for saga in SagaJournals.of(documents).read_sagas()}
     third = sagas["o-3"]
 
-    assert state_at(third, third.started_at - 1) is None
-    assert state_at(third, third.started_at + 4) == "running"
-    assert state_at(third, third.started_at + 5) == "completed"
+    assert find_state(third, third.started_at - 1) is None
+    assert find_state(third, third.started_at + 4) == "running"
+    assert find_state(third, third.started_at + 5) == "completed"
     drawn = draw_sagas(list(sagas.values()), (third.started_at, third.started_at + 2), "east")
     # A text for each bar, one for the outage and one for the whole chart.
     assert drawn.count("<title>") == 3 * 1 + 5 * 3 + 2 + 2
@@ -183,8 +183,8 @@ def test_reasons_are_sorted(reason: str, sort: str) -> None:
 
 
 def test_the_command_line_is_read() -> None:
-    asked = options_of(["--orders", "20", "--rate", "2", "--no-kill"])
+    asked = parse_options(["--orders", "20", "--rate", "2", "--no-kill"])
 
     assert (asked.orders, asked.rate, asked.seed, asked.kills) == (20, 2.0, 1, False)
     with pytest.raises(SystemExit):
-        options_of(["--rate", "0"])
+        parse_options(["--rate", "0"])

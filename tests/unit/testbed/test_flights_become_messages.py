@@ -19,10 +19,10 @@ from testbed.flights import (
     FlightRow,
     SourceUnreadable,
     expect_messages,
+    list_status_bodies,
     parse_day,
     read_flight,
     read_rows,
-    status_bodies,
 )
 
 ON_TIME = {
@@ -49,7 +49,7 @@ def row(**changes: str | None) -> FlightRow:
 
 
 def statuses_of(**changes: str | None) -> list[dict[str, object]]:
-    return [json.loads(body) for body in status_bodies(flight(**changes))]
+    return [json.loads(body) for body in list_status_bodies(flight(**changes))]
 
 
 def flight(**changes: str | None) -> Flight:
@@ -66,7 +66,7 @@ def recount(rows: Sequence[FlightRow | None], days: int = 1) -> ExpectedMessages
 
 
 def test_a_flight_departs_and_arrives() -> None:
-    assert list(status_bodies(flight())) == [
+    assert list(list_status_bodies(flight())) == [
         canonical("2013-01-01T05:17:00", 2, "departed"),
         canonical("2013-01-01T08:30:00", 11, "arrived"),
     ]
@@ -154,7 +154,7 @@ def test_messages_are_numbered_from_nought_within_each_aircraft_in_order_of_depa
         ("N14228", 3),
         ("N24211", 0),
     ]
-    texts = list(status_bodies(flight()))
+    texts = list(list_status_bodies(flight()))
     assert [message.digest for message in sent[:2]] == [
         sha256(b"flight.status\0" + text.encode()).hexdigest() for text in texts
     ]
