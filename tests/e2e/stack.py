@@ -12,7 +12,7 @@ from shared.settings import Settings
 from shared.wiring import open_producer
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.control import count_operations
-from testbed.faults import region_down
+from testbed.faults import components_down, hosts_killed
 from testbed.sampling import wait_until
 from tests.wire.functions_host_process import KEY, request
 
@@ -79,10 +79,10 @@ class SagaStack:
         return hubs
 
     def kill(self, region: str) -> None:
-        """Kill a region's host; nobody reaches its namespace and its task hub from then on."""
+        """Kill a region's host; its task hub is out of reach from then on."""
         self.down[region] = ExitStack()
-        fault = region_down(self.cloud.control, region, f"durable.{region}")
-        self.down[region].enter_context(fault)
+        self.down[region].enter_context(hosts_killed(self.cloud.control, region))
+        self.down[region].enter_context(components_down(self.cloud.control, f"durable.{region}"))
 
     def start(self, region: str) -> None:
         """Start a region that was killed."""
