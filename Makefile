@@ -1,4 +1,4 @@
-# make demo   the main job, on one machine, through a region's death
+# make demo   the main job, on one machine, through the outage of a region
 # make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 CLIMATE=rough)
 # make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
 # make test   lint, types, import contracts and every test, two files at a time
@@ -24,7 +24,7 @@ help:  ## say what can be made
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")
 	@$(RUN) -m demo --days $(DAYS) $(ARGS)
 
-demo-saga: .venv/ready  ## run orders as sagas through a region's death (ARGS="--orders N ...")
+demo-saga: .venv/ready  ## run orders as sagas through the outage of a region (ARGS="--orders N ...")
 	@$(RUN) -m demo.sagas $(ARGS)
 
 up: .venv/ready  ## start Azure on one machine and leave it running until Ctrl-C

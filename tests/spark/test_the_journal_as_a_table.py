@@ -40,8 +40,8 @@ def test_every_partition_is_read_and_every_entry_comes_once(account: RunningAcco
         document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
         document |= {"session": session}
         document |= {"status": "completed", "covers": [COVER | (NUMBER if n else {})]}
-        account.spread.create_item(document)
-        account.spread.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
+        account.divided.create_item(document)
+        account.divided.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
         expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
     reader = JournalReader(read_journal_settings(settings(account)))
 

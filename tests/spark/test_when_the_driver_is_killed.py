@@ -17,7 +17,7 @@ from spark import feed, reconcile
 from spark.datasource import EventWriter
 from tests.e2e.stack import Stack, running_stack, until
 from tests.spark.doomed_feed import Point
-from tests.spark.environment import QUICK, settings_for
+from tests.spark.environment import QUICK
 from tests.spark.statuses import MAPPING, delayed, effects, expected, table, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -47,7 +47,7 @@ def test_killed_at_every_point_and_run_again_it_is_as_if_nothing_had_happened(
     inputs = [f"--source={source}", f"--mapping={mapping}", f"--manifest={tmp_path / 'manifest'}"]
     inputs.append("--group=flights")
     words = [*inputs, f"--rejects={tmp_path / 'rejects'}", f"--summary={summary}", "--batch=20"]
-    settings = settings_for(stack.cloud, **DELAY)
+    settings = stack.cloud.app_settings() | DELAY
 
     write(source, YESTERDAY)
     for point in Point:

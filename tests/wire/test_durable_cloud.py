@@ -15,9 +15,9 @@ from durabletask.client import TaskHubGrpcClient
 from local.cloud import Cloud, CloudOptions
 from local.config import parse_config
 from local.faults import Action, Fault
+from testbed.cloud import reserve_ports
 from tests.wire.durable_by_hand import output_of, worker
 from tests.wire.functions_host_process import eventually
-from tests.wire.serving import row_of_ports
 
 pytestmark = pytest.mark.wire
 
@@ -115,7 +115,7 @@ def test_regions_may_share_the_hub_of_one_of_them(tmp_path: Path) -> None:
 
 def test_with_a_port_base_each_region_has_a_port_for_its_hub(tmp_path: Path) -> None:
     with (
-        row_of_ports() as base,
+        reserve_ports() as base,
         cloud_of(["east", "west"], "{durable}", CloudOptions(tmp_path, port_base=base)) as cloud,
     ):
         assert cloud.describe()["durable"] == {
