@@ -29,7 +29,7 @@ def settings(account: RunningAccount) -> dict[str, str]:
     return {
         "Cosmos": account.cosmos.connection_string,
         "LOCKSTEP_DATABASE": "lockstep",
-        "LOCKSTEP_JOURNAL": "spread",
+        "LOCKSTEP_JOURNAL": "divided",
     }
 
 
