@@ -7,7 +7,7 @@ import azure.functions as func
 
 from functions.handlers.tracking import Aircraft, FlightStatus, track
 from shared.domain import wire
-from shared.domain.handling import Context
+from shared.domain.handler import Context
 
 
 def tracked(state: Mapping[str, Any], delivery: func.ServiceBusMessage) -> dict[str, Any]:

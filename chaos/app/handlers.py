@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from chaos import chain
 from chaos.names import CURSED, EFFECTFUL, EFFECTS_QUEUE, PURE, RUNS_SETTING, SEEN
 from functions.handlers import tracking
-from shared.domain.handling import Context, Handled, Handlers, Kind, NoState, OnFault, Output
+from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault, Output
 
 # Long enough for a kill to come between an outside effect and its commit.
 OUTSIDE_SECONDS = 0.05

@@ -234,6 +234,11 @@ class MemoryJournal:
         found = [decode_entry(d) for d in self.partitions[session].values() if is_entry(d)]
         return sorted(found, key=lambda entry: entry.position)
 
+    def entry_at(self, session: str, position: int) -> Entry | None:
+        """The entry at a position, for whoever inspects the twin."""
+        document = self.store.read(session, position_id(position))
+        return decode_entry(document) if document else None
+
     def newest(self, session: str) -> Entry | None:
         """The entry with the highest position."""
         document = self.store.newest(session)

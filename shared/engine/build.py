@@ -68,7 +68,7 @@ def build(
     acknowledgements = Acknowledgements(worker)
     committer = Committer(worker, acknowledgements)
     runner = HandlerRunner(worker, delivery.regions)
-    dispatcher = Dispatcher(worker, delivery, acknowledgements, runner)
+    dispatcher = Dispatcher(worker, delivery, acknowledgements)
     claims = Claims(worker, committer, dispatcher, runner)
     duplicates = Duplicates(journal)
     parking = Parking(worker, committer, dispatcher, duplicates)

@@ -6,14 +6,14 @@ from enum import Enum, auto
 
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
 from shared.domain.message import require_id
-from shared.domain.operation import (
-    OPERATION_BYTES_MAX,
-    OPERATION_MESSAGES_MAX,
-    size_of,
-    widest,
-)
 from shared.domain.producer import ProducerOptions
 from shared.publishing.message import SessionMessage
+from shared.storage.limits import (
+    OPERATION_BYTES_MAX,
+    OPERATION_MESSAGES_MAX,
+    measure_operation,
+    widest_number,
+)
 
 
 class Lock(Enum):
@@ -40,7 +40,7 @@ class MessageBatch:
         self.session = session
         self.max_size_in_bytes = limit
         self.size_in_bytes = 0
-        self.number = widest(options.producer_group_id, options.owner_level)
+        self.number = widest_number(options.producer_group_id, options.owner_level)
         self.messages: list[SessionMessage] = []
         self.lock = Lock.OPEN
 
@@ -82,7 +82,7 @@ class MessageBatch:
 
     def size_with_number(self, message: SessionMessage) -> int:
         """What the message will take at most."""
-        return size_of([message.draft.in_session(self.session, self.number)])
+        return measure_operation([message.draft.in_session(self.session, self.number)])
 
     @contextmanager
     def locked(self) -> Iterator[None]:

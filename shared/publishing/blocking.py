@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from shared.domain.errors import ProducerClosed
+from shared.engine.publish.publish import Published
 from shared.publishing.batch import MessageBatch
 from shared.publishing.producer import IdempotentProducer, Outgoing
 from shared.publishing.properties import PartitionPublishingProperties
-from shared.usecases.publish import Published
 
 type Opening = Callable[[], AbstractAsyncContextManager[IdempotentProducer]]
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from shared.domain.errors import InvalidClientState, InvalidMessage, ProducerClosed
 from shared.domain.message import require_id
 from shared.domain.producer import ProducerOptions
+from shared.engine.publish.publish import Producer, Published
+from shared.engine.publish.session_locks import SessionLocks
 from shared.publishing.batch import MessageBatch
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.properties import PartitionPublishingProperties, said_before
-from shared.usecases.publish import Producer, Published
-from shared.usecases.turns import Turns
 
 type Outgoing = MessageBatch | Iterable[SessionMessage]
 
@@ -28,7 +28,7 @@ class IdempotentProducer:
     def __init__(self, producer: Producer, options: IdempotentProducerOptions) -> None:
         self.producer = producer
         self.options = options
-        self.turns = Turns()
+        self.turns = SessionLocks()
         self.published: dict[str, PartitionPublishingProperties] = {}
         self.agreed: set[str] = set()
         self.broken: dict[str, InvalidClientState] = {}

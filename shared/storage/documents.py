@@ -227,13 +227,18 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
 
 def is_entry(document: Mapping[str, Any]) -> bool:
     """Whether a document of the journal's container is an entry."""
-    return document.get("kind") == "entry"
+    return bool(document.get("kind") == "entry")
 
 
 def newest_milestone(documents: Iterable[Mapping[str, Any]], before: float) -> int | None:
     """The highest marked position that was written at or before a time of the store's clock."""
     marked = (d for d in documents if d.get("milestone", True) and written_at(d) <= before)
     return max((int(d["id"]) for d in marked), default=None)
+
+
+def session_in(document: Mapping[str, Any]) -> str:
+    """The session that a document of the journal's container belongs to."""
+    return str(document["session"])
 
 
 def decode_identities(document: Mapping[str, Any]) -> tuple[MessageIdentity, ...]:
@@ -256,7 +261,7 @@ def encode_pending(session: str, outbox: Outbox) -> Document:
 
 def is_producers_outbox(document: Mapping[str, Any]) -> bool:
     """Whether a document holds a producer's pending copies, and is of no use without them."""
-    return document["kind"] == "owed"
+    return bool(document["kind"] == "owed")
 
 
 def decode_pending(document: Mapping[str, Any]) -> PendingOutbox | None:

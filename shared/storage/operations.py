@@ -106,7 +106,7 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
         operations.append(CreateDocument(encode_genesis(entry.session), WriteResult.TAKEN))
     elif carried.acknowledges:
         # This proves that the predecessor exists, too: a patch needs its document.
-        taken = {"/owing": [], "/outbox/regions": []}
+        taken: dict[str, Any] = {"/owing": [], "/outbox/regions": []}
         predecessor = position_id(entry.position - 1)
         operations.append(PatchDocument(predecessor, taken, WriteResult.ORPHANED))
     else:

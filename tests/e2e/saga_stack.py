@@ -11,7 +11,7 @@ from local.cloud import Cloud, CloudOptions
 from local.config import load_config
 from local.durable.backend import DurableBackend
 from local.faults import Action, Fault
-from shared.domain.message import derived_id
+from shared.domain.message import derive_id
 from tests.cloud import CONFIG
 from tests.wire.functions_host_process import KEY, request
 
@@ -43,7 +43,7 @@ class SagaStack:
     def ask(self, region: str, path: str, method: str = "GET", document: Any = None) -> Any:
         """Status and document of an HTTP answer."""
         body = json.dumps(document).encode() if document is not None else None
-        key = KEY | {"Idempotency-Key": derived_id(path, repr(body))}
+        key = KEY | {"Idempotency-Key": derive_id(path, repr(body))}
         answer = request(f"{self.cloud.hosts.urls[region]}/api/{path}", method, key, body)
         return answer.status, json.loads(answer.body) if answer.body else None
 

@@ -13,8 +13,8 @@ from azure.cosmos import CosmosClient
 
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
-from shared.domain.message import Message, Number, content_digest, derived_id
-from shared.domain.stored_messages import Document
+from shared.domain.message import Message, Number, derive_id, digest_content
+from shared.storage.documents import Document
 from shared.wiring import open_producer
 from tests.cloud import CONFIG, settings_of
 
@@ -93,7 +93,7 @@ def status(session: str, n: int) -> Message:
         f'"flight":"UA{n // 2}","origin":"EWR","status":"{what}"}}'
     )
     number = Number(GROUP, 0, n)
-    return Message(derived_id(session, str(n)), session, "flight.status", body.encode(), number)
+    return Message(derive_id(session, str(n)), session, "flight.status", body.encode(), number)
 
 
 def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
@@ -110,7 +110,7 @@ def assert_once_and_in_order(
 ) -> None:
     """Every journal is exactly what was sent to it, and each entry builds on the one before."""
     assert {s: effects(found) for s, found in entries.items()} == {
-        s: [(m.id, content_digest(m.type, m.body)) for m in messages]
+        s: [(m.id, digest_content(m.type, m.body)) for m in messages]
         for s, messages in sent.items()
     }
     for found in entries.values():

@@ -22,10 +22,10 @@ FAULTY = [BILLS[0], message(1, kind="account.hint"), BILLS[2]]
 BUS_CALLS = ("send.east", "send.west")
 PRODUCER_CALLS = {"owe", "ledger", "save_ledger"}
 BACKGROUND_CALLS = {"sessions", "faults_of", "compactable", "milestone", "compact"}
-CLAIM_CALLS = {"held", "replace"}
+CLAIM_CALLS = {"stored_entry", "replace"}
 STAGING_CALLS = {"stage", "staged"}
 ARRIVAL_CALLS = {"marked"}
-STORE_CALLS = ("head", "entry", "covers", "append", "parked", "owing_of", "acknowledge")
+STORE_CALLS = ("head", "entry", "processed", "append", "parked", "pending", "acknowledge")
 FAULTS = [*product(STORE_CALLS + BUS_CALLS, Mishap, range(3))]
 
 
@@ -63,8 +63,8 @@ async def run(arrivals: Sequence[Message], *faults: Fault) -> World:
     world.bus.mishaps.planned.clear()
     for _ in range(2):
         world.clock.seconds += LAG_SECONDS
-        await world.worker("east").rescuer.sweep()
-        await world.worker("west").rescuer.sweep()
+        await world.worker("east").recovery.sweep()
+        await world.worker("west").recovery.sweep()
     return world
 
 
@@ -83,4 +83,4 @@ async def test_each_effect_once_and_each_output_the_same_in_both_regions(
         assert world.amounts() == quiet.amounts(), faults
         for region, queue in product(("east", "west"), expected):
             assert sent(world, region, queue) == expected[queue], (region, queue, faults)
-        assert await world.journal.owing_of("acc-7", REGIONS) == [], faults
+        assert await world.journal.pending("acc-7", REGIONS) == [], faults

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.message import Message
-from shared.usecases.outcomes import AlreadyDone
+from shared.engine.consume.outcomes import AlreadyDone
 from tests.business import Outside, world_of
 from tests.world import World, message
 
@@ -118,4 +118,4 @@ async def test_a_handler_that_calls_the_outside_costs_two_writes() -> None:
         await world.east.consumer.consume(message(n, kind="account.pay"))
 
     calls = world.journal.mishaps.calls
-    assert (calls["append"], calls["replace"], calls["held"]) == (10, 10, 10)
+    assert (calls["append"], calls["replace"], calls["stored_entry"]) == (10, 10, 10)

@@ -13,9 +13,10 @@ from enum import StrEnum
 from functools import partial
 from typing import Never
 
+from shared.usecases.publish import Published
+
 from shared.domain.message import Message
 from shared.settings import Settings
-from shared.usecases.publish import Published
 from shared.wiring import open_producer
 from spark import feed
 from spark.datasource import LockstepDataSource

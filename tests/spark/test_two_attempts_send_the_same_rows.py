@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import Row
+from shared.usecases.publish import Published
 
 from shared.domain.message import Message, derived_id
-from shared.usecases.publish import Published
 from spark.sending import Counts, Manner, send_rows
 from tests.crashes import rest
 from tests.world import REGIONS, World

@@ -23,7 +23,7 @@ EARLY_EVENTS_MAX = 20
 
 
 class SagaRecord(BaseModel):
-    """The state of a saga's session. `digest` is that of the message that start_saga it."""
+    """The state of a saga's session. `digest` is that of the message that started it."""
 
     state: SagaState = SagaState.AWAITED
     kind: str | None = None
@@ -112,7 +112,7 @@ def start_saga(
     if record.digest == message.digest:
         return answer_with(record)
     if record.digest is not None:
-        return answer_with(record, "it was start_saga with other content")
+        return answer_with(record, "it was started with other content")
     begun = {
         "state": SagaState.RUNNING,
         "kind": message.type,

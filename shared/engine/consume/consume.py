@@ -50,7 +50,7 @@ from shared.engine.consume.outcomes import (
 )
 from shared.engine.consume.park import Parking, is_other, level_of
 from shared.engine.dispatch.dispatch import Dispatcher
-from shared.engine.handle.handle import HandlerRunner, describe_error
+from shared.engine.handle.handle import HandlerRunner, address_batches, describe_error
 from shared.engine.worker import Worker
 from shared.ports import WriteResult
 
@@ -310,7 +310,8 @@ class Consumer:
             result = await self.runner.run_outside(handler, HandlerInput(), message)
             if result.batches:
                 regions = self.dispatcher.delivery.regions
-                outbox = Outbox(self.runner.address_batches(result), regions)
+                queue = self.worker.policy.output_queue
+                outbox = Outbox(address_batches(result, queue), regions)
         except Exception as error:
             reason = describe_error(error)
             outbox = self.runner.address_fault(message, reason)

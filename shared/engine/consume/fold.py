@@ -18,7 +18,7 @@ from shared.domain.outbox import NO_OUTBOX, Outbox
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.consume.consume import Consumer
 from shared.engine.consume.outcomes import Outcome, Processed
-from shared.engine.handle.handle import run_pure
+from shared.engine.handle.handle import address_batches, run_pure
 from shared.ports import WriteResult
 from shared.storage.limits import fits_entry
 
@@ -108,6 +108,6 @@ class BatchConsumer:
             return None
         outbox = NO_OUTBOX
         if result.batches:
-            batches = self.consumer.runner.address_batches(result)
+            batches = address_batches(result, self.worker.policy.output_queue)
             outbox = Outbox(batches, self.consumer.dispatcher.delivery.regions)
         return next_entry.complete(next_entry.open_entry(made_from), result, outbox)

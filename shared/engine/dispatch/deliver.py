@@ -121,13 +121,12 @@ class Delivery:
         self, region: str, messages: Sequence[Message]
     ) -> Iterator[tuple[float, list[Message]]]:
         """Messages that become visible together, in order, with their delay in this region."""
-
-        def delay_of(message: Message) -> float:
-            is_preferred = region == self.preferred_region(message.session)
-            return 0.0 if is_preferred else self.secondary_delay_seconds
-
-        for delay, wave in groupby(messages, delay_of):
+        for delay, wave in groupby(messages, lambda m: self.delay_in(region, m.session)):
             yield delay, list(wave)
+
+    def delay_in(self, region: str, session: str) -> float:
+        """How long the region's copy stays invisible, so that the preferred region is first."""
+        return 0.0 if region == self.preferred_region(session) else self.secondary_delay_seconds
 
     def preferred_region(self, session: str) -> str:
         """The region that normally does the session's work."""

@@ -18,7 +18,7 @@ from shared.domain.outbox import (
 )
 from shared.engine.commit.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery
-from shared.engine.handle.handle import HandlerRunner, run_pure
+from shared.engine.handle.handle import address_batches, run_pure
 from shared.engine.worker import Worker
 from shared.ports import Outboxes
 from shared.storage.documents import digest_batches
@@ -33,17 +33,12 @@ class Dispatcher:
     """Delivers the outboxes of one worker's sessions."""
 
     def __init__(
-        self,
-        worker: Worker,
-        delivery: Delivery,
-        acknowledgements: Acknowledgements,
-        runner: HandlerRunner,
+        self, worker: Worker, delivery: Delivery, acknowledgements: Acknowledgements
     ) -> None:
         self.worker = worker
         self.journal = worker.journal
         self.delivery = delivery
         self.acknowledgements = acknowledgements
-        self.runner = runner
 
     async def send_outputs(self, entry: Entry, batches: tuple[DestinationBatch, ...]) -> Entry:
         """Send a new entry's outputs to the regions that miss nothing earlier.
@@ -172,7 +167,7 @@ class Dispatcher:
         if digest_batches(result.batches) != digest:
             changed = f"the handler of {entry.message.type!r} was changed or is not deterministic"
             raise Unavailable(f"{what} come out otherwise than at first: {changed}")
-        return self.runner.address_batches(result)
+        return address_batches(result, self.worker.policy.output_queue)
 
     async def input_of(self, entry: Entry) -> HandlerInput:
         """What the handler of an entry started from. Raises Unavailable or OutcomeUnknown."""

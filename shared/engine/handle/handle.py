@@ -94,7 +94,7 @@ class HandlerRunner:
         """The entry of a handler's result, with the outputs where they are to be kept."""
         if not result.batches:
             return Ending(next_entry.complete(opened, result, NO_OUTBOX))
-        batches = self.address_batches(result)
+        batches = address_batches(result, self.policy.output_queue)
         outbox = Outbox(batches, self.regions)
         staged: tuple[DestinationBatch, ...] = ()
         if kind is Kind.DETERMINISTIC:
@@ -120,12 +120,12 @@ class HandlerRunner:
         """A copy of the message for the error queue of every region."""
         return address(self.policy.error_queue, [report_fault(message, reason)], self.regions)
 
-    def address_batches(self, result: HandlerResult) -> tuple[DestinationBatch, ...]:
-        """A result's batches with the app's output queue in place of the empty name."""
-        return tuple(
-            DestinationBatch(batch.queue or self.policy.output_queue, batch.messages)
-            for batch in result.batches
-        )
+
+def address_batches(result: HandlerResult, output_queue: str) -> tuple[DestinationBatch, ...]:
+    """A result's batches with the app's output queue in place of the empty name."""
+    return tuple(
+        DestinationBatch(batch.queue or output_queue, batch.messages) for batch in result.batches
+    )
 
 
 def message_in(opened: Entry) -> Message:
@@ -147,11 +147,7 @@ def run_pure(handler: Handler, given: HandlerInput, message: Message) -> Handler
     Raises what the handler raises, InvalidBody, and TypeError for a handler that is a coroutine.
     """
     context = Context(message, given.captured)
-    returned = handler.handle(
-        handler.state.model_validate_json(json.dumps(given.state)),
-        parse_body(handler, message),
-        context,
-    )
+    returned = handler.handle(*parse_arguments(handler, given, message), context)
     if inspect.isawaitable(returned):
         if inspect.iscoroutine(returned):
             # Nobody will await it, so that it must not warn.
@@ -166,8 +162,7 @@ async def run_effectful(handler: Handler, given: HandlerInput, message: Message)
     Raises what the handler raises, and InvalidBody.
     """
     context = Context(message, given.captured)
-    state = handler.state.model_validate_json(json.dumps(given.state))
-    body = parse_body(handler, message)
+    state, body = parse_arguments(handler, given, message)
     if inspect.iscoroutinefunction(handler.handle):
         returned = await handler.handle(state, body, context)
     else:
@@ -175,6 +170,17 @@ async def run_effectful(handler: Handler, given: HandlerInput, message: Message)
         if inspect.isawaitable(returned):
             returned = await returned
     return build_result(returned, given, message, context)
+
+
+def parse_arguments(
+    handler: Handler, given: HandlerInput, message: Message
+) -> tuple[BaseModel, BaseModel]:
+    """State and body as the handler's models; they share nothing with what is remembered.
+
+    Raises InvalidBody.
+    """
+    state = handler.state.model_validate_json(json.dumps(given.state))
+    return state, parse_body(handler, message)
 
 
 def parse_body(handler: Handler, message: Message) -> BaseModel:

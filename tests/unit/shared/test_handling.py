@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from shared.domain.errors import InvalidBody, UnknownType
-from shared.domain.handling import Context, Handlers
+from shared.domain.handler import Context, HandlerInput, Handlers
 from shared.domain.message import Message, Number
-from shared.domain.running import Before, run
+from shared.engine.handle.handle import run_pure
 from tests.world import handlers, message
 
 
@@ -29,15 +29,15 @@ def test_a_body_that_is_not_the_model_is_refused(body: bytes) -> None:
     broken = Message("m", "acc-7", "account.add", body, Number("bank", 0, 0))
 
     with pytest.raises(InvalidBody, match="message 'm'"):
-        run(handlers.of("account.add"), Before(), broken)
+        run_pure(handlers.of("account.add"), HandlerInput(), broken)
 
 
 def test_outputs_continue_the_sessions_own_numbering() -> None:
-    before = Before({"amounts": [5]}, {"": {"acc-7": 3}})
+    before = HandlerInput({"amounts": [5]}, {"": {"acc-7": 3}})
 
-    result = run(handlers.of("account.bill"), before, message(0))
+    result = run_pure(handlers.of("account.bill"), before, message(0))
 
-    (receipt,) = result.parcels[0].messages
+    (receipt,) = result.batches[0].messages
     assert receipt.number == Number("session:acc-7", 0, 3)
     assert result.produced == {"": {"acc-7": 4}}
     assert result.state == {"amounts": [5, 1]}
@@ -60,7 +60,10 @@ def test_running_again_in_another_process_gives_the_same_bytes() -> None:
     }
 
     assert len(runs) == 1
-    assert str(run(handlers.of("account.bill"), Before(), message(0))).encode() in runs.pop()
+    assert (
+        str(run_pure(handlers.of("account.bill"), HandlerInput(), message(0))).encode()
+        in runs.pop()
+    )
 
 
 def test_the_context_repeats_itself_for_the_same_message_only() -> None:
@@ -89,6 +92,6 @@ def test_a_first_message_meets_the_models_defaults() -> None:
     def count(counter: Counter, _: Counter, __: Context) -> Counter:
         return Counter(count=counter.count + 1)
 
-    first = run(counting.of("count"), Before(), Message("m", "s", "count", b"{}"))
+    first = run_pure(counting.of("count"), HandlerInput(), Message("m", "s", "count", b"{}"))
 
     assert first.state == {"count": 1}

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from shared.domain.handling import Context, Handled, Handler, Kind, NoState, Output
+from shared.domain.handler import (
+    Context,
+    Handled,
+    Handler,
+    HandlerInput,
+    HandlerResult,
+    Kind,
+    NoState,
+    Output,
+)
 from shared.domain.message import Message, Number
-from shared.domain.running import Before, Result, run
-from shared.usecases.outside import run_outside
+from shared.engine.handle.handle import run_effectful, run_pure
 from tests.world import Account, Amount, message
 
 
@@ -53,7 +61,7 @@ def test_a_handler_cannot_change_the_remembered_state_behind_the_journals_back()
         raise ArithmeticError("after it was changed")
 
     with pytest.raises(ArithmeticError):
-        run(handler(grow, Loose), Before(remembered), message(0))
+        run_pure(handler(grow, Loose), HandlerInput(remembered), message(0))
 
     assert remembered == {"anything": {"list": [1]}}
 
@@ -65,8 +73,8 @@ def test_a_state_comes_back_as_it_was_whatever_its_names() -> None:
         seen.append(state)
         return Named(bookTitle="Journals", seen=datetime(2014, 1, 1, tzinfo=UTC))
 
-    first = run(handler(read, Named), Before(), message(0))
-    run(handler(read, Named), Before(first.state), message(1))
+    first = run_pure(handler(read, Named), HandlerInput(), message(0))
+    run_pure(handler(read, Named), HandlerInput(first.state), message(1))
 
     assert seen[1] == Named(bookTitle="Journals", seen=datetime(2014, 1, 1, tzinfo=UTC))
     assert first.state["bookTitle"] == "Journals"
@@ -76,7 +84,7 @@ def test_an_output_has_the_names_that_its_reader_expects() -> None:
     def tell(state: Account, _: Amount, __: Context) -> Handled[Account]:
         return Handled(state, (Output("book", Named(bookTitle="Journals")),))
 
-    (parcel,) = run(handler(tell), Before(), message(0)).parcels
+    (parcel,) = run_pure(handler(tell), HandlerInput(), message(0)).batches
 
     assert Named.model_validate_json(parcel.messages[0].body).book_title == "Journals"
 
@@ -85,7 +93,7 @@ def test_a_handler_that_keeps_no_state_leaves_its_sessions_alone() -> None:
     def note(state: NoState, _: Amount, __: Context) -> NoState:
         return state
 
-    assert run(handler(note, NoState), Before({"amounts": [1]}), message(0)).state == {
+    assert run_pure(handler(note, NoState), HandlerInput({"amounts": [1]}), message(0)).state == {
         "amounts": [1]
     }
 
@@ -99,7 +107,7 @@ def test_a_number_that_json_does_not_have_is_refused(where: str, value: float) -
         return Handled(Measured(), (Output("measured", Measured(value=value)),))
 
     with pytest.raises(ValueError, match="JSON"):
-        run(handler(measure, Measured), Before(), message(0))
+        run_pure(handler(measure, Measured), HandlerInput(), message(0))
 
 
 def test_what_was_captured_is_the_same_in_the_first_run_and_in_every_later_one() -> None:
@@ -109,8 +117,10 @@ def test_what_was_captured_is_the_same_in_the_first_run_and_in_every_later_one()
         seen.append(context.captured("prices", lambda: {1: (2, 3)}))
         return state
 
-    first = run(handler(look), Before(), message(0))
-    run(handler(look), Before(captured=json.loads(json.dumps(first.captured))), message(0))
+    first = run_pure(handler(look), HandlerInput(), message(0))
+    run_pure(
+        handler(look), HandlerInput(captured=json.loads(json.dumps(first.captured))), message(0)
+    )
 
     assert seen == [{"1": [2, 3]}] * 2
 
@@ -121,7 +131,7 @@ def test_what_was_captured_and_is_no_json_is_refused() -> None:
         return state
 
     with pytest.raises(TypeError, match="not JSON serializable"):
-        run(handler(look), Before(), message(0))
+        run_pure(handler(look), HandlerInput(), message(0))
 
 
 class Calling:
@@ -146,9 +156,9 @@ async def promptly(account: Account, body: Amount, _: Context) -> Account:
     "handle", [plainly, promptly, Calling(), partial(promptly), partial(plainly)]
 )
 async def test_any_form_of_handler_may_call_the_outside(handle: Callable[..., Any]) -> None:
-    whole = await run_outside(handler(handle, kind=Kind.EFFECTFUL), Before(), message(0))
+    whole = await run_effectful(handler(handle, kind=Kind.EFFECTFUL), HandlerInput(), message(0))
 
-    assert whole == Result({"amounts": [1]}, (), {}, {})
+    assert whole == HandlerResult({"amounts": [1]}, (), {}, {})
 
 
 def test_an_unordered_output_has_no_number_and_takes_none() -> None:
@@ -156,7 +166,7 @@ def test_an_unordered_output_has_no_number_and_takes_none() -> None:
         loose = Output("told", body, ordered=False)
         return Handled(state, (Output("told", body), loose, Output("told", body)))
 
-    (parcel,) = run(handler(tell), Before(), message(0)).parcels
+    (parcel,) = run_pure(handler(tell), HandlerInput(), message(0)).batches
 
     group = "session:acc-7"
     assert [m.number for m in parcel.messages] == [Number(group, 0, 0), None, Number(group, 0, 1)]
@@ -171,9 +181,9 @@ def test_ids_of_outputs_do_not_collide_over_sessions_and_messages() -> None:
     ids = [
         output.id
         for session, name in pairs
-        for parcel in run(
-            handler(tell), Before(), Message(name, session, "account.add", b'{"amount":1}')
-        ).parcels
+        for parcel in run_pure(
+            handler(tell), HandlerInput(), Message(name, session, "account.add", b'{"amount":1}')
+        ).batches
         for output in parcel.messages
     ]
 

@@ -1,4 +1,4 @@
-"""Answers of the HTTP triggers: JSON, and problem details (RFC 9457) for everything that failed."""
+"""Responses of the HTTP triggers: JSON, and problem details (RFC 9457) for what failed."""
 
 import json
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ from shared.domain.errors import (
 RETRY_AFTER_SECONDS = 1
 
 
-def answer(
+def respond(
     document: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> func.HttpResponse:
-    """A JSON answer."""
+    """A JSON response."""
     return func.HttpResponse(
         json.dumps(document), status_code=status, mimetype="application/json", headers=headers
     )
 
 
-def problem(error: LockstepError) -> func.HttpResponse:
+def respond_problem(error: LockstepError) -> func.HttpResponse:
     """What went wrong, as problem details; the type is the name of the error."""
     status = status_of(error)
     details = {"type": type(error).__name__, "status": status, "detail": str(error)}
