@@ -78,7 +78,12 @@ def started_entry(document: Mapping[str, Any]) -> Entry | None:
     """The entry of a saga that has started; None for every other document of the feed."""
     if not is_entry(document) or key_of(session_in(document)) is None:
         return None
-    entry = decode_entry(document)
+    try:
+        entry = decode_entry(document)
+    except (KeyError, TypeError, ValueError):
+        # Somebody wrote it by hand: it must not keep the feed from the others.
+        log.exception("an entry of session %r cannot be read", session_in(document))
+        return None
     state = entry.state.get("state") if entry.state else None
     return entry if state not in (None, SagaState.AWAITED.value) else None
 

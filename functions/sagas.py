@@ -10,8 +10,7 @@ from functions.saga_instances import begin_instances, saga
 from shared.domain.saga.plan import SagaState
 from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
-from shared.engine.sagas.activities import PerformActivity, SagaActivities
-from shared.engine.sagas.sagas import Sagas
+from shared.engine.sagas.sagas import PerformActivity, Sagas
 
 log = logging.getLogger("lockstep.sagas")
 
@@ -22,9 +21,8 @@ def build_saga_blueprint(services: Services) -> func.Blueprint:
     """The orchestrator, its activities, and the change feed of the sagas' journals."""
     bp = func.Blueprint()
     sagas = Sagas(services.commands)
-    activities = SagaActivities(sagas)
-    for activity in Activity:
-        add_activity(bp, activity, activities.find(activity))
+    for activity, perform in sagas.activities().items():
+        add_activity(bp, activity, perform)
 
     bp.orchestration_trigger(context_name="context")(saga)
 

@@ -11,7 +11,6 @@ from functions.saga_instances import begin_instances
 from shared.domain.errors import LockstepError
 from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
-from shared.engine.sagas.activities import SagaActivities
 from shared.engine.sagas.sagas import Sagas
 from simulation.feed import SagaFeed
 from simulation.history import Answered, Failed
@@ -83,7 +82,7 @@ class SagaWorker:
 
     def __post_init__(self) -> None:
         self.book = Sagas(self.services.commands)
-        self.activities = SagaActivities(self.book)
+        self.activities = self.book.activities()
         self.client = HubClient(self.process, self.hub)
 
     def start(self) -> None:
@@ -119,7 +118,7 @@ class SagaWorker:
     async def performed(self, work: Work) -> Answered | Failed:
         """What became of an activity; one that raises has failed."""
         activity = work.activity
-        perform = self.activities.find(Activity(activity.name))
+        perform = self.activities[Activity(activity.name)]
         try:
             answer = await perform(json.loads(activity.work))
         except LockstepError as error:

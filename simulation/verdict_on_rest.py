@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from shared.domain.journal import state_position
+from shared.domain.next_entry import state_position
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.storage import documents
 from shared.storage.documents import decode_entry

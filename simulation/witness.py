@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_store import MemoryStore, VirtualClock
-from shared.domain.journal import Json, state_position
+from shared.domain.journal import Json
 from shared.domain.message import Message
+from shared.domain.next_entry import state_position
 from shared.engine.consume.consume import Consumer
-from shared.engine.sagas.commands import CommandReply, Commands
+from shared.engine.sagas.steps import CommandReply, Commands
 from shared.storage.documents import Document
 from shared.storage.operations import DeleteDocument, Operation
 from simulation.tally import Identity

@@ -30,7 +30,6 @@ from shared.domain.saga.walk import (
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
-from shared.engine.sagas.activities import SagaActivities
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 from shared.engine.worker import Policy, WaitLimits
 from shared.testkit.strikes import Killed, Strike
@@ -146,7 +145,7 @@ class Walk:
 
     async def steps(self) -> AsyncIterator[WalkRequest]:
         """The same, request by request: each is answered when the next one is asked for."""
-        self.performer = SagaActivities(self.stage.book(self.region))
+        self.activities_by_name = self.stage.book(self.region).activities()
         walking = orchestrate(self.saga, self.stand_by_seconds)
         answer: Any = None
         for turn in count():
@@ -200,7 +199,7 @@ class Walk:
         dies = self.activities - 1 == self.dies_at
         if dies and self.dies_before:
             raise Killed(call.activity)
-        answer = await self.performer.find(call.activity)(call.work)
+        answer = await self.activities_by_name[call.activity](call.work)
         if dies:
             raise Killed(call.activity)
         return answer

@@ -3,13 +3,22 @@
 The decision is a table. `situation_of` says which of a few facts hold for the head and the message;
 the first rule of `RULES` that fits them gives the decision. Nothing here reads or writes anything,
 and docs/guarantees.md shows the same table, generated from the rules.
+
+A message without a number is told from its copies by a marker, which is kept for a time. Such a
+message is taken only while its marker, had there been one, would still be there: `explain_expiry`
+says when it is too old.
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
-from shared.domain.journal import ARRIVALS, Cursor, Entry, MessageIdentity, Status, cursor_of
+from shared.domain.errors import InvalidMessage
+from shared.domain.journal import ARRIVALS, Cursor, Entry, MessageIdentity, Status
 from shared.domain.message import Message, Number
+
+# A message without a number has to say when it was sent; clocks may be apart by so much.
+CLOCK_SLACK_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +233,40 @@ def identity_in(head: Entry, message: Message, cursor: Cursor) -> MessageIdentit
 def is_same_place(one: Number, other: Number) -> bool:
     """Whether two numbers are the same place of a group, whatever their owner levels."""
     return (one.group, one.sequence) == (other.group, other.sequence)
+
+
+def cursor_of(head: Entry | None, group: str) -> Cursor:
+    """The session's cursor for a producer group; one that was never seen starts at zero."""
+    return head.cursors.get(group, Cursor()) if head else Cursor()
+
+
+def marker_seconds(window_seconds: float) -> int:
+    """How long a marker is kept, so that no copy within the window outlives it."""
+    return int(window_seconds) + 2 * CLOCK_SLACK_SECONDS
+
+
+def explain_expiry(message: Message, today: float, window_seconds: float) -> str | None:
+    """Why an un-numbered message is too old to be taken, or None where it is not.
+
+    `today` is in seconds since 1970. Raises InvalidMessage where the message does not say when it
+    was sent, or says that it will be.
+    """
+    if message.number is not None:
+        return None
+    age = today - sending_time(message)
+    if age < -CLOCK_SLACK_SECONDS:
+        raise InvalidMessage(f"message {message.id!r} comes from {-age:.0f} s in the future")
+    if age <= window_seconds:
+        return None
+    return f"un-numbered and {age:.0f} s old, over the {window_seconds:.0f} s that are remembered"
+
+
+def sending_time(message: Message) -> float:
+    """When the message was sent, in seconds since 1970; a time without a zone is UTC."""
+    if message.time is None:
+        raise InvalidMessage(f"message {message.id!r} has neither a number nor a time")
+    try:
+        sent = datetime.fromisoformat(message.time)
+    except ValueError:
+        raise InvalidMessage(f"message {message.id!r} has no ISO 8601 time") from None
+    return (sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp()

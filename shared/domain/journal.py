@@ -142,18 +142,6 @@ class Entry:
     answer: Json | None = None
 
 
-def cursor_of(head: Entry | None, group: str) -> Cursor:
-    """The session's cursor for a producer group; one that was never seen starts at zero."""
-    return head.cursors.get(group, Cursor()) if head else Cursor()
-
-
-def state_position(head: Entry | None) -> int | None:
-    """Where the state after `head` is kept; None while there is none."""
-    if head is None:
-        return None
-    return head.state_at if head.state is None else head.position
-
-
 def lagging_regions(head: Entry | None) -> tuple[str, ...]:
     """The regions that still miss outputs of the session, as far as its head says."""
     if head is None:

@@ -7,6 +7,7 @@ says what came of it. The entry of an effectful handler is stored in between, as
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from shared.domain.decision import cursor_of
 from shared.domain.handler import HandlerResult
 from shared.domain.journal import (
     ARRIVALS,
@@ -18,8 +19,6 @@ from shared.domain.journal import (
     MessageIdentity,
     Resolution,
     Status,
-    cursor_of,
-    state_position,
 )
 from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Rerun
@@ -206,3 +205,10 @@ def remove_parked(waiting: Mapping[str, int], group: str) -> dict[str, int]:
     """The counts of parked messages after one was taken; a group with none is not named."""
     left = {**waiting, group: waiting[group] - 1}
     return {name: count for name, count in left.items() if count}
+
+
+def state_position(head: Entry | None) -> int | None:
+    """Where the state after `head` is kept; None while there is none."""
+    if head is None:
+        return None
+    return head.state_at if head.state is None else head.position

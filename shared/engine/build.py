@@ -19,7 +19,7 @@ from shared.engine.operate.recover import Recovery
 from shared.engine.operate.reject import Rejecter
 from shared.engine.operate.resolve import Resolver
 from shared.engine.publish.publish import Producer
-from shared.engine.sagas.commands import Commands
+from shared.engine.sagas.steps import Commands
 from shared.engine.worker import Policy, Worker
 from shared.ports import Clock, Journal
 

@@ -192,7 +192,7 @@ def encode_entry(entry: Entry) -> Document:
         document["lease"] = {name: value for name, value in lease.items() if value is not None}
     if entry.answer:
         document["answer"] = dict(entry.answer)
-    if not entry.outbox.is_empty:
+    if entry.outbox.batches or entry.outbox.location:
         document |= encode_outbox(entry.outbox)
     return document
 

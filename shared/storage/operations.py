@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.domain.journal import ARRIVALS, Entry, Marker, MessageIdentity, Status
+from shared.domain.journal import ARRIVALS, Entry, Marker, Status
 from shared.domain.outbox import Outbox, Staged
 from shared.domain.producer import Ledger
 from shared.ports import NOTHING_CARRIED, Carried, ParkedMessage, WriteResult
@@ -127,7 +127,12 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
         operations.append(DeleteDocument(parked_id(number), WriteResult.ORPHANED))
     # 4. Un-numbered messages leave a proof that they were seen. One that was parked, or is
     #    resolved, has its marker already, unless it waited for too long.
-    for marker in encode_markers(entry, entry.identities, carried):
+    for identity in entry.identities:
+        if identity.number.group != ARRIVALS:
+            continue
+        marker = encode_marker(
+            entry.session, Marker(identity, entry.position), carried.marker_seconds
+        )
         if entry.from_parked or entry.resolution is not None:
             operations.append(UpsertDocument(marker))
         else:
@@ -146,20 +151,11 @@ def replace_operations(
     if waiting is not None:
         parked = encode_parked(waiting.message, waiting.identity.number)
         operations.append(CreateDocument(parked, WriteResult.PARKED_BEFORE))
-        markers = encode_markers(entry, [waiting.identity], carried)
-        operations += [CreateDocument(marker, WriteResult.SEEN_BEFORE) for marker in markers]
+        if waiting.identity.number.group == ARRIVALS:
+            proof = Marker(waiting.identity, entry.position)
+            marker = encode_marker(entry.session, proof, carried.marker_seconds)
+            operations.append(CreateDocument(marker, WriteResult.SEEN_BEFORE))
     return operations + adopt_staged(entry)
-
-
-def encode_markers(
-    entry: Entry, identities: Sequence[MessageIdentity], carried: Carried
-) -> list[Document]:
-    """The markers of those of the messages that came without a number."""
-    return [
-        encode_marker(entry.session, Marker(identity, entry.position), carried.marker_seconds)
-        for identity in identities
-        if identity.number.group == ARRIVALS
-    ]
 
 
 def adopt_staged(entry: Entry) -> list[Operation]:

@@ -17,7 +17,7 @@ from shared.testkit.found import Found
 from shared.testkit.given import described
 from shared.testkit.purity import Run, Shown, difference, repeated
 
-PROGRAM = "from shared.testkit.location import answer; answer()"
+PROGRAM = "from shared.testkit.elsewhere import answer; answer()"
 TIMEOUT_SECONDS = 120
 
 

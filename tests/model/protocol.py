@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from shared.domain import next_entry
-from shared.domain.decision import Busy, Decision, Duplicate, Gap, Proceed
+from shared.domain.decision import Busy, Decision, Duplicate, Gap, Proceed, cursor_of
 from shared.domain.handler import HandlerResult
-from shared.domain.journal import Entry, Lease, Status, cursor_of, lagging_regions
+from shared.domain.journal import Entry, Lease, Status, lagging_regions
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import DestinationBatch, Outbox

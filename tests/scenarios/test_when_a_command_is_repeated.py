@@ -20,7 +20,7 @@ from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
-from shared.engine.sagas.commands import Answered, Failed, read_reply
+from shared.engine.sagas.steps import Answered, Failed, read_reply
 from shared.engine.worker import Policy
 
 REGIONS = ("east", "west")

@@ -11,7 +11,6 @@ from shared.domain.errors import Unavailable
 from shared.domain.handler import Context, Handled, Handlers, NoState, OnFault
 from shared.domain.saga.plan import (
     Command,
-    Direction,
     Plan,
     Refusal,
     SagaState,
@@ -206,7 +205,9 @@ async def test_a_step_that_takes_too_long_is_tried_again(
     monkeypatch.setattr(stage.journal, "append", never)
 
     with pytest.raises(Unavailable, match="step 'a' took over"):
-        await taker.apply("t-1", started.saga.at, slow, Direction.DO)
+        await taker.perform(
+            {"key": "t-1", "at": started.saga.at, "step": slow.model_dump(), "direction": "do"}
+        )
 
 
 async def never(*_: object) -> None:

@@ -36,7 +36,7 @@ async def cost_of_copies(world: World, copies: Sequence[Message]) -> dict[str, i
 async def test_a_copy_costs_one_point_read(kind: str) -> None:
     world = await done(message(0, kind=kind))
 
-    assert await cost_of_copies(world, [message(0, kind=kind)]) == {"covers": 1}
+    assert await cost_of_copies(world, [message(0, kind=kind)]) == {"processed": 1}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,14 +44,14 @@ async def test_many_copies_cost_a_read_for_every_forty(kind: str) -> None:
     bills = [message(n, kind=kind) for n in range(MANY)]
     world = await done(*bills)
 
-    assert await cost_of_copies(world, bills) == {"covers": 1 + MANY // 40}
+    assert await cost_of_copies(world, bills) == {"processed": 1 + MANY // 40}
 
 
 async def test_copies_that_come_twice_cost_nothing_more() -> None:
     bills = [message(n) for n in range(40)]
     world = await done(*bills)
 
-    assert await cost_of_copies(world, [*bills, *reversed(bills)]) == {"covers": 2}
+    assert await cost_of_copies(world, [*bills, *reversed(bills)]) == {"processed": 2}
 
 
 async def test_copies_that_follow_closely_cost_at_most_a_read_each() -> None:

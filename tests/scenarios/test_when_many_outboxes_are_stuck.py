@@ -71,7 +71,7 @@ async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
 async def test_one_session_with_more_outboxes_than_a_search_looks_at_does_not_hide_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shared.usecases.rescue.LOOKED_AT_MAX", 20)
+    monkeypatch.setattr("shared.engine.operate.recover.SEARCHED_MAX", 20)
     world = World()
     world.bus.unavailable = {("east", BURNT)}
     for sequence in range(30):

@@ -219,7 +219,7 @@ async def test_a_batch_that_gets_no_answer_is_left_to_the_next_run(
 async def test_sessions_that_cannot_be_compacted_do_not_keep_others_from_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.usecases.compact.SESSIONS_MAX", 3)
+    monkeypatch.setattr("shared.engine.operate.compact.SESSIONS_MAX", 3)
     world.bus.unavailable = {"west"}
     for number in range(4):
         session = f"stuck-{number}"

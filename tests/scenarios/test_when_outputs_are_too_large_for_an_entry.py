@@ -120,7 +120,7 @@ async def test_an_attempt_whose_stages_are_gone_cannot_commit(world: World) -> N
 
     outcome = await world.east.consumer.consume(writing(THREE_STAGES))
 
-    assert [str(answer) for answer in late] == ["Appended.ORPHANED"]
+    assert [str(answer) for answer in late] == ["WriteResult.ORPHANED"]
     assert isinstance(outcome, Processed)
     assert outcome.entry.attempt.id != "east-1/1"
     assert len(sent(world, "east")) == 3

@@ -1,9 +1,9 @@
 """Create an entry, and know whether it was created, whatever the store answered."""
 
+from shared.domain.decision import marker_seconds
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry
 from shared.domain.outbox import NO_OUTBOX
-from shared.domain.window import marker_seconds
 from shared.engine.commit.acknowledge import Acknowledgements
 from shared.engine.worker import Worker
 from shared.ports import Carried, WriteResult

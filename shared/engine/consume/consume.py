@@ -26,15 +26,16 @@ from shared.domain.decision import (
     Gap,
     Halted,
     Proceed,
+    cursor_of,
     decide,
+    explain_expiry,
 )
 from shared.domain.errors import TooLarge, Unavailable
 from shared.domain.handler import HandlerInput, Kind
-from shared.domain.journal import ARRIVALS, Entry, Status, cursor_of
+from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import Outbox
-from shared.domain.window import explain_expiry
 from shared.engine.commit.commit import Committer
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.duplicates import Duplicates
@@ -42,10 +43,13 @@ from shared.engine.consume.outcomes import (
     AlreadyDone,
     Claimed,
     Expired,
+    Faulted,
     Outcome,
+    Parked,
     PassedThrough,
+    Processed,
+    Refused,
     compare_content,
-    outcome_of,
     report_conflict,
 )
 from shared.engine.consume.park import Parking, is_other, level_of
@@ -94,7 +98,11 @@ class Consumer:
             reason = explain_expiry(message, self.clock.today(), window)
             if reason is not None:
                 return Expired(reason)
-        outcome = await self.find_copy(message)
+        # The region that leads the session expects new messages; the others expect copies of what
+        # it has done, and look for those first: one read answers for many of them.
+        outcome: Outcome | None = None
+        if not self.leads(message.session):
+            outcome = await self.find_copy(message)
         if outcome is None:
             outcome = await self.process_in_turn(message)
         # Draining comes before settling, on the way of copies too: if whoever committed the missing
@@ -105,14 +113,8 @@ class Consumer:
         return outcome
 
     async def find_copy(self, message: Message) -> Outcome | None:
-        """What a copy of a processed message is, without its session's head; None for no copy.
-
-        The region that leads the session expects new messages and does not look; the others expect
-        copies of what it has done, and one read answers for many of them.
-        """
-        digest = self.duplicates.recall(message)
-        if digest is None and not self.leads(message.session):
-            digest = await self.duplicates.look(message)
+        """What a copy of a processed message is, without its session's head; None for no copy."""
+        digest = self.duplicates.recall(message) or await self.duplicates.look(message)
         if digest is None:
             return None
         kind = self.worker.handlers.kind_of(message.type)
@@ -184,7 +186,8 @@ class Consumer:
                     is_same = parked.digest == message.digest
                     made_from = replace(made_from, from_parked=True, note=None if is_same else note)
             # In each region outputs keep the order of the journal: older ones are sent first.
-            made_from = replace(made_from, lagging=await self.dispatcher.catch_up(head))
+            if head.outbox.regions or head.lagging:
+                made_from = replace(made_from, lagging=await self.dispatcher.catch_up(head))
         entry = await self.give_entry(made_from)
         if entry is None and message.number is None:
             # Perhaps not the position was taken, but the message was seen: its marker is there.
@@ -226,7 +229,9 @@ class Consumer:
         if head is None:
             return None
         if not checked:
-            digest = await self.duplicates.search(head, message)
+            digest = self.duplicates.recall(message)
+            if digest is None:
+                digest = await self.duplicates.search(head, message)
             return AlreadyDone() if digest is None else compare_content(message, digest)
         # An earlier try in this region may have died between commit and send. Outboxes of other
         # regions' entries are left to their sweep: their worker may be about to deliver.
@@ -318,3 +323,20 @@ class Consumer:
         if outbox is not None:
             await self.dispatcher.send_unjournaled(message.session, outbox)
         return reason
+
+
+def outcome_of(entry: Entry | None) -> Outcome | None:
+    """What an entry means to its message; None for no entry."""
+    if entry is None:
+        return None
+    match entry.status:
+        case Status.COMPLETED:
+            return Processed(entry)
+        case Status.FAULTED:
+            return Faulted(entry)
+        case Status.SKIPPED:
+            return Refused(entry)
+        case Status.PARKED:
+            return Parked()
+        case Status.WORKING:
+            return Claimed()

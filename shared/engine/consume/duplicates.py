@@ -8,8 +8,8 @@ which the work was done.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.domain.decision import is_same_place
-from shared.domain.journal import Entry, MessageIdentity, cursor_of
+from shared.domain.decision import cursor_of, is_same_place
+from shared.domain.journal import Entry, MessageIdentity
 from shared.domain.message import Message, Number
 from shared.engine.worker import Recent
 from shared.ports import Entries

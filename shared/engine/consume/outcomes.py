@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shared.domain.journal import Entry, Status
+from shared.domain.journal import Entry
 from shared.domain.message import Message
 
 
@@ -74,23 +74,6 @@ type Outcome = (
     | Expired
     | PassedThrough
 )
-
-
-def outcome_of(entry: Entry | None) -> Outcome | None:
-    """What an entry means to its message; None for no entry."""
-    if entry is None:
-        return None
-    match entry.status:
-        case Status.COMPLETED:
-            return Processed(entry)
-        case Status.FAULTED:
-            return Faulted(entry)
-        case Status.SKIPPED:
-            return Refused(entry)
-        case Status.PARKED:
-            return Parked()
-        case Status.WORKING:
-            return Claimed()
 
 
 def compare_content(message: Message, digest: str) -> Outcome:

@@ -8,7 +8,8 @@ import logging
 from dataclasses import dataclass
 
 from shared.domain.errors import LockstepError
-from shared.domain.journal import Entry, Status, state_position
+from shared.domain.journal import Entry, Status
+from shared.domain.next_entry import state_position
 from shared.domain.outbox import PendingOutbox, Rerun
 from shared.engine.operate.failed_sessions import FailedSessions
 from shared.ports import Journal, SessionNeed

@@ -4,8 +4,10 @@ Nothing here remembers anything: every question reads the journal, and every cha
 it.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from shared.domain.errors import InvalidMessage, Unavailable, UnknownType
 from shared.domain.message import Message
@@ -15,6 +17,7 @@ from shared.domain.saga.plan import (
     SagaState,
     Step,
     StepOutcome,
+    StepReply,
     session_of,
     step_message,
 )
@@ -26,10 +29,13 @@ from shared.domain.saga.record import (
     kinds_of,
     start_message,
 )
-from shared.domain.saga.walk import StartedSaga
+from shared.domain.saga.walk import Activity, StartedSaga
 from shared.engine.handle.handle import parse_body
-from shared.engine.sagas.commands import Answered, Commands
-from shared.engine.sagas.steps import SagaSteps
+from shared.engine.sagas.steps import Answered, Commands, SagaSteps, interpret, read_reply
+
+# An activity as Durable Functions calls it: JSON in, JSON out. It may be called any number of
+# times, at the same time, and in both regions; what raises is to be called again.
+type PerformActivity = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,32 @@ class Sagas:
         self.commands = commands
         self.worker = commands.worker
         self.steps = SagaSteps(commands)
+
+    def activities(self) -> dict[Activity, PerformActivity]:
+        """What a walk calls, by name."""
+        return {
+            Activity.STEP: self.steps.perform,
+            Activity.GIVE_UP: self.steps.give_up,
+            Activity.DECIDE: self.perform_deciding,
+            Activity.LOOK: self.perform_loading,
+            Activity.END: self.perform_ending,
+        }
+
+    async def perform_deciding(self, work: dict[str, Any]) -> dict[str, Any]:
+        """What ends a wait: `{"event": name or None, "events": all so far}`."""
+        events = await self.decide(work["key"], work["wait"], is_over=work["is_over"])
+        return {"event": events.decision, "events": list(events.all)}
+
+    async def perform_loading(self, work: dict[str, Any]) -> dict[str, Any]:
+        """`{"ended": SagaState}`, or the saga as a walk begins with it."""
+        found = await self.load(work["key"])
+        if isinstance(found, SagaState):
+            return {"ended": found.value}
+        return found.model_dump(mode="json")
+
+    async def perform_ending(self, work: dict[str, Any]) -> dict[str, Any]:
+        """Record the end: `{"ended": the SagaState that was recorded first}`."""
+        return {"ended": (await self.end(SagaEnd.model_validate(work))).value}
 
     async def start(self, key: str, kind: str, body: bytes) -> SagaResponse:
         """Start a saga, unless it was started with the same content; then it is accepted, too.
@@ -90,7 +122,8 @@ class Sagas:
         if record.state.is_end:
             return SagaResponse(is_accepted=False, reason=f"the saga is {record.state}")
         step = record.plan.stage(record.plan.turn).steps[0]
-        reply = await self.steps.apply(key, record.at, step, Direction.DO, give_up=CANCELLED)
+        work = {"key": key, "at": record.at, "step": step.model_dump(mode="json")}
+        reply = StepReply.model_validate(await self.steps.perform(work, give_up=CANCELLED))
         if reply.outcome is not StepOutcome.REFUSED:
             return SagaResponse(
                 is_accepted=False, reason=f"step {step.name!r} is {reply.outcome}: no way back"
@@ -136,14 +169,14 @@ class Sagas:
 
     async def read_outcome(self, key: str, at: str, step: Step) -> StepOutcome | None:
         """What became of a step, None for nothing yet."""
+        journal = self.worker.journal
         if step.undo is not None:
-            undone = await self.steps.recorded(step_message(key, at, step, Direction.UNDO))
+            undone = await read_reply(journal, step_message(key, at, step, Direction.UNDO))
             if undone is not None:
-                return (
-                    StepOutcome.UNDONE if undone.outcome is StepOutcome.DONE else StepOutcome.KEPT
-                )
-        done = await self.steps.recorded(step_message(key, at, step, Direction.DO))
-        return done.outcome if done is not None else None
+                is_undone = interpret(undone).outcome is StepOutcome.DONE
+                return StepOutcome.UNDONE if is_undone else StepOutcome.KEPT
+        done = await read_reply(journal, step_message(key, at, step, Direction.DO))
+        return interpret(done).outcome if done is not None else None
 
     async def read_record(self, key: str) -> SagaRecord | None:
         """What the saga's journal says now, None where it says nothing. Raises Unavailable."""

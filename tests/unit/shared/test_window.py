@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from shared.domain.decision import CLOCK_SLACK_SECONDS, explain_expiry, marker_seconds
 from shared.domain.errors import InvalidMessage
 from shared.domain.journal import ARRIVALS, Attempt, Entry, Halt, Lease, Owner, Status
 from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput, make_claim, open_entry
-from shared.domain.window import CLOCK_SLACK_SECONDS, explain_expiry, marker_seconds
 from tests.world import message
 
 NOON = 1_780_056_000.0  # 2026-05-29T12:00:00Z

@@ -46,8 +46,9 @@ def test_outputs_continue_the_sessions_own_numbering() -> None:
 def test_running_again_in_another_process_gives_the_same_bytes() -> None:
     program = (
         "from tests.world import handlers, message\n"
-        "from shared.domain.running import Before, run\n"
-        "print(run(handlers.of('account.bill'), Before(), message(0)))"
+        "from shared.domain.handler import HandlerInput\n"
+        "from shared.engine.handle.handle import run_pure\n"
+        "print(run_pure(handlers.of('account.bill'), HandlerInput(), message(0)))"
     )
     runs = {
         subprocess.run(
