@@ -47,10 +47,15 @@ class Adapters:
             delivery=Delivery(bus, clock, settings.regions, delay, affinity=settings.affinity),
         )
 
+    async def close(self) -> None:
+        """Disconnect; the next use connects again."""
+        await self.bus.close()
+        await self.account.close()
 
-def connect(settings: Settings, handlers: Handlers) -> Services:
-    """The services of one function app."""
-    outside = Adapters.of(settings)
+
+def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = None) -> Services:
+    """The services of one function app, over adapters of its own unless some are given."""
+    outside = adapters or Adapters.of(settings)
     owner = Owner(settings.region, instance_name())
     policy = Policy(
         output_queue=settings.output_queue,
@@ -76,8 +81,7 @@ async def open_producer(settings: Settings) -> AsyncIterator[Producer]:
     try:
         yield Producer(outside.journal, outside.delivery, settings.queue)
     finally:
-        await outside.bus.close()
-        await outside.account.close()
+        await outside.close()
 
 
 def instance_name() -> str:
