@@ -18,7 +18,7 @@ SMALL: tuple[Limit, ...] = (
     (compact, "REMOVED_AT_ONCE", 4),
     (fold, "INLINE_BYTES_MAX", 1_600),
     (limits, "INLINE_BYTES_MAX", 1_600),
-    (limits, "STAGE_BYTES_MAX", 1_400),
+    (limits, "STAGED_BYTES_MAX", 1_400),
     (producer, "REMEMBERED_MAX", 4),
 )
 

@@ -97,7 +97,7 @@ async def test_a_copy_without_a_number_costs_one_point_read_and_no_write(kind: s
 
     calls = await cost_of_copies(world, plain)
 
-    assert calls.pop("marked") == 40
+    assert calls.pop("marker") == 40
     # Whether it is claimed only the head says, and only a handler that calls the outside claims.
     assert calls == ({"head": 40} if kind == "account.pay" else {})
 

@@ -190,7 +190,7 @@ async def test_a_state_too_large_for_the_store_is_a_fault_by_name(world: World) 
 async def test_more_stages_than_one_batch_adopts_are_a_fault_by_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "STAGE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
 
     outcome = await world.east.consumer.consume(writing([5_000] * 101))
 
@@ -203,7 +203,7 @@ async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "INLINE_BYTES_MAX", 5_000)
-    monkeypatch.setattr(limits, "STAGE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
     messages = [writing([4_500, 4_000]), writing([3], 1)]
 
     async def work(world: World) -> None:
