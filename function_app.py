@@ -4,9 +4,14 @@ import os
 
 import azure.functions as func
 
-from functions import ingest, operate, receive, rescue, sagas, sagas_http
 from functions.handlers import orders, shooting_range, tracking
-from shared.domain.handling import Handlers
+from functions.ingest import build_ingest_blueprint
+from functions.operate import build_operate_blueprint
+from functions.receive import build_receive_blueprint
+from functions.rescue import build_recovery_blueprint
+from functions.sagas import build_saga_blueprint
+from functions.sagas_http import build_saga_routes
+from shared.domain.handler import Handlers
 from shared.settings import Settings
 from shared.wiring import connect
 
@@ -14,5 +19,12 @@ handlers = Handlers.joined([tracking.handlers, shooting_range.handlers, orders.h
 services = connect(Settings.read(os.environ), handlers)
 
 app = func.FunctionApp()
-for trigger in (receive, rescue, ingest, operate, sagas, sagas_http):
-    app.register_functions(trigger.blueprint(services))
+for build_blueprint in (
+    build_receive_blueprint,
+    build_recovery_blueprint,
+    build_ingest_blueprint,
+    build_operate_blueprint,
+    build_saga_blueprint,
+    build_saga_routes,
+):
+    app.register_functions(build_blueprint(services))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from shared.domain import wire
-from shared.domain.message import Message, Number, derived_id
+from shared.domain.message import Message, Number, derive_id
 
 BODY_BYTES = 1024
 GROUP = "bench"
@@ -34,7 +34,7 @@ def make_status(session: str, n: int) -> Message:
     # Blanks after the value are JSON too: the size is exact, whatever the handler's model allows.
     body = json.dumps(event).ljust(BODY_BYTES).encode()
     number = Number(GROUP, 0, n)
-    return Message(derived_id(session, str(n)), session, "flight.status", body, number)
+    return Message(derive_id(session, str(n)), session, "flight.status", body, number)
 
 
 def send(connection: str, queue: str, sessions: Iterable[list[Message]]) -> None:

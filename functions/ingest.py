@@ -5,12 +5,12 @@ from urllib.parse import quote
 
 import azure.functions as func
 
-from functions.problem import answer, problem
+from functions.responses import respond, respond_problem
 from shared.domain.errors import InvalidMessage, LockstepError, TooLarge
 from shared.domain.message import BODY_BYTES_MAX, Message
 from shared.domain.producer import Draft, ProducerOptions
-from shared.domain.running import parse_body
-from shared.usecases.services import Services
+from shared.engine.build import Services
+from shared.engine.handle.handle import parse_body
 
 PRODUCER = ProducerOptions(producer_group_id="http")
 # `code` and `clientId` are how the Functions host takes a key.
@@ -19,7 +19,7 @@ PARAMETERS = frozenset({"type", "time", "code", "clientId"})
 TIME_HEADER = "ce-time"
 
 
-def blueprint(services: Services) -> func.Blueprint:
+def build_ingest_blueprint(services: Services) -> func.Blueprint:
     """`POST /api/sessions/{session}/messages`."""
     bp = func.Blueprint()
 
@@ -43,23 +43,23 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
     `time` there or as the header `ce-time`. The answer says where the session can be looked at.
     """
     try:
-        message = checked(services, request)
+        message = read_request(services, request)
         draft = Draft(message.id, message.type, message.body, message.time)
         published = await services.producer.publish(message.session, [draft], PRODUCER)
     except LockstepError as error:
-        return problem(error)
-    return accepted(published.messages[0])
+        return respond_problem(error)
+    return respond_accepted(published.messages[0])
 
 
-def accepted(message: Message) -> func.HttpResponse:
+def respond_accepted(message: Message) -> func.HttpResponse:
     """What was accepted, under which number, and where to look."""
     path = f"sessions/{quote(message.session, safe='')}"
     number = message.number.sequence if message.number else None
     document = {"id": message.id, "session": message.session, "sequence": number, "see": path}
-    return answer(document, 202, {"Location": f"/api/{path}"})
+    return respond(document, 202, {"Location": f"/api/{path}"})
 
 
-def checked(services: Services, request: func.HttpRequest) -> Message:
+def read_request(services: Services, request: func.HttpRequest) -> Message:
     """The request as a message that its handler will be able to read; raises CallerError."""
     unknown = sorted(request.params.keys() - PARAMETERS)
     if unknown:
@@ -68,17 +68,17 @@ def checked(services: Services, request: func.HttpRequest) -> Message:
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"the body has {len(body)} bytes, over {BODY_BYTES_MAX}")
     message = Message(
-        id=key_of(request),
+        id=read_key(request),
         session=request.route_params.get("session", ""),
         type=request.params.get("type", ""),
         body=body,
-        time=time_of(request),
+        time=read_time(request),
     )
     parse_body(services.handlers.of(message.type), message)
     return message
 
 
-def key_of(request: func.HttpRequest) -> str:
+def read_key(request: func.HttpRequest) -> str:
     """The idempotency key; raises InvalidMessage where there is none."""
     key = request.headers.get("Idempotency-Key")
     if not key:
@@ -86,7 +86,7 @@ def key_of(request: func.HttpRequest) -> str:
     return str(key)
 
 
-def time_of(request: func.HttpRequest) -> str | None:
+def read_time(request: func.HttpRequest) -> str | None:
     """The sender's time, if it gave one; raises InvalidMessage for two, or what is no ISO 8601."""
     given = [t for t in (request.params.get("time"), request.headers.get(TIME_HEADER)) if t]
     if not given:

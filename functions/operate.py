@@ -6,31 +6,31 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.problem import answer, problem
-from shared.domain.documents import entry_document
+from functions.descriptions import describe_entry
+from functions.responses import respond, respond_problem
 from shared.domain.errors import InvalidBody, LockstepError
 from shared.domain.journal import Entry
-from shared.domain.running import summary
-from shared.ports import Sought
-from shared.usecases.resolve import Action, Decision
-from shared.usecases.services import Services
+from shared.engine.build import Services
+from shared.engine.handle.handle import summarise
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.ports import SessionNeed
 
 FAULTS_MAX = 100
 
 
-class ResolutionRequest(BaseModel):
+class ResolutionBody(BaseModel):
     """What an operator sends to resolve a fault."""
 
     model_config = ConfigDict(extra="forbid")
 
-    action: Action
+    action: ResolutionAction
     who: str
     why: str
     body: Any = None
     at: int | None = None
 
 
-def blueprint(services: Services) -> func.Blueprint:
+def build_operate_blueprint(services: Services) -> func.Blueprint:
     """Health, sessions, faults and resolutions."""
     bp = func.Blueprint()
 
@@ -78,8 +78,8 @@ async def report_health(services: Services) -> func.HttpResponse:
     try:
         await services.journal.head("health")
     except LockstepError as error:
-        return problem(error)
-    return answer({"region": services.region, "journal": "readable"})
+        return respond_problem(error)
+    return respond({"region": services.region, "journal": "readable"})
 
 
 async def show_session(services: Services, session: str) -> func.HttpResponse:
@@ -87,28 +87,28 @@ async def show_session(services: Services, session: str) -> func.HttpResponse:
     try:
         head = await services.journal.head(session)
     except LockstepError as error:
-        return problem(error)
+        return respond_problem(error)
     if head is None:
-        return answer({"session": session, "head": None}, 404)
-    return answer({"session": session, "head": entry_document(head)})
+        return respond({"session": session, "head": None}, 404)
+    return respond({"session": session, "head": describe_entry(head)})
 
 
 async def list_faults(services: Services) -> func.HttpResponse:
     """What a person should look at, by session: the fault that stops it, outputs no queue took."""
     try:
-        sessions = await services.journal.sessions(Sought.FAULTED, limit=FAULTS_MAX)
-        found = [await faults_of(services, session) for session in sessions]
+        sessions = await services.journal.sessions(SessionNeed.RESOLUTION, limit=FAULTS_MAX)
+        found = [await describe_faults(services, session) for session in sessions]
     except LockstepError as error:
-        return problem(error)
-    return answer({"faults": [fault for fault in found if fault]})
+        return respond_problem(error)
+    return respond({"faults": [fault for fault in found if fault]})
 
 
-async def faults_of(services: Services, session: str) -> dict[str, Any] | None:
+async def describe_faults(services: Services, session: str) -> dict[str, Any] | None:
     """What is wrong with a session, or None where everything was resolved."""
     head = await services.journal.head(session)
     if head is None:
         return None
-    entries = await services.journal.faults_of(session)
+    entries = await services.journal.faulted_entries(session)
     halting = [e for e in entries if head.halt is not None and e.position == head.halt.at]
     refused = [e for e in entries if e.outbox.refused]
     if not halting and not refused:
@@ -116,12 +116,12 @@ async def faults_of(services: Services, session: str) -> dict[str, Any] | None:
     return {
         "session": session,
         "parked": sum(head.parked.values()),
-        "fault": entry_document(halting[0]) if halting else None,
-        "refused": [refused_outputs(entry) for entry in refused],
+        "fault": describe_entry(halting[0]) if halting else None,
+        "refused": [describe_refused(entry) for entry in refused],
     }
 
 
-def refused_outputs(entry: Entry) -> dict[str, Any]:
+def describe_refused(entry: Entry) -> dict[str, Any]:
     """The outputs of an entry that no queue took, by id, with the reason."""
     return {"position": entry.position, "outputs": dict(entry.outbox.refused)}
 
@@ -135,17 +135,17 @@ async def resolve_fault(services: Services, request: func.HttpRequest) -> func.H
     """
     session = request.route_params.get("session", "")
     try:
-        entry = await services.resolver.resolve(session, decision_of(request.get_body()))
+        entry = await services.resolver.resolve(session, read_resolution(request.get_body()))
     except LockstepError as error:
-        return problem(error)
-    return answer({"session": session, "entry": entry_document(entry)})
+        return respond_problem(error)
+    return respond({"session": session, "entry": describe_entry(entry)})
 
 
-def decision_of(body: bytes) -> Decision:
+def read_resolution(body: bytes) -> ResolutionRequest:
     """A person's decision from JSON; raises InvalidBody or InvalidMessage."""
     try:
-        asked = ResolutionRequest.model_validate_json(body)
+        asked = ResolutionBody.model_validate_json(body)
     except ValidationError as error:
-        raise InvalidBody(summary(error)) from error
+        raise InvalidBody(summarise(error)) from error
     corrected = json.dumps(asked.body).encode() if asked.body is not None else None
-    return Decision(asked.action, asked.who, asked.why, corrected, asked.at)
+    return ResolutionRequest(asked.action, asked.who, asked.why, corrected, asked.at)

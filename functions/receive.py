@@ -12,7 +12,8 @@ import azure.functions as func
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
-from shared.usecases.outcomes import (
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import (
     AlreadyDone,
     Claimed,
     Conflicting,
@@ -24,17 +25,16 @@ from shared.usecases.outcomes import (
     Processed,
     Refused,
 )
-from shared.usecases.services import Services
 
 log = logging.getLogger("lockstep.receive")
 
 type Delivery = func.ServiceBusMessage
 
 
-def blueprint(services: Services) -> func.Blueprint:
+def build_receive_blueprint(services: Services) -> func.Blueprint:
     """The triggers on this region's own namespace."""
     bp = func.Blueprint()
-    if services.takes_batches:
+    if services.worker.policy.batches:
         add_batch_trigger(bp, services)
     else:
         add_trigger(bp, services)

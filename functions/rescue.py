@@ -1,4 +1,4 @@
-"""The change feed and the timer: whatever a dispatcher left is dispatched after all."""
+"""The change feed and the timers: whatever a worker left is done after all, and old entries go."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -6,16 +6,16 @@ from typing import Any
 
 import azure.functions as func
 
-from shared.domain.documents import owing_from
 from shared.domain.errors import LockstepError
-from shared.usecases.compact import Compactor
-from shared.usecases.rescue import Rescuer
-from shared.usecases.services import Services
+from shared.engine.build import Services
+from shared.engine.operate.compact import Compactor
+from shared.engine.operate.recover import Recovery
+from shared.storage.documents import decode_pending
 
 log = logging.getLogger("lockstep.rescue")
 
 
-def blueprint(services: Services) -> func.Blueprint:
+def build_recovery_blueprint(services: Services) -> func.Blueprint:
     """The change feed and the timers. Each region has leases of its own: each sees every change."""
     bp = func.Blueprint()
 
@@ -28,11 +28,11 @@ def blueprint(services: Services) -> func.Blueprint:
         lease_container_prefix="%LOCKSTEP_REGION%",
     )
     async def rescue(documents: func.DocumentList) -> None:
-        await rescue_documents(services.rescuer, [dict(document) for document in documents])
+        await recover_documents(services.recovery, [dict(document) for document in documents])
 
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_SWEEP_SCHEDULE%")
     async def sweep(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
-        await sweep_journal(services.rescuer)
+        await sweep_journal(services.recovery)
 
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_COMPACT_SCHEDULE%")
     async def compact(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
@@ -41,28 +41,29 @@ def blueprint(services: Services) -> func.Blueprint:
     return bp
 
 
-async def rescue_documents(rescuer: Rescuer, documents: Iterable[Mapping[str, Any]]) -> None:
-    """Dispatch what the feed shows as owed.
+async def recover_documents(recovery: Recovery, documents: Iterable[Mapping[str, Any]]) -> None:
+    """Deliver what the feed shows as pending.
 
-    Never raises for a store or a region that is out of reach: the feed speaks of each change once
-    and moves on even when the function fails, so failing would gain nothing. The sweep comes later.
+    Never raises for a store or a region that is unavailable: the feed shows each change once and
+    moves on even when the function fails, so failing would gain nothing. The sweep comes later.
     """
-    rescued = await rescuer.rescue([o for document in documents if (o := owing_from(document))])
-    if rescued.paid:
-        log.info("rescue paid %d sessions", rescued.paid)
-    if rescued.left:
-        log.warning("rescue left %d sessions to the sweep", rescued.left)
+    changed = [pending for document in documents if (pending := decode_pending(document))]
+    recovered = await recovery.recover(changed)
+    if recovered.helped:
+        log.info("the change feed helped %d sessions", recovered.helped)
+    if recovered.left:
+        log.warning("the change feed left %d sessions to the sweep", recovered.left)
 
 
-async def sweep_journal(rescuer: Rescuer) -> None:
-    """Dispatch what is owed for longer than the lag; the next run takes what this one cannot."""
+async def sweep_journal(recovery: Recovery) -> None:
+    """Help sessions that have waited for longer than the lag; a later run takes what is left."""
     try:
-        rescued = await rescuer.sweep()
+        recovered = await recovery.sweep()
     except LockstepError as error:
         log.warning("sweep postponed: %s", error)
         return
-    if rescued.paid or rescued.left:
-        log.info("sweep paid %d outboxes and left %d", rescued.paid, rescued.left)
+    if recovered.helped or recovered.left:
+        log.info("the sweep helped %d sessions and left %d", recovered.helped, recovered.left)
 
 
 async def compact_journal(compactor: Compactor) -> None:

@@ -7,67 +7,81 @@ from typing import Any
 from durabletask import task
 from durabletask.task import OrchestrationContext, RetryPolicy, TaskFailedError
 
-from shared.domain.saga import State
-from shared.domain.saga_walk import Call, Listen, Pause, Request, Tell, Together, Walk
+from shared.domain.saga.plan import SagaState
+from shared.domain.saga.walk import (
+    ActivityCall,
+    AwaitChange,
+    CallAll,
+    Pause,
+    ReportState,
+    Walk,
+    WalkRequest,
+)
 
 # Raised in every region's instance when the saga's journal has changed.
 CHANGED = "changed"
 
-type Turns[T] = Generator[Any, Any, T]
+type DurableSteps[T] = Generator[Any, Any, T]
 
 
-class Ears:
+class ChangeListener:
     """What an instance waits for: it is woken once for each time that it was called."""
 
     def __init__(self, context: OrchestrationContext) -> None:
         self.context = context
         self.timers: dict[str, task.TimerTask] = {}
         # A wait that a timer ended leaves this behind: the next one must not listen beside it.
-        self.heard: task.CancellableTask[Any] | None = None
+        self.change: task.CancellableTask[Any] | None = None
 
-    def listen(self, name: str, seconds: float) -> Turns[bool]:
+    def wait(self, name: str, seconds: float) -> DurableSteps[bool]:
         """Whether the instance was woken, before the time was up that began with this name."""
         if name not in self.timers:
             self.timers[name] = self.context.create_timer(timedelta(seconds=seconds))
-        if self.heard is None:
-            self.heard = self.context.wait_for_external_event(CHANGED)
-        yield task.when_any([self.heard, self.timers[name]])
-        is_woken = self.heard.is_complete
+        if self.change is None:
+            self.change = self.context.wait_for_external_event(CHANGED)
+        yield task.when_any([self.change, self.timers[name]])
+        is_woken = self.change.is_complete
         if is_woken:
-            self.heard = None
+            self.change = None
         return is_woken
 
 
-def drive(context: OrchestrationContext, walk: Walk[State]) -> Turns[str]:
+def drive(context: OrchestrationContext, walk: Walk[SagaState]) -> DurableSteps[str]:
     """Perform a walk's requests with Durable's means; the answer is the saga's end."""
-    ears = Ears(context)
+    listener = ChangeListener(context)
     answer: Any = None
     while True:
         try:
             request = walk.send(answer)
         except StopIteration as stopped:
-            return State(stopped.value).value
-        answer = yield from performed(context, request, ears)
+            return SagaState(stopped.value).value
+        answer = yield from perform(context, request, listener)
 
 
-def performed(context: OrchestrationContext, request: Request, ears: Ears) -> Turns[Any]:
+def perform(
+    context: OrchestrationContext, request: WalkRequest, listener: ChangeListener
+) -> DurableSteps[Any]:
     """The answer to one request."""
     match request:
-        case Together(calls):
-            return (yield from called(context, calls))
-        case Listen(name, seconds):
-            return (yield from ears.listen(name, seconds))
+        case CallAll(calls):
+            return (yield from call_activities(context, calls))
+        case AwaitChange(name, seconds):
+            return (yield from listener.wait(name, seconds))
         case Pause(seconds):
             yield context.create_timer(timedelta(seconds=seconds))
-        case Tell(state):
+        case ReportState(state):
             context.set_custom_status(state.value)
     return None
 
 
-def called(context: OrchestrationContext, calls: Iterable[Call]) -> Turns[list[Any]]:
+def call_activities(
+    context: OrchestrationContext, calls: Iterable[ActivityCall]
+) -> DurableSteps[list[Any]]:
     """The answers of activities that run side by side; None for one whose tries all failed."""
     running: list[task.CompletableTask[Any]] = [
-        context.call_activity(call.activity.value, input=call.work, retry_policy=policy(call))
+        context.call_activity(
+            call.activity.value, input=call.work, retry_policy=retry_policy_of(call)
+        )
         for call in calls
     ]
     answers = []
@@ -79,7 +93,7 @@ def called(context: OrchestrationContext, calls: Iterable[Call]) -> Turns[list[A
     return answers
 
 
-def policy(call: Call) -> RetryPolicy:
+def retry_policy_of(call: ActivityCall) -> RetryPolicy:
     """How a call is tried again: twice as long after every time."""
     return RetryPolicy(
         first_retry_interval=timedelta(seconds=call.pause_seconds),

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 import grpc  # type: ignore[import-untyped]
 from durabletask.task import OrchestrationContext
 
-from functions.saga_drive import CHANGED, Turns, drive
-from shared.domain.saga import State, instance_of, key_of
-from shared.domain.saga_walk import Started, orchestrate
-from shared.usecases.saga_book import SagaBook, started
-from shared.usecases.services import Services
+from functions.saga_drive import CHANGED, DurableSteps, drive
+from shared.domain.journal import Entry
+from shared.domain.saga.plan import SagaState, instance_of, key_of
+from shared.domain.saga.walk import StartedSaga, orchestrate
+from shared.engine.build import Services
+from shared.engine.sagas.sagas import Sagas, start_of
+from shared.storage.documents import decode_entry, is_entry, session_in
 
 log = logging.getLogger("lockstep.sagas")
 
@@ -39,47 +41,59 @@ class TaskHub(Protocol):
         """Tell an instance; NOT_FOUND or FAILED_PRECONDITION where nobody listens any more."""
 
 
-def saga(context: OrchestrationContext, work: Mapping[str, Any]) -> Turns[str]:
+def saga(context: OrchestrationContext, work: Mapping[str, Any]) -> DurableSteps[str]:
     """The orchestrator of every saga; the answer is how it ended."""
-    walk = orchestrate(Started.model_validate(work["saga"]), work["stand_by_seconds"])
+    walk = orchestrate(StartedSaga.model_validate(work["saga"]), work["stand_by_seconds"])
     return (yield from drive(context, walk))
 
 
-async def begin(
-    services: Services, book: SagaBook, hub: TaskHub, documents: Iterable[Mapping[str, Any]]
+async def begin_instances(
+    services: Services, sagas: Sagas, hub: TaskHub, documents: Iterable[Mapping[str, Any]]
 ) -> None:
     """See to it that every saga the feed shows has its instance here, and hears what is new.
 
     Raises when the journal or the task hub is out of reach: then the feed shows the same again.
     """
-    firsts = {key: d for d in reversed(list(documents)) if (key := key_in(d)) is not None}
-    for key, document in reversed(firsts.items()):
+    # One instance a saga, however many of its entries the feed shows at once.
+    firsts: dict[str, Entry] = {}
+    for document in documents:
+        entry = started_entry(document)
+        if entry is not None:
+            firsts.setdefault(key_of(entry.session) or "", entry)
+    for key, entry in firsts.items():
         try:
-            record = await book.record(key)
+            record = await sagas.read_record(key)
         except ValueError:
             log.exception("saga %s cannot be read", key)
             continue
-        if record is not None and record.state is State.RUNNING:
-            is_home = document["owner"]["region"] == services.region
-            stands_by = 0.0 if is_home else stand_by_seconds(services)
-            await ensure(hub, started(key, record), stands_by)
+        if record is not None and record.state is SagaState.RUNNING:
+            is_home = entry.attempt.owner.region == services.region
+            stands_by = 0.0 if is_home else services.worker.policy.lease_seconds
+            await ensure_instance(hub, start_of(key, record), stands_by)
         if record is not None and record.events:
-            await wake(hub, key)
+            await notify_instance(hub, key)
 
 
-def key_in(document: Mapping[str, Any]) -> str | None:
-    """The key of the saga that an entry belongs to; None for what is not of a started saga."""
-    state = document.get("state", {}).get("state") if document.get("kind") == "entry" else None
-    return key_of(document["session"]) if state not in (None, State.AWAITED.value) else None
+def started_entry(document: Mapping[str, Any]) -> Entry | None:
+    """The entry of a saga that has started; None for every other document of the feed."""
+    if not is_entry(document) or key_of(session_in(document)) is None:
+        return None
+    try:
+        entry = decode_entry(document)
+    except (KeyError, TypeError, ValueError):
+        # Somebody wrote it by hand: it must not keep the feed from the others.
+        log.exception("an entry of session %r cannot be read", session_in(document))
+        return None
+    state = entry.state.get("state") if entry.state else None
+    return entry if state not in (None, SagaState.AWAITED.value) else None
 
 
-def stand_by_seconds(services: Services) -> float:
-    """How long one region leaves a saga to the other: as long as any claim outlives its owner."""
-    return services.consumer.claims.lease_seconds
+async def ensure_instance(hub: TaskHub, saga: StartedSaga, stands_by: float) -> None:
+    """Start the saga's instance, unless it is there.
 
-
-async def ensure(hub: TaskHub, saga: Started, stands_by: float) -> None:
-    """Start the saga's instance, unless it is there; it stands by for so many seconds."""
+    It stands by for so many seconds, as long as any claim outlives its owner, while the other
+    region's instance walks; the one in the region that recorded the start does not wait.
+    """
     work = {"saga": saga.model_dump(mode="json"), "stand_by_seconds": stands_by}
     try:
         await hub.schedule_new_orchestration(
@@ -90,7 +104,7 @@ async def ensure(hub: TaskHub, saga: Started, stands_by: float) -> None:
             raise
 
 
-async def wake(hub: TaskHub, key: str) -> None:
+async def notify_instance(hub: TaskHub, key: str) -> None:
     """Tell the saga's instance here that its journal has changed; one that is over needs not."""
     try:
         await hub.raise_orchestration_event(instance_of(key), CHANGED)
@@ -99,9 +113,9 @@ async def wake(hub: TaskHub, key: str) -> None:
             raise
 
 
-async def left_to_the_feed(key: str, telling: Awaitable[None]) -> None:
+async def try_now(key: str, notification: Awaitable[None]) -> None:
     """Tell the task hub, if it can be reached: the journal has it, and the feed will come to it."""
     try:
-        await telling
+        await notification
     except grpc.aio.AioRpcError as error:
         log.warning("saga %s is left to the feed: %s", key, error.code())

@@ -6,25 +6,23 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.saga_instances import begin, saga
-from shared.domain.saga import State
-from shared.domain.saga_walk import Activity
-from shared.usecases.saga_activities import Perform, SagaActivities
-from shared.usecases.saga_book import SagaBook
-from shared.usecases.services import Services
+from functions.saga_instances import begin_instances, saga
+from shared.domain.saga.plan import SagaState
+from shared.domain.saga.walk import Activity
+from shared.engine.build import Services
+from shared.engine.sagas.sagas import PerformActivity, Sagas
 
 log = logging.getLogger("lockstep.sagas")
 
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def blueprint(services: Services) -> func.Blueprint:
+def build_saga_blueprint(services: Services) -> func.Blueprint:
     """The orchestrator, its activities, and the change feed of the sagas' journals."""
     bp = func.Blueprint()
-    book = SagaBook.of(services)
-    activities = SagaActivities(book)
-    for activity in Activity:
-        add_activity(bp, activity, activities.named(activity))
+    sagas = Sagas(services.commands)
+    for activity, perform in sagas.activities().items():
+        add_activity(bp, activity, perform)
 
     bp.orchestration_trigger(context_name="context")(saga)
 
@@ -39,18 +37,18 @@ def blueprint(services: Services) -> func.Blueprint:
     )
     @with_client(bp)
     async def begin_sagas(documents: func.DocumentList, client: Any) -> None:
-        await begin(services, book, client, [dict(document) for document in documents])
+        await begin_instances(services, sagas, client, [dict(document) for document in documents])
 
     return bp
 
 
-def add_activity(bp: func.Blueprint, activity: Activity, perform: Perform) -> None:
+def add_activity(bp: func.Blueprint, activity: Activity, perform: PerformActivity) -> None:
     """Hang one activity on its name."""
 
     async def call(work: Any) -> dict[str, Any]:
         answer = await perform(work)
         if activity is Activity.END:
-            raise_alarm(work, State(answer["ended"]))
+            log_alert(work, SagaState(answer["ended"]))
         return answer
 
     call.__name__ = activity.value
@@ -63,7 +61,7 @@ def with_client(bp: func.Blueprint) -> Decorator:
     return decorator
 
 
-def raise_alarm(work: Mapping[str, Any], ended: State) -> None:
+def log_alert(work: Mapping[str, Any], ended: SagaState) -> None:
     """Log an end that needs a person as an error; the app's output queue is told of it, too."""
     if ended.needs_a_person:
         log.error("saga %s is %s: %s", work["key"], ended, work["reason"])

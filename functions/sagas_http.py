@@ -1,6 +1,6 @@
-"""HTTP for sagas: start one, look at it, tell it of an event, cancel it, list those of this region.
+"""HTTP for sagas: start one, read it, send it an event, cancel it, list those of this region.
 
-What is said to a saga is in its journal before the answer; Durable Functions is only woken.
+Every change is in the saga's journal before the response; Durable Functions is only notified.
 """
 
 import re
@@ -12,16 +12,21 @@ import azure.durable_functions as df
 import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
-from functions.problem import answer, problem
-from functions.saga_instances import ORCHESTRATOR, ensure, left_to_the_feed, wake
+from functions.responses import respond, respond_problem
+from functions.saga_instances import (
+    ORCHESTRATOR,
+    ensure_instance,
+    notify_instance,
+    try_now,
+)
 from functions.sagas import with_client
 from shared.domain.errors import InvalidMessage, LockstepError, TooLarge
 from shared.domain.message import BODY_BYTES_MAX
-from shared.domain.saga import CANCELLED, NAME_PATTERN, State, Step
-from shared.domain.saga_record import Record
-from shared.domain.saga_walk import Started
-from shared.usecases.saga_book import Heard, SagaBook, Told
-from shared.usecases.services import Services
+from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Step
+from shared.domain.saga.record import SagaRecord
+from shared.domain.saga.walk import StartedSaga
+from shared.engine.build import Services
+from shared.engine.sagas.sagas import SagaResponse, Sagas
 
 # `code` and `clientId` are how the Functions host takes a key.
 HOST_PARAMETERS = frozenset({"code", "clientId"})
@@ -29,21 +34,21 @@ LISTED_MAX = 1_000
 FUNCTION = func.AuthLevel.FUNCTION
 
 
-def blueprint(services: Services) -> func.Blueprint:
+def build_saga_routes(services: Services) -> func.Blueprint:
     """Below `/api/sagas`, all with a function key."""
     bp = func.Blueprint()
-    book = SagaBook.of(services)
+    sagas = Sagas(services.commands)
 
     @bp.route(
         route="sagas/{key}", methods=["POST"], auth_level=FUNCTION, trigger_arg_name="request"
     )
     @with_client(bp)
     async def start_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await start(book, client, request)
+        return await start_saga_over_http(sagas, client, request)
 
     @bp.route(route="sagas/{key}", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
     async def show_saga(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(book, request.route_params["key"])
+        return await describe_saga_over_http(sagas, request.route_params["key"])
 
     @bp.route(
         route="sagas/{key}/events/{event}",
@@ -53,7 +58,7 @@ def blueprint(services: Services) -> func.Blueprint:
     )
     @with_client(bp)
     async def tell_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await tell(book, client, request)
+        return await add_event_over_http(sagas, client, request)
 
     @bp.route(
         route="sagas/{key}/cancel",
@@ -63,18 +68,18 @@ def blueprint(services: Services) -> func.Blueprint:
     )
     @with_client(bp)
     async def cancel_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await cancel(book, client, request.route_params["key"])
+        return await cancel_over_http(sagas, client, request.route_params["key"])
 
     @bp.route(route="sagas", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
     @with_client(bp)
     async def list_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await listing(client, request)
+        return await list_over_http(client, request)
 
     return bp
 
 
-async def start(
-    book: SagaBook, client: df.DurableFunctionsClient, request: func.HttpRequest
+async def start_saga_over_http(
+    sagas: Sagas, client: df.DurableFunctionsClient, request: func.HttpRequest
 ) -> func.HttpResponse:
     """202 when the saga has started, now or before; `type` in the query is its kind.
 
@@ -82,34 +87,34 @@ async def start(
     """
     key = request.route_params["key"]
     try:
-        check(request, frozenset({"type"}))
-        told = await book.start(key, request.params.get("type", ""), request.get_body())
-        if told.heard is Heard.REFUSED:
-            return refused(told)
-        found = await book.look(key)
+        require_parameters(request, frozenset({"type"}))
+        response = await sagas.start(key, request.params.get("type", ""), request.get_body())
+        if not response.is_accepted:
+            return respond_refused(response)
+        found = await sagas.load(key)
     except LockstepError as error:
-        return problem(error)
-    if isinstance(found, Started):
-        await left_to_the_feed(key, ensure(client, found, 0.0))
-    state = State.RUNNING if isinstance(found, Started) else found
-    document = {"key": key, "state": state, "links": links(key)}
-    return answer(document, 202, {"Location": f"/api/{links(key)['self']}"})
+        return respond_problem(error)
+    if isinstance(found, StartedSaga):
+        await try_now(key, ensure_instance(client, found, 0.0))
+    state = SagaState.RUNNING if isinstance(found, StartedSaga) else found
+    document = {"key": key, "state": state, "links": link_saga(key)}
+    return respond(document, 202, {"Location": f"/api/{link_saga(key)['self']}"})
 
 
-async def show(book: SagaBook, key: str) -> func.HttpResponse:
-    """What the saga's journal and those of its steps say; 404 where nobody has heard of it."""
+async def describe_saga_over_http(sagas: Sagas, key: str) -> func.HttpResponse:
+    """What the saga's journal and those of its steps say; 404 for an unknown saga."""
     try:
-        record = await book.record(key)
+        record = await sagas.read_record(key)
         if record is None:
-            return answer({"key": key, "state": None}, 404)
-        outcomes = await book.outcomes(key, record)
+            return respond({"key": key, "state": None}, 404)
+        outcomes = await sagas.read_outcomes(key, record)
     except LockstepError as error:
-        return problem(error)
-    return answer(described(key, record, outcomes))
+        return respond_problem(error)
+    return respond(describe_saga(key, record, outcomes))
 
 
-async def tell(
-    book: SagaBook, client: df.DurableFunctionsClient, request: func.HttpRequest
+async def add_event_over_http(
+    sagas: Sagas, client: df.DurableFunctionsClient, request: func.HttpRequest
 ) -> func.HttpResponse:
     """202 when the event is kept, be it that the saga starts only later; 409 when it is too late.
 
@@ -117,59 +122,63 @@ async def tell(
     """
     key, event = request.route_params["key"], request.route_params["event"]
     try:
-        check(request, frozenset())
-        told = await book.hear(key, event_name(event))
+        require_parameters(request, frozenset())
+        response = await sagas.add_event(key, require_event_name(event))
     except LockstepError as error:
-        return problem(error)
-    return await concluded(client, key, told)
+        return respond_problem(error)
+    return await respond_changed(client, key, response)
 
 
-async def cancel(book: SagaBook, client: df.DurableFunctionsClient, key: str) -> func.HttpResponse:
+async def cancel_over_http(
+    sagas: Sagas, client: df.DurableFunctionsClient, key: str
+) -> func.HttpResponse:
     """202 when the saga will turn back; 409 when there is no way back."""
     try:
-        told = await book.cancel(key)
+        response = await sagas.cancel(key)
     except LockstepError as error:
-        return problem(error)
-    return await concluded(client, key, told)
+        return respond_problem(error)
+    return await respond_changed(client, key, response)
 
 
-async def listing(
+async def list_over_http(
     client: df.DurableFunctionsClient, request: func.HttpRequest
 ) -> func.HttpResponse:
     """The sagas that this region's task hub knows, all or those in the `state` asked for."""
     try:
-        check(request, frozenset({"state"}))
-        wanted = state_in(request.params)
+        require_parameters(request, frozenset({"state"}))
+        wanted = read_state(request.params)
     except LockstepError as error:
-        return problem(error)
+        return respond_problem(error)
     query = OrchestrationQuery(
-        runtime_status=statuses_of(wanted),
+        runtime_status=runtime_statuses(wanted),
         max_instance_count=LISTED_MAX,
         fetch_inputs_and_outputs=True,
     )
-    found = [listed(one) for one in await client.get_all_orchestration_states(query)]
+    found = [describe_instance(one) for one in await client.get_all_orchestration_states(query)]
     sagas = [one for one in found if one and wanted in (None, one["state"])]
-    return answer({"sagas": sorted(sagas, key=lambda saga: str(saga["key"]))})
+    return respond({"sagas": sorted(sagas, key=lambda saga: str(saga["key"]))})
 
 
-async def concluded(client: df.DurableFunctionsClient, key: str, told: Told) -> func.HttpResponse:
-    """Wake the saga, or say why it took no notice.
+async def respond_changed(
+    client: df.DurableFunctionsClient, key: str, response: SagaResponse
+) -> func.HttpResponse:
+    """Notify the saga's instance, or say why the change was refused.
 
-    It is woken in any case: the instance here may have missed what the other region did.
+    It is notified in any case: the instance here may have missed what the other region did.
     """
-    await left_to_the_feed(key, wake(client, key))
-    if told.heard is Heard.REFUSED:
-        return refused(told)
-    return answer({"key": key, "links": links(key)}, 202)
+    await try_now(key, notify_instance(client, key))
+    if not response.is_accepted:
+        return respond_refused(response)
+    return respond({"key": key, "links": link_saga(key)}, 202)
 
 
-def refused(told: Told) -> func.HttpResponse:
-    """A saga took no notice: problem details, type SagaRefused."""
-    details = {"type": "SagaRefused", "status": 409, "detail": told.reason}
-    return answer(details, 409)
+def respond_refused(response: SagaResponse) -> func.HttpResponse:
+    """A saga refused a change: problem details, type SagaRefused."""
+    details = {"type": "SagaRefused", "status": 409, "detail": response.reason}
+    return respond(details, 409)
 
 
-def described(key: str, record: Record, outcomes: Mapping[str, str]) -> dict[str, Any]:
+def describe_saga(key: str, record: SagaRecord, outcomes: Mapping[str, str]) -> dict[str, Any]:
     """A saga as JSON: where it stands, and every step with its outcome."""
     steps = record.plan.steps if record.plan else ()
     waits = record.plan.waits if record.plan else ()
@@ -180,25 +189,25 @@ def described(key: str, record: Record, outcomes: Mapping[str, str]) -> dict[str
         "started": record.at,
         "reason": record.reason,
         "events": list(record.events),
-        "steps": [described_step(step, outcomes.get(step.name)) for step in steps],
+        "steps": [describe_step(step, outcomes.get(step.name)) for step in steps],
         "waits": [{"name": wait.name, "decision": wait.decision(record.events)} for wait in waits],
-        "links": links(key),
+        "links": link_saga(key),
     }
 
 
-def described_step(step: Step, outcome: str | None) -> dict[str, Any]:
+def describe_step(step: Step, outcome: str | None) -> dict[str, Any]:
     """A step as JSON."""
     session = quote(step.do.session, safe="")
     return {"name": step.name, "outcome": outcome, "session": f"sessions/{session}"}
 
 
-def links(key: str) -> dict[str, str]:
-    """Where a saga is looked at and told something, below `/api/`."""
+def link_saga(key: str) -> dict[str, str]:
+    """Where a saga is read and changed, below `/api/`."""
     path = f"sagas/{quote(key, safe='')}"
     return {"self": path, "event": f"{path}/events/{{event}}", "cancel": f"{path}/cancel"}
 
 
-def listed(state: OrchestrationState) -> dict[str, Any] | None:
+def describe_instance(state: OrchestrationState) -> dict[str, Any] | None:
     """An instance as one line of the list; None for other orchestrations."""
     if state.name != ORCHESTRATOR:
         return None
@@ -206,17 +215,17 @@ def listed(state: OrchestrationState) -> dict[str, Any] | None:
     return {"key": key, "state": state.get_custom_status(), "instance": state.instance_id}
 
 
-def state_in(parameters: Mapping[str, str]) -> State | None:
+def read_state(parameters: Mapping[str, str]) -> SagaState | None:
     """The state asked for; raises InvalidMessage for one that there is not."""
     wanted = parameters.get("state")
     try:
-        return State(wanted) if wanted else None
+        return SagaState(wanted) if wanted else None
     except ValueError:
-        known = ", ".join(State)
+        known = ", ".join(SagaState)
         raise InvalidMessage(f"no saga is {wanted!r}; known: {known}") from None
 
 
-def statuses_of(state: State | None) -> list[OrchestrationStatus] | None:
+def runtime_statuses(state: SagaState | None) -> list[OrchestrationStatus] | None:
     """What Durable Functions calls the instances of sagas in a state; None for any."""
     if state is None:
         return None
@@ -225,14 +234,14 @@ def statuses_of(state: State | None) -> list[OrchestrationStatus] | None:
     return [OrchestrationStatus.COMPLETED, *under_way] if state.is_end else under_way
 
 
-def event_name(event: str) -> str:
+def require_event_name(event: str) -> str:
     """An event that outsiders may raise; raises InvalidMessage."""
     if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
         raise InvalidMessage(f"{event!r} is no event that can be raised")
     return event
 
 
-def check(request: func.HttpRequest, parameters: frozenset[str]) -> None:
+def require_parameters(request: func.HttpRequest, parameters: frozenset[str]) -> None:
     """Raise InvalidMessage for a parameter nobody knows, TooLarge for a body that is."""
     unknown = sorted(request.params.keys() - parameters - HOST_PARAMETERS)
     if unknown:

@@ -93,7 +93,7 @@ class Settings:
     lease_seconds: float
     window_days: float
     retention_days: float
-    spread: bool
+    affinity: bool
     batches: bool
     cosmos_locations: tuple[str, ...]
     service_bus: Mapping[str, Connection]
@@ -130,7 +130,7 @@ class Settings:
             lease_seconds=number(values, "LOCKSTEP_LEASE_SECONDS", least=1),
             window_days=window,
             retention_days=retention,
-            spread=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
+            affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             batches=choice(values, "LOCKSTEP_CARDINALITY", "one", "many") == "many",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
             service_bus={r: service_bus_connection(values, r) for r in regions},

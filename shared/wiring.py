@@ -8,18 +8,16 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
 from shared.adapters.cosmos import CosmosJournal
-from shared.adapters.cosmos_account import CosmosAccount
-from shared.adapters.cosmos_container import CosmosContainer
+from shared.adapters.cosmos_account import CosmosAccount, CosmosContainer
 from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
-from shared.domain.handling import Handlers
+from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
+from shared.engine.build import Services, build
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.publish.publish import Producer
+from shared.engine.worker import Policy, WaitLimits
 from shared.settings import Settings
-from shared.usecases.assemble import Policy, assemble
-from shared.usecases.commit import Patience
-from shared.usecases.deliver import Delivery
-from shared.usecases.publish import Producer
-from shared.usecases.services import Services
 
 DAY_SECONDS = 24 * 3600.0
 
@@ -46,18 +44,23 @@ class Adapters:
             journal=CosmosJournal(CosmosContainer(account, settings.database, settings.journal)),
             bus=bus,
             clock=clock,
-            delivery=Delivery(bus, clock, settings.regions, delay, spread=settings.spread),
+            delivery=Delivery(bus, clock, settings.regions, delay, affinity=settings.affinity),
         )
 
+    async def close(self) -> None:
+        """Disconnect; the next use connects again."""
+        await self.bus.close()
+        await self.account.close()
 
-def connect(settings: Settings, handlers: Handlers) -> Services:
-    """The services of one function app."""
-    outside = Adapters.of(settings)
+
+def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = None) -> Services:
+    """The services of one function app, over adapters of its own unless some are given."""
+    outside = adapters or Adapters.of(settings)
     owner = Owner(settings.region, instance_name())
     policy = Policy(
         output_queue=settings.output_queue,
         error_queue=settings.error_queue,
-        patience=Patience(gap_seconds=settings.gap_wait_seconds),
+        waits=WaitLimits(gap_seconds=settings.gap_wait_seconds),
         lag_seconds=settings.rescue_lag_seconds,
         acknowledge_seconds=settings.acknowledge_seconds,
         lease_seconds=settings.lease_seconds,
@@ -66,7 +69,7 @@ def connect(settings: Settings, handlers: Handlers) -> Services:
         batches=settings.batches,
     )
     producer = Producer(outside.journal, outside.delivery, settings.queue)
-    return assemble(
+    return build(
         outside.journal, outside.delivery, outside.clock, owner, handlers, producer, policy
     )
 
@@ -78,8 +81,7 @@ async def open_producer(settings: Settings) -> AsyncIterator[Producer]:
     try:
         yield Producer(outside.journal, outside.delivery, settings.queue)
     finally:
-        await outside.bus.close()
-        await outside.account.close()
+        await outside.close()
 
 
 def instance_name() -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from shared.domain.handling import Context, Handled, Handlers, Kind, OnFault, Output
+from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault, Output
 from shared.domain.message import Message
 
 # Longer than a lease now and then, so that claims are renewed.

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shared.domain.documents import entry_from
 from shared.domain.journal import Entry, Status
-from shared.domain.saga import Direction, Step, key_of, session_of, step_id
-from shared.domain.saga_record import Record
+from shared.domain.saga.plan import Direction, Step, key_of, session_of, step_id
+from shared.domain.saga.record import SagaRecord
+from shared.storage.documents import decode_entry
 from simulation.witness import WitnessedJournal
 
 
@@ -34,9 +34,9 @@ def notes_of(journal: WitnessedJournal) -> Notes:
     notes: Notes = defaultdict(list)
     for session, documents in journal.store.entries.items():
         for document in documents.values():
-            entry, at = entry_from(document), int(document["_etag"])
+            entry, at = decode_entry(document), int(document["_etag"])
             if entry.status is not Status.PARKED:
-                for covered in entry.covers:
+                for covered in entry.identities:
                     notes[session, covered.id].append(Noted(at, covered.type, entry))
     return notes
 
@@ -46,11 +46,11 @@ class Chronicle:
     """One saga. `records` are all states of its own session, the last one is `record`."""
 
     key: str
-    records: tuple[Record, ...]
+    records: tuple[SagaRecord, ...]
     notes: Notes
 
     @property
-    def record(self) -> Record:
+    def record(self) -> SagaRecord:
         """How the saga stands at the end."""
         return self.records[-1]
 
@@ -84,4 +84,4 @@ def chronicles(journal: WitnessedJournal, notes: Notes) -> Iterator[Chronicle]:
         key = key_of(session)
         states = [found["state"] for _, found in sorted(documents.items()) if found.get("state")]
         if key is not None and states:
-            yield Chronicle(key, tuple(map(Record.model_validate, states)), notes)
+            yield Chronicle(key, tuple(map(SagaRecord.model_validate, states)), notes)

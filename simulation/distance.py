@@ -12,7 +12,9 @@ from simulation.loop import now
 from simulation.process import Process
 from simulation.witness import WitnessedJournal
 
-WRITES = frozenset({"append", "replace", "owe", "acknowledge", "stage", "save_ledger", "compact"})
+WRITES = frozenset(
+    {"append", "replace", "add_pending", "acknowledge", "stage", "save_ledger", "compact"}
+)
 
 
 class DistantJournal:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from functions.saga_instances import ensure, left_to_the_feed, wake
+from functions.saga_instances import ensure_instance, notify_instance, try_now
 from shared.domain.errors import LockstepError
-from shared.domain.saga_walk import Started
-from shared.usecases.saga_book import Heard, SagaBook, Told
+from shared.domain.saga.walk import StartedSaga
+from shared.engine.sagas.sagas import SagaResponse, Sagas
 from simulation.process import Process
 from simulation.saga_worker import HubClient
 
@@ -53,7 +53,7 @@ class Errands:
     """Everybody with an errand. `told` is what each was told in the end."""
 
     world: "World"
-    told: list[tuple[Errand, Told]] = field(default_factory=list)
+    told: list[tuple[Errand, SagaResponse]] = field(default_factory=list)
 
     async def run(self, errands: Sequence[Errand]) -> None:
         """Run all errands side by side, each again until there is an answer."""
@@ -76,13 +76,13 @@ class Door:
     errand: Errand
     process: Process | None = None
 
-    async def knock(self) -> Told | None:
+    async def knock(self) -> SagaResponse | None:
         """Run the errand once, as the HTTP functions do; None where it is to be run again."""
         if self.process is None or self.process.is_dead:
             self.process = self.world.new_process(f"door {self.errand.region}", self.errand.region)
-        book = SagaBook.of(self.world.services(self.process))
+        book = Sagas(self.world.services(self.process).commands)
         client = HubClient(self.process, self.world.hubs[self.errand.region])
-        answers: list[Told] = []
+        answers: list[SagaResponse] = []
 
         async def attempt() -> None:
             try:
@@ -93,19 +93,19 @@ class Door:
         await self.process.start(attempt())
         return answers[0] if answers else None
 
-    async def ask(self, book: SagaBook, client: HubClient) -> Told:
+    async def ask(self, book: Sagas, client: HubClient) -> SagaResponse:
         """Write it into the journal, and tell the task hub, if it can be reached."""
         key = self.errand.key
         match self.errand.wish:
             case Begin(kind, body):
                 told = await book.start(key, kind, body)
-                found = await book.look(key) if told.heard is Heard.TAKEN else None
-                if isinstance(found, Started):
-                    await left_to_the_feed(key, ensure(client, found, 0.0))
+                found = await book.load(key) if told.is_accepted else None
+                if isinstance(found, StartedSaga):
+                    await try_now(key, ensure_instance(client, found, 0.0))
                 return told
             case Tell(event):
-                told = await book.hear(key, event)
+                told = await book.add_event(key, event)
             case Cancel():
                 told = await book.cancel(key)
-        await left_to_the_feed(key, wake(client, key))
+        await try_now(key, notify_instance(client, key))
         return told

@@ -6,7 +6,7 @@ again that failed, it moves on whatever becomes of it.
 
 from dataclasses import dataclass
 
-from shared.domain.stored_messages import Document
+from shared.storage.documents import Document
 from simulation.loop import now
 from simulation.process import Process
 from simulation.weather import Weather

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from shared.domain import wire
-from shared.domain.documents import owing_from
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message
-from shared.usecases.outcomes import Conflicting, Expired, Outcome
-from shared.usecases.services import Services
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import Conflicting, Expired, Outcome
+from shared.storage.documents import decode_pending
 from simulation.broker import LOCK_SECONDS, Namespace, Queued, SessionLock
 from simulation.feed import Feed
 from simulation.loop import now
@@ -82,7 +82,7 @@ class Host:
 
     async def next_messages(self, lock: SessionLock) -> list[Queued]:
         """What is delivered next; nothing when the session was idle for long enough."""
-        most = BATCH_MESSAGES if self.services.takes_batches else 1
+        most = BATCH_MESSAGES if self.services.worker.policy.batches else 1
         for _ in range(LOOKS_WHILE_IDLE):
             if taken := self.namespace.deliver(QUEUE, lock, now(), most):
                 return taken
@@ -111,7 +111,7 @@ class Host:
 
     async def consume(self, messages: Sequence[Message], *, is_numbered: bool) -> None:
         """Take messages through the journal, as one batch where that is asked for."""
-        if is_numbered and self.services.takes_batches:
+        if is_numbered and self.services.worker.policy.batches:
             outcomes = await self.services.batches.consume(messages)
             for message, outcome in zip(messages, outcomes, strict=True):
                 await self.conclude(message, outcome)
@@ -142,15 +142,15 @@ class Host:
         while True:
             await self.process.wait(FEED_SECONDS)
             if self.feed.is_followed_by(self.process):
-                owings = [owing for d in self.feed.read() if (owing := owing_from(d))]
-                await self.services.rescuer.rescue(owings)
+                owings = [owing for d in self.feed.read() if (owing := decode_pending(d))]
+                await self.services.recovery.recover(owings)
 
     async def sweep(self) -> None:
         """Run the timers' work."""
         while True:
             await self.process.wait(SWEEP_SECONDS)
             try:
-                await self.services.rescuer.sweep()
+                await self.services.recovery.sweep()
                 await self.services.compactor.compact()
             except LockstepError:
                 continue

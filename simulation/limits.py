@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from shared.domain import documents, producer
-from shared.usecases import compact, consume_batch, outputs
+from shared.domain import producer
+from shared.engine.consume import fold
+from shared.engine.operate import compact
+from shared.storage import documents, limits
 
 type Limit = tuple[ModuleType, str, int]
 
@@ -14,9 +16,9 @@ SMALL: tuple[Limit, ...] = (
     # Shorter than a pause, so that a slow attempt finds its stages gone.
     (documents, "STAGED_SECONDS", 20),
     (compact, "REMOVED_AT_ONCE", 4),
-    (consume_batch, "INLINE_BYTES_MAX", 1_600),
-    (outputs, "INLINE_BYTES_MAX", 1_600),
-    (outputs, "STAGE_BYTES_MAX", 1_400),
+    (fold, "INLINE_BYTES_MAX", 1_600),
+    (limits, "INLINE_BYTES_MAX", 1_600),
+    (limits, "STAGED_BYTES_MAX", 1_400),
     (producer, "REMEMBERED_MAX", 4),
 )
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shared.domain import running
-from shared.domain.documents import entry_from, parcels_from, staged_id
-from shared.domain.handling import Handlers, Kind
-from shared.domain.journal import Covered, Entry, Status
+from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
+from shared.domain.journal import Entry, MessageIdentity, Status
 from shared.domain.message import Message
-from shared.domain.outbox import Outbox, Parcel, Rerun, Staged
-from shared.domain.reports import fault_report
-from shared.domain.running import Before, Result, addressed
+from shared.domain.outbox import DestinationBatch, Outbox, Rerun, Staged
+from shared.domain.reports import report_fault
+from shared.engine.handle import handle
+from shared.engine.handle.handle import address_batches
+from shared.storage.documents import decode_entry, decode_staged, staged_ids
 from simulation.tally import Identity
 from simulation.witness import Violation, WitnessedStore
 
@@ -32,16 +32,16 @@ class Lineage:
     output_queue: str
     contents: Mapping[Identity, Sequence[Message]]
     corrections: Mapping[tuple[str, str], bytes]
-    before: Before = field(default_factory=Before)
+    before: HandlerInput = field(default_factory=HandlerInput)
     state_at: int | None = None
     outputs: list[Addressed] = field(default_factory=list)
-    ends: list[tuple[Covered, Entry]] = field(default_factory=list)
+    ends: list[tuple[MessageIdentity, Entry]] = field(default_factory=list)
 
     def tell(self) -> Iterator[Violation]:
         """Go through all entries; what does not follow from the one before is a violation."""
         for position, document in sorted(self.store.entries[self.session].items()):
-            entry = entry_from(document)
-            self.ends += [(covered, entry) for covered in entry.covers]
+            entry = decode_entry(document)
+            self.ends += [(covered, entry) for covered in entry.identities]
             where = f"{self.session}/{position}"
             match entry.status:
                 case Status.COMPLETED:
@@ -58,17 +58,17 @@ class Lineage:
         sent = self.stored_outputs(entry)
         self.outputs += sent
         if entry.status is Status.FAULTED and entry.message is not None:
-            report = fault_report(entry.message, entry.reason or "")
+            report = report_fault(entry.message, entry.reason or "")
             if [message for _, message in sent] != [report]:
                 yield Violation("P9", f"{where}: its fault is not reported as it was")
 
     def tell_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
         """An entry whose handler ran: do it again, where it can be."""
         stored = self.stored_outputs(entry)
-        kinds = {self.handlers.kind_of(covered.type) for covered in entry.covers}
+        kinds = {self.handlers.kind_of(covered.type) for covered in entry.identities}
         if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:
             again: list[Addressed] = []
-            for covered in entry.covers:
+            for covered in entry.identities:
                 message = self.message(entry, covered)
                 if message is None:
                     yield Violation("P5", f"{where}: covers {covered.id}, which nobody sent")
@@ -76,21 +76,21 @@ class Lineage:
                 again += self.run(entry, message)
             if self.before.state != entry.state:
                 yield Violation("P5", f"{where}: {entry.state}, not {self.before.state}")
-            if not isinstance(entry.outbox.elsewhere, Rerun) and stored != again:
+            if not isinstance(entry.outbox.location, Rerun) and stored != again:
                 yield Violation("P4", f"{where}: kept {stored}, made {again}")
             stored = again
-        self.before = Before(entry.state or {}, entry.produced)
+        self.before = HandlerInput(entry.state or {}, entry.produced)
         self.state_at = entry.position
         self.outputs += stored
 
     def run(self, entry: Entry, message: Message) -> list[Addressed]:
         """Run the handler on the state before; its state is kept for the next one."""
-        before = Before(self.before.state, self.before.produced, entry.captured)
-        result: Result = running.run(self.handlers.of(message.type), before, message)
-        self.before = Before(result.state, result.produced)
-        return flat(addressed(result.parcels, self.output_queue))
+        before = HandlerInput(self.before.state, self.before.produced, entry.captured)
+        result: HandlerResult = handle.run_pure(self.handlers.of(message.type), before, message)
+        self.before = HandlerInput(result.state, result.produced)
+        return flat(address_batches(result, self.output_queue))
 
-    def message(self, entry: Entry, covered: Covered) -> Message | None:
+    def message(self, entry: Entry, covered: MessageIdentity) -> Message | None:
         """The message as it was processed."""
         copies = self.contents.get((self.session, covered.id, covered.digest), ())
         # The one that was processed left its time in what came of it.
@@ -107,16 +107,16 @@ class Lineage:
         """The outputs that an entry kept, in itself or beside it."""
         return flat(self.kept_parcels(entry.outbox))
 
-    def kept_parcels(self, outbox: Outbox) -> tuple[Parcel, ...]:
+    def kept_parcels(self, outbox: Outbox) -> tuple[DestinationBatch, ...]:
         """The parcels of an outbox, staged ones included."""
-        if not isinstance(outbox.elsewhere, Staged):
-            return outbox.parcels
-        staged = outbox.elsewhere
-        names = [staged_id(staged.attempt, index) for index in range(staged.documents)]
+        if not isinstance(outbox.location, Staged):
+            return outbox.batches
+        staged = outbox.location
+        names = staged_ids(staged)
         found = [self.store.staged[self.session, name] for name in names]
-        return tuple(parcel for document in found for parcel in parcels_from(document))
+        return tuple(parcel for document in found for parcel in decode_staged(document))
 
 
-def flat(parcels: tuple[Parcel, ...]) -> list[Addressed]:
+def flat(parcels: tuple[DestinationBatch, ...]) -> list[Addressed]:
     """Messages with their queues, in the order of sending."""
     return [(parcel.queue, message) for parcel in parcels for message in parcel.messages]

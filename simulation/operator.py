@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
-from shared.usecases.resolve import Action, Decision
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from simulation.process import Process
 
 if TYPE_CHECKING:
@@ -56,19 +56,23 @@ class Operator:
                     found.append((head.session, fault.message, head.halt.at))
         return found
 
-    def decide(self, message: Message, at: int) -> Decision:
+    def decide(self, message: Message, at: int) -> ResolutionRequest:
         """Try again at first; then correct what can be corrected, and let the rest go."""
         key = (message.session, message.id)
         self.looks[key] += 1
         if self.looks[key] <= RETRIES:
-            return Decision(Action.RETRY, "operator", "perhaps it was the weather", at=at)
+            return ResolutionRequest(
+                ResolutionAction.RETRY, "operator", "perhaps it was the weather", at=at
+            )
         body = self.correct(message)
         if body is None:
-            return Decision(Action.SKIP, "operator", "it cannot be helped", at=at)
+            return ResolutionRequest(
+                ResolutionAction.SKIP, "operator", "it cannot be helped", at=at
+            )
         self.corrections[key] = body
-        return Decision(Action.EDIT, "operator", "it was wrong", body, at)
+        return ResolutionRequest(ResolutionAction.EDIT, "operator", "it was wrong", body, at)
 
-    async def resolve(self, process: Process, session: str, decision: Decision) -> None:
+    async def resolve(self, process: Process, session: str, decision: ResolutionRequest) -> None:
         """Resolve one fault, or leave it for the next time."""
         try:
             await self.world.services(process).resolver.resolve(session, decision)

@@ -11,10 +11,10 @@ from enum import StrEnum
 from pydantic import BaseModel
 
 from functions.handlers import orders
-from shared.domain.handling import Context, Handled, Handlers, Kind, OnFault
+from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault
 from shared.domain.message import Message
-from shared.domain.saga import Plan, Refusal
-from shared.domain.saga_record import SagaKinds
+from shared.domain.saga.plan import Plan, Refusal
+from shared.domain.saga.record import SagaKinds
 
 PLAY = "saga.play"
 PUT, TAKE, SPILL, CALL = "shelf.put", "shelf.take", "shelf.spill", "shelf.call"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from shared.domain.handling import Handlers
+from shared.domain.handler import Handlers
 from simulation import accounts as banking
 from simulation import orders as ordering
 from simulation.chance import Chance

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.domain.saga import key_of
-from shared.domain.saga_record import kinds_of
+from shared.domain.saga.plan import key_of
+from shared.domain.saga.record import kinds_of
 from simulation.chance import Chance, Mishap
 from simulation.limits import small_limits
 from simulation.loop import now, run

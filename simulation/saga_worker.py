@@ -7,12 +7,11 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
-from functions.saga_instances import begin
+from functions.saga_instances import begin_instances
 from shared.domain.errors import LockstepError
-from shared.domain.saga_walk import Activity
-from shared.usecases.saga_activities import SagaActivities
-from shared.usecases.saga_book import SagaBook
-from shared.usecases.services import Services
+from shared.domain.saga.walk import Activity
+from shared.engine.build import Services
+from shared.engine.sagas.sagas import Sagas
 from simulation.feed import SagaFeed
 from simulation.history import Answered, Failed
 from simulation.hub import TaskHub, Told, Work
@@ -82,8 +81,8 @@ class SagaWorker:
     tally: Tally
 
     def __post_init__(self) -> None:
-        self.book = SagaBook.of(self.services)
-        self.activities = SagaActivities(self.book)
+        self.book = Sagas(self.services.commands)
+        self.activities = self.book.activities()
         self.client = HubClient(self.process, self.hub)
 
     def start(self) -> None:
@@ -119,7 +118,7 @@ class SagaWorker:
     async def performed(self, work: Work) -> Answered | Failed:
         """What became of an activity; one that raises has failed."""
         activity = work.activity
-        perform = self.activities.named(Activity(activity.name))
+        perform = self.activities[Activity(activity.name)]
         try:
             answer = await perform(json.loads(activity.work))
         except LockstepError as error:
@@ -141,7 +140,7 @@ class SagaWorker:
         """Begin what the feed shows; whether all of it could be."""
         shown = self.feed.look()
         try:
-            await begin(self.services, self.book, self.client, shown.documents)
+            await begin_instances(self.services, self.book, self.client, shown.documents)
         except (LockstepError, grpc.aio.AioRpcError):
             return False
         self.feed.position = shown.upto

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shared.domain.errors import LockstepError, ProducerDisconnected
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
-from shared.usecases.publish import Producer
+from shared.engine.publish.publish import Producer
 from simulation.host import QUEUE
 from simulation.loop import now
 from simulation.process import Process
@@ -84,7 +84,7 @@ class Senders:
             for region, namespace in self.world.namespaces.items():
                 if namespace.down is not None and namespace.is_down(now()):
                     await asyncio.sleep(namespace.down[1] - now())
-                delay = delivery.delay_seconds(region, message.session)
+                delay = delivery.delay_in(region, message.session)
                 namespace.accept(QUEUE, [message], now() + delay)
             self.mailed.safe.append(message)
 

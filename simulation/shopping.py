@@ -4,10 +4,10 @@ import json
 import random
 from dataclasses import dataclass
 
-from shared.domain.message import Message, derived_id
+from shared.domain.message import Message, derive_id
 from shared.domain.producer import Draft
-from shared.domain.saga import Command, Plan, Stage, Step, Wait, session_of
-from shared.domain.saga_record import EVENT_TYPE
+from shared.domain.saga.plan import Command, Plan, Stage, Step, Wait, session_of
+from shared.domain.saga.record import EVENT_TYPE
 from simulation.errands import Begin, Cancel, Errand, Tell
 from simulation.orders import CALL, PLAY, PUT, SPILL, TAKE, Item, Mood
 from simulation.workload import Line, Workload, moment
@@ -62,7 +62,7 @@ class Shoppers:
         """Goods or money, once or twice."""
         drafts = tuple(
             Draft(
-                derived_id(session, "supply", str(n)),
+                derive_id(session, "supply", str(n)),
                 kind,
                 json.dumps({what: self.draw.randint(most // 3, most)}).encode(),
                 moment(0.0),
@@ -111,7 +111,7 @@ class Shoppers:
         if kind == PLACE and self.draw.random() < 0.3:
             self.mail(key, at, kind, body)
         if kind == PLACE and self.draw.random() < 0.2:
-            draft = Draft(derived_id(key, "shop"), kind, body, moment(at))
+            draft = Draft(derive_id(key, "shop"), kind, body, moment(at))
             self.lines.append(Line(session_of(key), "shop", ((draft,),), begin_seconds=at))
         if self.draw.random() < 0.1:
             other = json.dumps(self.order()).encode()
@@ -133,7 +133,7 @@ class Shoppers:
 
     def mail(self, key: str, at: float, kind: str, body: bytes) -> None:
         """A message for a saga's session, that nobody numbers."""
-        name = derived_id(key, "mail", kind, body.decode())
+        name = derive_id(key, "mail", kind, body.decode())
         self.plain.append(Message(name, session_of(key), kind, body, time=moment(at)))
 
     def add(self, at: float, key: str, wish: Begin | Tell | Cancel) -> None:

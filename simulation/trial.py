@@ -6,7 +6,7 @@ See docs/proof.md. `check` is what a test calls; with pytest the fixture `simula
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.domain.handling import Handlers
+from shared.domain.handler import Handlers
 from shared.domain.message import Message
 from shared.domain.producer import Draft
 from simulation.chance import Chance

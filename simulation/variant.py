@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from shared.usecases.assemble import Policy
-from shared.usecases.commit import Patience
+from shared.engine.worker import Policy, WaitLimits
 from simulation.chance import Chance
 
 # Longer than any backlog of a run in fair weather.
@@ -29,7 +28,7 @@ class Variant:
         return Policy(
             output_queue="out",
             error_queue="errors",
-            patience=Patience(gap_seconds=3.0, poll_seconds=0.5),
+            waits=WaitLimits(gap_seconds=3.0, poll_seconds=0.5),
             lag_seconds=2.0,
             acknowledge_seconds=self.acknowledge_seconds,
             lease_seconds=6.0,

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from shared.domain.handling import Kind
-from shared.domain.journal import ARRIVALS, Covered, Entry, Status
+from shared.domain.handler import Kind
+from shared.domain.journal import ARRIVALS, Entry, MessageIdentity, Status
 from shared.domain.message import Message
 from simulation.host import QUEUE
 from simulation.lineage import Lineage
@@ -69,7 +69,7 @@ def once_and_in_order(lineage: Lineage) -> Iterator[Violation]:
     for what, count in Counter((c.id, c.digest) for c in completed).items():
         if count > 1:
             yield Violation("P2", f"{lineage.session}: {what} had {count} effects")
-    newest: dict[str, Covered] = {}
+    newest: dict[str, MessageIdentity] = {}
     for covered in completed:
         number = covered.number
         before = newest.get(number.group)

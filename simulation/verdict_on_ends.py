@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shared.domain.journal import Status
-from shared.domain.reports import VOID_TYPE
-from shared.domain.saga import Direction, Plan, Stage, State, instance_of
-from shared.domain.saga_record import END_TYPE
+from shared.domain.reports import TOMBSTONE_TYPE
+from shared.domain.saga.plan import Direction, Plan, SagaState, Stage, instance_of
+from shared.domain.saga.record import END_TYPE
 from simulation.chronicle import Chronicle
 from simulation.world import World
 
 DO, UNDO = Direction.DO, Direction.UNDO
-BACK = frozenset({State.COMPENSATED, State.COMPENSATION_FAILED})
+BACK = frozenset({SagaState.COMPENSATED, SagaState.COMPENSATION_FAILED})
 
 type Found = Iterator[tuple[str, str]]
 
@@ -51,23 +51,23 @@ def end_violations(saga: Chronicle) -> Found:
     if not fits(record.state, steps, said_no=bool(no)):
         yield "P5", f"{record.state} with {steps} and no to {no}"
     for step in plan.steps:
-        if step.name in steps.beyond and any(n.type == VOID_TYPE for n in saga.of(step, DO)):
+        if step.name in steps.beyond and any(n.type == TOMBSTONE_TYPE for n in saga.of(step, DO)):
             yield "P5", f"{step.name} was given up, and there is no way back"
 
 
-def fits(state: State, steps: Steps, *, said_no: bool) -> bool:
+def fits(state: SagaState, steps: Steps, *, said_no: bool) -> bool:
     """Whether a saga with such steps may have ended so."""
     match state:
-        case State.COMPLETED:
+        case SagaState.COMPLETED:
             return steps.done == steps.every and not steps.asked_back and not said_no
-        case State.UNFINISHED:
+        case SagaState.UNFINISHED:
             is_beyond = steps.done >= steps.every - steps.beyond and not steps.asked_back
             return is_beyond and not steps.done >= steps.beyond and not said_no
     # On its way back.
     is_whole = steps.done & steps.undoable == steps.asked_back and not steps.done & steps.beyond
     had_cause = said_no or steps.done != steps.every
     is_clean = steps.asked_back == steps.undone
-    return is_whole and had_cause and is_clean is (state is State.COMPENSATED)
+    return is_whole and had_cause and is_clean is (state is SagaState.COMPENSATED)
 
 
 def hub_violations(world: World, saga: Chronicle) -> Found:

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from shared.domain.journal import Json
-from shared.domain.saga import Outcome, Step, key_of
-from shared.domain.saga_record import Record
+from shared.domain.saga.plan import Step, StepOutcome, key_of
+from shared.domain.saga.record import SagaRecord
 from simulation.orders import CALL, PUT
 from simulation.shopping import PLACE
 from simulation.witness import Violation, state_of
 from simulation.world import World
 
-DONE_ONCE = frozenset({Outcome.DONE, Outcome.UNDONE, Outcome.KEPT})
-STAYS = frozenset({Outcome.DONE, Outcome.KEPT})
+DONE_ONCE = frozenset({StepOutcome.DONE, StepOutcome.UNDONE, StepOutcome.KEPT})
+STAYS = frozenset({StepOutcome.DONE, StepOutcome.KEPT})
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Books:
     reserved: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     shelved: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
-    def add(self, step: Step, outcome: Outcome | None) -> None:
+    def add(self, step: Step, outcome: StepOutcome | None) -> None:
         """Add what a step left behind."""
         session, body = step.do.session, step.do.body
         stays = outcome in STAYS
@@ -42,7 +42,7 @@ class Books:
                 self.gone[session] += body["amount"] if stays else 0
             case kind if kind in (PUT, CALL) and outcome in DONE_ONCE:
                 self.shelved[session][f"+{body['name']}"] += 1
-                if outcome is Outcome.UNDONE:
+                if outcome is StepOutcome.UNDONE:
                     self.shelved[session][f"-{body['name']}"] += 1
 
 
@@ -56,7 +56,7 @@ def order_violations(world: World) -> Iterator[Violation]:
     sessions = list(world.journal.store.entries)
     sagas = {key: state_of(world.journal, s) for s in sessions if (key := key_of(s)) is not None}
     for key, state in sagas.items():
-        record = Record.model_validate(state)
+        record = SagaRecord.model_validate(state)
         for step in record.plan.steps if record.plan else ():
             books.add(step, record.outcomes.get(step.name))
         if record.kind == PLACE:
@@ -68,13 +68,13 @@ def order_violations(world: World) -> Iterator[Violation]:
             yield Violation("P2", f"{session} is {found}, and should be {expected}")
 
 
-def order_document(key: str, record: Record, order: Json) -> Iterator[Violation]:
+def order_document(key: str, record: SagaRecord, order: Json) -> Iterator[Violation]:
     """An order's document says what its saga says."""
     submitted = record.outcomes.get("submit")
     expected = {
-        Outcome.UNDONE: "cancelled",
-        Outcome.DONE: "completed" if "complete" in record.outcomes else "submitted",
-        Outcome.REFUSED: None,
+        StepOutcome.UNDONE: "cancelled",
+        StepOutcome.DONE: "completed" if "complete" in record.outcomes else "submitted",
+        StepOutcome.REFUSED: None,
         None: None,
     }
     if order.get("status") not in (expected.get(submitted), "new"):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from shared.domain.message import Message
-from shared.domain.reports import void
+from shared.domain.reports import make_tombstone
 from simulation.broker import BODY_BYTES_MAX, Namespace
 from simulation.host import QUEUE
 from simulation.lineage import Lineage
@@ -27,7 +27,7 @@ class Expected:
 
     def add(self, source: str, queue: str, output: Message) -> None:
         """Expect an output, once: a fault that is met again is reported again."""
-        message = output if len(output.body) <= BODY_BYTES_MAX else void(output)
+        message = output if len(output.body) <= BODY_BYTES_MAX else make_tombstone(output)
         way = (queue, source, message.session)
         if (queue, message.id) not in self.known:
             self.ways[way].append(message)

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from shared.domain import documents
-from shared.domain.documents import entry_from
-from shared.domain.journal import state_position
-from shared.domain.reports import VOID_TYPE
+from shared.domain.next_entry import state_position
+from shared.domain.reports import TOMBSTONE_TYPE
+from shared.storage import documents
+from shared.storage.documents import decode_entry
 from simulation.broker import Namespace
 from simulation.variant import LONG_DELAY_SECONDS
 from simulation.witness import Violation
@@ -36,7 +36,7 @@ def long_journals(world: World, session: str) -> Iterator[Violation]:
     milestone = max(entries, default=0) // documents.MILESTONE_EVERY * documents.MILESTONE_EVERY
     if not milestone:
         return
-    state_at = state_position(entry_from(entries[milestone]))
+    state_at = state_position(decode_entry(entries[milestone]))
     floor = milestone if state_at is None else min(milestone, state_at)
     if min(kept) < floor:
         yield Violation("P8", f"{session}: entries from {min(kept)} on are kept, not {floor}")
@@ -65,7 +65,9 @@ def sent_twice(world: World, namespace: Namespace) -> Iterator[Violation]:
     """
     restless = {f"session:{session}" for session, _ in world.operator.looks} | world.contested
     for queue, accepted in namespace.accepted.items():
-        beside = {q.message.correlation for q in accepted if q.message.type == VOID_TYPE} - {None}
+        beside = {q.message.correlation for q in accepted if q.message.type == TOMBSTONE_TYPE} - {
+            None
+        }
         copies = Counter(
             (message.id, message.number)
             for message in (queued.message for queued in accepted)

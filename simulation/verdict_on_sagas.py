@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from shared.domain.message import content_digest
-from shared.domain.saga import CANCELLED, Outcome, State, Step, Wait
-from shared.domain.saga_record import Record
-from shared.usecases.saga_book import Heard, Told
+from shared.domain.message import digest_content
+from shared.domain.saga.plan import CANCELLED, SagaState, Step, StepOutcome, Wait
+from shared.domain.saga.record import SagaRecord
+from shared.engine.sagas.sagas import SagaResponse
 from simulation.chronicle import Chronicle, chronicles, notes_of
 from simulation.errands import Begin, Cancel, Errand, Tell
 from simulation.verdict_on_ends import (
@@ -24,7 +24,7 @@ from simulation.world import World
 
 def saga_violations(world: World) -> Iterator[Violation]:
     """Every broken promise to a saga."""
-    told: dict[str, list[tuple[Errand, Told]]] = {}
+    told: dict[str, list[tuple[Errand, SagaResponse]]] = {}
     for errand, answer in world.errands.told:
         told.setdefault(errand.key, []).append((errand, answer))
     for saga in chronicles(world.journal, notes_of(world.journal)):
@@ -40,7 +40,7 @@ def saga_violations(world: World) -> Iterator[Violation]:
             yield Violation(promise, f"saga {saga.key}: {text}")
 
 
-def record_violations(records: Sequence[Record]) -> Found:
+def record_violations(records: Sequence[SagaRecord]) -> Found:
     """It starts once and ends once, and nothing that it was told is forgotten."""
     for before, after in pairwise(records):
         if before.events != after.events[: len(before.events)]:
@@ -54,7 +54,7 @@ def record_violations(records: Sequence[Record]) -> Found:
         if before.state.is_end and before != after:
             yield "P2", f"it was {before.state}, and then {after.state}"
     last = records[-1].state
-    if last is State.RUNNING:
+    if last is SagaState.RUNNING:
         yield "P6", "it is running for ever"
 
 
@@ -72,13 +72,13 @@ def step_violations(saga: Chronicle, step: Step) -> Found:
         yield "P9", f"{step.name} is {outcome}, and should be {outcomes(saga, step)}"
 
 
-def outcomes(saga: Chronicle, step: Step) -> tuple[Outcome | None, ...]:
+def outcomes(saga: Chronicle, step: Step) -> tuple[StepOutcome | None, ...]:
     """What may be said of a step, by what was recorded; one that never acted may be left out."""
     if saga.acts(step, UNDO):
-        return (Outcome.UNDONE,)
+        return (StepOutcome.UNDONE,)
     if not saga.acts(step, DO):
-        return (Outcome.REFUSED, None)
-    return (Outcome.KEPT if saga.of(step, UNDO) else Outcome.DONE,)
+        return (StepOutcome.REFUSED, None)
+    return (StepOutcome.KEPT if saga.of(step, UNDO) else StepOutcome.DONE,)
 
 
 def order_violations(saga: Chronicle) -> Found:
@@ -102,15 +102,15 @@ def order_violations(saga: Chronicle) -> Found:
         yield "P3", f"its stages overlap: {onward}, and back {back}"
 
 
-def told_violations(saga: Chronicle, told: Sequence[tuple[Errand, Told]]) -> Found:
+def told_violations(saga: Chronicle, told: Sequence[tuple[Errand, SagaResponse]]) -> Found:
     """What people were told holds."""
     record = saga.record
     for errand, answer in told:
-        is_taken = answer.heard is Heard.TAKEN
+        is_taken = answer.is_accepted
         match errand.wish:
             case Begin(kind, body):
-                if is_taken is not (record.digest == content_digest(kind, body)):
-                    yield "P2", f"a start was {answer.heard}, and it began otherwise"
+                if is_taken is not (record.digest == digest_content(kind, body)):
+                    yield "P2", f"a start was {answer}, and it began otherwise"
             case Tell(event):
                 if is_taken and event not in record.events:
                     yield "P1", f"{event} was taken, and only {record.events} are kept"

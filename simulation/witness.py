@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_store import MemoryStore, VirtualClock
-from shared.domain.batch import Delete, Operation
-from shared.domain.journal import Json, state_position
+from shared.domain.journal import Json
 from shared.domain.message import Message
-from shared.domain.stored_messages import Document
-from shared.ports import Journal
-from shared.usecases.command import Commander, Reply
-from shared.usecases.consume import Consumer
+from shared.domain.next_entry import state_position
+from shared.engine.consume.consume import Consumer
+from shared.engine.sagas.steps import CommandReply, Commands
+from shared.storage.documents import Document
+from shared.storage.operations import DeleteDocument, Operation
 from simulation.tally import Identity
 
 # What may still change of an entry that has ended.
@@ -66,7 +66,9 @@ class WitnessedStore(MemoryStore):
 
     def perform(self, session: str, operation: Operation, text: str) -> None:
         """Do it, if it may be done."""
-        if isinstance(operation, Delete) and operation.document_id == self.ends.get(session):
+        if isinstance(operation, DeleteDocument) and operation.document_id == self.ends.get(
+            session
+        ):
             self.broken("P2", f"{session}: the head {operation.document_id} was removed")
         super().perform(session, operation, text)
 
@@ -119,18 +121,16 @@ class WitnessedStore(MemoryStore):
         self.violations.append(Violation(promise, text))
 
 
-class WitnessedCommander(Commander):
+class WitnessedCommander(Commands):
     """A worker's commander, and a list of every command that any worker ever applied."""
 
-    def __init__(
-        self, journal: Journal, consumer: Consumer, commands: dict[Identity, list[Message]]
-    ) -> None:
-        super().__init__(journal, consumer)
-        self.commands = commands
+    def __init__(self, consumer: Consumer, applied: dict[Identity, list[Message]]) -> None:
+        super().__init__(consumer)
+        self.applied = applied
 
-    async def apply(self, command: Message) -> Reply:
+    async def apply(self, command: Message) -> CommandReply:
         """Remember it, and apply it."""
-        copies = self.commands[command.session, command.id, command.digest]
+        copies = self.applied[command.session, command.id, command.digest]
         if command not in copies:
             copies.append(command)
         return await super().apply(command)

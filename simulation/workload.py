@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from shared.adapters.memory_store import EPOCH_SECONDS
-from shared.domain.message import Message, Number, derived_id
+from shared.domain.message import Message, Number, derive_id
 from shared.domain.producer import Draft
 from simulation.variant import Variant
 
@@ -117,7 +117,7 @@ class Accounts:
         """A message that a producer will number."""
         kind = self.draw.choice(BAD_KINDS if self.draw.random() < 0.04 else KINDS)
         body = self.body(kind)
-        return Draft(derived_id(session, group, str(self.amount)), kind, body, moment(0.0))
+        return Draft(derive_id(session, group, str(self.amount)), kind, body, moment(0.0))
 
     def rivals(self, session: str) -> list[Series]:
         """A sender that numbers for itself, and one of a higher owner level in its place."""
@@ -130,7 +130,7 @@ class Accounts:
 
     def numbered(self, session: str, level: int, sequence: int) -> Message:
         """A message that its sender numbers."""
-        identity = derived_id(session, "mainframe", str(level), str(sequence))
+        identity = derive_id(session, "mainframe", str(level), str(sequence))
         number = Number("mainframe", level, sequence)
         body = self.body("account.bill")
         return Message(identity, session, "account.bill", body, number, moment(0.0))
@@ -142,7 +142,7 @@ class Accounts:
         if self.draw.random() < 0.05:
             sent_at -= LONG_AGO_SECONDS
         body = self.body(kind)
-        identity = derived_id(session, "plain", str(self.amount))
+        identity = derive_id(session, "plain", str(self.amount))
         return Message(identity, session, kind, body, time=moment(sent_at))
 
     def conflicting(self, message: Message) -> Message:

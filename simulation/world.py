@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from shared.domain.handling import Handlers
+from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
 from shared.domain.message import Message
-from shared.domain.saga import key_of
-from shared.domain.saga_record import kinds_of
+from shared.domain.saga.plan import key_of
+from shared.domain.saga.record import kinds_of
+from shared.engine.build import Services, build
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.publish.publish import Producer
 from shared.ports import Journal
-from shared.usecases.assemble import assemble
-from shared.usecases.deliver import Delivery
-from shared.usecases.publish import Producer
-from shared.usecases.services import Services
 from simulation.broker import Namespace
 from simulation.chance import Chance
 from simulation.distance import DistantBus, DistantJournal
@@ -108,7 +107,7 @@ class World:
             ProcessClock(process),
             REGIONS,
             self.variant.delay_seconds,
-            spread=self.variant.spread,
+            affinity=self.variant.spread,
         )
 
     def journal_of(self, process: Process) -> Journal:
@@ -122,7 +121,7 @@ class World:
     def services(self, process: Process) -> Services:
         """The use cases of a process."""
         self.starts += 1
-        services = assemble(
+        services = build(
             self.journal_of(process),
             self.delivery(process),
             ProcessClock(process),
@@ -131,8 +130,8 @@ class World:
             self.producer(process),
             self.policy,
         )
-        commander = WitnessedCommander(services.journal, services.consumer, self.commands)
-        return replace(services, commander=commander)
+        commander = WitnessedCommander(services.consumer, self.commands)
+        return replace(services, commands=commander)
 
     async def run_host(self, name: str, region: str) -> None:
         """A host that is started again whenever it dies."""

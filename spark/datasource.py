@@ -61,7 +61,7 @@ async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages
 
         async def send(messages: Sequence[Message]) -> SendCounts:
             published = await producer.send(messages)
-            return SendCounts(published.sent, published.owed)
+            return SendCounts(published.sent, published.pending)
 
         yield send
 

@@ -12,13 +12,12 @@ from typing import Any
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
 from shared.domain.errors import LockstepError
-from shared.domain.handling import Context, Handled, Handlers, Kind, OnFault, Output
+from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault, Output
 from shared.domain.journal import Owner
 from shared.domain.message import Message
+from shared.engine.build import Services, build
 from shared.ports import Clock
 from shared.testkit.strikes import How, Killed, Strike
-from shared.usecases.assemble import assemble
-from shared.usecases.services import Services
 from tests.world import REGIONS, Account, Amount, Boast, Receipt, World, handlers, message
 
 LEASE_SECONDS = 30.0
@@ -175,7 +174,7 @@ def worker_with(
 ) -> Services:
     """A worker that sees the journal, or the time, in its own way."""
     world.workers += 1
-    return assemble(
+    return build(
         journal or world.journal,
         world.delivery(),
         clock or world.clock,
@@ -220,9 +219,9 @@ async def dies(
 
 async def processed_and_died(worker: Services, arriving: Message) -> None:
     """The worker gives the message its entry, and dies before it drains or settles."""
-    processor = worker.consumer.processor
-    head = await processor.committer.read_head(arriving.session)
-    assert await processor.process(await processor.step(head, arriving))
+    consumer = worker.consumer
+    head = await worker.worker.read_head(arriving.session)
+    assert await consumer.give_entry(await consumer.parking.prepare(head, arriving))
 
 
 async def swept(world: World) -> None:
@@ -230,7 +229,7 @@ async def swept(world: World) -> None:
     for _, region in product(range(2), REGIONS):
         world.clock.seconds += LEASE_OVER
         with suppress(LockstepError, Killed):
-            await world.worker(region).rescuer.sweep()
+            await world.worker(region).recovery.sweep()
 
 
 class Gated:

@@ -7,10 +7,10 @@ import pytest
 
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError
-from shared.domain.handling import Handlers
+from shared.domain.handler import Handlers
 from shared.domain.message import Message
+from shared.engine.worker import Policy
 from shared.testkit.strikes import How, Killed, Strike
-from shared.usecases.assemble import Policy
 from tests.world import LAG_SECONDS, POLICY, World
 
 type Work = Callable[[World], Awaitable[None]]
@@ -66,7 +66,7 @@ async def rest(world: World) -> None:
         world.clock.seconds += LAG_SECONDS
         for region in ("east", "west"):
             try:
-                await world.worker(region).rescuer.sweep()
+                await world.worker(region).recovery.sweep()
             except (LockstepError, Killed):
                 continue
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel
 
-from shared.domain.handling import Context, Handled, Handlers, Kind, Output
+from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.message import Message
 from tests.world import message
 

@@ -11,34 +11,32 @@ from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError, Unavailable
-from shared.domain.handling import Handlers
+from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Owner
-from shared.domain.message import Message, derived_id
-from shared.domain.saga import State, pauses
-from shared.domain.saga_record import Record
-from shared.domain.saga_walk import (
+from shared.domain.message import Message, derive_id
+from shared.domain.saga.plan import SagaState, pauses_between
+from shared.domain.saga.record import SagaRecord
+from shared.domain.saga.walk import (
     Activity,
-    Call,
-    Listen,
+    ActivityCall,
+    AwaitChange,
+    CallAll,
     Pause,
-    Request,
-    Started,
-    Tell,
-    Together,
+    ReportState,
+    StartedSaga,
+    WalkRequest,
     orchestrate,
 )
+from shared.engine.build import Services, build
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.publish.publish import Producer
+from shared.engine.sagas.sagas import SagaResponse, Sagas
+from shared.engine.worker import Policy, WaitLimits
 from shared.testkit.strikes import Killed, Strike
-from shared.usecases.assemble import Policy, assemble
-from shared.usecases.commit import Patience
-from shared.usecases.deliver import Delivery
-from shared.usecases.publish import Producer
-from shared.usecases.saga_activities import SagaActivities
-from shared.usecases.saga_book import SagaBook, Told
-from shared.usecases.services import Services
 
 REGIONS = ("east", "west")
 STAND_BY_SECONDS = 60.0
-POLICY = Policy(output_queue="out", error_queue="errors", patience=Patience(gap_seconds=1.0))
+POLICY = Policy(output_queue="out", error_queue="errors", waits=WaitLimits(gap_seconds=1.0))
 
 
 class Stage:
@@ -58,30 +56,30 @@ class Stage:
         delivery = Delivery(self.bus, self.clock, REGIONS, 0.0)
         producer = Producer(self.journal, delivery, "in")
         owner = Owner(region, f"{region}-{self.started}")
-        return assemble(self.journal, delivery, self.clock, owner, self.handlers, producer, POLICY)
+        return build(self.journal, delivery, self.clock, owner, self.handlers, producer, POLICY)
 
-    def book(self, region: str = "east") -> SagaBook:
+    def book(self, region: str = "east") -> Sagas:
         """A new process's way to the sagas."""
-        return SagaBook.of(self.worker(region))
+        return Sagas(self.worker(region).commands)
 
     async def tell(self, session: str, kind: str, body: str, name: str = "") -> None:
         """Apply a message to a session."""
-        message_id = derived_id(session, kind, body, name)
+        message_id = derive_id(session, kind, body, name)
         at = datetime.fromtimestamp(self.clock.today(), UTC).isoformat()
         message = Message(message_id, session, kind, body.encode(), time=at)
-        await self.worker().commander.apply(message)
+        await self.worker().commands.apply(message)
 
-    async def start(self, key: str, order: str, region: str = "east") -> Told:
+    async def start(self, key: str, order: str, region: str = "east") -> SagaResponse:
         """Start a saga that takes an order to its end."""
         return await self.book(region).start(key, "order.place", order.encode())
 
     async def walk(self, key: str, region: str = "east", stand_by_seconds: float = 0.0) -> "Walk":
         """A new instance of a started saga in a region."""
-        found = await self.book(region).look(key)
-        assert isinstance(found, Started)
+        found = await self.book(region).load(key)
+        assert isinstance(found, StartedSaga)
         return Walk(self, region, found, stand_by_seconds)
 
-    async def run(self, key: str, order: str, region: str = "east") -> State:
+    async def run(self, key: str, order: str, region: str = "east") -> SagaState:
         """Start a saga and walk to its end."""
         await self.start(key, order, region)
         return await (await self.walk(key, region)).run()
@@ -93,9 +91,9 @@ class Stage:
             head = self.journal.entry_at(session, head.state_at)
         return (head.state or {}) if head else {}
 
-    def record(self, key: str) -> Record:
+    def record(self, key: str) -> SagaRecord:
         """What the saga's own journal says."""
-        return Record.model_validate(self.state(f"saga:{key}"))
+        return SagaRecord.model_validate(self.state(f"saga:{key}"))
 
     def entries(self) -> dict[str, int]:
         """How many entries each session has."""
@@ -115,7 +113,7 @@ class Stage:
             for session, count in self.entries().items()
             for position in range(count)
             if (entry := self.journal.entry_at(session, position))
-            for covered in entry.covers
+            for covered in entry.identities
         ]
 
 
@@ -128,10 +126,10 @@ class Walk:
 
     stage: Stage
     region: str
-    saga: Started
+    saga: StartedSaga
     stand_by_seconds: float = 0.0
-    history: list[tuple[Request, Any]] = field(default_factory=list)
-    told: list[State] = field(default_factory=list)
+    history: list[tuple[WalkRequest, Any]] = field(default_factory=list)
+    told: list[SagaState] = field(default_factory=list)
     activities: int = 0
     timers: int = 0
     dies_at: int | None = None
@@ -139,27 +137,27 @@ class Walk:
     silent: set[str] = field(default_factory=set)
     hears: bool = True
 
-    async def run(self) -> State:
+    async def run(self) -> SagaState:
         """Replay what the history has, and go on to the end."""
         async for _ in self.steps():
             pass
         return self.told[-1]
 
-    async def steps(self) -> AsyncIterator[Request]:
+    async def steps(self) -> AsyncIterator[WalkRequest]:
         """The same, request by request: each is answered when the next one is asked for."""
-        self.performer = SagaActivities(self.stage.book(self.region))
+        self.activities_by_name = self.stage.book(self.region).activities()
         walking = orchestrate(self.saga, self.stand_by_seconds)
         answer: Any = None
         for turn in count():
             try:
                 request = walking.send(answer)
             except StopIteration as stopped:
-                self.told.append(State(stopped.value))
+                self.told.append(SagaState(stopped.value))
                 return
             yield request
             answer = await self.answer(turn, request)
 
-    async def answer(self, turn: int, request: Request) -> Any:
+    async def answer(self, turn: int, request: WalkRequest) -> Any:
         """What the history says, or what comes of the request now."""
         if turn < len(self.history):
             asked, answer = self.history[turn]
@@ -169,23 +167,23 @@ class Walk:
         self.history.append((request, answer))
         return answer
 
-    async def perform(self, request: Request) -> Any:
+    async def perform(self, request: WalkRequest) -> Any:
         """Do what the walk asks for."""
         match request:
-            case Together(calls):
+            case CallAll(calls):
                 return list(await asyncio.gather(*map(self.call, calls)))
-            case Listen(name, seconds):
+            case AwaitChange(name, seconds):
                 return await self.listen(name, seconds)
             case Pause(seconds):
                 self.timers += 1
                 await self.stage.clock.sleep(seconds)
-            case Tell(state):
+            case ReportState(state):
                 self.told.append(state)
         return None
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: ActivityCall) -> Any:
         """Call an activity until it answers or its tries are over."""
-        for pause in chain(pauses(call.tries), [None]):
+        for pause in chain(pauses_between(call.tries), [None]):
             try:
                 return await self.act(call)
             except LockstepError:
@@ -193,7 +191,7 @@ class Walk:
                     await self.stage.clock.sleep(pause)
         return None
 
-    async def act(self, call: Call) -> Any:
+    async def act(self, call: ActivityCall) -> Any:
         """Call an activity once; the worker may die before or after it."""
         self.activities += 1
         if call.activity is Activity.STEP and call.work["step"]["name"] in self.silent:
@@ -201,7 +199,7 @@ class Walk:
         dies = self.activities - 1 == self.dies_at
         if dies and self.dies_before:
             raise Killed(call.activity)
-        answer = await self.performer.named(call.activity)(call.work)
+        answer = await self.activities_by_name[call.activity](call.work)
         if dies:
             raise Killed(call.activity)
         return answer

@@ -4,23 +4,23 @@ from collections.abc import Awaitable, Callable
 
 from functions.handlers import orders
 from shared.domain.errors import LockstepError
-from shared.domain.saga import State
+from shared.domain.saga.plan import SagaState
 from shared.testkit.strikes import Killed, Strike
 from tests.saga_stage import REGIONS, Stage, Walk, stocked
 
 
-async def walked(placed: str, event: str | None, end: State, strike: Strike) -> Stage:
+async def walked(placed: str, event: str | None, end: SagaState, strike: Strike) -> Stage:
     """Place an order, let an event come, and walk to the end; the stage before is not struck."""
     strike.is_over = True
     stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
     strike.is_over = False
     await insist(lambda region: stage.book(region).start("o-1", "order.place", placed.encode()))
     if event is not None:
-        await insist(lambda region: stage.book(region).hear("o-1", event))
+        await insist(lambda region: stage.book(region).add_event("o-1", event))
 
-    async def walk(region: str) -> State:
-        found = await stage.book(region).look("o-1")
-        if isinstance(found, State):
+    async def walk(region: str) -> SagaState:
+        found = await stage.book(region).load("o-1")
+        if isinstance(found, SagaState):
             return found
         return await Walk(stage, region, found).run()
 

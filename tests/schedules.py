@@ -6,7 +6,7 @@ from typing import Any
 
 from shared.adapters.memory import MemoryJournal
 from shared.domain.message import Message
-from shared.usecases.outcomes import Outcome
+from shared.engine.consume.outcomes import Outcome
 from tests.business import worker_with
 from tests.world import REGIONS, World
 

@@ -8,16 +8,15 @@ from pydantic import BaseModel
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
-from shared.domain.handling import Context, Handled, Handlers, OnFault, Output
+from shared.domain.handler import Context, Handled, Handlers, OnFault, Output
 from shared.domain.journal import Owner
-from shared.domain.message import Message, Number, derived_id
-from shared.domain.stored_messages import Document
-from shared.ports import Sought
-from shared.usecases.assemble import Policy, assemble
-from shared.usecases.commit import Patience
-from shared.usecases.deliver import Delivery
-from shared.usecases.publish import Producer
-from shared.usecases.services import Services
+from shared.domain.message import Message, Number, derive_id
+from shared.engine.build import Services, build
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.publish.publish import Producer
+from shared.engine.worker import Policy, WaitLimits
+from shared.ports import SessionNeed
+from shared.storage.documents import Document
 
 REGIONS = ("east", "west")
 DELAY_SECONDS = 15.0
@@ -27,7 +26,7 @@ GAP_SECONDS = 20.0
 POLICY = Policy(
     output_queue="out",
     error_queue="errors",
-    patience=Patience(gap_seconds=GAP_SECONDS, poll_seconds=0.5),
+    waits=WaitLimits(gap_seconds=GAP_SECONDS, poll_seconds=0.5),
     lag_seconds=LAG_SECONDS,
 )
 
@@ -110,7 +109,7 @@ def message(
     """The n-th message of a session; its amount is n + 1 unless told otherwise."""
     value = sequence + 1 if amount is None else amount
     return Message(
-        id=derived_id(group, session, str(sequence)),
+        id=derive_id(group, session, str(sequence)),
         session=session,
         type=kind,
         body=f'{{"amount":{value}}}'.encode(),
@@ -136,7 +135,7 @@ class World:
     def worker(self, region: str, policy: Policy | None = None) -> Services:
         """A new process in a region: it remembers nothing of earlier ones."""
         self.workers += 1
-        return assemble(
+        return build(
             self.journal,
             self.delivery(),
             self.clock,
@@ -157,7 +156,8 @@ class World:
     async def owing(self) -> list[str]:
         """Sessions that owe any region something."""
         found = [
-            await self.journal.sessions(Sought.OWING, region=region, limit=10) for region in REGIONS
+            await self.journal.sessions(SessionNeed.DELIVERY, region=region, limit=10)
+            for region in REGIONS
         ]
         return sorted({session for sessions in found for session in sessions})
 

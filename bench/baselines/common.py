@@ -12,7 +12,7 @@ from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from functions.handlers.tracking import Aircraft, FlightStatus, track
 from shared.domain import wire
-from shared.domain.handling import Context
+from shared.domain.handler import Context
 
 
 def track_message(state: Mapping[str, Any], delivery: func.ServiceBusMessage) -> dict[str, Any]:

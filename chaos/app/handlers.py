@@ -24,7 +24,7 @@ from chaos.messages import (
     hash_content,
 )
 from functions.handlers import tracking
-from shared.domain.handling import Context, Handled, Handlers, Kind, NoState, OnFault, Output
+from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault, Output
 
 # Long enough for a kill to come between an outside effect and its commit.
 OUTSIDE_SECONDS = 0.05

@@ -9,9 +9,9 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from shared.domain.handling import Context, Handled, Handlers
-from shared.domain.saga import Command, Plan, Refusal, Stage, Step, Wait, key_of
-from shared.domain.saga_record import SagaKinds
+from shared.domain.handler import Context, Handled, Handlers
+from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step, Wait, key_of
+from shared.domain.saga.record import SagaKinds
 
 APPROVAL_SECONDS_MAX = 2 * 24 * 3600
 

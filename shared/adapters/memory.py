@@ -9,39 +9,52 @@ from itertools import islice
 
 from shared.adapters.memory_store import MemoryStore, VirtualClock
 from shared.adapters.mishaps import Mishaps
-from shared.domain.batch import (
+from shared.domain.journal import Entry, Marker, MessageIdentity
+from shared.domain.message import Message, Number
+from shared.domain.outbox import NO_OUTBOX, DestinationBatch, Outbox, PendingOutbox, Staged
+from shared.domain.producer import Ledger
+from shared.ports import (
     NOTHING_CARRIED,
-    Appended,
+    PENDING_MAX,
     Carried,
-    Create,
+    ParkedMessage,
+    SessionNeed,
+    StoredEntry,
+    StoredLedger,
+    WriteResult,
+)
+from shared.storage.documents import (
+    Document,
+    decode_entry,
+    decode_ledger,
+    decode_marker,
+    decode_parked,
+    decode_pending,
+    decode_staged,
+    encode_pending,
+    encode_staged,
+    is_entry,
+    ledger_id,
+    marker_id,
+    newest_milestone,
+    outbox_id,
+    parked_id,
+    position_id,
+    processed_by_position,
+    staged_ids,
+    version_of,
+    written_at,
+)
+from shared.storage.operations import (
+    CreateDocument,
     Operation,
-    Waiting,
     acknowledge_operations,
     append_operations,
     compact_operations,
     ledger_operations,
-    parts,
     replace_operations,
 )
-from shared.domain.documents import (
-    entry_from,
-    ledger_from,
-    ledger_id,
-    mark_from,
-    marker_id,
-    owed_document,
-    owing_from,
-    parcels_from,
-    parked_id,
-    position_id,
-    staged_documents,
-)
-from shared.domain.journal import Entry, Mark, Status
-from shared.domain.message import Message, Number
-from shared.domain.outbox import NOTHING_OWED, Outbox, Owing, Parcel, Staged
-from shared.domain.producer import Ledger
-from shared.domain.stored_messages import message_from
-from shared.ports import OWING_MAX, Covers, Held, Sought, StoredLedger
+from shared.storage.queries import shows_need
 
 
 class MemoryJournal:
@@ -54,31 +67,37 @@ class MemoryJournal:
         self.partitions = self.store.partitions
 
     async def head(self, session: str, *, newest: bool = True) -> Entry | None:  # noqa: ARG002
-        """See Journal.head: always the newest."""
+        """See Entries.head: always the newest."""
         return self.mishaps.suffer("head", lambda: self.newest(session))
 
     async def entry(self, session: str, position: int) -> Entry | None:
-        """See Journal.entry."""
-        return self.mishaps.suffer("entry", lambda: self.entry_at(session, position))
+        """See Entries.entry."""
+        found = self.read("entry", session, position_id(position))
+        return decode_entry(found) if found else None
 
-    async def held(self, session: str, position: int) -> Held | None:
-        """See Journal.held."""
-        return self.mishaps.suffer("held", lambda: self.held_at(session, position))
+    async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
+        """See Entries.stored_entry."""
+        found = self.read("stored_entry", session, position_id(position))
+        if found is None:
+            return None
+        now = self.clock.now()
+        return StoredEntry(decode_entry(found), version_of(found), written_at(found), now)
 
-    async def covers(self, session: str, position: int, limit: int) -> Mapping[int, Covers]:
-        """See Journal.covers."""
-        page = self.mishaps.suffer("covers", lambda: self.page(session, position, limit))
-        return {e.position: e.covers for e in page if e.status is not Status.WORKING}
-
-    async def marked(self, session: str, message_id: str) -> Mark | None:
-        """See Journal.marked."""
-        found = self.mishaps.suffer(
-            "marked", lambda: self.store.read(session, marker_id(message_id))
+    async def processed(
+        self, session: str, position: int, limit: int
+    ) -> Mapping[int, Sequence[MessageIdentity]]:
+        """See Entries.processed."""
+        return self.mishaps.suffer(
+            "processed", lambda: processed_by_position(self.page(session, position, limit))
         )
-        return mark_from(found) if found else None
 
-    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> Appended:
-        """See Journal.append."""
+    async def marker(self, session: str, message_id: str) -> Marker | None:
+        """See Entries.marker."""
+        found = self.read("marker", session, marker_id(message_id))
+        return decode_marker(found) if found else None
+
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
+        """See Entries.append."""
         return self.write("append", entry.session, append_operations(entry, carried))
 
     async def replace(
@@ -86,165 +105,147 @@ class MemoryJournal:
         entry: Entry,
         version: str,
         carried: Carried = NOTHING_CARRIED,
-        waiting: Waiting | None = None,
-    ) -> Appended:
-        """See Journal.replace."""
+        waiting: ParkedMessage | None = None,
+    ) -> WriteResult:
+        """See Entries.replace."""
         operations = replace_operations(entry, version, carried, waiting)
         return self.write("replace", entry.session, operations)
 
     async def parked(self, session: str, number: Number) -> Message | None:
-        """See Journal.parked."""
-        found = self.mishaps.suffer("parked", lambda: self.store.read(session, parked_id(number)))
-        return message_from(found["message"]) if found else None
+        """See Entries.parked."""
+        found = self.read("parked", session, parked_id(number))
+        return decode_parked(found) if found else None
 
     async def sessions(
         self,
-        sought: Sought,
+        need: SessionNeed,
         *,
         region: str = "",
         older_than_seconds: float = 0.0,
-        but_for: Sequence[str] = (),
+        excluded: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
-        """See Journal.sessions."""
+        """See Maintenance.sessions."""
         before = self.clock.now() - older_than_seconds
         found = self.mishaps.suffer(
-            f"sessions.{sought.value}",
-            lambda: self.store.sought(sought, region, before, frozenset(but_for)),
+            f"sessions.{need.value}",
+            lambda: self.store.search(need, region, before, frozenset(excluded)),
         )
         return list(dict.fromkeys(document["session"] for document in found[:limit]))
 
-    async def faults_of(self, session: str) -> Sequence[Entry]:
-        """See Journal.faults_of."""
+    async def faulted_entries(self, session: str) -> Sequence[Entry]:
+        """See Maintenance.faulted_entries."""
+        found = self.mishaps.suffer("faulted_entries", lambda: self.store.flagged(session))
+        faulted = [
+            decode_entry(document)
+            for document in found
+            if is_entry(document) and shows_need(document, SessionNeed.RESOLUTION)
+        ]
+        return sorted(faulted, key=lambda entry: entry.position)
+
+    async def pending(
+        self, session: str, regions: Sequence[str], *, limit: int = PENDING_MAX
+    ) -> Sequence[PendingOutbox]:
+        """See Outboxes.pending."""
         return self.mishaps.suffer(
-            "faults_of", lambda: [e for e in self.flagged_entries(session) if is_fault(e)]
+            "pending", lambda: self.pending_outboxes(session, regions)[:limit]
         )
 
-    async def owing_of(
-        self, session: str, regions: Sequence[str], *, limit: int = OWING_MAX
-    ) -> Sequence[Owing]:
-        """See Journal.owing_of."""
-        return self.mishaps.suffer("owing_of", lambda: self.unpaid(session, regions)[:limit])
-
-    async def owe(self, session: str, outbox: Outbox) -> None:
-        """See Journal.owe."""
-        self.write("owe", session, [Create(owed_document(session, outbox), Appended.TAKEN)])
+    async def add_pending(self, session: str, outbox: Outbox) -> None:
+        """See Outboxes.add_pending."""
+        document = encode_pending(session, outbox)
+        self.write("add_pending", session, [CreateDocument(document, WriteResult.TAKEN)])
 
     async def acknowledge(
         self,
-        session: str,
-        document_id: str,
+        pending: PendingOutbox,
         delivered: Sequence[str],
         refused: Mapping[str, str] | None = None,
     ) -> None:
-        """See Journal.acknowledge."""
-        self.mishaps.suffer(
-            "acknowledge", lambda: self.strike(session, document_id, delivered, refused or {})
-        )
+        """See Outboxes.acknowledge."""
 
-    async def stage(self, session: str, attempt: str, parcels: Sequence[Parcel]) -> None:
-        """See Journal.stage."""
-        for document in staged_documents(session, attempt, parcels):
-            self.write("stage", session, [Create(document, Appended.TAKEN)])
+        def strike_off() -> None:
+            document = self.store.read(pending.session, outbox_id(pending))
+            if document is not None:
+                operations = acknowledge_operations(document, delivered, refused or {})
+                self.store.apply(pending.session, operations)
 
-    async def staged(self, session: str, staged: Staged) -> Sequence[Parcel]:
-        """See Journal.staged."""
+        self.mishaps.suffer("acknowledge", strike_off)
+
+    async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
+        """See Outboxes.stage."""
+        for document in encode_staged(session, attempt, batches):
+            self.write("stage", session, [CreateDocument(document, WriteResult.TAKEN)])
+
+    async def staged(self, session: str, staged: Staged) -> Sequence[DestinationBatch]:
+        """See Outboxes.staged."""
         found = self.mishaps.suffer(
-            "staged", lambda: [self.store.read(session, part) for part in parts(staged)]
+            "staged", lambda: [self.store.read(session, part) for part in staged_ids(staged)]
         )
-        return [parcel for document in found if document for parcel in parcels_from(document)]
+        return [batch for document in found if document for batch in decode_staged(document)]
 
     async def ledger(self, session: str, group: str) -> StoredLedger | None:
-        """See Journal.ledger."""
-        found = self.mishaps.suffer("ledger", lambda: self.store.read(session, ledger_id(group)))
-        return StoredLedger(ledger_from(found), found["_etag"]) if found else None
+        """See Ledgers.ledger."""
+        found = self.read("ledger", session, ledger_id(group))
+        return StoredLedger(decode_ledger(found), version_of(found)) if found else None
 
     async def save_ledger(
-        self, session: str, ledger: Ledger, version: str | None, owed: Outbox = NOTHING_OWED
+        self, session: str, ledger: Ledger, version: str | None, pending: Outbox = NO_OUTBOX
     ) -> str | None:
-        """See Journal.save_ledger."""
-        operations = ledger_operations(session, ledger, version, owed)
-        if self.write("save_ledger", session, operations) is not Appended.CREATED:
+        """See Ledgers.save_ledger."""
+        operations = ledger_operations(session, ledger, version, pending)
+        if self.write("save_ledger", session, operations) is not WriteResult.CREATED:
             return None
-        stored: str = self.partitions[session][ledger_id(ledger.group)]["_etag"]
-        return stored
+        return version_of(self.partitions[session][ledger_id(ledger.group)])
 
-    async def compactable(self, session: str, limit: int) -> Sequence[Entry]:
-        """See Journal.compactable."""
-        return self.mishaps.suffer("compactable", lambda: self.oldest(session, limit))
+    async def oldest_entries(self, session: str, limit: int) -> Sequence[Entry]:
+        """See Maintenance.oldest_entries."""
+        return self.mishaps.suffer("oldest_entries", lambda: self.entries(session)[:limit])
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:
-        """See Journal.milestone."""
+        """See Maintenance.milestone."""
         before = self.clock.now() - older_than_seconds
-        return self.mishaps.suffer("milestone", lambda: self.marked_before(session, before))
+        found = self.mishaps.suffer("milestone", lambda: self.store.flagged(session))
+        marked = [d for d in found if shows_need(d, SessionNeed.COMPACTION)]
+        return newest_milestone(marked, before)
 
     async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
-        """See Journal.compact."""
+        """See Maintenance.compact."""
         self.write("compact", session, compact_operations(positions, passed))
 
-    def write(self, name: str, session: str, operations: Sequence[Operation]) -> Appended:
+    def read(self, name: str, session: str, document_id: str) -> Document | None:
+        """A point read, unless it goes wrong as planned."""
+        return self.mishaps.suffer(name, lambda: self.store.read(session, document_id))
+
+    def write(self, name: str, session: str, operations: Sequence[Operation]) -> WriteResult:
         """A transactional batch, unless it goes wrong as planned."""
         return self.mishaps.suffer(name, lambda: self.store.apply(session, operations))
 
-    def page(self, session: str, position: int, limit: int) -> list[Entry]:
+    def page(self, session: str, position: int, limit: int) -> list[Document]:
         """The entries from a position on; a limit of one is a point read."""
-        if limit == 1:
-            entry = self.entry_at(session, position)
-            return [entry] if entry else []
         newest = self.newest(session)
-        positions = range(position, newest.position + 1 if newest else position)
-        found = (self.entry_at(session, at) for at in positions)
-        return list(islice((entry for entry in found if entry), limit))
+        end = newest.position + 1 if newest else position
+        positions = range(position, position + 1 if limit == 1 else end)
+        found = (self.store.read(session, position_id(at)) for at in positions)
+        return list(islice((document for document in found if document), limit))
 
-    def oldest(self, session: str, limit: int) -> list[Entry]:
-        """The first entries that are kept, in order."""
-        ids = sorted(i for i, d in self.partitions[session].items() if d["kind"] == "entry")
-        return [entry_from(self.partitions[session][i]) for i in ids[:limit]]
-
-    def flagged_entries(self, session: str) -> list[Entry]:
-        """The entries that something is to be said of, in order."""
-        found = [entry_from(d) for d in self.store.flagged(session) if d["kind"] == "entry"]
+    def entries(self, session: str) -> list[Entry]:
+        """All entries that are kept, in order."""
+        found = [decode_entry(d) for d in self.partitions[session].values() if is_entry(d)]
         return sorted(found, key=lambda entry: entry.position)
+
+    def entry_at(self, session: str, position: int) -> Entry | None:
+        """The entry at a position, for whoever inspects the twin."""
+        document = self.store.read(session, position_id(position))
+        return decode_entry(document) if document else None
 
     def newest(self, session: str) -> Entry | None:
         """The entry with the highest position."""
         document = self.store.newest(session)
-        return entry_from(document) if document else None
+        return decode_entry(document) if document else None
 
-    def entry_at(self, session: str, position: int) -> Entry | None:
-        """A stored entry read back."""
-        document = self.store.read(session, position_id(position))
-        return entry_from(document) if document else None
-
-    def held_at(self, session: str, position: int) -> Held | None:
-        """A stored entry with its version and its times."""
-        document = self.store.read(session, position_id(position))
-        if document is None:
-            return None
-        return Held(entry_from(document), document["_etag"], document["_ts"], self.clock.now())
-
-    def unpaid(self, session: str, regions: Sequence[str]) -> list[Owing]:
-        """The outboxes that owe one of the regions."""
+    def pending_outboxes(self, session: str, regions: Sequence[str]) -> list[PendingOutbox]:
+        """The outboxes that wait for one of the regions."""
         found = sorted(self.store.flagged(session), key=lambda document: str(document["id"]))
-        owings = [owing for document in found if (owing := owing_from(document))]
-        return [owing for owing in owings if owing.outbox.only(regions).owing]
-
-    def strike(
-        self, session: str, document_id: str, delivered: Sequence[str], refused: Mapping[str, str]
-    ) -> None:
-        """Strike regions off; a producer's owed copies vanish when nothing is left."""
-        document = self.store.read(session, document_id)
-        if document is not None:
-            operations = acknowledge_operations(document, delivered, refused)
-            self.store.apply(session, operations)
-
-    def marked_before(self, session: str, before: float) -> int | None:
-        """The newest milestone stored at or before a time."""
-        flagged = self.store.flagged(session)
-        marked = [d for d in flagged if d.get("milestone") and d["_ts"] <= before]
-        return max((int(d["id"]) for d in marked), default=None)
-
-
-def is_fault(entry: Entry) -> bool:
-    """Whether people should see the entry."""
-    return entry.status is Status.FAULTED or bool(entry.outbox.refused)
+        pending = [one for document in found if (one := decode_pending(document))]
+        return [one for one in pending if one.outbox.only(regions).regions]

@@ -11,7 +11,7 @@ from shared.domain.message import BODY_BYTES_MAX, Message
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class QueuedCopy:
     """A message in a queue, and when it becomes visible."""
 
     message: Message
@@ -21,23 +21,23 @@ class Delivered:
 class MemoryBus:
     """A Bus whose queues are lists.
 
-    A region or a single queue of it in `dark` refuses for now; a message over the bytes that
+    A region or a single queue of it in `unavailable` refuses for now; a message over the bytes that
     `largest` gives for a queue is refused for good, after those before it were taken.
     """
 
     def __init__(self, clock: VirtualClock, mishaps: Mishaps | None = None) -> None:
         self.clock = clock
         self.mishaps = mishaps or Mishaps()
-        self.queues: dict[tuple[str, str], list[Delivered]] = defaultdict(list)
-        self.dark: set[str | tuple[str, str]] = set()
+        self.queues: dict[tuple[str, str], list[QueuedCopy]] = defaultdict(list)
+        self.unavailable: set[str | tuple[str, str]] = set()
         self.largest: dict[tuple[str, str], int] = {}
 
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
         """See Bus.send."""
-        if self.dark & {region, (region, queue)}:
-            raise Unavailable(f"region {region} is dark")
+        if self.unavailable & {region, (region, queue)}:
+            raise Unavailable(f"region {region} is unavailable")
         self.mishaps.suffer(
             f"send.{region}", lambda: self.put(region, queue, messages, delay_seconds)
         )
@@ -51,8 +51,8 @@ class MemoryBus:
         for message in messages:
             if len(message.body) > largest:
                 raise InvalidMessage(f"a message is too large for {queue!r}")
-            self.queues[region, queue].append(Delivered(message, visible_at))
+            self.queues[region, queue].append(QueuedCopy(message, visible_at))
 
     def messages(self, region: str, queue: str) -> list[Message]:
         """Everything a queue was sent, in order."""
-        return [delivered.message for delivered in self.queues[region, queue]]
+        return [copy.message for copy in self.queues[region, queue]]

@@ -6,23 +6,29 @@ from collections import defaultdict
 from collections.abc import Sequence
 from copy import deepcopy
 
-from shared.domain.batch import (
-    Appended,
-    Create,
-    Delete,
-    Operation,
-    Patch,
-    Read,
-    Replace,
-    Upsert,
-)
 from shared.domain.errors import TooLarge
-from shared.domain.stored_messages import Document
-from shared.ports import Sought
+from shared.ports import SessionNeed, WriteResult
+from shared.storage.documents import (
+    VERSION_FIELD,
+    WRITTEN_FIELD,
+    Document,
+    is_entry,
+    version_of,
+    written_at,
+)
+from shared.storage.limits import BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX
+from shared.storage.operations import (
+    CreateDocument,
+    DeleteDocument,
+    Operation,
+    PatchDocument,
+    ReadDocument,
+    ReplaceDocument,
+    UpsertDocument,
+    apply_patch,
+)
+from shared.storage.queries import shows_any_need, shows_need
 
-# What Cosmos DB takes in one transactional batch.
-BATCH_BYTES_MAX = 2 * 1024 * 1024
-BATCH_OPERATIONS_MAX = 100
 # Where the virtual calendar begins: some time in 2026.
 EPOCH_SECONDS = 1_780_000_000.0
 
@@ -66,7 +72,7 @@ class MemoryStore:
     def flagged(self, session: str) -> list[Document]:
         """Every document of a session that carries a flag, in the order of storing."""
         found = (self.read(session, document_id) for document_id in self.flags[session])
-        return sorted((d for d in found if d), key=lambda document: int(document["_etag"]))
+        return sorted((d for d in found if d), key=lambda document: int(version_of(document)))
 
     def newest(self, session: str) -> Document | None:
         """The entry with the highest position."""
@@ -76,18 +82,18 @@ class MemoryStore:
     def is_over(self, document: Document) -> bool:
         """Whether the document has outlived its time to live."""
         ttl = document.get("ttl", -1)
-        return bool(ttl >= 0 and self.clock.now() >= document["_ts"] + ttl)
+        return bool(ttl >= 0 and self.clock.now() >= written_at(document) + ttl)
 
-    def sought(
-        self, sought: Sought, region: str, before: float, but_for: frozenset[str]
+    def search(
+        self, need: SessionNeed, region: str, before: float, excluded: frozenset[str]
     ) -> list[Document]:
-        """The documents that carry a flag, the oldest first."""
-        sessions = [session for session in self.flags if session not in but_for]
+        """The documents that show a need, the oldest first."""
+        sessions = [session for session in self.flags if session not in excluded]
         documents = [d for session in sessions for d in self.flagged(session)]
-        found = [d for d in documents if d["_ts"] <= before and is_sought(d, sought, region)]
-        return sorted(found, key=lambda document: (document["_ts"], int(document["_etag"])))
+        found = [d for d in documents if written_at(d) <= before and shows_need(d, need, region)]
+        return sorted(found, key=lambda document: (written_at(document), int(version_of(document))))
 
-    def apply(self, session: str, operations: Sequence[Operation]) -> Appended:
+    def apply(self, session: str, operations: Sequence[Operation]) -> WriteResult:
         """A transactional batch: all of it, or the meaning of its first refusal."""
         texts = [text_of(operation) for operation in operations]
         require_small(texts)
@@ -96,60 +102,61 @@ class MemoryStore:
                 return operation.refused
         for operation, text in zip(operations, texts, strict=True):
             self.perform(session, operation, text)
-        return Appended.CREATED
+        return WriteResult.CREATED
 
     def is_possible(self, session: str, operation: Operation) -> bool:
         """Whether the store takes an operation."""
         match operation:
-            case Upsert():
+            case UpsertDocument():
                 return True
-            case Create(document):
+            case CreateDocument(document):
                 return self.read(session, document["id"]) is None
-            case Replace(document, version):
+            case ReplaceDocument(document, version):
                 return self.is_version(session, document["id"], version)
-            case Delete(document_id, _, str() as version):
+            case DeleteDocument(document_id, _, str() as version):
                 return self.is_version(session, document_id, version)
-            case Read(document_id) | Patch(document_id) | Delete(document_id):
+            case (
+                ReadDocument(document_id) | PatchDocument(document_id) | DeleteDocument(document_id)
+            ):
                 return self.read(session, document_id) is not None
 
     def is_version(self, session: str, document_id: str, version: str) -> bool:
         """Whether a document is there in this very version."""
         stored = self.read(session, document_id)
-        return stored is not None and stored["_etag"] == version
+        return stored is not None and version_of(stored) == version
 
     def perform(self, session: str, operation: Operation, text: str) -> None:
         """Do what was found possible."""
         match operation:
-            case Create() | Upsert() | Replace():
+            case CreateDocument() | UpsertDocument() | ReplaceDocument():
                 self.put(session, json.loads(text))
-            case Patch(document_id, fields):
+            case PatchDocument(document_id, fields):
                 document = deepcopy(self.partitions[session][document_id])
-                for path, value in fields.items():
-                    set_field(document, path, value)
+                apply_patch(document, fields)
                 self.put(session, document)
-            case Delete(document_id):
+            case DeleteDocument(document_id):
                 del self.partitions[session][document_id]
                 self.flags[session].discard(document_id)
-            case Read():
+            case ReadDocument():
                 pass
 
     def put(self, session: str, stored: Document) -> None:
         """Store a document of its own."""
         self.versions += 1
-        stored |= {"_etag": str(self.versions), "_ts": self.clock.now()}
+        stored |= {VERSION_FIELD: str(self.versions), WRITTEN_FIELD: self.clock.now()}
         document_id = stored["id"]
         self.partitions[session][document_id] = stored
-        if any(stored.get(sought.value) for sought in Sought):
+        if shows_any_need(stored):
             self.flags[session].add(document_id)
         else:
             self.flags[session].discard(document_id)
-        if stored["kind"] == "entry":
+        if is_entry(stored):
             self.ends[session] = max(document_id, self.ends.get(session, ""))
 
 
 def text_of(operation: Operation) -> str:
     """What an operation stores, as the SDK would write it; nothing where it stores nothing."""
-    if isinstance(operation, Create | Upsert | Replace):
+    if isinstance(operation, CreateDocument | UpsertDocument | ReplaceDocument):
         return json.dumps(operation.document)
     return ""
 
@@ -159,17 +166,3 @@ def require_small(texts: Sequence[str]) -> None:
     size = sum(len(text) for text in texts)
     if size > BATCH_BYTES_MAX or len(texts) > BATCH_OPERATIONS_MAX:
         raise TooLarge(f"a batch of {len(texts)} operations and {size} bytes")
-
-
-def set_field(document: Document, path: str, value: object) -> None:
-    """Set what a path such as /outbox/regions names; all but its last part must be there."""
-    *parents, last = path.strip("/").split("/")
-    for name in parents:
-        document = document[name]
-    document[last] = value
-
-
-def is_sought(document: Document, sought: Sought, region: str) -> bool:
-    """Whether a document carries the flag; an outbox must owe the region."""
-    flag = document.get(sought.value)
-    return region in (flag or ()) if sought is Sought.OWING else bool(flag)

@@ -1,7 +1,7 @@
-"""The journal of a session: entries, and the one decision about what a message means to it.
+"""The journal of a session as data: its entries and everything that an entry says.
 
-Law of this file: everything that decides whether a message is processed is here, and is a pure
-function of the head and the message. What the entry after it looks like is in entries.py.
+What a message means to a session is decided in decision.py, and what the entry after that decision
+looks like is built in next_entry.py. How entries are stored is known to shared/storage only.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from shared.domain.message import Message, Number
-from shared.domain.outbox import NOTHING_OWED, Outbox
+from shared.domain.outbox import NO_OUTBOX, Outbox
 
 # The group under which the journal itself numbers what its sender did not, in order of arrival.
 ARRIVALS = "$arrivals"
@@ -39,8 +39,11 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
-    """A message that an entry covers: enough to recognise it, not its body."""
+class MessageIdentity:
+    """Which message an entry is about: enough to recognise a copy of it, without its body.
+
+    `number` is the sender's own, or the one that the journal gave to the message on arrival.
+    """
 
     id: str
     type: str
@@ -49,10 +52,10 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """What an un-numbered message's marker says: its content, and the entry that took it last."""
+class Marker:
+    """The proof that a message without a number was seen, and the entry that took it last."""
 
-    covered: Covered
+    identity: MessageIdentity
     position: int
 
 
@@ -103,29 +106,31 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One step of a session: the messages it covers and everything that is true after it.
+    """One step of a session: the messages it processed, and everything that is true after it.
 
-    `state` is None where the step did not change it; `state_at` is the position that holds it, or
-    None before the first. `produced` are the next numbers of this session's own outputs. `behind`
-    are the regions that earlier entries owed something when this one was made: its outputs must not
-    reach them first. `parked` counts, per producer group, the messages that wait beside the
-    journal; `from_parked` says that this entry took one of them. `message` is the whole message
-    where it is still needed: claimed, parked, faulted, or to be run again for its outputs.
-    `captured` is what the handler looked up once. `lease` is there while the entry is a claim.
-    `answer` is what the handler said to whoever applied the message as a command.
+    `identities` names these messages; a fold has several, and every other entry has one.
+    `state` is None where the step did not change it; `state_at` is then the position of the entry
+    that holds it, or None before the first one. `produced` are the next numbers of this session's
+    own outputs. `lagging` are the regions that still miss outputs of earlier entries when this one
+    is made: its own outputs must not reach them first. `parked` counts, by producer group, the
+    messages that wait beside the journal; `from_parked` says that this entry took one of them.
+    `message` is the whole message where it is still needed: claimed, parked, faulted, or to be run
+    again for its outputs. `captured` is what the handler looked up once. `lease` is there while the
+    entry is a claim. `answer` is what the handler replied to whoever applied the message as a
+    command.
     """
 
     session: str
     position: int
     status: Status
-    covers: tuple[Covered, ...]
+    identities: tuple[MessageIdentity, ...]
     state: Json | None
     state_at: int | None
     attempt: Attempt
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
     produced: Produced = field(default_factory=dict)
-    outbox: Outbox = NOTHING_OWED
-    behind: tuple[str, ...] = ()
+    outbox: Outbox = NO_OUTBOX
+    lagging: tuple[str, ...] = ()
     parked: Mapping[str, int] = field(default_factory=dict)
     from_parked: bool = False
     halt: Halt | None = None
@@ -137,163 +142,8 @@ class Entry:
     answer: Json | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Proceed:
-    """The message's turn has come."""
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """The message was covered by an earlier entry; `checked` says that the content was the same.
-
-    Where it is not, the entry that covers the message is older than the head.
-    """
-
-    checked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """The message's id or number was used before with other content."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """An earlier message of the same group has not come yet."""
-
-    expected: int
-
-
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """Somebody claims the session; `same` says that it is for this very message."""
-
-    at: int
-    same: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Halted:
-    """A fault stops the session until a person resolves it."""
-
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fenced:
-    """A producer with a higher owner level has taken over."""
-
-    level: int
-
-
-type Decision = Proceed | Duplicate | Conflict | Gap | Busy | Halted | Fenced
-
-
-def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -> Decision:
-    """What the message means to a session whose newest entry is `head`.
-
-    A cursor only grows, so Duplicate, Conflict and Fenced stay true whatever was appended since
-    `head` was read; the others may be out of date, and creating the next entry decides. A message
-    from beside the journal is the first of those that wait.
-    """
-    if head is None:
-        return Proceed() if is_next(None, message) else Gap(0)
-    if not from_parked and (covered := covering(head, message)) is not None:
-        return met_again(head, covered, message)
-    if (ended := used_up(head, message)) is not None:
-        return ended
-    if head.status is Status.WORKING:
-        return Busy(head.position, same=False)
-    if head.halt is not None:
-        return Duplicate() if is_halted_on(head, message) else Halted(head.halt.at)
-    turn_has_come = is_next(head, message) or (from_parked and message.number is None)
-    group = message.number.group if message.number else ARRIVALS
-    return Proceed() if turn_has_come else Gap(cursor_of(head, group).next)
-
-
-def used_up(head: Entry, message: Message) -> Duplicate | Fenced | None:
-    """Whether the message's number was passed, or its producer was."""
-    if message.number is None:
-        return None
-    cursor = cursor_of(head, message.number.group)
-    if is_passed(head, message):
-        return Duplicate()
-    if message.number.level < cursor.level and head.status is not Status.WORKING:
-        return Fenced(cursor.level)
-    return None
-
-
-def covering(head: Entry, message: Message) -> Covered | None:
-    """What the head says of this very message, or of another with its id or number."""
-    for covered in head.covers:
-        if message.number is None:
-            if covered.number.group == ARRIVALS and covered.id == message.id:
-                return covered
-        elif covered.number == message.number or (
-            is_place(covered.number, message) and holds_its_number(head, message)
-        ):
-            return covered
-    return None
-
-
-def is_place(number: Number, message: Message) -> bool:
-    """Whether the message has this number, be it of another owner level."""
-    mine = message.number
-    return mine is not None and (mine.group, mine.sequence) == (number.group, number.sequence)
-
-
-def holds_its_number(head: Entry, message: Message) -> bool:
-    """Whether the head uses the message's number up; one parked or refused leaves it free."""
-    return head.status is Status.WORKING or is_passed(head, message) or is_halted_on(head, message)
-
-
-def is_passed(head: Entry, message: Message) -> bool:
-    """Whether the session has gone beyond the message's number."""
-    number = message.number
-    return number is not None and number.sequence < cursor_of(head, number.group).next
-
-
-def is_halted_on(head: Entry, message: Message) -> bool:
-    """Whether the message's number is that of the fault that stops the session."""
-    return head.halt is not None and is_place(head.halt.number, message)
-
-
-def met_again(head: Entry, covered: Covered, message: Message) -> Decision:
-    """What a message means that the head covers."""
-    if covered.digest != message.digest:
-        return Conflict()
-    if head.status is Status.WORKING:
-        return Busy(head.position, same=True)
-    return Duplicate(checked=True)
-
-
-def is_next(head: Entry | None, message: Message) -> bool:
-    """Whether nothing has to come before the message."""
-    if message.number is None:
-        return head is None or not head.parked.get(ARRIVALS)
-    return message.number.sequence == cursor_of(head, message.number.group).next
-
-
-def advanced(cursors: Mapping[str, Cursor], number: Number) -> dict[str, Cursor]:
-    """The cursors after a message of this number."""
-    return {**cursors, number.group: Cursor(level=number.level, next=number.sequence + 1)}
-
-
-def cursor_of(head: Entry | None, group: str) -> Cursor:
-    """The session's cursor for a producer group; a group never seen starts at zero."""
-    return head.cursors.get(group, Cursor()) if head else Cursor()
-
-
-def state_position(head: Entry | None) -> int | None:
-    """Where the state after `head` is kept; None while there is none."""
-    if head is None:
-        return None
-    return head.state_at if head.state is None else head.position
-
-
-def regions_behind(head: Entry | None) -> tuple[str, ...]:
-    """The regions to which the session still owes outputs, as far as its head knows."""
+def lagging_regions(head: Entry | None) -> tuple[str, ...]:
+    """The regions that still miss outputs of the session, as far as its head says."""
     if head is None:
         return ()
-    owed = head.outbox.regions if head.outbox.owing else ()
-    return tuple(dict.fromkeys((*head.behind, *owed)))
+    return tuple(dict.fromkeys((*head.lagging, *head.outbox.regions)))

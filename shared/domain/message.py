@@ -75,15 +75,15 @@ class Message:
     @property
     def digest(self) -> str:
         """What the message says, as a hex SHA-256; ids, numbers and times are not part of it."""
-        return content_digest(self.type, self.body)
+        return digest_content(self.type, self.body)
 
 
-def content_digest(message_type: str, body: bytes) -> str:
+def digest_content(message_type: str, body: bytes) -> str:
     """The hex SHA-256 of type and body, with a zero byte between: types cannot contain one."""
     return hashlib.sha256(message_type.encode() + b"\0" + body).hexdigest()
 
 
-def derived_id(*parts: str) -> str:
+def derive_id(*parts: str) -> str:
     """A stable id of 32 hex digits; parts are framed, so ("a_b", "c") is not ("a", "b_c")."""
     framed = b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)
     return hashlib.sha256(framed).hexdigest()[:32]

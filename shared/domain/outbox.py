@@ -1,17 +1,17 @@
-"""The outbox: messages somebody owes to one or more regions, and what is left of that debt.
+"""The outbox: messages that wait to be delivered to regions, and which regions still miss them.
 
-An entry owes its handler's outputs; a producer owes the copy that a dark region could not take.
-Both are the same debt: the same messages, in the same order, until every region has them.
+An entry's outbox holds its handler's outputs; a producer's holds the copies that a region could not
+take. Both are worked off alike: the same messages, in the same order, until every region has them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shared.domain.message import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class DestinationBatch:
     """Messages for one queue or topic, in the order of sending."""
 
     queue: str
@@ -20,7 +20,7 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The messages lie in documents of their own, written by an attempt before it committed."""
+    """The messages are in documents of their own, written by an attempt before it committed."""
 
     attempt: str
     documents: int
@@ -30,90 +30,91 @@ class Staged:
 class Rerun:
     """The messages are made again by running the handler on the state before its entry.
 
-    `digest` is that of the messages it gave first: others are never sent in their place.
+    `digest` is that of the messages it produced first: others are never sent in their place.
     """
 
     digest: str
 
 
-type Elsewhere = Staged | Rerun
+type OutputLocation = Staged | Rerun
 
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """Messages, and the regions that do not have them yet.
+    """Messages, and the regions that do not have them yet: none once all are delivered.
 
-    `elsewhere` says where the messages are when the outbox does not hold them itself. `refused`
+    `location` says where the messages are when the outbox does not hold them itself. `refused`
     names the messages that no queue takes, by id, with the reason.
     """
 
-    parcels: tuple[Parcel, ...]
+    batches: tuple[DestinationBatch, ...]
     regions: tuple[str, ...]
-    elsewhere: Elsewhere | None = None
+    location: OutputLocation | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def owing(self) -> bool:
-        """Whether any region still waits for the messages."""
-        return not self.is_empty and bool(self.regions)
+    def __post_init__(self) -> None:
+        if self.regions and self.is_empty:
+            raise ValueError("an outbox without messages is pending nowhere")
 
     @property
     def is_empty(self) -> bool:
         """Whether there never was anything to send."""
-        return not self.parcels and self.elsewhere is None
+        return not self.batches and self.location is None
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """Every message the outbox itself holds, in the order of sending."""
-        return tuple(message for parcel in self.parcels for message in parcel.messages)
+        return tuple(message for batch in self.batches for message in batch.messages)
 
-    def delivered(self, regions: Iterable[str]) -> "Outbox":
+    def without(self, regions: Iterable[str]) -> "Outbox":
         """The same outbox after these regions took every message."""
         done = frozenset(regions)
         return replace(self, regions=tuple(r for r in self.regions if r not in done))
 
     def only(self, regions: Iterable[str]) -> "Outbox":
-        """The part of the debt that these regions are owed."""
+        """The same outbox, pending for these of its regions only."""
         wanted = frozenset(regions)
         return replace(self, regions=tuple(r for r in self.regions if r in wanted))
 
-    def at(self, elsewhere: Elsewhere) -> "Outbox":
-        """The same debt with its messages kept elsewhere."""
-        return replace(self, parcels=(), elsewhere=elsewhere)
+    def kept_at(self, location: OutputLocation) -> "Outbox":
+        """The same outbox with its messages kept elsewhere."""
+        return replace(self, batches=(), location=location)
 
 
-NOTHING_OWED = Outbox(parcels=(), regions=())
+NO_OUTBOX = Outbox(batches=(), regions=())
 
 
-def owed(queue: str, messages: Iterable[Message], regions: Iterable[str]) -> Outbox:
-    """The outbox that owes these messages of one queue to these regions."""
+def address(queue: str, messages: Iterable[Message], regions: Iterable[str]) -> Outbox:
+    """The outbox that has these messages of one queue pending for these regions."""
     kept = tuple(messages)
-    return Outbox((Parcel(queue, kept),) if kept else (), tuple(regions))
+    return Outbox((DestinationBatch(queue, kept),), tuple(regions)) if kept else NO_OUTBOX
 
 
 @dataclass(frozen=True, slots=True)
-class Owing:
-    """A stored outbox and where it is stored."""
+class PendingOutbox:
+    """An outbox that some region waits for, and where it is stored.
+
+    An entry's outbox is found by the `position` of its entry. A producer's has none: it is found by
+    the store's own `key` for it, which is empty where the outbox was stored a moment ago.
+    """
 
     session: str
-    document_id: str
     outbox: Outbox
-
-    @property
-    def of_entry(self) -> bool:
-        """Whether an entry owes it; otherwise a producer does."""
-        return self.document_id.isdigit()
+    position: int | None = None
+    key: str = ""
 
 
-def in_order(owings: Iterable[Owing]) -> list[Owing]:
-    """A session's debts in the order in which they must be paid: positions, then numbers."""
-    return sorted(owings, key=payment_order)
+def sort_for_delivery(pending: Iterable[PendingOutbox]) -> Sequence[PendingOutbox]:
+    """A session's outboxes in the order of sending: entries by position, then producers' copies."""
+    return sorted(pending, key=delivery_order)
 
 
-def payment_order(owing: Owing) -> tuple[str, str, int]:
-    """Entries by position; a producer's copies by its own numbers."""
-    messages = owing.outbox.messages
+def delivery_order(pending: PendingOutbox) -> tuple[bool, int, str, int]:
+    """Entries by position; then a producer's copies by its numbers, and those without last."""
+    if pending.position is not None:
+        return (False, pending.position, "", 0)
+    messages = pending.outbox.messages
     number = messages[0].number if messages else None
-    if owing.of_entry or number is None:
-        return (owing.document_id, "", 0)
-    return ("owed", number.group, number.sequence)
+    if number is None:
+        return (True, 1, pending.key, 0)
+    return (True, 0, number.group, number.sequence)

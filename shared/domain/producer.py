@@ -21,7 +21,7 @@ from shared.domain.message import (
     SEQUENCE_MAX,
     Message,
     Number,
-    content_digest,
+    digest_content,
 )
 
 # How many numbers a ledger remembers for retries: an HTTP client's patience, not a history. A
@@ -76,13 +76,13 @@ class ProducerOptions:
             raise InvalidOptions(f"a group id has 1 to {ID_CHARACTERS_MAX} characters: {group!r}")
         if group.startswith(RESERVED_GROUPS):
             raise InvalidOptions(f"group id {group!r} is reserved: it begins as the journal's own")
-        require_within("owner level", self.owner_level, OWNER_LEVEL_MAX)
+        require_range("owner level", self.owner_level, OWNER_LEVEL_MAX)
         if self.starting_sequence_number is not None:
-            require_within("starting number", self.starting_sequence_number, SEQUENCE_MAX)
+            require_range("starting number", self.starting_sequence_number, SEQUENCE_MAX)
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundNumber:
     """A number and the content it was first used for."""
 
     id: str
@@ -101,7 +101,7 @@ class Ledger:
     level: int = 0
     next: int = 0
     began: int = 0
-    remembered: tuple[Bound, ...] = ()
+    remembered: tuple[BoundNumber, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Numbered:
     fresh: tuple[Message, ...]
 
 
-def number(
+def number_drafts(
     ledger: Ledger, session: str, drafts: Sequence[Draft], options: ProducerOptions
 ) -> Numbered:
     """Give every draft its number: its old one if the ledger remembers its id, else the next.
@@ -125,23 +125,23 @@ def number(
     caller's starting number contradicts the ledger, ContentConflict for an id with new content,
     NumbersExhausted at the end of the group's numbers, InvalidMessage for what is no message.
     """
-    ledger = taken_over(ledger, options)
-    known = {bound.id: bound for bound in ledger.remembered}
+    ledger = take_over_ledger(ledger, options)
+    bound_ids = {bound.id: bound for bound in ledger.remembered}
     messages: list[Message] = []
     fresh: list[Message] = []
     for draft in drafts:
-        bound = known.get(draft.id) or following(ledger, len(fresh), draft)
+        bound = bound_ids.get(draft.id) or bind_next(ledger, len(fresh), draft)
         require_same_content(bound, draft)
         place = Number(ledger.group, ledger.level, bound.sequence)
         messages.append(draft.in_session(session, place))
-        if draft.id not in known:
-            known[draft.id] = bound
+        if draft.id not in bound_ids:
+            bound_ids[draft.id] = bound
             fresh.append(messages[-1])
-    remembered = tuple(known.values())[-max(REMEMBERED_MAX, len(fresh)) :]
-    return Numbered(grown(ledger, len(fresh), remembered), tuple(messages), tuple(fresh))
+    remembered = tuple(bound_ids.values())[-max(REMEMBERED_MAX, len(fresh)) :]
+    return Numbered(extend_ledger(ledger, len(fresh), remembered), tuple(messages), tuple(fresh))
 
 
-def taken_over(ledger: Ledger, options: ProducerOptions) -> Ledger:
+def take_over_ledger(ledger: Ledger, options: ProducerOptions) -> Ledger:
     """The ledger as this producer's, if it may have it.
 
     A starting number agrees when it is the ledger's next, or where the newest operation began: a
@@ -157,30 +157,30 @@ def taken_over(ledger: Ledger, options: ProducerOptions) -> Ledger:
     return replace(ledger, level=options.owner_level)
 
 
-def following(ledger: Ledger, ahead: int, draft: Draft) -> Bound:
+def bind_next(ledger: Ledger, ahead: int, draft: Draft) -> BoundNumber:
     """A draft bound to the next number after `ahead` others."""
     sequence = ledger.next + ahead
     if sequence > SEQUENCE_MAX:
         raise NumbersExhausted(
             f"group {ledger.group!r} has no number left after {SEQUENCE_MAX}: begin a new group"
         )
-    return Bound(draft.id, content_digest(draft.type, draft.body), sequence)
+    return BoundNumber(draft.id, digest_content(draft.type, draft.body), sequence)
 
 
-def require_same_content(bound: Bound, draft: Draft) -> None:
+def require_same_content(bound: BoundNumber, draft: Draft) -> None:
     """Raise ContentConflict where the id was bound to other content."""
-    if bound.digest != content_digest(draft.type, draft.body):
+    if bound.digest != digest_content(draft.type, draft.body):
         raise ContentConflict(f"id {draft.id!r} was used before with other content")
 
 
-def grown(ledger: Ledger, count: int, remembered: tuple[Bound, ...]) -> Ledger:
+def extend_ledger(ledger: Ledger, count: int, remembered: tuple[BoundNumber, ...]) -> Ledger:
     """The ledger after `count` new numbers; without any only its level may have changed."""
     if not count:
         return ledger
     return replace(ledger, began=ledger.next, next=ledger.next + count, remembered=remembered)
 
 
-def require_within(what: str, value: int, highest: int) -> None:
+def require_range(what: str, value: int, highest: int) -> None:
     """Raise InvalidOptions unless the value is a whole number from 0 to `highest`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= highest:
         raise InvalidOptions(f"{what} {value!r} is not a whole number within 0..{highest}")

@@ -4,23 +4,23 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from shared.domain.message import Message, derived_id, stored_bytes
+from shared.domain.message import Message, derive_id, stored_bytes
 
 FAULT_TYPE = "lockstep.fault"
-VOID_TYPE = "lockstep.void"
+TOMBSTONE_TYPE = "lockstep.void"
 # A faulted message, its report and the entry that keeps both must fit into one batch of 2 MB.
 REPORTED_BYTES_MAX = 150_000
 REASON_CHARACTERS_MAX = 2_000
 
 
-def fault_report(message: Message, reason: str) -> Message:
+def report_fault(message: Message, reason: str) -> Message:
     """The copy of a faulted message for the error queue: everything it had, and why it failed.
 
-    Of a body too large to travel beside the entry that keeps it, only size and digest are told.
+    Of a body too large to travel beside the entry that keeps it, only size and digest are named.
     A message that fails again, for another reason, has another report: one id, one content.
     """
-    number, told_reason = message.number, shortened(reason)
-    told: dict[str, Any] = {
+    number, shown_reason = message.number, shorten(reason)
+    reported: dict[str, Any] = {
         "id": message.id,
         "session": message.session,
         "type": message.type,
@@ -30,12 +30,12 @@ def fault_report(message: Message, reason: str) -> Message:
         "correlation": message.correlation,
     }
     if stored_bytes(message.body) <= REPORTED_BYTES_MAX:
-        told["body"] = message.body.decode()
+        reported["body"] = message.body.decode()
     else:
-        told |= {"bytes": len(message.body), "digest": message.digest}
-    report = {"reason": told_reason, "message": told}
+        reported |= {"bytes": len(message.body), "digest": message.digest}
+    report = {"reason": shown_reason, "message": reported}
     return Message(
-        id=derived_id(message.session, message.id, "fault", message.digest, told_reason),
+        id=derive_id(message.session, message.id, "fault", message.digest, shown_reason),
         session=message.session,
         type=FAULT_TYPE,
         body=json.dumps(report, sort_keys=True, ensure_ascii=False).encode(),
@@ -43,12 +43,12 @@ def fault_report(message: Message, reason: str) -> Message:
     )
 
 
-def shortened(reason: str) -> str:
+def shorten(reason: str) -> str:
     """A reason that fits beside anything, and is text whatever a handler put into it."""
     return reason[:REASON_CHARACTERS_MAX].encode(errors="replace").decode()
 
 
-def void(message: Message) -> Message:
+def make_tombstone(message: Message) -> Message:
     """What is sent in place of an output that its queue refuses: same id, same number, no content.
 
     Without it the number would be missing for ever and everything after it would stay parked. It
@@ -61,11 +61,11 @@ def void(message: Message) -> Message:
         "digest": message.digest,
         "bytes": len(message.body),
     }
-    return replace(message, type=VOID_TYPE, body=json.dumps(report, sort_keys=True).encode())
+    return replace(message, type=TOMBSTONE_TYPE, body=json.dumps(report, sort_keys=True).encode())
 
 
-def void_reason(message: Message) -> str:
-    """Why a voided output never came."""
+def explain_tombstone(message: Message) -> str:
+    """Why the message that a tombstone stands for never came."""
     try:
         reason = json.loads(message.body).get("reason")
     except (ValueError, AttributeError):

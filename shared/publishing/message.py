@@ -6,13 +6,13 @@ from enum import Enum, auto
 
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
 from shared.domain.message import require_id
-from shared.domain.operation import (
+from shared.domain.producer import Draft, ProducerOptions
+from shared.storage.limits import (
     OPERATION_BYTES_MAX,
     OPERATION_MESSAGES_MAX,
-    size_of,
-    widest,
+    measure_operation,
+    widest_number,
 )
-from shared.domain.producer import Draft, ProducerOptions
 
 # Stands for the session while a message is checked before its session is known.
 ANY_SESSION = "session"
@@ -92,7 +92,7 @@ class MessageBatch:
         self.session = session
         self.max_size_in_bytes = limit
         self.size_in_bytes = 0
-        self.number = widest(options.producer_group_id, options.owner_level)
+        self.number = widest_number(options.producer_group_id, options.owner_level)
         self.messages: list[SessionMessage] = []
         self.state = BatchState.OPEN
 
@@ -116,7 +116,7 @@ class MessageBatch:
         if self.state is not BatchState.OPEN:
             raise AlreadyPublished(f"nothing can be added: the batch is {self.state.name.lower()}")
         message.require_unpublished()
-        size = size_of([message.draft.in_session(self.session, self.number)])
+        size = measure_operation([message.draft.in_session(self.session, self.number)])
         if size > self.max_size_in_bytes:
             raise TooLarge(f"a message of {size} bytes, the batch takes {self.max_size_in_bytes}")
         if self.size_in_bytes + size > self.max_size_in_bytes:

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from shared.domain.errors import ProducerClosed
+from shared.engine.publish.publish import Published
 from shared.publishing.message import MessageBatch
 from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingProperties
 from shared.publishing.producer import IdempotentProducer, Outgoing
 from shared.settings import Settings
-from shared.usecases.publish import Published
 from shared.wiring import open_producer
 
 type OpenProducer = Callable[[], AbstractAsyncContextManager[IdempotentProducer]]

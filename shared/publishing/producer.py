@@ -8,10 +8,10 @@ from dataclasses import replace
 from shared.domain.errors import InvalidClientState, InvalidMessage, ProducerClosed
 from shared.domain.message import require_id
 from shared.domain.producer import ProducerOptions
+from shared.engine.publish.publish import Producer, Published
+from shared.engine.publish.session_locks import SessionLocks
 from shared.publishing.message import MessageBatch, SessionMessage
 from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingProperties
-from shared.usecases.publish import Producer, Published
-from shared.usecases.turns import Turns
 
 type Outgoing = MessageBatch | Iterable[SessionMessage]
 
@@ -27,7 +27,7 @@ class IdempotentProducer:
     def __init__(self, producer: Producer, options: IdempotentProducerOptions) -> None:
         self.producer = producer
         self.options = options
-        self.turns = Turns()
+        self.turns = SessionLocks()
         self.published: dict[str, PartitionPublishingProperties] = {}
         self.verified: set[str] = set()
         self.broken: dict[str, InvalidClientState] = {}

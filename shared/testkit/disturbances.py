@@ -71,9 +71,9 @@ async def in_batches(stage: Stage, messages: Sequence[Message]) -> None:
 
 async def one_dark(stage: Stage, messages: Sequence[Message]) -> None:
     """No output reaches the west until it is back."""
-    stage.bus.dark = {WEST}
+    stage.bus.unavailable = {WEST}
     await in_turn(stage, messages)
-    stage.bus.dark = set()
+    stage.bus.unavailable = set()
 
 
 async def shuffled(seed: int, stage: Stage, messages: Sequence[Message]) -> None:

@@ -11,9 +11,8 @@ from dataclasses import asdict
 from types import ModuleType
 from typing import Any
 
-from shared.domain.handling import Handler, Handlers
-from shared.domain.running import Before
-from shared.domain.stored_messages import message_from, message_json
+from shared.domain.handler import Handler, HandlerInput, Handlers
+from shared.storage.documents import decode_message, encode_message
 from shared.testkit.found import Found
 from shared.testkit.given import described
 from shared.testkit.purity import Run, Shown, difference, repeated
@@ -84,7 +83,7 @@ def job(run: Run) -> Mapping[str, Any]:
     return {
         "module": run.handler.handle.__module__,
         "before": asdict(run.before),
-        "message": message_json(run.message),
+        "message": encode_message(run.message),
     }
 
 
@@ -111,10 +110,10 @@ def answer() -> None:
 
 def do(told: Mapping[str, Any]) -> Shown:
     """Run one job."""
-    message = message_from(told["message"])
+    message = decode_message(told["message"])
     found = found_in(importlib.import_module(told["module"]))
     handler = next(handler for handler in found if handler.message_type == message.type)
     try:
-        return repeated(Run(handler, Before(**told["before"]), message, {}))
+        return repeated(Run(handler, HandlerInput(**told["before"]), message, {}))
     except Exception as error:
         return {"error": repr(error)}

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from shared.domain.handling import Handlers
+from shared.domain.handler import Handlers
 from shared.domain.message import Message
 from shared.testkit.disturbances import Deliver, Struck, fitting, in_turn, strikes
 from shared.testkit.elsewhere import require_same_elsewhere

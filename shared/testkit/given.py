@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from shared.adapters.memory_store import EPOCH_SECONDS
-from shared.domain.message import Message, Number, derived_id
+from shared.domain.message import Message, Number, derive_id
 
 GROUP = "given"
 SENT_AT = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
@@ -57,7 +57,7 @@ def sent(place: int, message: Given, numbers: dict[str, int]) -> Message:
         number = Number(GROUP, 0, numbers.get(message.session, 0))
         numbers[message.session] = number.sequence + 1
     return Message(
-        id=derived_id(GROUP, str(place), message.session),
+        id=derive_id(GROUP, str(place), message.session),
         session=message.session,
         type=message.type,
         body=message.body,

@@ -7,12 +7,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shared.domain import running
-from shared.domain.handling import Context, Handler, Handlers, Kind, OnFault
+from shared.domain.handler import (
+    Context,
+    Handler,
+    HandlerInput,
+    HandlerResult,
+    Handlers,
+    Kind,
+    OnFault,
+)
 from shared.domain.journal import Json
 from shared.domain.message import Message
-from shared.domain.running import Before, Result
-from shared.domain.stored_messages import parcel_json
+from shared.engine.handle import handle
+from shared.storage.documents import encode_batch
 from shared.testkit.found import Found
 from shared.testkit.given import described
 from shared.testkit.witness import witnessed
@@ -25,7 +32,7 @@ class Run:
     """A handler's run on a message: what it started from, and what it gave."""
 
     handler: Handler
-    before: Before
+    before: HandlerInput
     message: Message
     shown: Shown
 
@@ -36,9 +43,9 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Run]:
     Sessions of other kinds of handlers are left out from there on: nobody can foresee their state.
     """
     runs: list[Run] = []
-    befores: dict[str, Before | None] = {}
+    befores: dict[str, HandlerInput | None] = {}
     for message in messages:
-        before = befores.setdefault(message.session, Before())
+        before = befores.setdefault(message.session, HandlerInput())
         handler = handlers.by_type.get(message.type)
         if before is None or handler is None or not is_pure(handler):
             befores[message.session] = None
@@ -48,9 +55,9 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Run]:
             halts = handler.on_fault is OnFault.HALT
             befores[message.session] = None if halts else before
             continue
-        captured = Before(before.state, before.produced, result.captured)
+        captured = HandlerInput(before.state, before.produced, result.captured)
         runs.append(Run(handler, captured, message, shown(result)))
-        befores[message.session] = Before(result.state, result.produced)
+        befores[message.session] = HandlerInput(result.state, result.produced)
     for run in reversed(runs):
         require_same(run, repeated(run), "when it runs again after the others")
     return runs
@@ -61,26 +68,26 @@ def is_pure(handler: Handler) -> bool:
     return handler.kind in (Kind.PURE, Kind.DETERMINISTIC)
 
 
-def checked_run(handler: Handler, before: Before, message: Message) -> Result | None:
+def checked_run(handler: Handler, before: HandlerInput, message: Message) -> HandlerResult | None:
     """Run a handler under watch, and once more; None where it fails."""
     with witnessed() as witness:
         try:
-            result = running.run(handler, before, message)
+            result = handle.run_pure(handler, before, message)
         except Exception:
             return None
     if witness.seen:
         called, advice = witness.seen[0]
         raise Found(f"the {handler.kind} handler of {described(message)} calls {called}: {advice}")
     require_untouched(handler, before, message)
-    captured = Before(before.state, before.produced, result.captured)
+    captured = HandlerInput(before.state, before.produced, result.captured)
     run = Run(handler, captured, message, shown(result))
     require_same(run, repeated(run), "when it runs a second time")
     return result
 
 
-def require_untouched(handler: Handler, before: Before, message: Message) -> None:
+def require_untouched(handler: Handler, before: HandlerInput, message: Message) -> None:
     """Raise Found where the handler changes what it was given."""
-    state, body = running.arguments(handler, before, message)
+    state, body = handle.parse_arguments(handler, before, message)
     was = dumped(state), dumped(body)
     handler.handle(state, body, Context(message, before.captured))
     for name, model, before_run in (("state", state, was[0]), ("body", body, was[1])):
@@ -94,7 +101,7 @@ def require_untouched(handler: Handler, before: Before, message: Message) -> Non
 
 def repeated(run: Run) -> Shown:
     """What the handler gives when it runs again on the same input."""
-    return shown(running.run(run.handler, run.before, run.message))
+    return shown(handle.run_pure(run.handler, run.before, run.message))
 
 
 def require_same(run: Run, again: Shown, when: str) -> None:
@@ -117,9 +124,9 @@ def difference(first: Shown, second: Shown) -> tuple[str, str]:
     return json.dumps(first), json.dumps(second)
 
 
-def shown(result: Result) -> Shown:
+def shown(result: HandlerResult) -> Shown:
     """A result as it can be compared, also with one from another process."""
-    outputs = [parcel_json(parcel) for parcel in result.parcels]
+    outputs = [encode_batch(parcel) for parcel in result.batches]
     return {"state": plain(result.state), "outputs": plain(outputs)}
 
 

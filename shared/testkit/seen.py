@@ -49,8 +49,8 @@ async def look(stage: Stage) -> Seen:
 
 async def state(stage: Stage, session: str) -> Json:
     """The state of a session."""
-    committer = stage.worker(REGIONS[0]).consumer.committer
-    return await committer.state_of(await committer.read_head(session))
+    worker = stage.worker(REGIONS[0]).worker
+    return await worker.state_after(await worker.read_head(session))
 
 
 def sent(stage: Stage, region: str) -> Iterator[Message]:

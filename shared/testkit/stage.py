@@ -11,18 +11,17 @@ from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError
-from shared.domain.handling import Context, Handler, Handlers, Kind
+from shared.domain.handler import Context, Handler, Handlers, Kind
 from shared.domain.journal import Owner
 from shared.domain.message import Message
+from shared.engine.build import Services, build
+from shared.engine.consume.claim import RENEWALS_PER_LEASE
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.publish.publish import Producer
+from shared.engine.worker import Policy, WaitLimits
 from shared.testkit.found import Found
 from shared.testkit.given import described
 from shared.testkit.strikes import Killed, Strike
-from shared.usecases.assemble import Policy, assemble
-from shared.usecases.claim import RENEWALS_PER_LEASE
-from shared.usecases.commit import Patience
-from shared.usecases.deliver import Delivery
-from shared.usecases.publish import Producer
-from shared.usecases.services import Services
 
 REGIONS = ("east", "west")
 OUTPUT_QUEUE = "out"
@@ -30,7 +29,7 @@ ERROR_QUEUE = "errors"
 POLICY = Policy(
     output_queue=OUTPUT_QUEUE,
     error_queue=ERROR_QUEUE,
-    patience=Patience(gap_seconds=0.0),
+    waits=WaitLimits(gap_seconds=0.0),
     lease_seconds=30.0,
 )
 DELIVERIES_MAX = 10
@@ -80,7 +79,7 @@ class Stage:
         """A new process in a region, which remembers nothing."""
         self.started += 1
         delivery = Delivery(self.bus, self.clock, REGIONS, secondary_delay_seconds=0.0)
-        return assemble(
+        return build(
             self.journal,
             delivery,
             self.clock,
@@ -120,5 +119,5 @@ class Stage:
             for region in REGIONS:
                 self.clock.seconds += POLICY.lease_seconds + POLICY.lag_seconds
                 with suppress(LockstepError, Killed):
-                    await self.worker(region).rescuer.sweep()
+                    await self.worker(region).recovery.sweep()
         self.strike.is_over = True

@@ -16,7 +16,7 @@ from datetime import date
 from types import CodeType, FrameType
 from typing import Any
 
-from shared.domain.handling import Context
+from shared.domain.handler import Context
 
 NOW = "use context.now, the sender's time"
 IDS = "use context.new_id()"

@@ -6,15 +6,14 @@ from itertools import count
 
 import pytest
 
-from shared.domain import entries
-from shared.domain.batch import Appended
-from shared.domain.entries import Step
+from shared.domain import next_entry
+from shared.domain.handler import HandlerResult
 from shared.domain.journal import Attempt, Cursor, Entry, Owner
 from shared.domain.message import Message, Number
-from shared.domain.outbox import NOTHING_OWED, Outbox, owed
-from shared.domain.producer import Bound, Ledger
-from shared.domain.running import Result
-from shared.ports import Journal, Sought
+from shared.domain.next_entry import EntryInput
+from shared.domain.outbox import NO_OUTBOX, Outbox, address
+from shared.domain.producer import BoundNumber, Ledger
+from shared.ports import Journal, SessionNeed, WriteResult
 from tests.world import message
 
 REGIONS = ("east", "west")
@@ -27,14 +26,16 @@ def session() -> str:
     return next(sessions)
 
 
-def step(
-    head: Entry | None, session: str, attempt: str = "a", outbox: Outbox = NOTHING_OWED
-) -> Entry:
+def step(head: Entry | None, session: str, attempt: str = "a", outbox: Outbox = NO_OUTBOX) -> Entry:
     """The next entry of a session."""
     position = head.position + 1 if head else 0
-    opened = entries.opened(Step(head, message(position, session=session), attempt_of(attempt)))
+    opened = next_entry.open_entry(
+        EntryInput(head, message(position, session=session), attempt_of(attempt))
+    )
     state = {"amounts": list(range(position + 1)), "note": "Zoë"}
-    return entries.completed(opened, Result(state, (), {"": {"other": position}}, {}), outbox)
+    return next_entry.complete(
+        opened, HandlerResult(state, (), {"": {"other": position}}, {}), outbox
+    )
 
 
 def attempt_of(name: str) -> Attempt:
@@ -48,7 +49,7 @@ def debt(session: str, *regions: str, first: int = 0) -> Outbox:
         message(first, session=session),
         message(first + 1, session=session),
     )
-    return owed("out", messages, regions)
+    return address("out", messages, regions)
 
 
 class JournalContract:
@@ -62,8 +63,8 @@ class JournalContract:
         first = step(None, session)
         second = step(first, session, outbox=debt(session, "east", "west"))
 
-        assert await journal.append(first) is Appended.CREATED
-        assert await journal.append(second) is Appended.CREATED
+        assert await journal.append(first) is WriteResult.CREATED
+        assert await journal.append(second) is WriteResult.CREATED
 
         assert await journal.head(session) == second
         assert await journal.entry(session, 0) == first
@@ -75,7 +76,7 @@ class JournalContract:
         head = None
         for _ in range(12):
             head = step(head, session)
-            assert await journal.append(head) is Appended.CREATED
+            assert await journal.append(head) is WriteResult.CREATED
 
         assert await journal.head(session) == head
 
@@ -83,7 +84,7 @@ class JournalContract:
         first = step(None, session, attempt="mine")
         await journal.append(first)
 
-        assert await journal.append(step(None, session, attempt="theirs")) is Appended.TAKEN
+        assert await journal.append(step(None, session, attempt="theirs")) is WriteResult.TAKEN
 
         assert await journal.entry(session, 0) == first
 
@@ -94,9 +95,9 @@ class JournalContract:
 
         outcomes = await asyncio.gather(*(journal.append(rival) for rival in rivals))
 
-        assert outcomes.count(Appended.CREATED) == 1
-        assert outcomes.count(Appended.TAKEN) == 19
-        assert await journal.entry(session, 1) == rivals[outcomes.index(Appended.CREATED)]
+        assert outcomes.count(WriteResult.CREATED) == 1
+        assert outcomes.count(WriteResult.TAKEN) == 19
+        assert await journal.entry(session, 1) == rivals[outcomes.index(WriteResult.CREATED)]
 
     async def test_an_entry_without_its_predecessor_is_an_orphan(
         self, journal: Journal, session: str
@@ -104,56 +105,56 @@ class JournalContract:
         first = step(None, session)
         second = step(first, session)
 
-        assert await journal.append(second) is Appended.ORPHANED
+        assert await journal.append(second) is WriteResult.ORPHANED
         assert await journal.head(session) is None
 
     async def test_a_parked_message_is_kept_once_until_it_is_taken(
         self, journal: Journal, session: str
     ) -> None:
         early = message(1, session=session)
-        parked = entries.parked(Step(None, early, attempt_of("a")))
-        assert await journal.append(parked) is Appended.CREATED
-        again = entries.parked(Step(parked, early, attempt_of("b")))
-        assert await journal.append(again) is Appended.PARKED_BEFORE
+        parked = next_entry.park(EntryInput(None, early, attempt_of("a")))
+        assert await journal.append(parked) is WriteResult.CREATED
+        again = next_entry.park(EntryInput(parked, early, attempt_of("b")))
+        assert await journal.append(again) is WriteResult.PARKED_BEFORE
         assert await journal.head(session) == replace(parked, message=None)
         assert await journal.parked(session, Number("bank", 0, 1)) == early
 
-        opened = entries.opened(Step(parked, early, attempt_of("c"), from_parked=True))
-        taken = entries.completed(opened, Result({}, (), {}, {}), NOTHING_OWED)
-        assert await journal.append(taken) is Appended.CREATED
+        opened = next_entry.open_entry(EntryInput(parked, early, attempt_of("c"), from_parked=True))
+        taken = next_entry.complete(opened, HandlerResult({}, (), {}, {}), NO_OUTBOX)
+        assert await journal.append(taken) is WriteResult.CREATED
 
         assert await journal.parked(session, Number("bank", 0, 1)) is None
         twice = replace(taken, position=2, attempt=attempt_of("d"))
-        assert await journal.append(twice) is Appended.ORPHANED
+        assert await journal.append(twice) is WriteResult.ORPHANED
 
     async def test_a_fault_is_kept_whole_and_its_session_is_listed(
         self, journal: Journal, session: str
     ) -> None:
         poison = message(0, session=session)
-        opened = entries.opened(Step(None, poison, attempt_of("a")))
-        fault = entries.faulted(opened, reason="it burns", outbox=debt(session, "east"), halts=True)
+        opened = next_entry.open_entry(EntryInput(None, poison, attempt_of("a")))
+        fault = next_entry.fail(opened, reason="it burns", outbox=debt(session, "east"), halts=True)
         await journal.append(fault)
 
         assert await journal.entry(session, 0) == fault
-        assert list(await journal.sessions(Sought.FAULTED, limit=1_000)).count(session) == 1
+        assert list(await journal.sessions(SessionNeed.RESOLUTION, limit=1_000)).count(session) == 1
 
     async def test_owed_copies_are_kept_until_every_region_took_them(
         self, journal: Journal, session: str
     ) -> None:
         debts = debt(session, "east", "west")
-        await journal.owe(session, debts)
-        await journal.owe(session, debts)
+        await journal.add_pending(session, debts)
+        await journal.add_pending(session, debts)
 
-        (owing,) = await journal.owing_of(session, REGIONS)
+        (owing,) = await journal.pending(session, REGIONS)
         assert owing.outbox == debts
 
-        await journal.acknowledge(session, owing.document_id, ["east"])
-        (left,) = await journal.owing_of(session, REGIONS)
+        await journal.acknowledge(owing, ["east"])
+        (left,) = await journal.pending(session, REGIONS)
         assert left.outbox == replace(debts, regions=("west",))
 
-        await journal.acknowledge(session, owing.document_id, ["west"])
-        await journal.acknowledge(session, owing.document_id, ["west"])
-        assert await journal.owing_of(session, REGIONS) == []
+        await journal.acknowledge(owing, ["west"])
+        await journal.acknowledge(owing, ["west"])
+        assert await journal.pending(session, REGIONS) == []
 
     async def test_an_entry_keeps_its_outputs_when_they_are_paid(
         self, journal: Journal, session: str
@@ -161,37 +162,40 @@ class JournalContract:
         outbox = debt(session, "east", "west")
         entry = step(None, session, outbox=outbox)
         await journal.append(entry)
-        (owing,) = await journal.owing_of(session, REGIONS)
+        (owing,) = await journal.pending(session, REGIONS)
 
-        await journal.acknowledge(session, owing.document_id, ["west", "east"])
+        await journal.acknowledge(owing, ["west", "east"])
 
-        assert await journal.owing_of(session, REGIONS) == []
+        assert await journal.pending(session, REGIONS) == []
         paid = replace(entry, outbox=replace(outbox, regions=()))
         assert await journal.entry(session, 0) == paid
 
     async def test_two_regions_acknowledging_at_once_both_count(
         self, journal: Journal, session: str
     ) -> None:
-        await journal.owe(session, debt(session, "east", "west"))
-        (owing,) = await journal.owing_of(session, REGIONS)
+        await journal.add_pending(session, debt(session, "east", "west"))
+        (owing,) = await journal.pending(session, REGIONS)
 
         await asyncio.gather(
-            journal.acknowledge(session, owing.document_id, ["east"]),
-            journal.acknowledge(session, owing.document_id, ["west"]),
+            journal.acknowledge(owing, ["east"]),
+            journal.acknowledge(owing, ["west"]),
         )
 
-        assert await journal.owing_of(session, REGIONS) == []
+        assert await journal.pending(session, REGIONS) == []
 
     async def test_sessions_that_owe_are_listed_by_age(
         self, journal: Journal, session: str
     ) -> None:
-        await journal.owe(session, debt(session, "east"))
-        await journal.owe(session, debt(session, "east", first=2))
+        await journal.add_pending(session, debt(session, "east"))
+        await journal.add_pending(session, debt(session, "east", first=2))
 
         # The store counts whole seconds: what was stored just now may look a second old, or new.
         async def owing(region: str, older_than_seconds: float) -> list[str]:
             found = await journal.sessions(
-                Sought.OWING, region=region, older_than_seconds=older_than_seconds, limit=1_000
+                SessionNeed.DELIVERY,
+                region=region,
+                older_than_seconds=older_than_seconds,
+                limit=1_000,
             )
             return list(found)
 
@@ -203,12 +207,14 @@ class JournalContract:
 
     async def test_the_listing_of_sessions_is_limited(self, journal: Journal, session: str) -> None:
         for number in range(5):
-            await journal.owe(f"{session}-{number}", debt(f"{session}-{number}", "east"))
+            await journal.add_pending(f"{session}-{number}", debt(f"{session}-{number}", "east"))
 
         assert (
             1
             <= len(
-                await journal.sessions(Sought.OWING, region="east", older_than_seconds=-5, limit=3)
+                await journal.sessions(
+                    SessionNeed.DELIVERY, region="east", older_than_seconds=-5, limit=3
+                )
             )
             <= 3
         )
@@ -216,7 +222,7 @@ class JournalContract:
     async def test_a_ledger_is_replaced_only_at_the_version_read(
         self, journal: Journal, session: str
     ) -> None:
-        ledger = Ledger("bank", level=1, next=2, remembered=(Bound("m-1", "digest", 1),))
+        ledger = Ledger("bank", level=1, next=2, remembered=(BoundNumber("m-1", "digest", 1),))
         assert await journal.ledger(session, "bank") is None
         assert await journal.save_ledger(session, ledger, None)
         assert not await journal.save_ledger(session, ledger, None)

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from shared.domain.outbox import owed
-from shared.domain.producer import Bound, Ledger
+from shared.domain.outbox import address
+from shared.domain.producer import BoundNumber, Ledger
 from shared.ports import Journal
 from tests.world import message
 
 REGIONS = ("east", "west")
-LEDGER = Ledger("bank", level=1, next=2, began=0, remembered=(Bound("m-1", "digest", 1),))
+LEDGER = Ledger("bank", level=1, next=2, began=0, remembered=(BoundNumber("m-1", "digest", 1),))
 
 
 class LedgerContract:
@@ -17,26 +17,26 @@ class LedgerContract:
     async def test_a_ledger_and_what_it_owes_are_stored_together(
         self, journal: Journal, session: str
     ) -> None:
-        debt = owed("in", [message(n, session=session) for n in (0, 1)], REGIONS)
+        debt = address("in", [message(n, session=session) for n in (0, 1)], REGIONS)
 
         version = await journal.save_ledger(session, LEDGER, None, debt)
 
         stored = await journal.ledger(session, "bank")
         assert stored is not None
         assert (stored.ledger, stored.version) == (LEDGER, version)
-        (owing,) = await journal.owing_of(session, REGIONS)
+        (owing,) = await journal.pending(session, REGIONS)
         assert owing.outbox == debt
 
     async def test_a_ledger_that_is_not_stored_owes_nothing(
         self, journal: Journal, session: str
     ) -> None:
         await journal.save_ledger(session, LEDGER, None)
-        late = owed("in", [message(2, session=session)], REGIONS)
+        late = address("in", [message(2, session=session)], REGIONS)
 
         for version in (None, '"never"'):
             assert await journal.save_ledger(session, LEDGER, version, late) is None
 
-        assert await journal.owing_of(session, REGIONS) == []
+        assert await journal.pending(session, REGIONS) == []
 
     async def test_each_version_can_be_replaced_by_one_writer(
         self, journal: Journal, session: str
@@ -57,8 +57,8 @@ class LedgerContract:
         old = message(0, session=session)
         new = replace(message(7, session=session), id=old.id)
 
-        version = await journal.save_ledger(session, LEDGER, None, owed("in", [old], REGIONS))
-        assert await journal.save_ledger(session, LEDGER, version, owed("in", [new], REGIONS))
+        version = await journal.save_ledger(session, LEDGER, None, address("in", [old], REGIONS))
+        assert await journal.save_ledger(session, LEDGER, version, address("in", [new], REGIONS))
 
-        owings = await journal.owing_of(session, REGIONS)
+        owings = await journal.pending(session, REGIONS)
         assert {o.outbox.messages for o in owings} == {(old,), (new,)}

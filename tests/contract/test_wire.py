@@ -12,10 +12,9 @@ from local.cloud import Cloud
 from local.faults import Action, Fault
 from shared.adapters.service_bus import ServiceBus
 from shared.domain import wire
-from shared.domain.batch import Appended
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
 from shared.domain.message import Message
-from shared.ports import Journal
+from shared.ports import Journal, WriteResult
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
@@ -85,7 +84,7 @@ class TestCosmosJournal(JournalContract, JournalExtrasContract):
         entry = step(None, session, attempt="mine")
         await journal.append(entry)
 
-        assert await journal.append(entry) is Appended.TAKEN
+        assert await journal.append(entry) is WriteResult.TAKEN
 
         stored = await journal.entry(session, 0)
         assert stored is not None

@@ -8,9 +8,9 @@ import pytest
 
 from local.cloud import Cloud
 from local.faults import Action, Fault
-from shared.domain.batch import Appended
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry
+from shared.ports import WriteResult
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.journal import step
@@ -34,7 +34,7 @@ async def test_a_client_finds_the_new_write_region_though_the_old_one_is_silent(
     adapters.account.reconnect_seconds = 1.0
     first = step(None, SESSION)
     try:
-        assert await adapters.journal.append(first) is Appended.CREATED
+        assert await adapters.journal.append(first) is WriteResult.CREATED
         cloud.faults.arm(Fault("cosmos", Action.DOWN, region="east"))
         cloud.cosmos.move_write_region("west")
 

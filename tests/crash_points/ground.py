@@ -8,13 +8,12 @@ from itertools import product
 
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError, OutcomeUnknown
-from shared.domain.handling import Context, Handled, Handlers
+from shared.domain.handler import Context, Handled, Handlers
 from shared.domain.journal import Status
 from shared.domain.message import Message
+from shared.engine.build import Services
+from shared.engine.worker import Policy, WaitLimits
 from shared.testkit.strikes import Killed
-from shared.usecases.assemble import Policy
-from shared.usecases.commit import Patience
-from shared.usecases.services import Services
 from tests import letters
 from tests.business import LEASE_OVER, Outside, business
 from tests.crash_points.strikes import Strikes
@@ -23,7 +22,7 @@ from tests.world import POLICY, REGIONS, Account, Amount, World
 
 ROUNDS_MAX = 8
 # Nobody waits long for a message that is missing.
-HASTY = replace(POLICY, patience=Patience(gap_seconds=1.0, poll_seconds=0.5))
+HASTY = replace(POLICY, waits=WaitLimits(gap_seconds=1.0, poll_seconds=0.5))
 # Two more deaths than usual do not make a message a fault.
 ATTEMPTS = 5
 # So often others have a turn while the outside is asked: a claim is renewed meanwhile.
@@ -109,7 +108,7 @@ class Ground(World):
             self.strikes.is_over = is_over
             self.clock.seconds += LEASE_OVER
             with suppress(LockstepError):
-                await self.ask(region, lambda worker: worker.rescuer.sweep())
+                await self.ask(region, lambda worker: worker.recovery.sweep())
 
     async def seen(self) -> object:
         """Everything that must be the same whatever went wrong."""

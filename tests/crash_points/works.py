@@ -14,11 +14,11 @@ from shared.domain.errors import NotHalted, TooLarge
 from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
-from shared.domain.saga import State
+from shared.domain.saga.plan import SagaState
+from shared.engine.build import Services
+from shared.engine.consume import duplicates
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.strikes import Killed
-from shared.usecases import coverage
-from shared.usecases.resolve import Action, Decision
-from shared.usecases.services import Services
 from simulation.limits import small_limits
 from tests.business import payment, plain
 from tests.crash_points.ground import HASTY, Ground, others_have_a_turn
@@ -63,7 +63,7 @@ async def without_numbers(strikes: Strikes) -> object:
     return await delivered(Ground(strikes), [plain(0)], [plain(0)])
 
 
-@patch.multiple(coverage, PAGE=2, MARGIN=1)
+@patch.multiple(duplicates, PAGE=2, MARGIN=1)
 async def late_copies(strikes: Strikes) -> object:
     """Copies of what two groups sent in turn, and another content under a used number."""
     ground = Ground(strikes)
@@ -82,7 +82,9 @@ async def corrected(strikes: Strikes) -> object:
     await ground.take([message(0, kind="account.burn")], BILLS[1:2])
 
     async def correct(worker: Services) -> Entry | None:
-        decision = Decision(Action.EDIT, "Ada", "a typing error", b'{"amount":-3}')
+        decision = ResolutionRequest(
+            ResolutionAction.EDIT, "Ada", "a typing error", b'{"amount":-3}'
+        )
         try:
             return await worker.resolver.resolve(SESSION, decision)
         except NotHalted:
@@ -117,9 +119,9 @@ async def die() -> None:
 async def idempotent(strikes: Strikes) -> object:
     """A handler without a journal entry, while one region is dark."""
     ground = Ground(strikes)
-    ground.bus.dark = {"west"}
+    ground.bus.unavailable = {"west"}
     await ground.take([replace(payment(0, "account.note"), number=None)])
-    ground.bus.dark = set()
+    ground.bus.unavailable = set()
     await ground.rest()
     return await ground.seen()
 
@@ -127,11 +129,11 @@ async def idempotent(strikes: Strikes) -> object:
 async def to_a_dark_region(strikes: Strikes) -> object:
     """Outputs that a region misses, which the change feed shows when it is back."""
     ground = Ground(strikes)
-    ground.bus.dark = {"west"}
+    ground.bus.unavailable = {"west"}
     await ground.take(BILLS[:1], BILLS[1:2])
-    ground.bus.dark = set()
-    shown = ground.journal.unpaid(SESSION, REGIONS)
-    await ground.insist(lambda worker: worker.rescuer.rescue(shown))
+    ground.bus.unavailable = set()
+    shown = ground.journal.pending_outboxes(SESSION, REGIONS)
+    await ground.insist(lambda worker: worker.recovery.recover(shown))
     await ground.rest()
     return await ground.seen()
 
@@ -146,22 +148,24 @@ async def paid_meanwhile(strikes: Strikes) -> object:
     """Staged outputs that a sweep sends to a region while a slow worker is about to."""
     with small_limits(wanted=True):
         ground = Ground(strikes)
-        ground.bus.dark = {"west"}
+        ground.bus.unavailable = {"west"}
         await ground.take([writing([1_300, 1_000])])
-        ground.bus.dark = set()
-        shown = ground.journal.unpaid(WRITER, REGIONS)
+        ground.bus.unavailable = set()
+        shown = ground.journal.pending_outboxes(WRITER, REGIONS)
         await ground.rest()
         strikes.is_over = False
-        await ground.insist(lambda worker: worker.rescuer.dispatcher.pay(shown, ["west"]))
+        await ground.insist(
+            lambda worker: worker.recovery.dispatcher.deliver_in_order(shown, ["west"])
+        )
         return await ground.seen()
 
 
 async def made_again(strikes: Strikes) -> object:
     """Outputs that are not stored: a region that missed them gets what the handler makes again."""
     ground = Ground(strikes)
-    ground.bus.dark = {"west"}
+    ground.bus.unavailable = {"west"}
     await ground.take(*([writing([n], n, "write.again")] for n in range(2)))
-    ground.bus.dark = set()
+    ground.bus.unavailable = set()
     await ground.rest()
     return await ground.seen()
 
@@ -208,9 +212,9 @@ async def published_too_large(strikes: Strikes) -> object:
 async def numbered_elsewhere(strikes: Strikes) -> object:
     """Messages with numbers of their sender's own, sent while one region is dark."""
     ground = Ground(strikes)
-    ground.bus.dark = {"west"}
+    ground.bus.unavailable = {"west"}
     await ground.insist(lambda worker: worker.producer.send(BILLS[:2]))
-    ground.bus.dark = set()
+    ground.bus.unavailable = set()
     await ground.rest()
     return await ground.seen()
 
@@ -219,7 +223,7 @@ async def commanded(strikes: Strikes) -> object:
     """A command, and what it answers."""
     ground = Ground(strikes)
     command = plain(0, "account.ask")
-    reply = await ground.insist(lambda worker: worker.commander.apply(command))
+    reply = await ground.insist(lambda worker: worker.commands.apply(command))
     return reply, await ground.seen()
 
 
@@ -236,12 +240,12 @@ async def compacted(strikes: Strikes) -> object:
         ground = Ground(strikes)
         strikes.is_over = True
         await ground.take(*([writing([n], n, "write.again")] for n in range(4)))
-        ground.bus.dark = {"west"}
+        ground.bus.unavailable = {"west"}
         await ground.take(*([writing([n], n, "write.again")] for n in range(4, 7)))
         ground.clock.seconds += ground.policy.retention_seconds
         strikes.is_over = False
         await compact(ground)
-        ground.bus.dark = set()
+        ground.bus.unavailable = set()
         await ground.rest()
         ground.clock.seconds += ground.policy.retention_seconds
         await compact(ground)
@@ -256,7 +260,7 @@ async def compact(ground: Ground) -> None:
 
 async def saga(strikes: Strikes) -> object:
     """An order of one line, from its start to its end."""
-    stage = await walked(order(("p", 60)), None, State.COMPLETED, strikes)
+    stage = await walked(order(("p", 60)), None, SagaState.COMPLETED, strikes)
     taken = stage.taken()
     assert len(taken) == len(set(taken))
     return sorted(taken), [stage.state(session) for session in ("stock:p", "account:ada")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from functions.problem import status_of
+from functions.responses import status_of
 from shared.domain import errors, wire
 from shared.domain.message import Message, Number
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Setting

@@ -14,14 +14,10 @@ from shared.domain.message import (
     OWNER_LEVEL_MAX,
     SEQUENCE_MAX,
 )
-from shared.domain.operation import (
-    ATTRIBUTES_BYTES_MAX,
-    OPERATION_BYTES_MAX,
-    OPERATION_MESSAGES_MAX,
-)
 from shared.domain.producer import REMEMBERED_MAX, RESERVED_GROUPS
+from shared.engine.publish.publish import Producer
 from shared.settings import Settings
-from shared.usecases.publish import Producer
+from shared.storage.limits import ATTRIBUTES_BYTES_MAX, OPERATION_BYTES_MAX, OPERATION_MESSAGES_MAX
 from tests.world import World
 
 PAGE = (Path(__file__).parents[2] / "docs/publishing.md").read_text()

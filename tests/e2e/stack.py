@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shared.domain.message import Message, Number, content_digest, derived_id
+from shared.domain.message import Message, Number, derive_id, digest_content
 from shared.settings import Settings
 from shared.wiring import open_producer
 from testbed.cloud import CloudProcess, running_cloud
@@ -91,7 +91,7 @@ class SagaStack:
     def ask(self, region: str, path: str, method: str = "GET", document: Any = None) -> Any:
         """Status and document of an HTTP response."""
         body = json.dumps(document).encode() if document is not None else None
-        key = KEY | {"Idempotency-Key": derived_id(path, repr(body))}
+        key = KEY | {"Idempotency-Key": derive_id(path, repr(body))}
         url = f"{self.cloud.contract['hosts'][region]}/api/{path}"
         response = request(url, method, key, body)
         return response.status, json.loads(response.body) if response.body else None
@@ -143,7 +143,7 @@ def status(session: str, n: int) -> Message:
         f'"flight":"UA{n // 2}","origin":"EWR","status":"{what}"}}'
     )
     number = Number(GROUP, 0, n)
-    return Message(derived_id(session, str(n)), session, "flight.status", body.encode(), number)
+    return Message(derive_id(session, str(n)), session, "flight.status", body.encode(), number)
 
 
 def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
@@ -162,7 +162,7 @@ def assert_once_and_in_order(
 ) -> None:
     """Every journal is exactly what was sent to it, and each entry builds on the one before."""
     assert {s: effects(found) for s, found in entries.items()} == {
-        s: [(m.id, content_digest(m.type, m.body)) for m in messages]
+        s: [(m.id, digest_content(m.type, m.body)) for m in messages]
         for s, messages in sent.items()
     }
     for found in entries.values():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.domain.message import content_digest
+from shared.domain.message import digest_content
 from tests.e2e.stack import Stack, effects, flights, running_stack, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(360)]
@@ -43,7 +43,7 @@ async def test_a_batch_is_one_write_and_every_message_is_applied_once_in_order(
     assert sum(stack.ended("cosmos.journal", "batch").values()) <= WRITES_MAX
     entries = stack.entries()
     assert {s: effects(found) for s, found in entries.items()} == {
-        s: [(m.id, content_digest(m.type, m.body)) for m in messages]
+        s: [(m.id, digest_content(m.type, m.body)) for m in messages]
         for s, messages in sent.items()
     }
     for found in entries.values():

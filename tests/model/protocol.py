@@ -1,29 +1,19 @@
 """The protocol as steps, each one call to the store or the bus: what can happen next, and what not.
 
-What a message means and what entries look like is the engine's: `journal.decide` and `entries`. The
+What a message means and what entries look like is the engine's: `decide` and `next_entry`. The
 order of calls is told here once more, in the shortest way.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from shared.domain import entries
-from shared.domain.entries import Step
-from shared.domain.journal import (
-    Busy,
-    Decision,
-    Duplicate,
-    Entry,
-    Gap,
-    Lease,
-    Proceed,
-    Status,
-    cursor_of,
-    regions_behind,
-)
+from shared.domain import next_entry
+from shared.domain.decision import Busy, Decision, Duplicate, Gap, Proceed, cursor_of
+from shared.domain.handler import HandlerResult
+from shared.domain.journal import Entry, Lease, Status, lagging_regions
 from shared.domain.message import Message
-from shared.domain.outbox import Outbox, Parcel
-from shared.domain.running import Result
+from shared.domain.next_entry import EntryInput
+from shared.domain.outbox import DestinationBatch, Outbox
 from tests.model.situation import (
     GROUP,
     MESSAGES,
@@ -144,10 +134,10 @@ class Protocol:
         if (view.position + 1 if view else 0) != len(now.journal):
             yield "is too late", self.looks(now, worker, now.workers[worker].message)
             return
-        opened = entries.opened(self.step(worker, view, message, from_parked=from_parked))
+        opened = next_entry.open_entry(self.step(worker, view, message, from_parked=from_parked))
         doing = now.workers[worker]
         if message.type == "effectful":
-            entry, then = entries.claimed(opened, LEASE), "work"
+            entry, then = next_entry.make_claim(opened, LEASE), "work"
         else:
             entry, then = completed(opened), "dispatch"
         after = self.appended(now, entry)
@@ -159,15 +149,15 @@ class Protocol:
 
     def step(
         self, worker: int, view: Entry | None, message: Message, *, from_parked: bool = False
-    ) -> Step:
+    ) -> EntryInput:
         """What the engine's builders need."""
-        return Step(view, message, attempt_of(worker, 0), regions_behind(view), from_parked)
+        return EntryInput(view, message, attempt_of(worker, 0), lagging_regions(view), from_parked)
 
     def appended(self, now: Situation, entry: Entry) -> Situation | None:
         """The situation with one more entry; None where the position is taken."""
         if entry.position != len(now.journal):
             return None
-        sequence = entry.covers[0].number.sequence
+        sequence = entry.identities[0].number.sequence
         parked = now.parked
         if entry.status is Status.PARKED:
             if sequence in parked:
@@ -197,7 +187,7 @@ class Protocol:
         key = now.journal[position]
         if key not in self.receipts:
             entry = self.entries.real[key]
-            outbox = entry.outbox.delivered(DESTINATIONS)
+            outbox = entry.outbox.without(DESTINATIONS)
             self.receipts[key] = self.entries.key(replace(entry, outbox=outbox))
         journal = (*now.journal[:position], self.receipts[key], *now.journal[position + 1 :])
         return sent(now._replace(journal=journal), position)
@@ -205,7 +195,7 @@ class Protocol:
     def park(self, now: Situation, worker: int, view: Entry | None, message: Message) -> Next:
         """Keep the message beside the journal."""
         number = now.workers[worker].message
-        after = self.appended(now, entries.parked(self.step(worker, view, message)))
+        after = self.appended(now, next_entry.park(self.step(worker, view, message)))
         if after is not None:
             yield "parks it", self.does(after, worker, Doing("drain", number))
         elif number in now.parked:
@@ -219,7 +209,9 @@ class Protocol:
         if number in now.parked:
             yield "finds it parked", self.settled(now, worker)
             return
-        after = self.replaced(now, entries.parked_beside(head, message.number))
+        # The store's clock plays no part here: any time will do for the claim.
+        beside, _ = next_entry.park_beside(head, 0.0, message)
+        after = self.replaced(now, beside)
         after = after._replace(parked=after.parked | {message.number.sequence})
         yield "parks it beside the claim", self.settled(after, worker)
 
@@ -232,7 +224,7 @@ class Protocol:
         if owners and not now.slow:
             return
         attempt = attempt_of(worker, head.lease.tries if head.lease else 0)
-        after = self.replaced(now, entries.taken_over(head, attempt))
+        after = self.replaced(now, next_entry.take_over_claim(head, attempt))
         after = after._replace(slow=now.slow - bool(owners))
         doing = Doing("work", now.workers[worker].message, None, head.position, attempt.id)
         yield "takes over", self.does(after, worker, doing)
@@ -253,7 +245,7 @@ class Protocol:
         entry = self.entries.real[now.journal[doing.at]]
         then = Doing("drain", doing.message)
         yield "sends nothing", self.does(now, worker, then)
-        due = [r for r in entry.outbox.regions if r not in entry.behind]
+        due = [r for r in entry.outbox.regions if r not in entry.lagging]
         if due:
             yield "sends", self.does(sent(now, doing.at), worker, then)
             yield "sends and says so", self.does(self.paid(now, doing.at), worker, then)
@@ -286,13 +278,13 @@ class Protocol:
     def rescue(self, now: Situation) -> Next:
         """Pay the oldest debt."""
         for position, key in enumerate(now.journal):
-            if self.entries.real[key].outbox.owing:
+            if self.entries.real[key].outbox.regions:
                 yield f"rescue pays {position}", self.paid(now, position)
                 break
 
 
 def completed(opened: Entry) -> Entry:
     """The entry after its handler ran; it owes an output."""
-    output = replace(MESSAGES[0], id=f"output-{opened.covers[0].id}")
-    outbox = Outbox((Parcel("out", (output,)),), DESTINATIONS)
-    return entries.completed(opened, Result({}, outbox.parcels, {}, {}), outbox)
+    output = replace(MESSAGES[0], id=f"output-{opened.identities[0].id}")
+    outbox = Outbox((DestinationBatch("out", (output,)),), DESTINATIONS)
+    return next_entry.complete(opened, HandlerResult({}, outbox.batches, {}, {}), outbox)

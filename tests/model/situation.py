@@ -43,11 +43,11 @@ def identity(entry: Entry) -> tuple[object, ...]:
     return (
         entry.position,
         entry.status,
-        tuple(covered.number.sequence for covered in entry.covers),
+        tuple(covered.number.sequence for covered in entry.identities),
         tuple(sorted((group, cursor.next) for group, cursor in entry.cursors.items())),
         tuple(sorted(entry.parked.items())),
         entry.outbox.regions,
-        entry.behind if entry.outbox.owing else (),
+        entry.lagging if entry.outbox.regions else (),
         entry.attempt.id if entry.status is Status.WORKING else "",
     )
 
@@ -112,9 +112,11 @@ def told_by(journal: Sequence[Entry]) -> Told:
     """What entries tell, in their order."""
     done = [entry for entry in journal if entry.status is Status.COMPLETED]
     return Told(
-        done=tuple(entry.covers[0].number.sequence for entry in done),
+        done=tuple(entry.identities[0].number.sequence for entry in done),
         claimed=tuple(
-            entry.covers[0].number.sequence for entry in journal if entry.status is Status.WORKING
+            entry.identities[0].number.sequence
+            for entry in journal
+            if entry.status is Status.WORKING
         ),
         outputs=tuple(entry.position for entry in done),
     )

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.domain import journal
-from shared.domain.journal import Busy, Decision, Duplicate, Entry, Gap, Proceed
+from shared.domain import decision
+from shared.domain.decision import Busy, Decision, Duplicate, Gap, Proceed
+from shared.domain.journal import Entry
 from shared.domain.message import Message
 from tests.model.exploration import Explored, explore
 from tests.model.protocol import Protocol
@@ -24,7 +25,7 @@ BEGINNINGS = {
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BEGINNINGS)
 def test_every_situation_keeps_the_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = explore(Protocol(journal.decide), BEGINNINGS[name], SITUATIONS_MAX)
+    found = explore(Protocol(decision.decide), BEGINNINGS[name], SITUATIONS_MAX)
 
     with capsys.disabled():
         sys.stdout.write(f"\nmodel, {name}: {found.situations:,} situations, ")
@@ -36,19 +37,19 @@ def test_every_situation_keeps_the_promises(name: str, capsys: pytest.CaptureFix
 
 def before_its_turn(head: Entry | None, message: Message, *, from_parked: bool = False) -> Decision:
     """Decide without looking for a gap."""
-    found = journal.decide(head, message, from_parked=from_parked)
+    found = decision.decide(head, message, from_parked=from_parked)
     return Proceed() if isinstance(found, Gap) else found
 
 
 def twice(head: Entry | None, message: Message, *, from_parked: bool = False) -> Decision:
     """Decide without knowing what was done."""
-    found = journal.decide(head, message, from_parked=from_parked)
+    found = decision.decide(head, message, from_parked=from_parked)
     return Proceed() if isinstance(found, Duplicate) else found
 
 
 def over_a_claim(head: Entry | None, message: Message, *, from_parked: bool = False) -> Decision:
     """Decide without respect for somebody's claim."""
-    found = journal.decide(head, message, from_parked=from_parked)
+    found = decision.decide(head, message, from_parked=from_parked)
     return Proceed() if isinstance(found, Busy) else found
 
 
@@ -56,13 +57,13 @@ def done_when_claimed(
     head: Entry | None, message: Message, *, from_parked: bool = False
 ) -> Decision:
     """Take any claim for the message's own."""
-    found = journal.decide(head, message, from_parked=from_parked)
+    found = decision.decide(head, message, from_parked=from_parked)
     return Busy(found.at, same=True) if isinstance(found, Busy) else found
 
 
 def done_too_early(head: Entry | None, message: Message, *, from_parked: bool = False) -> Decision:
     """Take the message whose turn it is for one that was done."""
-    found = journal.decide(head, message, from_parked=from_parked)
+    found = decision.decide(head, message, from_parked=from_parked)
     is_second = head is not None and message.number is not None and message.number.sequence == 2
     return Duplicate() if isinstance(found, Proceed) and is_second else found
 

@@ -167,7 +167,7 @@ MUTANTS = (
         "P3",
         ENTRIES,
         "return replace(entry, status=Status.SKIPPED, reason=reason,",
-        "cursors = advanced(entry.cursors, entry.covers[-1].number)\n"
+        "cursors = advanced(entry.cursors, entry.identities[-1].number)\n"
         "    return replace(entry, status=Status.SKIPPED, cursors=cursors, reason=reason,",
         DECISIONS,
     ),
@@ -280,8 +280,8 @@ MUTANTS = (
         "rescue for other regions too",
         "P7",
         RESCUE,
-        "self.dispatcher.pay(owings, [self.region])",
-        "self.dispatcher.pay(owings, self.dispatcher.delivery.regions)",
+        "self.dispatcher.deliver_in_order(owings, [self.region])",
+        "self.dispatcher.deliver_in_order(owings, self.dispatcher.delivery.regions)",
         OWNER_DIES,
     ),
     Mutant(
@@ -296,7 +296,7 @@ MUTANTS = (
         "show both regions a message at once",
         "P7",
         DELIVER,
-        "return 0.0 if region == self.preferred(session) else self.secondary_delay_seconds",
+        "return 0.0 if region == self.preferred_region(session) else self.secondary_delay_seconds",
         "return 0.0",
         PUBLISHING,
     ),
@@ -376,8 +376,8 @@ MUTANTS = (
         "do not tell the error queue",
         "P9",
         PROCESS,
-        "return self.dispatcher.delivery.to_every_region(self.error_queue, [copy])",
-        "return self.dispatcher.delivery.to_every_region(self.error_queue, [copy][:0])",
+        "return self.dispatcher.delivery.address_all(self.error_queue, [copy])",
+        "return self.dispatcher.delivery.address_all(self.error_queue, [copy][:0])",
         HANDLER_FAILS,
     ),
     Mutant(

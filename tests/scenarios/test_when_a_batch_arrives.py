@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from shared.domain.handling import Context, Handlers
+from shared.domain.handler import Context, Handlers
 from shared.domain.journal import Status
 from shared.domain.message import Message
-from shared.usecases.outcomes import (
+from shared.engine.consume.outcomes import (
     AlreadyDone,
     Conflicting,
     Faulted,
@@ -16,14 +16,14 @@ from shared.usecases.outcomes import (
     Parked,
     Processed,
 )
-from shared.usecases.resolve import Action, Decision
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.crashes import rest, sent, until_settled, worlds
 from tests.letters import WRITER, writing
 from tests.letters import handlers as letter_handlers
 from tests.world import GAP_SECONDS, POLICY, Account, Amount, World, handlers, message
 
 TEN = [message(n, kind="account.bill") for n in range(10)]
-IMPATIENT = replace(POLICY, patience=replace(POLICY.patience, gap_seconds=0))
+IMPATIENT = replace(POLICY, waits=replace(POLICY.waits, gap_seconds=0))
 
 
 @pytest.fixture
@@ -98,7 +98,9 @@ async def test_a_poison_commits_what_came_before_it_and_parks_what_comes_after(
     alone = await one_by_one(poisoned(at))
     assert world.outputs("east") == alone.outputs("east")
 
-    await world.east.resolver.resolve("acc-7", Decision(Action.SKIP, who="ann", why="burnt"))
+    await world.east.resolver.resolve(
+        "acc-7", ResolutionRequest(ResolutionAction.SKIP, who="ann", why="burnt")
+    )
 
     assert world.amounts() == [n + 1 for n in range(10) if n != at]
 

@@ -13,15 +13,15 @@ from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
 from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
-from shared.domain.handling import Context, Handled, Handlers, Kind, NoState, OnFault
+from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number
-from shared.usecases.assemble import Policy, assemble
-from shared.usecases.command import Answered, Failed, recorded
-from shared.usecases.deliver import Delivery
-from shared.usecases.publish import Producer
-from shared.usecases.resolve import Action, Decision
-from shared.usecases.services import Services
+from shared.engine.build import Services, build
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.publish.publish import Producer
+from shared.engine.sagas.steps import Answered, Failed, read_reply
+from shared.engine.worker import Policy
 
 REGIONS = ("east", "west")
 handlers = Handlers()
@@ -113,7 +113,7 @@ class Shop:
         delivery = Delivery(self.bus, self.clock, REGIONS, 0.0)
         producer = Producer(self.journal, delivery, "in")
         owner = Owner(region, f"{region}-{self.started}")
-        return assemble(self.journal, delivery, self.clock, owner, handlers, producer, Policy())
+        return build(self.journal, delivery, self.clock, owner, handlers, producer, Policy())
 
     def left(self) -> int:
         """The stock after everything."""
@@ -133,10 +133,10 @@ def command(wanted: int, name: str = "c-1", kind: str = "stock.take") -> Message
 
 
 async def test_it_acts_once_and_answers_the_same_in_every_process_and_region(shop: Shop) -> None:
-    first = await shop.worker().commander.apply(command(4))
-    await shop.worker().commander.apply(command(3, "c-2"))
+    first = await shop.worker().commands.apply(command(4))
+    await shop.worker().commands.apply(command(3, "c-2"))
 
-    again = [await shop.worker(region).commander.apply(command(4)) for region in REGIONS]
+    again = [await shop.worker(region).commands.apply(command(4)) for region in REGIONS]
 
     assert first == Answered({"given": 4, "left": 6})
     assert again == [first, first]
@@ -144,7 +144,7 @@ async def test_it_acts_once_and_answers_the_same_in_every_process_and_region(sho
 
 
 @pytest.mark.parametrize("mishap", Mishap)
-@pytest.mark.parametrize("call", ["head", "append", "entry", "marked"])
+@pytest.mark.parametrize("call", ["head", "append", "entry", "marker"])
 async def test_any_call_may_fail_before_it_is_repeated(
     shop: Shop, call: str, mishap: Mishap
 ) -> None:
@@ -152,7 +152,7 @@ async def test_any_call_may_fail_before_it_is_repeated(
     replies = []
     for region in ("east", "west", "east"):
         try:
-            replies.append(await shop.worker(region).commander.apply(command(4)))
+            replies.append(await shop.worker(region).commands.apply(command(4)))
         except LockstepError:
             continue
 
@@ -162,7 +162,7 @@ async def test_any_call_may_fail_before_it_is_repeated(
 
 
 async def test_a_handler_that_leaves_no_record_is_not_run_and_fails_by_name(shop: Shop) -> None:
-    reply = await shop.worker().commander.apply(command(1, kind="stock.tell"))
+    reply = await shop.worker().commands.apply(command(1, kind="stock.tell"))
 
     assert isinstance(reply, Failed)
     assert "'stock.tell'" in reply.reason
@@ -171,9 +171,9 @@ async def test_a_handler_that_leaves_no_record_is_not_run_and_fails_by_name(shop
 
 
 async def test_other_content_under_its_id_fails_by_name(shop: Shop) -> None:
-    await shop.worker().commander.apply(command(4))
+    await shop.worker().commands.apply(command(4))
 
-    reply = await shop.worker().commander.apply(command(5))
+    reply = await shop.worker().commands.apply(command(5))
 
     assert isinstance(reply, Failed)
     assert "other content" in reply.reason
@@ -182,23 +182,23 @@ async def test_other_content_under_its_id_fails_by_name(shop: Shop) -> None:
 
 async def test_a_fault_that_is_skipped_is_the_answer(shop: Shop) -> None:
     for _ in range(2):
-        reply = await shop.worker().commander.apply(command(1, kind="stock.drop"))
+        reply = await shop.worker().commands.apply(command(1, kind="stock.drop"))
         assert reply == Failed("ArithmeticError: dropped")
 
 
 async def test_a_fault_that_halts_is_no_answer_until_a_person_decides(shop: Shop) -> None:
     for _ in range(2):
         with pytest.raises(Unavailable):
-            await shop.worker().commander.apply(command(1, kind="stock.burn"))
+            await shop.worker().commands.apply(command(1, kind="stock.burn"))
     with pytest.raises(Unavailable):
-        await shop.worker().commander.apply(command(2, "c-2"))
+        await shop.worker().commands.apply(command(2, "c-2"))
 
-    edit = Decision(Action.EDIT, "Ada", "a typo", b'{"wanted":0}')
+    edit = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"wanted":0}')
     await shop.worker().resolver.resolve("p-1", edit)
 
-    burnt = await shop.worker().commander.apply(command(1, kind="stock.burn"))
+    burnt = await shop.worker().commands.apply(command(1, kind="stock.burn"))
     assert burnt == Answered({"given": 0, "left": 10})
-    waited = await shop.worker().commander.apply(command(2, "c-2"))
+    waited = await shop.worker().commands.apply(command(2, "c-2"))
     assert waited == Answered({"given": 2, "left": 8})
 
 
@@ -207,10 +207,10 @@ async def test_one_that_waits_beside_a_claim_is_not_given_the_answer_of_the_clai
 ) -> None:
     monkeypatch.setattr("tests.scenarios.test_when_a_command_is_repeated.supplier", Supplier())
     owner = shop.worker()
-    ordering = asyncio.create_task(owner.commander.apply(command(5, kind="stock.order")))
+    ordering = asyncio.create_task(owner.commands.apply(command(5, kind="stock.order")))
     await supplier.is_asked.wait()
     with pytest.raises(Unavailable):
-        await shop.worker("west").commander.apply(command(2, "c-2"))
+        await shop.worker("west").commands.apply(command(2, "c-2"))
 
     # The claim is ended, and its owner dies before it comes to what waits beside it.
     shop.journal.mishaps.plan("append", Mishap.REFUSED)
@@ -218,8 +218,8 @@ async def test_one_that_waits_beside_a_claim_is_not_given_the_answer_of_the_clai
     with suppress(LockstepError):
         assert await ordering == Answered({"given": -5, "left": 15})
 
-    assert await recorded(shop.journal, command(2, "c-2")) is None
-    late = await shop.worker().commander.apply(command(2, "c-2"))
+    assert await read_reply(shop.journal, command(2, "c-2")) is None
+    late = await shop.worker().commands.apply(command(2, "c-2"))
     assert late == Answered({"given": 2, "left": 13})
 
 
@@ -227,4 +227,4 @@ async def test_a_numbered_message_is_no_command(shop: Shop) -> None:
     numbered = Message("m", "p-1", "stock.take", b'{"wanted":1}', Number("bank", 0, 0))
 
     with pytest.raises(InvalidMessage, match="no producer number"):
-        await shop.worker().commander.apply(numbered)
+        await shop.worker().commands.apply(numbered)

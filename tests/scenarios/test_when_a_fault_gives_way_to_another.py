@@ -5,7 +5,7 @@ import json
 import pytest
 
 from shared.domain.errors import NotHalted
-from shared.usecases.resolve import Action, Decision
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.business import ATTEMPTS, Outside, payment, world_of
 from tests.world import REGIONS, World, message
 
@@ -20,7 +20,9 @@ async def test_a_message_that_fails_for_another_reason_has_another_report() -> N
 
     outside.after = fail
     await world.east.consumer.consume(payment(0))
-    await world.west.resolver.resolve("acc-7", Decision(Action.RETRY, "Ada", "it is open again"))
+    await world.west.resolver.resolve(
+        "acc-7", ResolutionRequest(ResolutionAction.RETRY, "Ada", "it is open again")
+    )
 
     for region in REGIONS:
         reports = world.bus.messages(region, "errors")
@@ -32,16 +34,16 @@ async def test_a_message_that_fails_for_another_reason_has_another_report() -> N
 @pytest.mark.parametrize(
     "decision",
     [
-        Decision(Action.SKIP, "Bob", "sent by mistake", at=0),
-        Decision(Action.EDIT, "Bob", "a typo", b'{"amount":-1}', at=0),
+        ResolutionRequest(ResolutionAction.SKIP, "Bob", "sent by mistake", at=0),
+        ResolutionRequest(ResolutionAction.EDIT, "Bob", "a typo", b'{"amount":-1}', at=0),
     ],
 )
 async def test_a_decision_about_a_fault_that_is_over_leaves_the_next_one_alone(
-    world: World, decision: Decision
+    world: World, decision: ResolutionRequest
 ) -> None:
     await world.east.consumer.consume(message(0, kind="account.burn"))
     await world.east.consumer.consume(message(1, kind="account.burn"))
-    first = Decision(Action.SKIP, "Ada", "sent by mistake", at=0)
+    first = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake", at=0)
     entry = await world.east.resolver.resolve("acc-7", first)
     assert entry.resolution is not None
 
@@ -52,6 +54,8 @@ async def test_a_decision_about_a_fault_that_is_over_leaves_the_next_one_alone(
     assert world.amounts() == []
     newest = world.entries()[-1]
     assert newest["status"] == "faulted"
-    second = Decision(Action.EDIT, "Bob", "a typo", b'{"amount":-2}', at=int(newest["id"]))
+    second = ResolutionRequest(
+        ResolutionAction.EDIT, "Bob", "a typo", b'{"amount":-2}', at=int(newest["id"])
+    )
     await world.west.resolver.resolve("acc-7", second)
     assert world.amounts() == [-2]

@@ -5,8 +5,8 @@ from itertools import permutations
 import pytest
 
 from shared.domain.message import Message
+from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
 from shared.testkit.strikes import How
-from shared.usecases.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
 from tests.business import LEASE_OVER, Outside, dies, payment, processed_and_died, world_of
 from tests.world import REGIONS, World, message
 
@@ -160,7 +160,7 @@ async def test_other_content_of_a_higher_level_under_a_claimed_number_is_refused
 
     assert isinstance(await world.west.consumer.consume(second(0)), Conflicting)
     world.clock.seconds += LEASE_OVER
-    await world.west.rescuer.sweep()
+    await world.west.recovery.sweep()
 
     assert (world.amounts(), parked(world)) == ([1], [])
 

@@ -7,10 +7,10 @@ import pytest
 from pydantic import BaseModel
 
 from shared.domain import wire
-from shared.domain.handling import Context, Handled, Handlers, Kind, Output
+from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.message import Message
+from shared.engine.consume.outcomes import AlreadyDone, Faulted
 from shared.testkit.strikes import How
-from shared.usecases.outcomes import AlreadyDone, Faulted
 from tests.business import LEASE_OVER, dies
 from tests.world import REGIONS, Account, Amount, World, handlers, message
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.errors import InvalidMessage, NotHalted
-from shared.usecases.outcomes import AlreadyDone, Faulted, Parked, Processed
-from shared.usecases.resolve import Action, Decision
+from shared.engine.consume.outcomes import AlreadyDone, Faulted, Parked, Processed
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.world import World, message
 
 POISON = message(1, kind="account.burn")
-SKIP = Decision(Action.SKIP, "Ada", "sent by mistake")
-RETRY = Decision(Action.RETRY, "Ada", "fixed the handler")
-EDIT = Decision(Action.EDIT, "Ada", "a typo", b'{"amount":-2}')
+SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
+RETRY = ResolutionRequest(ResolutionAction.RETRY, "Ada", "fixed the handler")
+EDIT = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"amount":-2}')
 
 
 async def poisoned() -> World:
@@ -71,7 +71,7 @@ async def test_the_other_copy_of_the_poison_is_settled_and_not_tried_again() -> 
 
 @pytest.mark.parametrize(("decision", "amounts"), [(SKIP, [1, 3, 4]), (EDIT, [1, -2, 3, 4])])
 async def test_a_resolution_drains_what_waited_in_order(
-    decision: Decision, amounts: list[int]
+    decision: ResolutionRequest, amounts: list[int]
 ) -> None:
     world = await poisoned()
 
@@ -153,14 +153,14 @@ async def test_a_session_that_is_not_halted_has_nothing_to_resolve(world: World)
 @pytest.mark.parametrize(
     ("action", "who", "why", "body"),
     [
-        (Action.SKIP, "", "why", None),
-        (Action.SKIP, "Ada", "", None),
-        (Action.SKIP, "Ada", "why", b"{}"),
-        (Action.EDIT, "Ada", "why", None),
+        (ResolutionAction.SKIP, "", "why", None),
+        (ResolutionAction.SKIP, "Ada", "", None),
+        (ResolutionAction.SKIP, "Ada", "why", b"{}"),
+        (ResolutionAction.EDIT, "Ada", "why", None),
     ],
 )
 def test_a_decision_must_be_complete(
-    action: Action, who: str, why: str, body: bytes | None
+    action: ResolutionAction, who: str, why: str, body: bytes | None
 ) -> None:
     with pytest.raises(InvalidMessage):
-        Decision(action, who, why, body)
+        ResolutionRequest(action, who, why, body)

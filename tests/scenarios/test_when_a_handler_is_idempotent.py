@@ -7,8 +7,8 @@ import pytest
 
 from shared.adapters.mishaps import Mishap
 from shared.domain.errors import OutcomeUnknown
+from shared.engine.consume.outcomes import AlreadyDone, Faulted, PassedThrough, Processed
 from shared.testkit.strikes import How
-from shared.usecases.outcomes import AlreadyDone, Faulted, PassedThrough, Processed
 from tests.business import Outside, business, dies, payment, swept, world_of
 from tests.crashes import redelivered, sent, worlds
 from tests.world import REGIONS, World, message
@@ -39,10 +39,10 @@ async def test_without_a_number_it_touches_no_journal() -> None:
 
 async def test_its_outputs_are_sent_before_it_is_settled() -> None:
     world = world_of(Outside())
-    world.bus.dark.update(REGIONS)
+    world.bus.unavailable.update(REGIONS)
     with pytest.raises(OutcomeUnknown):
         await world.east.consumer.consume(NOTE)
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
     world.clock.seconds += 10
 
     assert await world.east.consumer.consume(NOTE) == PassedThrough()
@@ -65,10 +65,10 @@ async def test_every_copy_has_the_same_outputs_and_keys() -> None:
 @pytest.mark.parametrize("dark", REGIONS)
 async def test_what_a_dark_region_misses_is_owed_to_it(dark: str) -> None:
     world = world_of(Outside())
-    world.bus.dark.add(dark)
+    world.bus.unavailable.add(dark)
     assert await world.east.consumer.consume(NOTE) == PassedThrough()
     assert world.outputs(dark) == []
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
 
     await swept(world)
 
@@ -79,10 +79,10 @@ async def test_what_a_dark_region_misses_is_owed_to_it(dark: str) -> None:
 @pytest.mark.parametrize("mishap", Mishap)
 async def test_a_debt_that_cannot_be_written_down_keeps_it_in_its_queue(mishap: Mishap) -> None:
     world = world_of(Outside())
-    world.bus.dark.add("east")
-    world.journal.mishaps.plan("owe", mishap)
+    world.bus.unavailable.add("east")
+    world.journal.mishaps.plan("add_pending", mishap)
     await redelivered(world, NOTE)
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
 
     await swept(world)
 
@@ -119,7 +119,7 @@ async def test_a_failure_goes_to_the_error_queue_after_its_attempts() -> None:
 
 async def test_a_failure_whose_report_nobody_takes_stays_in_its_queue() -> None:
     world = world_of(Outside())
-    world.bus.dark.update(REGIONS)
+    world.bus.unavailable.update(REGIONS)
 
     with pytest.raises(OutcomeUnknown):
         await world.east.consumer.consume(replace(NOTE, body=b"not json"))

@@ -9,9 +9,9 @@ import pytest
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.mishaps import Mishap
 from shared.domain.message import Message
-from shared.ports import Held
-from shared.usecases.outcomes import AlreadyDone, Claimed, Outcome, Parked, Processed
-from shared.usecases.services import Services
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import AlreadyDone, Claimed, Outcome, Parked, Processed
+from shared.ports import StoredEntry
 from tests.business import LEASE_SECONDS, OrderedClock, Outside, payment, worker_with, world_of
 from tests.world import GAP_SECONDS, REGIONS, World, message
 
@@ -138,7 +138,7 @@ async def test_the_sweep_leaves_it_alone() -> None:
     async def sweep_often() -> None:
         for _ in range(12):
             await world.clock.sleep(7)
-            await world.west.rescuer.sweep()
+            await world.west.recovery.sweep()
 
     await asyncio.gather(world.east.consumer.consume(PAY), sweep_often())
 
@@ -147,7 +147,7 @@ async def test_the_sweep_leaves_it_alone() -> None:
 
 
 @pytest.mark.parametrize("mishap", Mishap)
-@pytest.mark.parametrize("call", ["held", "replace"])
+@pytest.mark.parametrize("call", ["stored_entry", "replace"])
 async def test_one_renewal_that_goes_wrong_does_not_lose_the_claim(
     call: str, mishap: Mishap
 ) -> None:
@@ -168,14 +168,14 @@ class Lingering(MemoryJournal):
     asked: asyncio.Event
     answered: asyncio.Event
 
-    async def held(self, session: str, position: int) -> Held | None:
+    async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
         if not self.asked.is_set():
             self.asked.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 await self.answered.wait()
-        return await super().held(session, position)
+        return await super().stored_entry(session, position)
 
 
 async def test_a_cancelled_worker_does_not_go_on_because_a_renewal_ends_late() -> None:

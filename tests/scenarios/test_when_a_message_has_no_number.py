@@ -8,13 +8,8 @@ import pytest
 
 from shared.adapters.mishaps import Mishap, Mishaps
 from shared.domain.errors import InvalidMessage
-from shared.usecases.outcomes import (
-    AlreadyDone,
-    Conflicting,
-    Expired,
-    Processed,
-)
-from shared.usecases.resolve import Action, Decision
+from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Expired, Processed
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.business import (
     BEGAN,
     Outside,
@@ -29,7 +24,7 @@ from tests.world import POLICY, REGIONS, World, message
 
 WINDOW = POLICY.window_seconds
 HOUR = 3600.0
-SKIP = Decision(Action.SKIP, "Ada", "sent by mistake")
+SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
 
 
 OTHER = replace(plain(0), body=b'{"amount":99}')
@@ -169,7 +164,7 @@ async def test_two_first_ever_ones_at_once_are_both_done(world: World) -> None:
 
 
 @pytest.mark.parametrize("mishap", Mishap)
-@pytest.mark.parametrize("call", ["append", "marked", "head", "entry"])
+@pytest.mark.parametrize("call", ["append", "marker", "head", "entry"])
 async def test_a_call_that_goes_wrong_costs_no_effect(call: str, mishap: Mishap) -> None:
     for times in range(1, 6):
         world = World()

@@ -9,10 +9,10 @@ import pytest
 from functions.receive import receive_message
 from shared.domain import wire
 from shared.domain.message import Message
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.strikes import How
-from shared.usecases.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
-from shared.usecases.resolve import Action, Decision
-from shared.usecases.services import Services
 from tests.business import LEASE_OVER, Outside, dies, payment, processed_and_died, world_of
 from tests.deliveries import delivery_of
 from tests.world import REGIONS, World, message
@@ -101,7 +101,7 @@ async def test_before_a_group_that_has_the_session_ever_since() -> None:
     for worker in workers(world):
         calls.clear()
         await assert_refused(world, worker, message(2))
-        assert calls["covers"] + calls["entry"] + calls["head"] <= 16
+        assert calls["processed"] + calls["entry"] + calls["head"] <= 16
 
 
 async def test_in_a_batch_that_is_one_entry() -> None:
@@ -127,20 +127,20 @@ async def test_on_a_fault_that_halts(world: World, behind: int) -> None:
         await assert_refused(world, worker, poison)
 
 
-@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("action", ResolutionAction)
 @pytest.mark.parametrize("behind", range(3))
-async def test_after_a_resolution(behind: int, action: Action) -> None:
+async def test_after_a_resolution(behind: int, action: ResolutionAction) -> None:
     world = world_of(Outside())
     poison = message(1, kind="account.burn")
     await world.east.consumer.consume(message(0))
     await world.east.consumer.consume(poison)
     for n in range(2, 2 + behind):
         await world.east.consumer.consume(message(n))
-    body = b'{"amount":-2}' if action is Action.EDIT else None
-    await world.west.resolver.resolve("acc-7", Decision(action, "Ada", "why", body))
+    body = b'{"amount":-2}' if action is ResolutionAction.EDIT else None
+    await world.west.resolver.resolve("acc-7", ResolutionRequest(action, "Ada", "why", body))
 
     for worker in workers(world):
-        if action is not Action.RETRY:
+        if action is not ResolutionAction.RETRY:
             assert await worker.consumer.consume(poison) == AlreadyDone()
         await assert_refused(world, worker, poison)
         # What the person made of it is not what was sent.
@@ -190,7 +190,7 @@ async def test_while_the_first_is_parked_beside_a_claim() -> None:
 
     assert isinstance(await world.east.consumer.consume(other(message(1))), Conflicting)
     world.clock.seconds += LEASE_OVER
-    await world.west.rescuer.sweep()
+    await world.west.recovery.sweep()
 
     assert world.amounts() == [1, 2]
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from shared.adapters.memory import MemoryJournal
-from shared.domain.documents import STAGED_SECONDS
 from shared.domain.message import Message
-from shared.ports import Sought
-from shared.usecases.outcomes import AlreadyDone, Claimed, Outcome, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Claimed, Outcome, Processed
+from shared.ports import SessionNeed
+from shared.storage.documents import STAGED_SECONDS
 from tests.business import (
     LEASE_OVER,
     Gated,
@@ -21,7 +21,11 @@ from tests.business import (
 from tests.world import REGIONS, World, message
 
 # What the owner was about to call when it stood still; with none it is in its handler.
-PAUSES = {"in its handler": (), "before it reads": ("held",), "before it writes": ("replace",)}
+PAUSES = {
+    "in its handler": (),
+    "before it reads": ("stored_entry",),
+    "before it writes": ("replace",),
+}
 
 
 class Paused:
@@ -164,4 +168,4 @@ async def test_the_one_that_took_over_is_not_disturbed_while_it_still_works() ->
     assert isinstance(await working, Processed)
     assert world.amounts() == [1]
     assert world.entries()[0]["attempt"].startswith("west")
-    assert await world.journal.sessions(Sought.CLAIMED, limit=1) == []
+    assert await world.journal.sessions(SessionNeed.TAKE_OVER, limit=1) == []

@@ -14,15 +14,15 @@ from shared.adapters.mishaps import Mishap, Mishaps
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
-from shared.usecases.deliver import DARK_SECONDS
-from shared.usecases.publish import Producer
+from shared.engine.dispatch.deliver import UNAVAILABLE_SECONDS
+from shared.engine.publish.publish import Producer
 from tests.world import LAG_SECONDS, World
 
 type Fault = tuple[str, Mishap]
 
 SESSION = "acc-7"
 OPTIONS = ProducerOptions("bank")
-STORE_CALLS = ("ledger", "owing_of", "save_ledger", "acknowledge")
+STORE_CALLS = ("ledger", "pending", "save_ledger", "acknowledge")
 FAULTS = list(product((*STORE_CALLS, "send.east", "send.west"), Mishap))
 # A producer that starts anew on a used session: ledger, debts, ledger and debt written, a send to
 # each region, the debt struck off.
@@ -75,7 +75,7 @@ async def insist(world: World, producer: Producer, wanted: Sequence[Draft]) -> S
         try:
             published = await producer.publish(SESSION, wanted, OPTIONS)
         except LockstepError:
-            world.clock.seconds += DARK_SECONDS
+            world.clock.seconds += UNAVAILABLE_SECONDS
             continue
         return [m.number.sequence for m in published.messages if m.number]
     return pytest.fail("never published")
@@ -87,7 +87,7 @@ async def settled(world: World) -> World:
     world.bus.mishaps = Mishaps()
     for region in ("east", "west"):
         world.clock.seconds += LAG_SECONDS
-        await world.worker(region).rescuer.sweep()
+        await world.worker(region).recovery.sweep()
     for region in ("east", "west"):
         worker = world.worker(region)
         for arrived in world.bus.messages(region, "in"):
@@ -165,7 +165,7 @@ async def test_failures_one_and_two_at_a_time_lose_nothing(following: str, proce
         try:
             await producer.publish(SESSION, TRIED, OPTIONS)
         except LockstepError:
-            world.clock.seconds += DARK_SECONDS
+            world.clock.seconds += UNAVAILABLE_SECONDS
         if process == "a new process":
             producer = world.producer()
 
@@ -193,12 +193,12 @@ async def test_the_numbers_are_the_same_on_every_try() -> None:
 
 async def test_the_bytes_stored_first_are_the_bytes_sent() -> None:
     world = await begun(used=True)
-    world.bus.dark.update({"east", "west"})
+    world.bus.unavailable.update({"east", "west"})
     early = [Draft(d.id, d.type, d.body, "2013-01-01T00:00:00") for d in TRIED]
     late = [Draft(d.id, d.type, d.body, "2014-01-01T00:00:00") for d in TRIED]
     with pytest.raises(LockstepError):
         await world.producer().publish(SESSION, early, OPTIONS)
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
 
     await world.producer().publish(SESSION, late, OPTIONS)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from shared.domain.journal import Status
-from shared.domain.reports import VOID_TYPE
-from shared.ports import Sought
-from shared.usecases.outcomes import AlreadyDone, Processed, Refused
+from shared.domain.reports import TOMBSTONE_TYPE
+from shared.engine.consume.outcomes import AlreadyDone, Processed, Refused
+from shared.ports import SessionNeed
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.letters import READER, WRITER, Letter, handlers, writing
 from tests.world import LAG_SECONDS, World
@@ -46,7 +46,7 @@ async def test_a_void_with_its_id_and_number_takes_its_place_in_both_regions(
         came = {m.id: m for m in world.bus.messages(region, "out")}
         assert list(came) == [m.id for m in meant]
         assert [m.number for m in came.values()] == [m.number for m in meant]
-        assert [m.type for m in came.values()] == ["letter", VOID_TYPE, "letter"]
+        assert [m.type for m in came.values()] == ["letter", TOMBSTONE_TYPE, "letter"]
         assert came[meant[0].id] == meant[0]
         assert came[meant[2].id] == meant[2]
     assert sent(world, "east") == sent(world, "west")
@@ -61,7 +61,7 @@ async def test_the_entry_names_it_and_is_a_fault_that_people_see(world: World) -
     poison = entry.outbox.messages[1]
     assert dict(entry.outbox.refused) == {poison.id: "a message is too large for 'out'"}
     assert Letter.model_validate_json(poison.body).text == "b" * 5_000
-    assert list(await world.journal.sessions(Sought.FAULTED, limit=10)) == [WRITER]
+    assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=10)) == [WRITER]
     assert entry.halt is None
 
 
@@ -70,7 +70,7 @@ async def test_the_next_outputs_of_the_session_are_not_blocked(world: World) -> 
     await world.east.consumer.consume(writing([1, 2], 1))
 
     for region in ("east", "west"):
-        assert kinds(world, region) == [VOID_TYPE, "letter", "letter"]
+        assert kinds(world, region) == [TOMBSTONE_TYPE, "letter", "letter"]
 
 
 async def test_the_receiver_records_the_void_and_goes_on(world: World) -> None:
@@ -97,22 +97,22 @@ async def test_the_receiver_records_the_void_and_goes_on(world: World) -> None:
 
 
 async def test_one_regions_refusal_is_told_in_the_same_words_as_the_others(world: World) -> None:
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     await world.east.consumer.consume(writing([5_000, 2]))
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     world.bus.largest.clear()
     world.clock.seconds += LAG_SECONDS
 
-    await world.west.rescuer.sweep()
+    await world.west.recovery.sweep()
 
     assert sent(world, "west") == sent(world, "east")
-    assert kinds(world, "west") == [VOID_TYPE, "letter"]
+    assert kinds(world, "west") == [TOMBSTONE_TYPE, "letter"]
 
 
 async def test_every_output_may_be_refused(world: World) -> None:
     await world.east.consumer.consume(writing([2_000, 3_000, 4_000]))
 
-    assert kinds(world, "east") == kinds(world, "west") == [VOID_TYPE] * 3
+    assert kinds(world, "east") == kinds(world, "west") == [TOMBSTONE_TYPE] * 3
     assert await world.owing() == []
 
 
@@ -129,4 +129,4 @@ async def test_whatever_call_fails_the_void_and_the_others_have_the_same_bytes()
         for region in ("east", "west"):
             assert sent(world, region) == expected, (region, world.strike)
         assert await world.owing() == [], world.strike
-        assert list(await world.journal.sessions(Sought.FAULTED, limit=10)) == [WRITER]
+        assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=10)) == [WRITER]

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from shared.usecases.outcomes import AlreadyDone, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Processed
 from tests.world import LAG_SECONDS, World, message
 
 BILLS = [message(n, kind="account.bill") for n in range(60)]
@@ -12,10 +12,10 @@ async def after_an_outage(world: World) -> None:
     """East did the first ten; then it was dark and west did the others, owing east its copies."""
     for bill in BILLS[:10]:
         await world.east.consumer.consume(bill)
-    world.bus.dark.add("east")
+    world.bus.unavailable.add("east")
     for bill in BILLS[10:]:
         assert isinstance(await world.west.consumer.consume(bill), Processed)
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
     world.clock.seconds += 10
 
 
@@ -41,7 +41,7 @@ async def test_old_messages_of_a_new_worker_cost_few_reads(world: World) -> None
 
     # The leading region guesses once that a first message is new; the store refuses.
     assert calls["append"] == 1
-    assert calls["head"] + calls["covers"] + calls["entry"] <= 10
+    assert calls["head"] + calls["processed"] + calls["entry"] <= 10
 
 
 async def test_the_outputs_it_missed_reach_it_in_order_and_unchanged(world: World) -> None:
@@ -49,7 +49,7 @@ async def test_the_outputs_it_missed_reach_it_in_order_and_unchanged(world: Worl
     world.clock.seconds += LAG_SECONDS
 
     for _ in range(3):
-        await world.east.rescuer.sweep()
+        await world.east.recovery.sweep()
         world.clock.seconds += LAG_SECONDS
 
     assert world.outputs("east") == world.outputs("west")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared.domain.outbox import Owing
-from shared.usecases.process import DEBTS_AT_ONCE
+from shared.domain.outbox import PendingOutbox
+from shared.engine.dispatch.dispatch import CATCH_UP_MAX
 from tests.crashes import sent
 from tests.world import LAG_SECONDS, World, message
 
-MANY = 2 * DEBTS_AT_ONCE + 10
+MANY = 2 * CATCH_UP_MAX + 10
 
 
 async def bill(world: World, sequence: int) -> None:
@@ -24,35 +24,35 @@ async def bill(world: World, sequence: int) -> None:
 def listed(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many unpaid outboxes each look returned."""
     counts: list[int] = []
-    owing_of = world.journal.owing_of
+    list_pending = world.journal.pending
 
-    async def counted(*arguments: Any, **options: Any) -> Sequence[Owing]:
-        found = await owing_of(*arguments, **options)
+    async def counted(*arguments: Any, **options: Any) -> Sequence[PendingOutbox]:
+        found = await list_pending(*arguments, **options)
         counts.append(len(found))
         return found
 
-    monkeypatch.setattr(world.journal, "owing_of", counted)
+    monkeypatch.setattr(world.journal, "pending", counted)
     return counts
 
 
 async def test_the_cost_of_a_message_does_not_grow_with_what_the_region_lacks(
     world: World, listed: list[int]
 ) -> None:
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     for sequence in range(MANY):
         await bill(world, sequence)
 
     assert len(listed) == MANY - 1
-    assert max(listed) <= DEBTS_AT_ONCE
+    assert max(listed) <= CATCH_UP_MAX
     assert max(len(json.dumps(entry)) for entry in world.entries()) < 3_000
     assert len(world.outputs("east")) == MANY
 
 
 async def test_new_outputs_do_not_overtake_the_missed_ones_when_it_is_back(world: World) -> None:
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     for sequence in range(MANY):
         await bill(world, sequence)
-    world.bus.dark = set()
+    world.bus.unavailable = set()
 
     for sequence in range(MANY, MANY + 30):
         await bill(world, sequence)
@@ -63,13 +63,13 @@ async def test_new_outputs_do_not_overtake_the_missed_ones_when_it_is_back(world
 
 
 async def test_one_sweep_of_the_region_pays_all_of_it_in_order(world: World) -> None:
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     for sequence in range(MANY):
         await bill(world, sequence)
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     world.clock.seconds += LAG_SECONDS
 
-    await world.west.rescuer.sweep()
+    await world.west.recovery.sweep()
     await bill(world, MANY)
 
     assert world.outputs("west") == world.outputs("east")
@@ -80,13 +80,13 @@ async def test_both_regions_missing_much_stops_the_session_until_they_have_it(
     world: World,
 ) -> None:
     for region in ("east", "west"):
-        world.bus.dark = {region}
+        world.bus.unavailable = {region}
         for sequence in range(30) if region == "east" else range(30, 60):
             await bill(world, sequence)
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     for worker in (world.east, world.west):
         world.clock.seconds += LAG_SECONDS
-        await worker.rescuer.sweep()
+        await worker.recovery.sweep()
 
     await bill(world, 60)
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidMessage
-from shared.usecases.outcomes import Processed
-from shared.usecases.services import Services
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import Processed
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
 BILLS = [message(n, kind="account.bill") for n in range(3)]
@@ -13,7 +13,7 @@ BILLS = [message(n, kind="account.bill") for n in range(3)]
 
 def trusting(region: Services) -> Services:
     """A worker that tries a region again at once, however often it failed."""
-    region.consumer.processor.dispatcher.delivery.dark_seconds = 0
+    region.consumer.dispatcher.delivery.unavailable_seconds = 0
     return region
 
 
@@ -38,7 +38,7 @@ async def test_all_of_them_arrive_in_order_with_the_next_message(world: World) -
 
     assert world.outputs("east") == world.outputs("west")
     assert len(world.outputs("east")) == 3
-    assert await world.journal.owing_of("acc-7", REGIONS) == []
+    assert await world.journal.pending("acc-7", REGIONS) == []
 
 
 async def test_a_namespace_that_refuses_an_output_for_good_leaves_it_owed_and_visible(
@@ -56,7 +56,7 @@ async def test_a_namespace_that_refuses_an_output_for_good_leaves_it_owed_and_vi
     outcome = await world.west.consumer.consume(BILLS[0])
 
     assert isinstance(outcome, Processed)
-    (owing,) = await world.journal.owing_of("acc-7", REGIONS)
+    (owing,) = await world.journal.pending("acc-7", REGIONS)
     assert "east" in owing.outbox.regions
 
 
@@ -67,8 +67,8 @@ async def test_a_rescue_that_fails_at_the_first_sends_none_of_the_later(world: W
     await west.consumer.consume(BILLS[1])
     world.clock.seconds += LAG_SECONDS
 
-    await east.rescuer.sweep()
+    await east.recovery.sweep()
     assert world.outputs("east") == []
 
-    await east.rescuer.sweep()
+    await east.recovery.sweep()
     assert world.outputs("east") == world.outputs("west")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.domain.documents import position_id
 from shared.domain.errors import OutcomeUnknown
-from shared.usecases.outcomes import AlreadyDone, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Processed
+from shared.storage.documents import position_id
 from tests.world import World, message
 
 

@@ -8,11 +8,19 @@ import pytest
 from pydantic import BaseModel
 
 from shared.domain.errors import Unavailable
-from shared.domain.handling import Context, Handled, Handlers, NoState, OnFault
-from shared.domain.saga import Command, Direction, Outcome, Plan, Refusal, Stage, State, Step
-from shared.domain.saga_record import ALERT_TYPE, SagaKinds
-from shared.usecases.resolve import Action, Decision
-from shared.usecases.saga_book import SagaBook
+from shared.domain.handler import Context, Handled, Handlers, NoState, OnFault
+from shared.domain.saga.plan import (
+    Command,
+    Plan,
+    Refusal,
+    SagaState,
+    Stage,
+    Step,
+    StepOutcome,
+)
+from shared.domain.saga.record import ALERT_TYPE, SagaKinds
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.sagas.sagas import Sagas
 from tests import saga_stage
 
 handlers = Handlers()
@@ -85,7 +93,7 @@ def fail(_: Deeds, __: Empty, ___: Context) -> Deeds:
 class TripStage(saga_stage.Stage):
     """A stage on which trips are booked."""
 
-    async def trip(self, **trip: object) -> State:
+    async def trip(self, **trip: object) -> SagaState:
         """Book a trip."""
         await self.book().start("t-1", "trip.book", json.dumps(trip).encode())
         return await (await self.walk("t-1")).run()
@@ -111,7 +119,7 @@ async def test_what_is_done_is_undone_in_reverse_and_the_rest_never_begins(
 ) -> None:
     end = await stage.trip(do={"a": "ok", "b": "ok", "c": wrong, "d": "ok"})
 
-    assert end is State.COMPENSATED
+    assert end is SagaState.COMPENSATED
     both = ["place.ok", "place.unok"]
     assert stage.deeds("abcd") == {"a": both, "b": both, "c": [], "d": []}
     assert list(stage.record("t-1").outcomes.values()) == ["undone", "undone", "refused"]
@@ -126,10 +134,14 @@ async def test_a_compensation_that_fails_is_named_and_the_others_are_carried_out
 ) -> None:
     end = await stage.trip(do={"a": "ok", "b": "ok", "c": "no"}, undo={"b": wrong})
 
-    assert end is State.COMPENSATION_FAILED
+    assert end is SagaState.COMPENSATION_FAILED
     assert stage.deeds("ab") == {"a": ["place.ok", "place.unok"], "b": ["place.ok"]}
     record = stage.record("t-1")
-    assert record.outcomes == {"a": Outcome.UNDONE, "b": Outcome.KEPT, "c": Outcome.REFUSED}
+    assert record.outcomes == {
+        "a": StepOutcome.UNDONE,
+        "b": StepOutcome.KEPT,
+        "c": StepOutcome.REFUSED,
+    }
     (alert,) = stage.alerts()
     assert alert == {
         "key": "t-1",
@@ -145,13 +157,13 @@ async def test_beyond_the_final_stage_nothing_is_undone_and_a_person_is_told(
 ) -> None:
     end = await stage.trip(do={"a": "ok", "b": "ok", "c": "no", "d": "ok"}, final="b")
 
-    assert end is State.UNFINISHED
+    assert end is SagaState.UNFINISHED
     assert stage.deeds("abcd") == {"a": ["place.ok"], "b": ["place.ok"], "c": [], "d": []}
     assert [alert["state"] for alert in stage.alerts()] == ["unfinished"]
 
 
 async def test_the_final_stage_itself_may_be_refused(stage: TripStage) -> None:
-    assert await stage.trip(do={"a": "ok", "b": "no"}, final="b") is State.COMPENSATED
+    assert await stage.trip(do={"a": "ok", "b": "no"}, final="b") is SagaState.COMPENSATED
 
 
 async def test_a_halted_session_keeps_the_saga_until_a_person_decides(stage: TripStage) -> None:
@@ -160,12 +172,12 @@ async def test_a_halted_session_keeps_the_saga_until_a_person_decides(stage: Tri
     going = walk.steps()
     while "place:b" not in stage.entries():
         await anext(going)
-    assert stage.record("t-1").state is State.RUNNING
+    assert stage.record("t-1").state is SagaState.RUNNING
 
-    decision = Decision(Action.SKIP, "Ada", "closed for good", None)
+    decision = ResolutionRequest(ResolutionAction.SKIP, "Ada", "closed for good", None)
     await stage.worker("west").resolver.resolve("place:b", decision)
 
-    assert await walk.run() is State.COMPENSATED
+    assert await walk.run() is SagaState.COMPENSATED
     assert stage.deeds("ab") == {"a": ["place.ok", "place.unok"], "b": []}
 
 
@@ -177,9 +189,9 @@ async def test_no_answer_for_longer_than_is_remembered_is_no_success(stage: Trip
         await anext(going)
     await stage.clock.sleep(8 * 24 * 3600)
 
-    assert await walk.run() is State.COMPENSATION_FAILED
+    assert await walk.run() is SagaState.COMPENSATION_FAILED
     assert stage.deeds("ab") == {"a": ["place.ok"], "b": []}
-    assert stage.record("t-1").outcomes == {"a": Outcome.KEPT, "b": Outcome.UNKNOWN}
+    assert stage.record("t-1").outcomes == {"a": StepOutcome.KEPT, "b": StepOutcome.UNKNOWN}
     assert len(stage.alerts()) == 1
 
 
@@ -187,13 +199,15 @@ async def test_a_step_that_takes_too_long_is_tried_again(
     stage: TripStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = step("a", "ok", "ok").model_copy(update={"seconds": 0.01})
-    taker = SagaBook.of(stage.worker()).steps
+    taker = Sagas(stage.worker().commands).steps
     await stage.book().start("t-1", "trip.book", b'{"do":{"a":"ok"}}')
     started = await stage.walk("t-1")
     monkeypatch.setattr(stage.journal, "append", never)
 
     with pytest.raises(Unavailable, match="step 'a' took over"):
-        await taker.apply("t-1", started.saga.at, slow, Direction.DO)
+        await taker.perform(
+            {"key": "t-1", "at": started.saga.at, "step": slow.model_dump(), "direction": "do"}
+        )
 
 
 async def never(*_: object) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from functions.handlers import orders
-from shared.domain.saga import State
+from shared.domain.saga.plan import SagaState
 from tests.saga_stage import Stage, order, stocked
 
 ORDERS = 1_000
@@ -18,14 +18,14 @@ async def test_of_two_orders_of_60_for_100_one_is_confirmed_and_40_are_left() ->
             stage.run("o-1", order(("p", 60)), first), stage.run("o-2", order(("p", 60)), second)
         )
 
-        assert sorted(ends) == [State.COMPENSATED, State.COMPLETED]
+        assert sorted(ends) == [SagaState.COMPENSATED, SagaState.COMPLETED]
         assert stage.state("stock:p") == {
             "received": 100,
             "left": 40,
             "shipped": 60,
             "reserved": {},
         }
-        (denied,) = [k for k in ("o-1", "o-2") if stage.record(k).state is State.COMPENSATED]
+        (denied,) = [k for k in ("o-1", "o-2") if stage.record(k).state is SagaState.COMPENSATED]
         assert stage.record(denied).reason == "reserve.p: 40 left, 60 wanted"
         assert stage.state(f"order:{denied}")["status"] == "cancelled"
         assert stage.state("account:ada") == {"balance": 990, "paid": 10}
@@ -44,7 +44,7 @@ async def test_every_interleaving_of_two_reservations_keeps_the_stock() -> None:
                 pass
 
         ends = Counter(stage.record(key).state for key in ("o-1", "o-2"))
-        assert ends == {State.COMPLETED: 1, State.COMPENSATED: 1}
+        assert ends == {SagaState.COMPLETED: 1, SagaState.COMPENSATED: 1}
         assert stage.state("stock:p") == {
             "received": 100,
             "left": 40,
@@ -65,10 +65,13 @@ async def test_a_thousand_orders_on_one_product_lose_and_invent_nothing() -> Non
         going = [one for one in going if await anext(one, None) is not None]
 
     ends = Counter(walk.told[-1] for walk in walks)
-    assert ends == {State.COMPLETED: ORDERS // EACH, State.COMPENSATED: ORDERS - ORDERS // EACH}
+    assert ends == {
+        SagaState.COMPLETED: ORDERS // EACH,
+        SagaState.COMPENSATED: ORDERS - ORDERS // EACH,
+    }
     left = ORDERS - ORDERS // EACH * EACH
     shipped = ORDERS - left
     expected = {"received": ORDERS, "left": left, "shipped": shipped, "reserved": {}}
     assert stage.state("stock:p") == expected
-    assert stage.state("account:ada")["paid"] == 10 * ends[State.COMPLETED]
+    assert stage.state("account:ada")["paid"] == 10 * ends[SagaState.COMPLETED]
     assert set(Counter(stage.taken()).values()) == {1}

@@ -3,16 +3,16 @@
 import pytest
 
 from functions.handlers import orders
-from shared.domain.saga import State
+from shared.domain.saga.plan import SagaState
 from tests.saga_stage import STAND_BY_SECONDS, Stage, Walk, order, stocked
 
 # Name: what is ordered, whether it is approved, and how the saga ends.
 COURSES = {
-    "one line": (order(("p", 1)), None, State.COMPLETED),
-    "five lines": (order(*((f"p{n}", 1) for n in range(5))), None, State.COMPLETED),
-    "approved": (order(("p", 1), approval=60), "approved", State.COMPLETED),
-    "rejected": (order(("p", 1), approval=60), "rejected", State.COMPENSATED),
-    "sold out": (order(("p", 1), ("none", 1)), None, State.COMPENSATED),
+    "one line": (order(("p", 1)), None, SagaState.COMPLETED),
+    "five lines": (order(*((f"p{n}", 1) for n in range(5))), None, SagaState.COMPLETED),
+    "approved": (order(("p", 1), approval=60), "approved", SagaState.COMPLETED),
+    "rejected": (order(("p", 1), approval=60), "rejected", SagaState.COMPENSATED),
+    "sold out": (order(("p", 1), ("none", 1)), None, SagaState.COMPENSATED),
 }
 
 
@@ -24,7 +24,7 @@ async def test_actions_are_at_most_1_and_2_a_step_and_writes_2_and_1_a_step(cour
     await stage.start("o-1", placed)
     walk = await stage.walk("o-1")
     if event is not None:
-        await stage.book().hear("o-1", event)
+        await stage.book().add_event("o-1", event)
 
     assert await walk.run() is end
 
@@ -38,7 +38,7 @@ async def test_actions_are_at_most_1_and_2_a_step_and_writes_2_and_1_a_step(cour
     print(f"{course}: {steps} steps, {undone} undone: {counted}")  # noqa: T201 - with pytest -s
     assert actions <= 1 + 2 * steps
     assert stage.strike.calls["replace"] == 0
-    if end is State.COMPLETED:
+    if end is SagaState.COMPLETED:
         assert writes == steps + 2
     else:
         assert writes <= steps + undone + 2
@@ -53,7 +53,7 @@ async def test_the_other_region_stands_by_and_only_looks() -> None:
 
     other = Walk(stage, "west", walk.saga, STAND_BY_SECONDS)
 
-    assert await other.run() is State.COMPLETED
+    assert await other.run() is SagaState.COMPLETED
     assert (other.timers, other.activities) == (1, 1)
     made = {call: n - before[call] for call, n in stage.strike.calls.items() if n != before[call]}
     assert made == {"head": 1}

@@ -7,8 +7,8 @@ import pytest
 from functions.handlers import orders
 from shared.domain.errors import InvalidBody
 from shared.domain.message import Message, Number
-from shared.domain.saga import State
-from shared.usecases.saga_book import Heard, Told
+from shared.domain.saga.plan import SagaState
+from shared.engine.sagas.sagas import SagaResponse
 from tests.saga_stage import REGIONS, Stage, order, stocked
 
 PLACED = order(("p", 60))
@@ -23,11 +23,11 @@ async def stage() -> Stage:
 async def test_from_both_regions_at_once_it_starts_once(stage: Stage) -> None:
     told = await asyncio.gather(*(stage.start("o-1", PLACED, region) for region in REGIONS))
 
-    assert told == [Told(Heard.TAKEN), Told(Heard.TAKEN)]
+    assert told == [SagaResponse(is_accepted=True), SagaResponse(is_accepted=True)]
     assert stage.entries()["saga:o-1"] == 1
     walks = [await stage.walk("o-1", region) for region in REGIONS]
     ends = await asyncio.gather(*(walk.run() for walk in walks))
-    assert ends == [State.COMPLETED, State.COMPLETED]
+    assert ends == [SagaState.COMPLETED, SagaState.COMPLETED]
     assert stage.state("stock:p")["shipped"] == 60
 
 
@@ -35,11 +35,11 @@ async def test_other_content_under_its_key_is_refused_even_after_its_end(stage: 
     await stage.start("o-1", PLACED, "east")
     for _ in range(2):
         told = await stage.start("o-1", OTHER, "west")
-        assert told == Told(Heard.REFUSED, "it was started with other content")
-        if stage.record("o-1").state is State.RUNNING:
+        assert told == SagaResponse(is_accepted=False, reason="it was started with other content")
+        if stage.record("o-1").state is SagaState.RUNNING:
             await (await stage.walk("o-1")).run()
 
-    assert stage.record("o-1").state is State.COMPLETED
+    assert stage.record("o-1").state is SagaState.COMPLETED
     assert stage.state("stock:p")["shipped"] == 60
 
 
@@ -48,7 +48,7 @@ async def test_the_same_content_long_after_changes_nothing(stage: Stage) -> None
     before = stage.record("o-1")
     await stage.clock.sleep(30 * 24 * 3600)
 
-    assert await stage.start("o-1", PLACED) == Told(Heard.TAKEN)
+    assert await stage.start("o-1", PLACED) == SagaResponse(is_accepted=True)
     assert stage.record("o-1") == before
 
 
@@ -62,9 +62,9 @@ async def test_a_numbered_message_starts_it_and_a_request_finds_it_started(stage
         await stage.worker(region).consumer.consume(message)
     told = await stage.start("o-1", PLACED)
 
-    assert told == Told(Heard.TAKEN)
+    assert told == SagaResponse(is_accepted=True)
     assert stage.record("o-1").at == at
-    assert await (await stage.walk("o-1")).run() is State.COMPLETED
+    assert await (await stage.walk("o-1")).run() is SagaState.COMPLETED
 
 
 async def test_what_cannot_be_planned_starts_nothing_and_can_be_corrected(stage: Stage) -> None:
@@ -72,7 +72,7 @@ async def test_what_cannot_be_planned_starts_nothing_and_can_be_corrected(stage:
         await stage.start("o-1", order())
 
     assert "saga:o-1" not in stage.entries()
-    assert await stage.run("o-1", PLACED) is State.COMPLETED
+    assert await stage.run("o-1", PLACED) is SagaState.COMPLETED
 
 
 async def test_it_is_not_started_in_a_session_that_is_no_sagas(stage: Stage) -> None:

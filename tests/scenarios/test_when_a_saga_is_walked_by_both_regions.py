@@ -6,13 +6,13 @@ from random import Random
 import pytest
 
 from functions.handlers import orders
-from shared.domain.saga import Direction, State
-from shared.domain.saga_walk import Request, Together
+from shared.domain.saga.plan import Direction, SagaState
+from shared.domain.saga.walk import CallAll, WalkRequest
 from tests.saga_stage import Stage, Walk, order, stocked
 
 COURSES = {
-    "completed": (order(("p", 60), ("q", 5), approval=30), State.COMPLETED),
-    "sold out": (order(("p", 60), ("q", 500)), State.COMPENSATED),
+    "completed": (order(("p", 60), ("q", 5), approval=30), SagaState.COMPLETED),
+    "sold out": (order(("p", 60), ("q", 500)), SagaState.COMPENSATED),
 }
 
 
@@ -34,7 +34,7 @@ async def test_request_by_request_in_any_order(course: str, seed: int) -> None:
     placed, end = COURSES[course]
     stage, walks = await two_walks(placed)
     if course == "completed":
-        await stage.book().hear("o-1", "approved")
+        await stage.book().add_event("o-1", "approved")
     chance = Random(seed)
     going = [walk.steps() for walk in walks]
     while going:
@@ -48,7 +48,7 @@ async def test_request_by_request_in_any_order(course: str, seed: int) -> None:
     assert stage.record("o-1").state is end
     assert_acted_once(stage)
     assert stage.state("stock:p")["reserved"] == {}
-    assert stage.state("stock:p")["shipped"] == (60 if end is State.COMPLETED else 0)
+    assert stage.state("stock:p")["shipped"] == (60 if end is SagaState.COMPLETED else 0)
 
 
 @pytest.mark.parametrize("event", ["approved", "rejected"])
@@ -57,10 +57,10 @@ async def test_time_is_up_for_one_when_the_event_comes_to_the_other(event: str) 
     for event_is_first in (True, False):
         stage, (late, heard) = await two_walks(order(("p", 60), approval=30))
         if event_is_first:
-            await stage.book("west").hear("o-1", event)
+            await stage.book("west").add_event("o-1", event)
         late.hears = False
         first = await late.run()
-        told = await stage.book("west").hear("o-1", event)
+        told = await stage.book("west").add_event("o-1", event)
         second = await heard.run()
 
         assert first is second
@@ -69,8 +69,8 @@ async def test_time_is_up_for_one_when_the_event_comes_to_the_other(event: str) 
         ends[event_is_first] = first
 
     assert ends == {
-        True: State.COMPLETED if event == "approved" else State.COMPENSATED,
-        False: State.COMPENSATED,
+        True: SagaState.COMPLETED if event == "approved" else SagaState.COMPENSATED,
+        False: SagaState.COMPENSATED,
     }
 
 
@@ -81,19 +81,19 @@ async def test_time_that_is_up_is_up_for_both_before_anything_is_undone() -> Non
     while not is_undoing(await anext(going)):
         assert stage.state("account:ada")["paid"] == 0
 
-    told = await stage.book("west").hear("o-1", "approved")
+    told = await stage.book("west").add_event("o-1", "approved")
 
     assert told.reason == "approval was decided: timeout:approval"
-    assert await heard.run() is State.COMPENSATED
-    assert await late.run() is State.COMPENSATED
+    assert await heard.run() is SagaState.COMPENSATED
+    assert await late.run() is SagaState.COMPENSATED
     assert stage.state("stock:p") == {"received": 100, "left": 100, "shipped": 0, "reserved": {}}
     assert stage.state("account:ada")["paid"] == 0
 
 
-def is_undoing(request: Request) -> bool:
+def is_undoing(request: WalkRequest) -> bool:
     """Whether a walk asks for a compensation."""
     match request:
-        case Together(calls):
+        case CallAll(calls):
             return any(call.work.get("direction") == Direction.UNDO for call in calls)
         case _:
             return False
@@ -106,7 +106,7 @@ async def test_one_gives_a_step_up_that_the_other_still_has_on_its_way() -> None
     first = await gives_up.run()
     second = await slow.run()
 
-    assert (first, second) == (State.COMPENSATED, State.COMPENSATED)
+    assert (first, second) == (SagaState.COMPENSATED, SagaState.COMPENSATED)
     assert stage.state("stock:p") == {"received": 100, "left": 100, "shipped": 0, "reserved": {}}
     assert stage.state("order:o-1")["status"] == "cancelled"
     assert (
@@ -121,7 +121,7 @@ async def test_one_wants_to_give_a_step_up_that_the_other_has_done() -> None:
     while "stock:p" not in stage.entries() or stage.entries()["stock:p"] < 2:
         await anext(going)
 
-    assert await gives_up.run() is State.COMPLETED
-    assert await quick.run() is State.COMPLETED
+    assert await gives_up.run() is SagaState.COMPLETED
+    assert await quick.run() is SagaState.COMPLETED
     assert_acted_once(stage)
     assert stage.state("stock:p")["shipped"] == 60

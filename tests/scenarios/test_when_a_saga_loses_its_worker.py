@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from functions.handlers import orders
-from shared.domain.saga import State
+from shared.domain.saga.plan import SagaState
 from shared.testkit.strikes import How, Killed, Strike
 from tests.saga_stage import STAND_BY_SECONDS, Stage, Walk, order, stocked
 from tests.saga_walks import walked
@@ -16,16 +16,16 @@ SESSIONS = ("stock:p", "stock:q", "account:ada", "order:o-1", "saga:o-1")
 
 # What is ordered, which event comes, and how the saga ends.
 COURSES = {
-    "completed": (order(("p", 60), ("q", 5), approval=30), "approved", State.COMPLETED),
-    "rejected": (order(("p", 60), ("q", 5), approval=30), "rejected", State.COMPENSATED),
-    "timed out": (order(("p", 60), ("q", 5), approval=30), None, State.COMPENSATED),
-    "sold out": (order(("p", 60), ("q", 500)), None, State.COMPENSATED),
-    "one line": (order(("p", 60)), None, State.COMPLETED),
-    "one line too dear": (order(("p", 60), amount=5000), None, State.COMPENSATED),
-    "too dear": (order(("p", 60), ("q", 5), amount=5000), None, State.COMPENSATED),
+    "completed": (order(("p", 60), ("q", 5), approval=30), "approved", SagaState.COMPLETED),
+    "rejected": (order(("p", 60), ("q", 5), approval=30), "rejected", SagaState.COMPENSATED),
+    "timed out": (order(("p", 60), ("q", 5), approval=30), None, SagaState.COMPENSATED),
+    "sold out": (order(("p", 60), ("q", 500)), None, SagaState.COMPENSATED),
+    "one line": (order(("p", 60)), None, SagaState.COMPLETED),
+    "one line too dear": (order(("p", 60), amount=5000), None, SagaState.COMPENSATED),
+    "too dear": (order(("p", 60), ("q", 5), amount=5000), None, SagaState.COMPENSATED),
 }
 
-type Recover = Callable[[Walk], Awaitable[State]]
+type Recover = Callable[[Walk], Awaitable[SagaState]]
 
 
 async def begun(course: str, strike: Strike | None = None) -> Stage:
@@ -34,7 +34,7 @@ async def begun(course: str, strike: Strike | None = None) -> Stage:
     stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
     await stage.start("o-1", placed)
     if event is not None:
-        await stage.book().hear("o-1", event)
+        await stage.book().add_event("o-1", event)
     return stage
 
 
@@ -46,12 +46,12 @@ async def undisturbed(course: str) -> tuple[Stage, Walk]:
     return stage, walk
 
 
-async def replay(walk: Walk) -> State:
+async def replay(walk: Walk) -> SagaState:
     """The same instance goes on in another worker of its region: Durable replays its history."""
     return await walk.run()
 
 
-async def adopt(walk: Walk) -> State:
+async def adopt(walk: Walk) -> SagaState:
     """The other region stands by, finds that the saga is not over, and walks it from the start.
 
     Then the dead one comes back and goes on.

@@ -5,7 +5,7 @@ import pytest
 from shared.domain.errors import ContentConflict, InvalidClientState, ProducerDisconnected
 from shared.domain.message import Number
 from shared.domain.producer import Draft, ProducerOptions
-from shared.usecases.outcomes import Refused
+from shared.engine.consume.outcomes import Refused
 from tests.world import World, message
 
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 
 from shared.domain.errors import AlreadyPublished
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.publish.publish import Producer
 from shared.publishing.message import MessageBatch, SessionMessage
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
-from shared.usecases.deliver import Delivery
-from shared.usecases.publish import Producer
 from tests.world import DELAY_SECONDS, LAG_SECONDS, REGIONS, World
 
 SESSION = "acc-7"
@@ -68,7 +68,7 @@ async def effects(world: World) -> list[int]:
     """What took effect after both regions swept, and processed what they were sent."""
     for region in REGIONS:
         world.clock.seconds += LAG_SECONDS
-        await world.worker(region).rescuer.sweep()
+        await world.worker(region).recovery.sweep()
     for region in REGIONS:
         worker = world.worker(region)
         for arrived in world.bus.messages(region, "in"):

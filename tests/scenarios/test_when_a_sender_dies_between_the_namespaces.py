@@ -62,7 +62,7 @@ async def test_the_sweep_brings_the_other_copy(region: str) -> None:
 
     for other in REGIONS:
         world.clock.seconds += LAG_SECONDS
-        await world.worker(other).rescuer.sweep()
+        await world.worker(other).recovery.sweep()
 
     assert content(world, "east") == content(world, "west") == EXPECTED
     assert await world.owing() == []

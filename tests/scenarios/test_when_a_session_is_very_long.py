@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from functions.handlers import shooting_range
-from shared.domain import running
-from shared.domain.documents import MILESTONE_EVERY
+from shared.domain.handler import HandlerInput
 from shared.domain.journal import Status
 from shared.domain.message import Message
-from shared.domain.running import Before
-from shared.usecases.outcomes import AlreadyDone, Parked
-from shared.usecases.resolve import Action, Decision
+from shared.engine.consume.outcomes import AlreadyDone, Parked
+from shared.engine.handle import handle
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.storage.documents import MILESTONE_EVERY
 from tests.scenarios.test_when_a_shot_is_fired_twice import GAME, fire, move
 from tests.world import POLICY, World
 
@@ -37,12 +37,12 @@ def calls(world: World) -> Counter[str]:
 
 def judged(messages: Sequence[Message]) -> list[tuple[str, bytes]]:
     """What the handlers alone, one after another, give for these messages."""
-    before = Before()
+    before = HandlerInput()
     outputs: list[tuple[str, bytes]] = []
     for arriving in messages:
-        result = running.run(shooting_range.handlers.of(arriving.type), before, arriving)
-        outputs += [(m.id, m.body) for parcel in result.parcels for m in parcel.messages]
-        before = Before(result.state, result.produced)
+        result = handle.run_pure(shooting_range.handlers.of(arriving.type), before, arriving)
+        outputs += [(m.id, m.body) for parcel in result.batches for m in parcel.messages]
+        before = HandlerInput(result.state, result.produced)
     return outputs
 
 
@@ -93,13 +93,15 @@ async def test_ten_thousand_messages_behind_one_fault_are_cheap_and_drain_in_ord
     assert world.clock.now() == 0
 
     before = calls(world)
-    decision = Decision(Action.EDIT, who="ann", why="a typo", body=b'{"position":10}')
+    decision = ResolutionRequest(
+        ResolutionAction.EDIT, who="ann", why="a typo", body=b'{"position":10}'
+    )
     await world.east.resolver.resolve(GAME, decision)
 
     cost = calls(world) - before
     assert cost["append"] == MANY + 1
     assert cost["parked"] == MANY
-    assert cost["head"] + cost["entry"] + cost["owing_of"] < 10
+    assert cost["head"] + cost["entry"] + cost["pending"] < 10
     expected = judged([replace(fault, body=b'{"position":10}'), *waiting])
     assert world.outputs("east") == world.outputs("west") == expected
     assert not any(d["kind"] == "parked" for d in world.journal.partitions[GAME].values())

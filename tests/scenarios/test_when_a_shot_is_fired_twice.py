@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from functions.handlers.shooting_range import handlers, scoreboard_of
-from shared.domain.message import Message, Number, derived_id
+from shared.domain.message import Message, Number, derive_id
 from tests.world import LAG_SECONDS, World
 
 GAME = "game-1"
@@ -18,7 +18,7 @@ type Score = tuple[int, int]
 def numbered(sequence: int, kind: str, position: int) -> Message:
     """A message of the game."""
     body = json.dumps({"position": position}).encode()
-    return Message(derived_id(GAME, str(sequence)), GAME, kind, body, Number("g", 0, sequence))
+    return Message(derive_id(GAME, str(sequence)), GAME, kind, body, Number("g", 0, sequence))
 
 
 def move(sequence: int, position: int) -> Message:
@@ -60,7 +60,7 @@ async def settled(world: World) -> None:
     """Let the sweeps pay what is owed."""
     for worker in (world.east, world.west):
         world.clock.seconds += LAG_SECONDS
-        await worker.rescuer.sweep()
+        await worker.recovery.sweep()
 
 
 async def judged(messages: Iterable[Message]) -> list[tuple[str, bytes]]:
@@ -103,10 +103,10 @@ async def test_a_hit_owed_to_a_region_is_made_again_on_the_target_as_it_stood(
     world: World,
 ) -> None:
     played = [move(0, 1), fire(1, 1), move(2, 2), fire(3, 1)]
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     for arriving in played:
         await world.east.consumer.consume(arriving)
-    world.bus.dark = set()
+    world.bus.unavailable = set()
 
     await settled(world)
 

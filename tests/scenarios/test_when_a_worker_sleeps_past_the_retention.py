@@ -2,12 +2,12 @@
 
 import pytest
 
-from shared.domain.batch import Appended
-from shared.domain.documents import MILESTONE_EVERY
-from shared.domain.entries import opened
+from shared.domain.handler import HandlerInput
 from shared.domain.journal import Entry
-from shared.domain.running import Before
-from shared.usecases.outcomes import AlreadyDone, Processed
+from shared.domain.next_entry import open_entry
+from shared.engine.consume.outcomes import AlreadyDone, Processed
+from shared.ports import WriteResult
+from shared.storage.documents import MILESTONE_EVERY
 from tests.world import POLICY, World, message
 
 ENTRIES = MILESTONE_EVERY + 5
@@ -31,9 +31,9 @@ async def test_it_cannot_commit_on_any_old_head() -> None:
     for head in [None, *heads[:-1]]:
         position = head.position + 1 if head else 0
         sleeper = world.worker("east").consumer
-        sleeper.committer.heads.learn("acc-7", head, is_ours=True)
-        step = await sleeper.processor.step(head, message(position, amount=-1))
-        assert await sleeper.processor.process(step) is None, position
+        sleeper.worker.remember_head("acc-7", head, is_ours=True)
+        made_from = await sleeper.parking.prepare(head, message(position, amount=-1))
+        assert await sleeper.give_entry(made_from) is None, position
 
     assert {entry["id"]: dict(entry) for entry in world.entries()} == before
     assert world.outputs("east") == world.outputs("west") == []
@@ -44,10 +44,10 @@ async def test_it_cannot_commit_on_an_old_head_though_its_write_is_applied_late(
 
     for head in heads[: MILESTONE_EVERY + 1]:
         sleeper = world.worker("east").consumer
-        step = await sleeper.processor.step(head, message(head.position + 1, amount=-1))
-        ending = await sleeper.processor.ending(opened(step), Before(head.state or {}))
+        made_from = await sleeper.parking.prepare(head, message(head.position + 1, amount=-1))
+        ending = await sleeper.runner.run(open_entry(made_from), HandlerInput(head.state or {}))
         appended = await world.journal.append(ending.entry)
-        expected = Appended.TAKEN if head.position >= MILESTONE_EVERY else Appended.ORPHANED
+        expected = WriteResult.TAKEN if head.position >= MILESTONE_EVERY else WriteResult.ORPHANED
         assert appended is expected, head.position
 
 
@@ -55,7 +55,7 @@ async def test_it_cannot_commit_on_an_old_head_though_its_write_is_applied_late(
 async def test_its_message_is_found_to_be_done(sequence: int) -> None:
     world, heads = await compacted_world()
     sleeper = world.worker("east").consumer
-    sleeper.committer.heads.learn("acc-7", heads[sequence - 1] if sequence else None, is_ours=True)
+    sleeper.worker.remember_head("acc-7", heads[sequence - 1] if sequence else None, is_ours=True)
 
     assert await sleeper.consume(message(sequence)) == AlreadyDone()
 
@@ -73,7 +73,7 @@ async def test_a_sleeper_that_never_saw_the_session_does_not_begin_it_again() ->
 async def test_it_goes_on_with_new_messages_after_a_fresh_look() -> None:
     world, heads = await compacted_world()
     sleeper = world.worker("east").consumer
-    sleeper.committer.heads.learn("acc-7", heads[3], is_ours=True)
+    sleeper.worker.remember_head("acc-7", heads[3], is_ours=True)
 
     assert isinstance(await sleeper.consume(message(ENTRIES)), Processed)
 

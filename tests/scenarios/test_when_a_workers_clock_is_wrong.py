@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from shared.engine.consume.outcomes import Claimed, Processed
 from shared.testkit.strikes import How
-from shared.usecases.outcomes import Claimed, Processed
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,

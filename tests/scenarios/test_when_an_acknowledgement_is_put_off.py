@@ -7,7 +7,7 @@ import pytest
 
 from shared.adapters.memory_store import VirtualClock
 from shared.adapters.mishaps import Mishap
-from shared.usecases.outcomes import Processed
+from shared.engine.consume.outcomes import Processed
 from tests.crashes import StruckWorld, redelivered, rest, sent, worlds
 from tests.world import LAG_SECONDS, POLICY, World, handlers, message
 
@@ -89,13 +89,13 @@ async def test_after_the_idle_time_it_is_said_alone(world: World, clock: Stepped
 async def test_a_worker_that_dies_with_it_unsaid_costs_the_same_bytes_again(world: World) -> None:
     await world.east.consumer.consume(BILLS[0])
     await world.east.consumer.consume(BILLS[1])
-    saying = world.east.consumer.processor.dispatcher.acknowledger.saying
+    saying = world.east.consumer.committer.acknowledgements.recording
     assert saying is not None
     saying.cancel()
 
     for region in ("east", "west"):
         world.clock.seconds += LAG_SECONDS
-        await world.worker(region).rescuer.sweep()
+        await world.worker(region).recovery.sweep()
 
     first, second = await bodies_of_a_quiet_world(2)
     assert world.outputs("east") == world.outputs("west") == [first, second, second]
@@ -138,7 +138,7 @@ async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
     await clock.let_pass(2 * IDLE_SECONDS)
     await clock.let_pass(LAG_SECONDS)
 
-    sweeps = [asyncio.create_task(worker.rescuer.sweep()) for worker in (world.east, world.west)]
+    sweeps = [asyncio.create_task(worker.recovery.sweep()) for worker in (world.east, world.west)]
     await asyncio.gather(*sweeps)
 
     assert set(world.outputs("east")) == set(await bodies_of_a_quiet_world(1))
@@ -148,7 +148,7 @@ async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
 async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
     await world.east.consumer.consume(BILLS[0])
 
-    await world.east.consumer.processor.dispatcher.acknowledger.close()
+    await world.east.consumer.committer.acknowledgements.close()
 
     assert await world.owing() == []
     assert world.journal.mishaps.calls["acknowledge"] == 1

@@ -5,7 +5,8 @@ import json
 from dataclasses import replace
 
 from shared.adapters.mishaps import Mishap
-from shared.usecases.outcomes import AlreadyDone, Parked, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Parked, Processed
+from tests.business import processed_and_died
 from tests.world import GAP_SECONDS, World, message
 
 
@@ -53,9 +54,7 @@ async def test_the_copy_of_a_parked_message_is_settled_without_another_entry(wor
 
 async def test_a_worker_that_dies_before_draining_leaves_it_to_the_redelivery(world: World) -> None:
     await world.east.consumer.consume(message(1))
-    processor = world.east.consumer.processor
-    head = await processor.committer.read_head("acc-7")
-    assert await processor.process(await processor.step(head, message(0)))
+    await processed_and_died(world.east, message(0))
 
     assert await world.worker("east").consumer.consume(message(0)) == AlreadyDone()
 
@@ -83,9 +82,7 @@ async def test_an_unanswered_parking_is_recognised(world: World) -> None:
 
 
 async def test_many_parked_messages_stay_small_and_drain_in_order(world: World) -> None:
-    world.east.consumer.processor.committer.patience = world.east.consumer.patience = replace(
-        world.east.consumer.patience, gap_seconds=0
-    )
+    world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
     for sequence in range(500, 0, -1):
         await world.east.consumer.consume(message(sequence))
     largest = max(len(json.dumps(entry)) for entry in world.entries())

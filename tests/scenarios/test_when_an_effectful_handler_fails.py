@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from shared.ports import Sought
+from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.ports import SessionNeed
 from shared.testkit.strikes import How
-from shared.usecases.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
-from shared.usecases.resolve import Action, Decision
 from tests.business import (
     ATTEMPTS,
     LEASE_OVER,
@@ -22,9 +22,9 @@ from tests.business import (
 from tests.world import REGIONS, World, message
 
 PAY = payment(0)
-RETRY = Decision(Action.RETRY, "Ada", "the bank is open again")
-EDIT = Decision(Action.EDIT, "Ada", "a typo", b'{"amount":40}')
-SKIP = Decision(Action.SKIP, "Ada", "paid by hand")
+RETRY = ResolutionRequest(ResolutionAction.RETRY, "Ada", "the bank is open again")
+EDIT = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"amount":40}')
+SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "paid by hand")
 
 
 class Closed(ConnectionError):
@@ -81,8 +81,8 @@ async def test_it_is_a_fault_after_its_attempts_and_a_copy_is_in_the_error_queue
     report = json.loads(east.body)
     assert report["reason"] == "Closed: closed"
     assert (report["message"]["id"], report["message"]["body"].encode()) == (PAY.id, PAY.body)
-    assert await world.journal.sessions(Sought.FAULTED, limit=9) == ["acc-7"]
-    assert await world.journal.sessions(Sought.CLAIMED, limit=9) == []
+    assert await world.journal.sessions(SessionNeed.RESOLUTION, limit=9) == ["acc-7"]
+    assert await world.journal.sessions(SessionNeed.TAKE_OVER, limit=9) == []
 
 
 async def test_a_body_that_is_not_the_model_is_not_tried_again() -> None:
@@ -111,7 +111,7 @@ async def test_a_type_that_skips_goes_on() -> None:
     ("decision", "amounts"), [(RETRY, [1, 2, 3]), (EDIT, [40, 2, 3]), (SKIP, [2, 3])]
 )
 async def test_each_resolution_keeps_the_order_and_drains_what_waited(
-    decision: Decision, amounts: list[int]
+    decision: ResolutionRequest, amounts: list[int]
 ) -> None:
     world, outside = await halted(2, 1)
 
@@ -135,7 +135,9 @@ async def test_a_retry_asks_with_the_key_of_the_first_tries() -> None:
 
 @pytest.mark.parametrize("decision", [RETRY, EDIT, SKIP])
 @pytest.mark.parametrize("region", REGIONS)
-async def test_a_late_copy_of_the_original_is_a_duplicate(region: str, decision: Decision) -> None:
+async def test_a_late_copy_of_the_original_is_a_duplicate(
+    region: str, decision: ResolutionRequest
+) -> None:
     for later in ([], [1], [1, 2, 3]):
         world, outside = await halted(*later)
         await world.west.resolver.resolve("acc-7", decision)
@@ -177,7 +179,7 @@ async def test_a_retry_that_fails_again_halts_again_and_loses_nothing() -> None:
     ],
 )
 async def test_a_resolver_that_dies_over_it_leaves_it_to_the_sweep(
-    decision: Decision, operation: str, how: How
+    decision: ResolutionRequest, operation: str, how: How
 ) -> None:
     quiet, _ = await halted(1)
     await quiet.east.resolver.resolve("acc-7", decision)

@@ -1,8 +1,8 @@
 """Somebody deletes a document whose outbox is not paid: what is lost is what the page says."""
 
-from shared.domain.documents import position_id
-from shared.ports import Sought
-from shared.usecases.outcomes import Parked, Processed
+from shared.engine.consume.outcomes import Parked, Processed
+from shared.ports import SessionNeed
+from shared.storage.documents import position_id
 from tests.crashes import rest, sent
 from tests.world import World, message
 
@@ -11,10 +11,10 @@ BILLS = [message(n, kind="account.bill") for n in range(4)]
 
 async def unpaid(world: World, count: int) -> None:
     """So many bills, none of which the west has."""
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     for bill in BILLS[:count]:
         await world.east.consumer.consume(bill)
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     world.east = world.worker("east")
 
 
@@ -64,4 +64,4 @@ async def test_a_message_whose_parking_was_deleted_is_parked_again(world: World)
     assert isinstance(await world.east.consumer.consume(BILLS[1]), Processed)
 
     assert world.amounts() == [1, 2, 3]
-    assert await world.journal.sessions(Sought.WAITING, limit=1) == []
+    assert await world.journal.sessions(SessionNeed.DRAINING, limit=1) == []

@@ -4,10 +4,10 @@ import pytest
 
 from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidClientState, OutcomeUnknown
+from shared.engine.dispatch.deliver import UNAVAILABLE_SECONDS
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
 from shared.publishing.producer import IdempotentProducer
-from shared.usecases.deliver import DARK_SECONDS
 from tests.world import LAG_SECONDS, World
 
 SESSION = "acc-7"
@@ -31,7 +31,7 @@ async def fail_to_send(world: World, producer: IdempotentProducer, first: Sessio
     with pytest.raises(OutcomeUnknown):
         await producer.send([first], session=SESSION)
     assert first.published_sequence_number is None
-    world.clock.seconds += DARK_SECONDS
+    world.clock.seconds += UNAVAILABLE_SECONDS
 
 
 async def test_the_unknown_bytes_are_sent_first_and_the_others_get_later_numbers(
@@ -67,7 +67,7 @@ async def test_nothing_newer_is_numbered_while_no_region_takes_the_unknown_bytes
 ) -> None:
     producer = IdempotentProducer(world.producer(), OPTIONS)
     await fail_to_send(world, producer, note("a", 1))
-    world.bus.dark.update({"east", "west"})
+    world.bus.unavailable.update({"east", "west"})
     for name in ("b", "c"):
         with pytest.raises(OutcomeUnknown):
             await producer.send([note(name, 2)], session=SESSION)
@@ -84,7 +84,7 @@ async def test_a_caller_that_never_comes_back_leaves_no_hole(world: World) -> No
 
     for region in ("east", "west"):
         world.clock.seconds += LAG_SECONDS
-        await world.worker(region).rescuer.sweep()
+        await world.worker(region).recovery.sweep()
 
     assert sent(world, "east") == sent(world, "west") == [(0, "a", first.draft.body)]
     assert await world.owing() == []

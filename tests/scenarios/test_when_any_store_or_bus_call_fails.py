@@ -8,7 +8,7 @@ import pytest
 from shared.adapters.mishaps import Mishap
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
-from shared.ports import Journal
+from shared.ports import Entries, Ledgers, Maintenance, Outboxes
 from tests.crashes import sent
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
@@ -20,17 +20,18 @@ GAPPED = [BILLS[0], BILLS[2], BILLS[1]]
 FAULTY = [BILLS[0], message(1, kind="account.hint"), BILLS[2]]
 
 BUS_CALLS = ("send.east", "send.west")
-PRODUCER_CALLS = {"owe", "ledger", "save_ledger"}
-BACKGROUND_CALLS = {"sessions", "faults_of", "compactable", "milestone", "compact"}
-CLAIM_CALLS = {"held", "replace"}
+PRODUCER_CALLS = {"add_pending", "ledger", "save_ledger"}
+BACKGROUND_CALLS = {"sessions", "faulted_entries", "oldest_entries", "milestone", "compact"}
+CLAIM_CALLS = {"stored_entry", "replace"}
 STAGING_CALLS = {"stage", "staged"}
-ARRIVAL_CALLS = {"marked"}
-STORE_CALLS = ("head", "entry", "covers", "append", "parked", "owing_of", "acknowledge")
+ARRIVAL_CALLS = {"marker"}
+STORE_CALLS = ("head", "entry", "processed", "append", "parked", "pending", "acknowledge")
 FAULTS = [*product(STORE_CALLS + BUS_CALLS, Mishap, range(3))]
 
 
 def test_no_call_of_the_journal_is_forgotten_here() -> None:
-    calls = {name for name in vars(Journal) if not name.startswith("_")}
+    ports = (Entries, Outboxes, Ledgers, Maintenance)
+    calls = {name for port in ports for name in vars(port) if not name.startswith("_")}
 
     elsewhere = PRODUCER_CALLS | BACKGROUND_CALLS | CLAIM_CALLS | STAGING_CALLS | ARRIVAL_CALLS
     assert calls == {*STORE_CALLS} | elsewhere
@@ -63,8 +64,8 @@ async def run(arrivals: Sequence[Message], *faults: Fault) -> World:
     world.bus.mishaps.planned.clear()
     for _ in range(2):
         world.clock.seconds += LAG_SECONDS
-        await world.worker("east").rescuer.sweep()
-        await world.worker("west").rescuer.sweep()
+        await world.worker("east").recovery.sweep()
+        await world.worker("west").recovery.sweep()
     return world
 
 
@@ -83,4 +84,4 @@ async def test_each_effect_once_and_each_output_the_same_in_both_regions(
         assert world.amounts() == quiet.amounts(), faults
         for region, queue in product(("east", "west"), expected):
             assert sent(world, region, queue) == expected[queue], (region, queue, faults)
-        assert await world.journal.owing_of("acc-7", REGIONS) == [], faults
+        assert await world.journal.pending("acc-7", REGIONS) == [], faults

@@ -8,8 +8,8 @@ import pytest
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.message import Message
-from shared.usecases.deliver import Delivery
-from shared.usecases.outcomes import AlreadyDone, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Processed
+from shared.engine.dispatch.deliver import Delivery
 from tests.world import DELAY_SECONDS, REGIONS, World, message
 
 SESSIONS = [f"acc-{n}" for n in range(200)]
@@ -18,21 +18,26 @@ SESSIONS = [f"acc-{n}" for n in range(200)]
 @pytest.fixture
 def delivery() -> Delivery:
     clock = VirtualClock()
-    return Delivery(MemoryBus(clock), clock, REGIONS, DELAY_SECONDS, spread=True)
+    return Delivery(MemoryBus(clock), clock, REGIONS, DELAY_SECONDS, affinity=True)
 
 
 def test_spread_sessions_are_led_by_both_regions_about_equally(delivery: Delivery) -> None:
-    led = Counter(delivery.preferred(session) for session in SESSIONS)
+    led = Counter(delivery.preferred_region(session) for session in SESSIONS)
 
     assert set(led) == set(REGIONS)
     assert min(led.values()) > len(SESSIONS) // 3
 
 
 def test_who_leads_a_session_is_the_same_in_every_process(delivery: Delivery) -> None:
-    again = Delivery(delivery.bus, delivery.clock, REGIONS, DELAY_SECONDS, spread=True)
+    again = Delivery(delivery.bus, delivery.clock, REGIONS, DELAY_SECONDS, affinity=True)
 
-    assert [again.preferred(s) for s in SESSIONS] == [delivery.preferred(s) for s in SESSIONS]
-    assert (delivery.preferred("acc-0"), delivery.preferred("acc-2")) == ("east", "west")
+    assert [again.preferred_region(s) for s in SESSIONS] == [
+        delivery.preferred_region(s) for s in SESSIONS
+    ]
+    assert (delivery.preferred_region("acc-0"), delivery.preferred_region("acc-2")) == (
+        "east",
+        "west",
+    )
 
 
 async def test_only_the_copy_of_the_region_that_does_not_lead_is_delayed(
@@ -40,7 +45,7 @@ async def test_only_the_copy_of_the_region_that_does_not_lead_is_delayed(
 ) -> None:
     messages = [message(0, session=session) for session in ("acc-0", "acc-2")]
 
-    await delivery.deliver(delivery.to_every_region("in", messages))
+    await delivery.deliver(delivery.address_all("in", messages))
 
     assert isinstance(delivery.bus, MemoryBus)
     delays = {

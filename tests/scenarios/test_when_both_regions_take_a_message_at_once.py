@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from shared.usecases.outcomes import AlreadyDone, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Processed
 from tests.schedules import race
 from tests.world import World, message
 

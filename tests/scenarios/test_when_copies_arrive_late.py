@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.message import Message
-from shared.usecases.outcomes import AlreadyDone
+from shared.engine.consume.outcomes import AlreadyDone
 from tests.business import Outside, world_of
 from tests.world import World, message
 
@@ -36,7 +36,7 @@ async def cost_of_copies(world: World, copies: Sequence[Message]) -> dict[str, i
 async def test_a_copy_costs_one_point_read(kind: str) -> None:
     world = await done(message(0, kind=kind))
 
-    assert await cost_of_copies(world, [message(0, kind=kind)]) == {"covers": 1}
+    assert await cost_of_copies(world, [message(0, kind=kind)]) == {"processed": 1}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,14 +44,14 @@ async def test_many_copies_cost_a_read_for_every_forty(kind: str) -> None:
     bills = [message(n, kind=kind) for n in range(MANY)]
     world = await done(*bills)
 
-    assert await cost_of_copies(world, bills) == {"covers": 1 + MANY // 40}
+    assert await cost_of_copies(world, bills) == {"processed": 1 + MANY // 40}
 
 
 async def test_copies_that_come_twice_cost_nothing_more() -> None:
     bills = [message(n) for n in range(40)]
     world = await done(*bills)
 
-    assert await cost_of_copies(world, [*bills, *reversed(bills)]) == {"covers": 2}
+    assert await cost_of_copies(world, [*bills, *reversed(bills)]) == {"processed": 2}
 
 
 async def test_copies_that_follow_closely_cost_at_most_a_read_each() -> None:
@@ -97,7 +97,7 @@ async def test_a_copy_without_a_number_costs_one_point_read_and_no_write(kind: s
 
     calls = await cost_of_copies(world, plain)
 
-    assert calls.pop("marked") == 40
+    assert calls.pop("marker") == 40
     # Whether it is claimed only the head says, and only a handler that calls the outside claims.
     assert calls == ({"head": 40} if kind == "account.pay" else {})
 
@@ -118,4 +118,4 @@ async def test_a_handler_that_calls_the_outside_costs_two_writes() -> None:
         await world.east.consumer.consume(message(n, kind="account.pay"))
 
     calls = world.journal.mishaps.calls
-    assert (calls["append"], calls["replace"], calls["held"]) == (10, 10, 10)
+    assert (calls["append"], calls["replace"], calls["stored_entry"]) == (10, 10, 10)

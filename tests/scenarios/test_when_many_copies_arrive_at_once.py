@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.message import Message
-from shared.usecases.outcomes import (
+from shared.engine.consume.outcomes import (
     AlreadyDone,
     Claimed,
     Conflicting,

@@ -4,12 +4,12 @@ from itertools import count
 
 import pytest
 
-from shared.domain.documents import owing_from
 from shared.domain.message import Message
-from shared.domain.outbox import Owing
+from shared.domain.outbox import PendingOutbox
+from shared.engine.consume.outcomes import Processed
+from shared.engine.operate.recover import Recovered
+from shared.storage.documents import decode_pending
 from shared.testkit.strikes import Killed
-from shared.usecases.outcomes import Processed
-from shared.usecases.rescue import Rescued
 from tests.world import LAG_SECONDS, World, message
 
 STUCK = 2_000
@@ -24,7 +24,7 @@ def burnt(number: int) -> Message:
 async def stuck_world(stuck: int) -> World:
     """Both error queues refuse, and so many sessions owe them something."""
     world = World()
-    world.bus.dark = {("east", BURNT), ("west", BURNT)}
+    world.bus.unavailable = {("east", BURNT), ("west", BURNT)}
     for number in range(stuck):
         await world.east.consumer.consume(burnt(number))
     world.clock.seconds += LAG_SECONDS
@@ -36,9 +36,9 @@ async def leave_unsent(world: World) -> list[tuple[str, bytes]]:
     bill = message(0, session="new", kind="account.bill")
     quiet = World()
     assert isinstance(await quiet.east.consumer.consume(bill), Processed)
-    world.bus.dark |= {"east", "west"}
+    world.bus.unavailable |= {"east", "west"}
     await world.worker("east").consumer.consume(bill)
-    world.bus.dark -= {"east", "west"}
+    world.bus.unavailable -= {"east", "west"}
     world.clock.seconds += LAG_SECONDS
     return quiet.outputs("east")
 
@@ -47,20 +47,20 @@ async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
     world = await stuck_world(STUCK)
     for _ in range(2):
         world.clock.seconds += 15
-        await world.east.rescuer.sweep()
+        await world.east.recovery.sweep()
     expected = await leave_unsent(world)
 
     runs = count(1)
     while world.outputs("east") != expected:
         assert next(runs) <= 2
         world.clock.seconds += 15
-        await world.east.rescuer.sweep()
+        await world.east.recovery.sweep()
 
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
     for _ in range(3):
         world.clock.seconds += 15
-        await world.east.rescuer.sweep()
-        await world.west.rescuer.sweep()
+        await world.east.recovery.sweep()
+        await world.west.recovery.sweep()
     assert await world.owing() == []
     for region in ("east", "west"):
         reports = world.bus.messages(region, BURNT)
@@ -71,17 +71,17 @@ async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
 async def test_one_session_with_more_outboxes_than_a_search_looks_at_does_not_hide_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shared.usecases.rescue.LOOKED_AT_MAX", 20)
+    monkeypatch.setattr("shared.engine.operate.recover.SEARCHED_MAX", 20)
     world = World()
-    world.bus.dark = {("east", BURNT)}
+    world.bus.unavailable = {("east", BURNT)}
     for sequence in range(30):
         hint = message(sequence, session="busy", kind="account.hint")
         await world.east.consumer.consume(hint)
     expected = await leave_unsent(world)
     east = world.worker("east")
 
-    await east.rescuer.sweep()
-    await east.rescuer.sweep()
+    await east.recovery.sweep()
+    await east.recovery.sweep()
 
     assert world.outputs("east") == expected
 
@@ -90,16 +90,16 @@ async def test_a_queue_out_of_reach_does_not_keep_a_run_from_paying_what_goes_to
     world = await stuck_world(40)
     expected = await leave_unsent(world)
 
-    assert await world.worker("east").rescuer.sweep() == Rescued(paid=1, left=40)
+    assert await world.worker("east").recovery.sweep() == Recovered(helped=1, left=40)
 
     assert world.outputs("east") == expected
 
 
 async def test_one_run_tries_a_bounded_number_the_oldest_first() -> None:
     world = await stuck_world(30)
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
 
-    assert await world.east.rescuer.sweep(limit=10) == Rescued(paid=10)
+    assert await world.east.recovery.sweep(limit=10) == Recovered(helped=10)
 
     assert [m.session for m in world.bus.messages("east", BURNT)] == [
         f"stuck-{n}" for n in range(10)
@@ -110,47 +110,47 @@ async def test_a_session_whose_rescue_throws_does_not_keep_the_others_from_their
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = await stuck_world(20)
-    world.bus.dark.clear()
-    pay = world.east.rescuer.dispatcher.pay
+    world.bus.unavailable.clear()
+    pay = world.east.recovery.dispatcher.deliver_in_order
 
-    async def pay_or_throw(owings: list[Owing], regions: list[str]) -> tuple[str, ...]:
+    async def pay_or_throw(owings: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
         if owings[0].session == "stuck-7":
             raise ZeroDivisionError("a bug")
         return await pay(owings, regions)
 
-    monkeypatch.setattr(world.east.rescuer.dispatcher, "pay", pay_or_throw)
+    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", pay_or_throw)
 
-    assert await world.east.rescuer.sweep() == Rescued(paid=19, left=1)
+    assert await world.east.recovery.sweep() == Recovered(helped=19, left=1)
     assert len(world.bus.messages("east", BURNT)) == 19
 
 
-async def feed_of(world: World) -> list[Owing]:
+async def feed_of(world: World) -> list[PendingOutbox]:
     """What the change feed shows of every document."""
     documents = [d for p in world.journal.partitions.values() for d in p.values()]
-    return [owing for document in documents if (owing := owing_from(document))]
+    return [owing for document in documents if (owing := decode_pending(document))]
 
 
 async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = await stuck_world(100)
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
     seen = await feed_of(world)
     assert len(seen) == 100
-    pay = world.east.rescuer.dispatcher.pay
+    pay = world.east.recovery.dispatcher.deliver_in_order
     paid = count()
 
-    async def pay_until_killed(owings: list[Owing], regions: list[str]) -> tuple[str, ...]:
+    async def pay_until_killed(owings: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
         if next(paid) == 40:
             raise Killed
         return await pay(owings, regions)
 
-    monkeypatch.setattr(world.east.rescuer.dispatcher, "pay", pay_until_killed)
+    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", pay_until_killed)
     with pytest.raises(Killed):
-        await world.east.rescuer.rescue(seen)
+        await world.east.recovery.recover(seen)
 
     world.clock.seconds += LAG_SECONDS
-    await world.worker("east").rescuer.sweep()
+    await world.worker("east").recovery.sweep()
 
     reports = [m.session for m in world.bus.messages("east", BURNT)]
     assert set(reports) == {f"stuck-{n}" for n in range(100)}
@@ -158,13 +158,13 @@ async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothi
 
 async def test_a_feed_that_repeats_and_skips_sends_each_output_once() -> None:
     world = await stuck_world(30)
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
     seen = await feed_of(world)
 
-    await world.east.rescuer.rescue(seen[5:20])
-    await world.east.rescuer.rescue(seen[:15])
-    await world.worker("east").rescuer.rescue(seen[:20])
-    await world.east.rescuer.sweep()
+    await world.east.recovery.recover(seen[5:20])
+    await world.east.recovery.recover(seen[:15])
+    await world.worker("east").recovery.recover(seen[:20])
+    await world.east.recovery.sweep()
 
     reports = [m.session for m in world.bus.messages("east", BURNT)]
     assert sorted(reports) == sorted(f"stuck-{n}" for n in range(30))
@@ -175,13 +175,13 @@ async def test_two_quick_saves_of_one_session_are_paid_in_order_by_one_look(worl
     quiet = World()
     for bill in bills:
         await quiet.east.consumer.consume(bill)
-    world.bus.dark = {"east"}
+    world.bus.unavailable = {"east"}
     for bill in bills:
         await world.east.consumer.consume(bill)
-    world.bus.dark = set()
-    (newest,) = [owing for owing in await feed_of(world) if owing.document_id.endswith("1")]
+    world.bus.unavailable = set()
+    (newest,) = [owing for owing in await feed_of(world) if owing.position == 1]
 
-    await world.worker("east").rescuer.rescue([newest])
+    await world.worker("east").recovery.recover([newest])
 
     assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
     assert await world.owing() == []

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.testkit.strikes import How
-from shared.usecases.commit import Patience
-from shared.usecases.outcomes import (
+from shared.engine.consume.outcomes import (
     AlreadyDone,
     Claimed,
     Conflicting,
@@ -14,13 +12,15 @@ from shared.usecases.outcomes import (
     Parked,
     Processed,
 )
-from shared.usecases.resolve import Action, Decision
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.worker import WaitLimits
+from shared.testkit.strikes import How
 from tests.business import LEASE_OVER, Outside, dies, plain, world_of
 from tests.crashes import sent
 from tests.world import POLICY, REGIONS, World
 
 WINDOW = POLICY.window_seconds
-SKIP = Decision(Action.SKIP, "Ada", "sent by mistake")
+SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
 OTHER = replace(plain(0), body=b'{"amount":99}')
 
 
@@ -75,7 +75,7 @@ async def test_a_late_copy_of_the_original_is_a_duplicate_after_an_edit() -> Non
     world = await halted()
     original = plain(0, "account.burn")
     await world.east.resolver.resolve(
-        "acc-7", Decision(Action.EDIT, "Ada", "a typo", b'{"amount":-1}')
+        "acc-7", ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"amount":-1}')
     )
 
     for region in REGIONS:
@@ -89,7 +89,7 @@ async def test_those_behind_a_claim_are_drained_in_the_order_of_their_arrival() 
     outside = Outside()
     world = world_of(outside)
     await dies(world, plain(0, "account.pay"), "append", How.KILLED_AFTER)
-    hurried = world.worker("west", replace(POLICY, patience=Patience(gap_seconds=0)))
+    hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
     arrivals = [5, 3, 9]
     for sequence in arrivals:
         assert await hurried.consumer.consume(plain(sequence)) == Parked()
@@ -97,7 +97,7 @@ async def test_those_behind_a_claim_are_drained_in_the_order_of_their_arrival() 
     assert copies == [AlreadyDone()] * 3
     world.clock.seconds += LEASE_OVER
 
-    await world.west.rescuer.sweep()
+    await world.west.recovery.sweep()
 
     assert world.amounts() == [1, 6, 4, 10]
     assert world.outputs("east") == world.outputs("west")

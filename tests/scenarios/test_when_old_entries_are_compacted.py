@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from shared.adapters.mishaps import Mishap
-from shared.domain.documents import GENESIS_ID, MILESTONE_EVERY
 from shared.domain.journal import Status
 from shared.domain.message import Message
-from shared.usecases.compact import Compacted
-from shared.usecases.outcomes import AlreadyDone, Faulted, Processed
-from shared.usecases.resolve import Action, Decision
+from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
+from shared.engine.operate.compact import Compacted
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.storage.documents import GENESIS_ID, MILESTONE_EVERY
 from tests.letters import WRITER, handlers, writing
 from tests.world import LAG_SECONDS, POLICY, World, message
 
@@ -64,7 +64,7 @@ async def test_a_compacted_session_is_not_looked_at_again(world: World) -> None:
 
     assert await world.east.compactor.compact() == Compacted()
 
-    assert dict(world.journal.mishaps.calls) == {"sessions.milestone": 1}
+    assert dict(world.journal.mishaps.calls) == {"sessions.compaction": 1}
 
 
 async def test_the_head_is_never_lost(world: World) -> None:
@@ -102,7 +102,7 @@ async def test_late_duplicates_of_what_was_removed_are_still_duplicates(world: W
 
 async def test_an_unpaid_outbox_keeps_its_entry_and_all_after_it(world: World) -> None:
     await consume(world, [message(n) for n in range(50)])
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     await consume(world, [message(50, kind="account.bill")])
     await consume(world, [message(n) for n in range(51, MANY)])
     world.clock.seconds += RETENTION
@@ -111,8 +111,8 @@ async def test_an_unpaid_outbox_keeps_its_entry_and_all_after_it(world: World) -
     await world.east.compactor.compact()
     assert positions(world) == list(range(50, MANY))
 
-    world.bus.dark = set()
-    await world.west.rescuer.sweep()
+    world.bus.unavailable = set()
+    await world.west.recovery.sweep()
     world.clock.seconds += RETENTION
     await world.east.compactor.compact()
     assert world.outputs("west") == quiet != []
@@ -124,14 +124,14 @@ async def test_outputs_to_be_made_again_keep_the_state_before_them() -> None:
     again = [writing([n % 3], n, kind="write.again") for n in range(MANY)]
     await consume(quiet, again)
     await consume(world, again[:120])
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     await consume(world, again[120:])
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     world.clock.seconds += RETENTION
 
     await world.east.compactor.compact()
     assert positions(world, WRITER)[0] == 119
-    await world.worker("west").rescuer.sweep()
+    await world.worker("west").recovery.sweep()
 
     assert world.outputs("west") == world.outputs("east") == quiet.outputs("east")
     await world.east.compactor.compact()
@@ -143,14 +143,14 @@ async def test_outputs_to_be_made_again_keep_the_state_before_them() -> None:
 async def test_the_fault_of_a_halted_session_stays_until_it_is_resolved(world: World) -> None:
     await consume(world, [message(n) for n in range(50)])
     assert isinstance(await world.east.consumer.consume(message(50, kind="account.burn")), Faulted)
-    world.east.consumer.patience = replace(world.east.consumer.patience, gap_seconds=0)
+    world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
     await consume(world, [message(n) for n in range(51, MANY)])
     world.clock.seconds += RETENTION
 
     await world.east.compactor.compact()
     assert positions(world)[0] == 49
     await world.worker("east").resolver.resolve(
-        "acc-7", Decision(Action.SKIP, who="ann", why="not needed")
+        "acc-7", ResolutionRequest(ResolutionAction.SKIP, who="ann", why="not needed")
     )
 
     assert world.amounts() == [n + 1 for n in range(MANY) if n != 50]
@@ -158,7 +158,7 @@ async def test_the_fault_of_a_halted_session_stays_until_it_is_resolved(world: W
 
 async def test_the_state_of_a_session_that_only_parks_stays(world: World) -> None:
     await consume(world, [message(0)])
-    world.east.consumer.patience = replace(world.east.consumer.patience, gap_seconds=0)
+    world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
     await consume(world, [message(n) for n in range(2, MANY)])
     world.clock.seconds += RETENTION
 
@@ -219,13 +219,13 @@ async def test_a_batch_that_gets_no_answer_is_left_to_the_next_run(
 async def test_sessions_that_cannot_be_compacted_do_not_keep_others_from_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.usecases.compact.SESSIONS_MAX", 3)
-    world.bus.dark = {"west"}
+    monkeypatch.setattr("shared.engine.operate.compact.SESSIONS_MAX", 3)
+    world.bus.unavailable = {"west"}
     for number in range(4):
         session = f"stuck-{number}"
         bill = message(0, session=session, kind="account.bill")
         await consume(world, [bill, *(message(n, session=session) for n in range(1, 110))])
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     await long_session(world)
 
     removed = [(await world.east.compactor.compact()).entries for _ in range(2)]
@@ -237,12 +237,12 @@ async def test_a_session_that_another_worker_compacted_is_not_tried_for_ever(wor
     await long_session(world)
     world.journal.mishaps.plan("compact", Mishap.REFUSED)
     await world.east.compactor.compact()
-    assert world.east.compactor.tried.in_vain() == ["acc-7"]
+    assert world.east.compactor.failed.newest() == ["acc-7"]
     await world.west.compactor.compact()
 
     assert await world.east.compactor.compact() == Compacted()
 
-    assert world.east.compactor.tried.in_vain() == []
+    assert world.east.compactor.failed.newest() == []
 
 
 async def test_the_owner_of_a_claim_at_a_milestone_still_finds_what_it_starts_from(
@@ -273,7 +273,7 @@ async def test_outputs_of_removed_entries_stay_delivered_once(world: World) -> N
     await world.east.compactor.compact()
     for bill in bills[::20]:
         assert await world.worker("east").consumer.consume(bill) == AlreadyDone()
-    await world.west.rescuer.sweep()
+    await world.west.recovery.sweep()
 
     assert world.outputs("east") == world.outputs("west") == sent
     assert len(sent) == MANY

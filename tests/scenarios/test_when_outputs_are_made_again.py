@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from shared.domain.handling import Context, Handled, Handlers, Kind, Output
+from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.message import Message
-from shared.ports import Sought
-from shared.usecases.outcomes import AlreadyDone, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Processed
+from shared.ports import SessionNeed
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.world import LAG_SECONDS, Account, Amount, Receipt, World, message
 
@@ -74,9 +74,9 @@ async def leave_unsent(world: World, *quotes: Message) -> list[tuple[str, bytes]
         await quiet.east.consumer.consume(arriving)
     await world.east.consumer.consume(quotes[0])
     for arriving in quotes[1:]:
-        world.bus.dark = {"west"}
+        world.bus.unavailable = {"west"}
         await world.east.consumer.consume(arriving)
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     world.clock.seconds += LAG_SECONDS
     return quiet.outputs("east")
 
@@ -96,7 +96,7 @@ async def test_a_region_that_missed_some_gets_the_same_bytes_on_the_state_before
     expected = await leave_unsent(world, *QUOTES)
     prices["today"] = [99]
 
-    await world.worker("west").rescuer.sweep()
+    await world.worker("west").recovery.sweep()
 
     assert world.outputs("west") == world.outputs("east") == expected
     assert await world.owing() == []
@@ -110,13 +110,13 @@ async def test_what_was_captured_is_what_the_handler_first_saw(world: World) -> 
         return Handled(account, (Output("account.quote", cost),))
 
     world.handlers = handlers_with(careless)
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     east = world.worker("east")
     await east.consumer.consume(QUOTES[0])
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     world.clock.seconds += LAG_SECONDS
 
-    await world.worker("west").rescuer.sweep()
+    await world.worker("west").recovery.sweep()
 
     assert world.outputs("west") == world.outputs("east") != []
     assert prices == {"today": [7]}
@@ -162,7 +162,7 @@ def outputs_made_again() -> list[list[str]]:
         world.clock.seconds = float(os.environ.get("PYTHONHASHSEED") or 0) * 1_000
         await leave_unsent(world, *QUOTES)
         prices["today"] = [99]
-        await world.worker("west").rescuer.sweep()
+        await world.worker("west").recovery.sweep()
         return [[m.id, m.body.decode()] for m in world.bus.messages("west", "out")]
 
     prices["today"] = [7]
@@ -181,12 +181,14 @@ async def test_other_bytes_are_never_sent_in_place_of_the_first_ones(world: Worl
 
     expected = await leave_unsent(world, *QUOTES[:2])
     world.handlers = handlers_with(changed)
-    await world.worker("west").rescuer.sweep()
+    await world.worker("west").recovery.sweep()
     assert world.outputs("west") == expected[:1]
-    assert list(await world.journal.sessions(Sought.OWING, region="west", limit=9)) == ["acc-7"]
+    assert list(await world.journal.sessions(SessionNeed.DELIVERY, region="west", limit=9)) == [
+        "acc-7"
+    ]
 
     world.handlers = handlers
-    await world.worker("west").rescuer.sweep()
+    await world.worker("west").recovery.sweep()
 
     assert world.outputs("west") == expected
 
@@ -197,17 +199,17 @@ async def test_a_handler_that_now_fails_does_not_keep_other_sessions_from_their_
     def failing(_: Account, __: Amount, ___: Context) -> Account:
         raise ZeroDivisionError("a bug")
 
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     other = message(0, session="other", kind="quote")
     await world.east.consumer.consume(QUOTES[0])
     world.handlers = handlers_with(failing)
     await world.worker("east").consumer.consume(other)
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     world.clock.seconds += LAG_SECONDS
 
-    rescued = await world.worker("west").rescuer.sweep()
+    rescued = await world.worker("west").recovery.sweep()
 
-    assert (rescued.paid, rescued.left) == (1, 1)
+    assert (rescued.helped, rescued.left) == (1, 1)
     assert len(world.bus.messages("west", "errors")) == 1
 
 

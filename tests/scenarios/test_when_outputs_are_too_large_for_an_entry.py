@@ -5,16 +5,15 @@ from collections.abc import Sequence
 import pytest
 
 from shared.adapters.mishaps import Mishap
-from shared.domain.documents import STAGED_SECONDS, staged_id
 from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.domain.outbox import Staged
-from shared.domain.stored_messages import Document
+from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
+from shared.storage import limits
+from shared.storage.documents import STAGED_SECONDS, Document, staged_ids
+from shared.storage.limits import INLINE_BYTES_MAX
 from shared.testkit.strikes import Killed
-from shared.usecases import outputs
-from shared.usecases.outcomes import AlreadyDone, Faulted, Processed
-from shared.usecases.outputs import INLINE_BYTES_MAX
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.letters import WRITER, handlers, writing, written_in
 from tests.world import LAG_SECONDS, World
@@ -61,7 +60,7 @@ async def test_all_of_them_arrive_whole_in_order_in_both_regions(
     outcome = await world.east.consumer.consume(writing(sizes))
 
     assert isinstance(outcome, Processed)
-    assert isinstance(outcome.entry.outbox.elsewhere, Staged)
+    assert isinstance(outcome.entry.outbox.location, Staged)
     texts = [b'"%s"' % (b"%c" % (ord("a") + n) * size) for n, size in enumerate(sizes)]
     for region in ("east", "west"):
         bodies = [m.body for m in world.bus.messages(region, "out")]
@@ -70,13 +69,13 @@ async def test_all_of_them_arrive_whole_in_order_in_both_regions(
 
 
 async def test_the_stages_vanish_when_every_region_is_paid(world: World) -> None:
-    world.bus.dark = {"west"}
+    world.bus.unavailable = {"west"}
     await world.east.consumer.consume(writing(THREE_STAGES))
     assert len(staged(world)) == 3
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     world.clock.seconds += LAG_SECONDS
 
-    await world.west.rescuer.sweep()
+    await world.west.recovery.sweep()
 
     assert staged(world) == []
     assert sent(world, "east") == sent(world, "west")
@@ -121,7 +120,7 @@ async def test_an_attempt_whose_stages_are_gone_cannot_commit(world: World) -> N
 
     outcome = await world.east.consumer.consume(writing(THREE_STAGES))
 
-    assert [str(answer) for answer in late] == ["Appended.ORPHANED"]
+    assert [str(answer) for answer in late] == ["WriteResult.ORPHANED"]
     assert isinstance(outcome, Processed)
     assert outcome.entry.attempt.id != "east-1/1"
     assert len(sent(world, "east")) == 3
@@ -135,9 +134,9 @@ async def test_two_attempts_stages_do_not_mix(world: World) -> None:
     async def stage_after_a_rival(*arguments: object) -> None:
         world.journal.stage = stage  # type: ignore[method-assign]
         await stage(*arguments)  # type: ignore[arg-type]
-        world.bus.dark = {"east", "west"}
+        world.bus.unavailable = {"east", "west"}
         await rival.consumer.consume(writing(THREE_STAGES))
-        world.bus.dark = set()
+        world.bus.unavailable = set()
 
     world.journal.stage = stage_after_a_rival  # type: ignore[assignment, method-assign]
 
@@ -147,9 +146,8 @@ async def test_two_attempts_stages_do_not_mix(world: World) -> None:
     (entry,) = world.entries(WRITER)
     assert entry["attempt"].startswith("west")
     kept = {document["id"]: document["ttl"] for document in staged(world)}
-    assert kept == {staged_id(entry["attempt"], n): -1 for n in range(3)} | {
-        staged_id("east-1/1", n): STAGED_SECONDS for n in range(3)
-    }
+    adopted = dict.fromkeys(staged_ids(Staged(entry["attempt"], 3)), -1)
+    assert kept == adopted | dict.fromkeys(staged_ids(Staged("east-1/1", 3)), STAGED_SECONDS)
     await rest(world)
     assert len(sent(world, "east")) == 3
     assert sent(world, "east") == sent(world, "west")
@@ -192,7 +190,7 @@ async def test_a_state_too_large_for_the_store_is_a_fault_by_name(world: World) 
 async def test_more_stages_than_one_batch_adopts_are_a_fault_by_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "STAGE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
 
     outcome = await world.east.consumer.consume(writing([5_000] * 101))
 
@@ -204,8 +202,8 @@ async def test_more_stages_than_one_batch_adopts_are_a_fault_by_name(
 async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outputs, "INLINE_BYTES_MAX", 5_000)
-    monkeypatch.setattr(outputs, "STAGE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(limits, "INLINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
     messages = [writing([4_500, 4_000]), writing([3], 1)]
 
     async def work(world: World) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from shared.adapters.mishaps import Mishap
 from shared.domain.errors import OutcomeUnknown
-from shared.usecases.outcomes import AlreadyDone, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Processed
 from tests.world import World, message
 
 

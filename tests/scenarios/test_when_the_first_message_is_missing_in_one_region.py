@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.usecases.outcomes import AlreadyDone, Parked, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Parked, Processed
 from tests.world import World, message
 
 BILLS = [message(n, kind="account.bill") for n in range(4)]
@@ -50,5 +50,5 @@ async def test_waiting_for_it_spends_no_more_than_the_patience_of_one_invocation
 
     assert await world.west.consumer.consume(BILLS[1]) == Parked()
 
-    patience = world.west.consumer.patience
+    patience = world.west.consumer.waits
     assert patience.gap_seconds <= world.clock.now() - begun <= 2 * patience.gap_seconds

@@ -12,8 +12,8 @@ from functions.receive import receive_dead_letter, receive_message
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import BODY_BYTES_MAX, SEQUENCE_MAX, Message, Number
-from shared.ports import Sought
-from shared.usecases.resolve import Action, Decision
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.ports import SessionNeed
 from tests.deliveries import delivery, delivery_of
 from tests.world import GAP_SECONDS, REGIONS, World, message
 
@@ -137,7 +137,7 @@ async def test_a_large_dead_letter_ends_in_the_error_queue_too() -> None:
 
 async def test_what_no_region_takes_stays_in_its_queue() -> None:
     world = World()
-    world.bus.dark.update(REGIONS)
+    world.bus.unavailable.update(REGIONS)
 
     with pytest.raises(OutcomeUnknown):
         await receive_message(world.east, delivery(BODY, {}))
@@ -175,9 +175,11 @@ async def test_what_no_handler_takes_is_kept_whole_as_a_fault_that_can_be_resolv
     for region in REGIONS:
         (report,) = world.bus.messages(region, "errors")
         assert reason in json.loads(report.body)["reason"]
-    assert await world.journal.sessions(Sought.FAULTED, limit=9) == ["acc-7"]
+    assert await world.journal.sessions(SessionNeed.RESOLUTION, limit=9) == ["acc-7"]
     await receive_message(world.east, delivery_of(message(1)))
-    await world.east.resolver.resolve("acc-7", Decision(Action.SKIP, "Ada", "nonsense"))
+    await world.east.resolver.resolve(
+        "acc-7", ResolutionRequest(ResolutionAction.SKIP, "Ada", "nonsense")
+    )
     assert world.amounts() == [2]
 
 
@@ -211,7 +213,7 @@ async def test_a_sequence_far_ahead_is_parked_and_stays_visible() -> None:
     assert world.clock.now() <= 3 * GAP_SECONDS
     assert world.amounts() == [1]
     assert world.entries()[-1]["parked"] == {"bank": 1}
-    assert await world.journal.sessions(Sought.WAITING, limit=9) == ["acc-7"]
+    assert await world.journal.sessions(SessionNeed.DRAINING, limit=9) == ["acc-7"]
     assert await world.journal.parked("acc-7", far.number) == far  # type: ignore[arg-type]
 
 

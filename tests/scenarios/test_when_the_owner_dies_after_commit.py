@@ -1,10 +1,11 @@
 """The entry is in the journal; the process dies before it dispatches, or before it settles."""
 
 from shared.adapters.mishaps import Mishap
-from shared.domain import entries
-from shared.domain.batch import Appended
-from shared.domain.documents import owing_from
-from shared.usecases.outcomes import AlreadyDone
+from shared.domain import next_entry
+from shared.domain.handler import HandlerInput
+from shared.engine.consume.outcomes import AlreadyDone
+from shared.ports import WriteResult
+from shared.storage.documents import decode_pending
 from tests.world import LAG_SECONDS, World, message
 
 BILL = message(0, kind="account.bill")
@@ -14,10 +15,10 @@ async def commit_and_die(world: World) -> list[tuple[str, bytes]]:
     """Commit a bill without dispatching it; the answer is what should have been sent."""
     healthy = World()
     await healthy.east.consumer.consume(BILL)
-    processor = world.east.consumer.processor
-    opened = entries.opened(await processor.step(None, BILL))
-    ending = await processor.ending(opened, await processor.before(None))
-    assert await processor.committer.commit(ending.entry) is Appended.CREATED
+    consumer = world.east.consumer
+    opened = next_entry.open_entry(await consumer.parking.prepare(None, BILL))
+    ending = await consumer.runner.run(opened, HandlerInput())
+    assert await consumer.committer.commit(None, ending.entry) is WriteResult.CREATED
     world.east = world.worker("east")
     assert world.outputs("east") == world.outputs("west") == []
     return healthy.outputs("east")
@@ -62,10 +63,10 @@ async def test_the_next_message_sends_the_outputs_before_its_own(world: World) -
 
 async def test_the_change_feed_sends_the_outputs_after_the_lag(world: World) -> None:
     expected = await commit_and_die(world)
-    seen = [owing for entry in world.entries() if (owing := owing_from(entry))]
+    seen = [owing for entry in world.entries() if (owing := decode_pending(entry))]
 
-    await world.east.rescuer.rescue(seen)
-    await world.west.rescuer.rescue(seen)
+    await world.east.recovery.recover(seen)
+    await world.west.recovery.recover(seen)
 
     assert world.clock.now() >= LAG_SECONDS
     assert world.outputs("east") == world.outputs("west") == expected
@@ -75,12 +76,12 @@ async def test_the_change_feed_finds_nothing_to_do_when_the_outputs_went_out(wor
     await world.east.consumer.consume(BILL)
     world.journal.mishaps.plan("acknowledge", Mishap.LOST)
     await world.east.consumer.consume(message(1, kind="account.bill"))
-    seen = [owing for entry in world.entries() if (owing := owing_from(entry))]
-    assert [owing.document_id for owing in seen] == ["000000000001"]
+    seen = [owing for entry in world.entries() if (owing := decode_pending(entry))]
+    assert [pending.position for pending in seen] == [1]
 
     await world.east.consumer.consume(message(1, kind="account.bill"))
     sent_before = world.outputs("east")
-    await world.east.rescuer.rescue(seen)
+    await world.east.recovery.recover(seen)
 
     assert world.outputs("east") == sent_before
 
@@ -89,9 +90,9 @@ async def test_the_sweep_alone_sends_the_outputs(world: World) -> None:
     expected = await commit_and_die(world)
     world.clock.seconds += LAG_SECONDS
 
-    assert (await world.east.rescuer.sweep()).paid == 1
+    assert (await world.east.recovery.sweep()).helped == 1
     world.clock.seconds += LAG_SECONDS
-    assert (await world.west.rescuer.sweep()).paid == 1
+    assert (await world.west.recovery.sweep()).helped == 1
 
     assert world.outputs("east") == world.outputs("west") == expected
     assert await world.owing() == []

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.errors import LockstepError
-from shared.ports import Sought
+from shared.engine.consume.outcomes import AlreadyDone, Claimed, Processed
+from shared.engine.worker import WaitLimits
+from shared.ports import SessionNeed
 from shared.testkit.strikes import How, Killed
-from shared.usecases.commit import Patience
-from shared.usecases.outcomes import AlreadyDone, Claimed, Processed
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,
@@ -73,7 +73,7 @@ async def healthy() -> tuple[World, Outside]:
 
 async def claims_left(world: World) -> int:
     """How many sessions are still claimed."""
-    return len(await world.journal.sessions(Sought.CLAIMED, limit=10))
+    return len(await world.journal.sessions(SessionNeed.TAKE_OVER, limit=10))
 
 
 @pytest.mark.parametrize("recovery", RECOVERIES)
@@ -169,13 +169,13 @@ async def test_the_next_message_takes_over_before_its_own_turn() -> None:
 async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over() -> None:
     world = world_of(Outside())
     await dies(world, PAY, "append", How.KILLED_AFTER)
-    hurried = world.worker("west", replace(POLICY, patience=Patience(gap_seconds=0)))
+    hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
     for sequence in (2, 1, 3):
         await hurried.consumer.consume(message(sequence))
     assert world.amounts() == []
     world.clock.seconds += LEASE_OVER
 
-    await world.west.rescuer.sweep()
+    await world.west.recovery.sweep()
 
     assert world.amounts() == [1, 2, 3, 4]
     assert "parked" not in world.entries()[-1]

@@ -9,17 +9,17 @@ import pytest
 from shared.adapters.mishaps import Mishap, Mishaps
 from shared.domain.errors import LockstepError, OutcomeUnknown, Unavailable
 from shared.domain.message import Message
+from shared.engine.consume.outcomes import AlreadyDone, Processed
+from shared.engine.worker import WaitLimits
 from shared.testkit.strikes import Killed
-from shared.usecases.commit import Patience
-from shared.usecases.outcomes import AlreadyDone, Processed
 from tests.business import LEASE_OVER, Outside, business, payment, swept, world_of
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.world import POLICY, REGIONS, World, message
 
 PAY = payment(0)
 # Every call of those that wait is struck, too; a few of them will do.
-IMPATIENT = replace(POLICY, patience=Patience(gap_seconds=1.0, poll_seconds=0.5))
-CALLS = ("append", "replace", "held", "entry", "head")
+IMPATIENT = replace(POLICY, waits=WaitLimits(gap_seconds=1.0, poll_seconds=0.5))
+CALLS = ("append", "replace", "stored_entry", "entry", "head")
 IN_TURN = [PAY, message(1, kind="account.bill"), payment(2)]
 GAPPED = [payment(1), payment(0), message(2, kind="account.bill")]
 

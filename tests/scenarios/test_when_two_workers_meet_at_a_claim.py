@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from shared.domain.message import Message
+from shared.engine.consume.outcomes import Outcome, Processed
 from shared.testkit.strikes import How
-from shared.usecases.outcomes import Outcome, Processed
 from tests.business import LEASE_OVER, Outside, dies, payment, swept, world_of
 from tests.crashes import sent
 from tests.schedules import Schedule, race

@@ -151,8 +151,8 @@ MUTATIONS = (
         "take an unknown send for a success",
         "P5",
         "shared.usecases.deliver",
-        "+ self.dark_seconds\n                return False",
-        "+ self.dark_seconds\n                return True",
+        "+ self.unavailable_seconds\n                return False",
+        "+ self.unavailable_seconds\n                return True",
     ),
     Mutation(
         "have no sweep behind the feed",
@@ -182,7 +182,7 @@ MUTATIONS = (
         "mistake outputs that others have sent for lost ones",
         "P7",
         "shared.usecases.outputs",
-        "if entry is not None and entry.outbox.owing:",
+        "if entry is not None and entry.outbox.regions:",
         "if True:",
         climate="fair",
         seeds_max=200,
@@ -213,7 +213,7 @@ MUTATIONS = (
         "do not tell the error queue",
         "P9",
         "shared.usecases.process",
-        "return self.dispatcher.delivery.to_every_region(self.error_queue, [copy])",
+        "return self.dispatcher.delivery.address_all(self.error_queue, [copy])",
         "return NOTHING_OWED",
     ),
     Mutation(
@@ -268,7 +268,7 @@ MUTATIONS = (
         "overtake in the region that missed one",
         "P5",
         "shared.usecases.dispatch",
-        "if r not in entry.behind",
+        "if r not in entry.lagging",
         "if True",
     ),
     Mutation(

@@ -35,7 +35,7 @@ SAGA_MUTATIONS = (
         "shared.usecases.saga_steps",
         "message = step_message(key, at, step, direction)\n",
         "message = step_message(key, at, step, direction)\n"
-        "        region = self.commander.consumer.committer.owner.region\n"
+        "        region = self.commands.consumer.committer.owner.region\n"
         "        message = replace(message, id=f'{message.id[:20]}-{region}')\n",
     ),
     Saga(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from shared.domain.handling import Context, Handled, Handlers, Output
+from shared.domain.handler import Context, Handled, Handlers, Output
 from shared.domain.message import Message
-from shared.domain.saga import Command, Plan, Refusal, Stage, Step
-from shared.domain.saga_record import SagaKinds
+from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step
+from shared.domain.saga.record import SagaKinds
 from simulation.trial import Seen, check, moment
 
 ROOT = Path(__file__).parents[2]

@@ -68,7 +68,7 @@ async def cut_off(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
                 await bus.send(chosen.regions[0], chosen.queue, messages[:1])
                 kill_driver()
             published = await producer.send(messages)
-            return SendCounts(published.sent, published.owed)
+            return SendCounts(published.sent, published.pending)
 
         yield send
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from pyspark.sql import Row
 
-from shared.domain.message import Message, derived_id
+from shared.domain.message import Message, derive_id
 from spark.sending import SendCounts, SendPolicy, send_rows
 from tests.crashes import rest
 from tests.world import REGIONS, World
@@ -24,7 +24,7 @@ def rows() -> list[Row]:
             sequence=number,
             type="account.add",
             body=f'{{"amount":{amounts[number]}}}',
-            id=derived_id("bank", account, str(number)),
+            id=derive_id("bank", account, str(number)),
             time=None,
         )
         for number in range(5)
@@ -51,7 +51,7 @@ async def attempt(world: World, chance: random.Random, dies_after: int | None) -
                 await producer.delivery.bus.send("east", "in", messages[:1])
                 raise ConnectionResetError("the executor was lost")
         published = await producer.send(messages)
-        return SendCounts(published.sent, published.owed)
+        return SendCounts(published.sent, published.pending)
 
     await send_rows(rows(), send, SendPolicy(rows_max=4), unheard)
 

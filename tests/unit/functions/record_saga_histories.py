@@ -13,7 +13,7 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 from google.protobuf.json_format import MessageToJson  # type: ignore[import-untyped]
 
-from shared.domain.saga import instance_of
+from shared.domain.saga.plan import instance_of
 from tests.e2e.stack import SagaStack, running_sagas, until
 
 HISTORIES = Path(__file__).parent / "saga_histories"

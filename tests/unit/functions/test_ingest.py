@@ -6,8 +6,8 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from functions.ingest import accept, blueprint
-from functions.problem import problem
+from functions.ingest import accept, build_ingest_blueprint
+from functions.responses import respond_problem
 from shared.adapters.mishaps import Mishap
 from shared.domain.errors import Throttled
 from shared.domain.message import BODY_BYTES_MAX
@@ -172,12 +172,12 @@ async def test_a_store_out_of_reach_asks_the_caller_to_come_back(world: World) -
 
 
 async def test_both_regions_out_of_reach_keep_the_number_for_the_next_try(world: World) -> None:
-    world.bus.dark.update({"east", "west"})
+    world.bus.unavailable.update({"east", "west"})
     response = await accept(world.worker("east"), post())
     assert (response.status_code, document(response)["type"]) == (503, "OutcomeUnknown")
     assert response.headers["Retry-After"] == "1"
 
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
     assert document(await accept(world.worker("east"), post(key="order-2")))["sequence"] == 1
     assert document(await accept(world.worker("east"), post()))["sequence"] == 0
 
@@ -188,7 +188,7 @@ async def test_both_regions_out_of_reach_keep_the_number_for_the_next_try(world:
 def test_a_throttled_store_says_when_to_come_back_in_whole_seconds(
     wanted: float | None, told: str
 ) -> None:
-    response = problem(Throttled("too many requests", wanted))
+    response = respond_problem(Throttled("too many requests", wanted))
 
     assert response.status_code == 429
     assert response.headers["Retry-After"] == told
@@ -196,7 +196,7 @@ def test_a_throttled_store_says_when_to_come_back_in_whole_seconds(
 
 def test_a_key_is_required(world: World) -> None:
     app = func.FunctionApp()
-    app.register_functions(blueprint(world.worker("east")))
+    app.register_functions(build_ingest_blueprint(world.worker("east")))
 
     (ingest,) = app.get_functions()
 

@@ -6,16 +6,16 @@ import pytest
 
 from functions.handlers import orders
 from functions.handlers.orders import Account, Line, Order, Place, Reservation, Stock, place
-from shared.domain.handling import Context
+from shared.domain.handler import Context, HandlerInput
 from shared.domain.message import Message
-from shared.domain.running import Before, run
-from shared.domain.saga import Stage, Wait
+from shared.domain.saga.plan import Stage, Wait
+from shared.engine.handle.handle import run_pure
 
 
 def after(kind: str, state: dict[str, object], **body: object) -> tuple[object, str | None]:
     """A participant's state after a command, and why it refused it."""
     message = Message("m", "s", kind, json.dumps(body).encode(), time="2026-01-01T00:00:00+00:00")
-    result = run(orders.handlers.of(kind), Before(state), message)
+    result = run_pure(orders.handlers.of(kind), HandlerInput(state), message)
     return result.state, (result.answer or {}).get("refused")
 
 

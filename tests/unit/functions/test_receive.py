@@ -12,7 +12,7 @@ from functions.receive import describe, parse, receive_batch, receive_message
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, OutcomeUnknown
-from shared.usecases.outcomes import AlreadyDone
+from shared.engine.consume.outcomes import AlreadyDone
 from tests.deliveries import delivery, delivery_of
 from tests.world import World, message
 
@@ -60,7 +60,7 @@ async def test_what_is_no_message_of_ours_goes_whole_to_the_error_queue_and_is_s
 
 async def test_what_cannot_be_rejected_now_stays_in_the_queue() -> None:
     world = World()
-    world.bus.dark.update({"east", "west"})
+    world.bus.unavailable.update({"east", "west"})
 
     with pytest.raises(OutcomeUnknown):
         await receive_message(world.east, delivery(b"{}", {}))

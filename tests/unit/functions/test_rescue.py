@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from functions.rescue import rescue_documents, sweep_journal
+from functions.rescue import recover_documents, sweep_journal
 from shared.adapters.mishaps import Mishap
 from tests.world import LAG_SECONDS, World, message
 
@@ -12,9 +12,9 @@ from tests.world import LAG_SECONDS, World, message
 async def owing_world() -> World:
     """A world in which the east missed an output."""
     world = World()
-    world.bus.dark.add("east")
+    world.bus.unavailable.add("east")
     await world.west.consumer.consume(message(0, kind="account.bill"))
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
     world.clock.seconds += LAG_SECONDS
     return world
 
@@ -22,17 +22,17 @@ async def owing_world() -> World:
 async def test_the_feed_pays_what_its_documents_owe() -> None:
     world = await owing_world()
 
-    await rescue_documents(world.east.rescuer, world.journal.partitions["acc-7"].values())
+    await recover_documents(world.east.recovery, world.journal.partitions["acc-7"].values())
 
     assert world.outputs("east") == world.outputs("west") != []
 
 
 async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureFixture) -> None:
     world = await owing_world()
-    world.journal.mishaps.plan("owing_of", Mishap.REFUSED)
+    world.journal.mishaps.plan("pending", Mishap.REFUSED)
 
     with caplog.at_level(logging.WARNING):
-        await rescue_documents(world.east.rescuer, world.journal.partitions["acc-7"].values())
+        await recover_documents(world.east.recovery, world.journal.partitions["acc-7"].values())
 
     assert "left 1 sessions to the sweep" in caplog.text
     assert world.outputs("east") == []
@@ -40,11 +40,11 @@ async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureF
 
 async def test_the_sweep_survives_a_store_out_of_reach(caplog: pytest.LogCaptureFixture) -> None:
     world = await owing_world()
-    world.journal.mishaps.plan("sessions.owing", Mishap.REFUSED)
+    world.journal.mishaps.plan("sessions.delivery", Mishap.REFUSED)
 
     with caplog.at_level(logging.WARNING):
-        await sweep_journal(world.east.rescuer)
-    await sweep_journal(world.east.rescuer)
+        await sweep_journal(world.east.recovery)
+    await sweep_journal(world.east.recovery)
 
     assert "postponed" in caplog.text
     assert world.outputs("east") == world.outputs("west")

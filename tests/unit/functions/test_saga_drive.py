@@ -12,9 +12,9 @@ from durabletask.internal import helpers
 from durabletask.internal import orchestrator_service_pb2 as pb
 
 from functions import saga_instances
-from functions.saga_drive import CHANGED, policy
-from shared.domain.saga import Command, Plan, Stage, Step, Wait
-from shared.domain.saga_walk import Activity, Call, Started
+from functions.saga_drive import CHANGED, retry_policy_of
+from shared.domain.saga.plan import Command, Plan, Stage, Step, Wait
+from shared.domain.saga.walk import Activity, ActivityCall, StartedSaga
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DONE = {"outcome": "done", "reason": None}
@@ -32,7 +32,7 @@ class Instance:
     """An instance whose every event comes from the test."""
 
     def __init__(self, *parts: Stage | Wait) -> None:
-        saga = Started(key="k", at=START.isoformat(), plan=Plan(parts=parts))
+        saga = StartedSaga(key="k", at=START.isoformat(), plan=Plan(parts=parts))
         work = {"saga": saga.model_dump(mode="json"), "stand_by_seconds": 0}
         begun = helpers.new_execution_started_event("saga", "i", json.dumps(work))
         self.orchestrator = Orchestrator.create(saga_instances.saga)
@@ -139,7 +139,7 @@ def test_steps_run_side_by_side_and_one_that_keeps_failing_is_given_up() -> None
 
 @pytest.mark.parametrize(("tries", "pause_max"), [(5, 60.0), (200, 3600.0)])
 def test_pauses_double_up_to_the_longest(tries: int, pause_max: float) -> None:
-    found = policy(Call(Activity.STEP, {}, tries, pause_seconds_max=pause_max))
+    found = retry_policy_of(ActivityCall(Activity.STEP, {}, tries, pause_seconds_max=pause_max))
 
     assert found.max_number_of_attempts == tries
     assert found.first_retry_interval == timedelta(seconds=1)

@@ -11,8 +11,8 @@ import pytest
 from functions import saga_instances, sagas, sagas_http
 from functions.handlers import orders
 from functions.saga_drive import CHANGED
-from shared.domain.documents import entry_document
-from shared.domain.saga import State, instance_of
+from shared.domain.saga.plan import SagaState, instance_of
+from shared.storage.documents import encode_entry
 from tests.saga_stage import Stage, order, stocked
 
 PLACED = order(("p", 60), approval=60)
@@ -98,17 +98,21 @@ class Region:
         return answer.status_code, json.loads(answer.get_body())
 
     async def start(self, body: str = PLACED, key: str = "o-1") -> tuple[int, Any]:
-        return await self.ask(sagas_http.start, body, key=key, params="type=order.place")
+        return await self.ask(
+            sagas_http.start_saga_over_http, body, key=key, params="type=order.place"
+        )
 
     async def feed(self, session: str = "saga:o-1") -> None:
         """Show the change feed every entry of a session."""
         documents = [
-            entry_document(entry)
+            encode_entry(entry)
             for position in range(self.stage.entries()[session])
             if (entry := self.stage.journal.entry_at(session, position))
         ]
         services = self.stage.worker(self.name)
-        await saga_instances.begin(services, self.stage.book(self.name), self.hub, documents)
+        await saga_instances.begin_instances(
+            services, self.stage.book(self.name), self.hub, documents
+        )
 
 
 @pytest.fixture
@@ -151,7 +155,7 @@ async def test_a_start_is_recorded_and_has_an_instance_that_walks_at_once(east: 
 async def test_a_bad_start_is_refused_by_name(
     east: Region, params: str, body: str, status: int, kind: str
 ) -> None:
-    found, problem = await east.ask(sagas_http.start, body, key="o-1", params=params)
+    found, problem = await east.ask(sagas_http.start_saga_over_http, body, key="o-1", params=params)
 
     assert (found, problem["type"]) == (status, kind)
     assert "saga:o-1" not in east.stage.entries()
@@ -183,7 +187,7 @@ async def test_an_event_wakes_the_instance_here_and_by_the_feed_there(
     await east.start()
     await west.feed()
 
-    status, _ = await east.ask(sagas_http.tell, key="o-1", event="approved")
+    status, _ = await east.ask(sagas_http.add_event_over_http, key="o-1", event="approved")
     await west.feed()
 
     assert status == 202
@@ -191,17 +195,17 @@ async def test_an_event_wakes_the_instance_here_and_by_the_feed_there(
 
 
 async def test_an_event_for_a_saga_to_come_wakes_nobody(east: Region) -> None:
-    status, _ = await east.ask(sagas_http.tell, key="o-1", event="approved")
+    status, _ = await east.ask(sagas_http.add_event_over_http, key="o-1", event="approved")
 
     assert status == 202
-    assert (await sagas_http.show(east.stage.book(), "o-1")).status_code == 200
-    assert (await sagas_http.show(east.stage.book(), "o-2")).status_code == 404
+    assert (await sagas_http.describe_saga_over_http(east.stage.book(), "o-1")).status_code == 200
+    assert (await sagas_http.describe_saga_over_http(east.stage.book(), "o-2")).status_code == 404
     assert east.hub == Hub()
 
 
 @pytest.mark.parametrize("event", ["cancelled", "timeout:approval", "a b", "x" * 65])
 async def test_what_only_the_saga_itself_may_say_is_refused(east: Region, event: str) -> None:
-    status, problem = await east.ask(sagas_http.tell, key="o-1", event=event)
+    status, problem = await east.ask(sagas_http.add_event_over_http, key="o-1", event=event)
 
     assert (status, problem["type"]) == (400, "InvalidMessage")
 
@@ -209,15 +213,15 @@ async def test_what_only_the_saga_itself_may_say_is_refused(east: Region, event:
 async def test_a_cancelled_saga_cannot_be_approved(east: Region) -> None:
     await east.start()
 
-    cancelled = await sagas_http.cancel(east.stage.book(), east.hub, "o-1")
-    status, problem = await east.ask(sagas_http.tell, key="o-1", event="approved")
+    cancelled = await sagas_http.cancel_over_http(east.stage.book(), east.hub, "o-1")
+    status, problem = await east.ask(sagas_http.add_event_over_http, key="o-1", event="approved")
 
     assert cancelled.status_code == 202
     assert (status, problem["detail"]) == (409, "approval was decided: cancelled")
 
 
 async def test_a_saga_that_is_over_gets_no_new_instance(east: Region, west: Region) -> None:
-    await east.stage.book().hear("o-1", "approved")
+    await east.stage.book().add_event("o-1", "approved")
     await east.stage.run("o-1", PLACED)
 
     status, document = await west.start()
@@ -233,7 +237,9 @@ async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None
     while "stock:p" not in east.stage.entries() or east.stage.entries()["stock:p"] < 2:
         await anext(going)
 
-    shown = json.loads((await sagas_http.show(east.stage.book("west"), "o-1")).get_body())
+    shown = json.loads(
+        (await sagas_http.describe_saga_over_http(east.stage.book("west"), "o-1")).get_body()
+    )
 
     assert [step["outcome"] for step in shown["steps"]] == ["done", "done", None, None, None]
     assert (shown["state"], shown["kind"]) == ("running", "order.place")
@@ -247,7 +253,7 @@ async def test_a_task_hub_out_of_reach_is_left_to_the_feed(
     east.hub = Lost(code=code)
 
     assert (await east.start())[0] == 202
-    assert (await east.ask(sagas_http.tell, key="o-1", event="approved"))[0] == 202
+    assert (await east.ask(sagas_http.add_event_over_http, key="o-1", event="approved"))[0] == 202
     with pytest.raises(Missing):
         await east.feed()
 
@@ -262,7 +268,7 @@ async def test_sagas_are_listed_by_state(east: Region) -> None:
     lists = {}
     for wanted in ("", "running", "completed", "lost"):
         request = func.HttpRequest("GET", "/", params={"state": wanted} if wanted else {}, body=b"")
-        answer = await sagas_http.listing(east.hub, request)
+        answer = await sagas_http.list_over_http(east.hub, request)
         lists[wanted] = answer.status_code, json.loads(answer.get_body())
 
     assert [saga["key"] for saga in lists["running"][1]["sagas"]] == ["o-1", "o-2"]
@@ -278,7 +284,7 @@ async def test_what_else_lies_in_a_sagas_session_does_not_stop_the_feed(east: Re
     other = {"kind": "marker", "session": "saga:o-1"}
     services, book = east.stage.worker(), east.stage.book()
 
-    await saga_instances.begin(services, book, east.hub, [strange, other])
+    await saga_instances.begin_instances(services, book, east.hub, [strange, other])
 
     assert list(east.hub.instances) == [instance_of("o-1")]
 
@@ -287,8 +293,8 @@ def test_an_end_that_needs_a_person_is_logged_as_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     work = {"key": "o-1", "reason": "reserve.p: burnt"}
-    for state in State:
-        sagas.raise_alarm(work, state)
+    for state in SagaState:
+        sagas.log_alert(work, state)
 
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
         "saga o-1 is compensation-failed: reserve.p: burnt",

@@ -16,16 +16,16 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 from google.protobuf.json_format import Parse  # type: ignore[import-untyped]
 
 from functions import saga_instances
-from shared.domain import saga_walk
-from shared.domain.saga import Outcome, Stage, State
-from shared.domain.saga_walk import Call, Pause, Progress, Started, Walk
+from shared.domain.saga import walk as saga_walk
+from shared.domain.saga.plan import SagaState, Stage, StepOutcome
+from shared.domain.saga.walk import ActivityCall, Pause, StartedSaga, Walk, WalkProgress
 from tests.unit.functions.record_saga_histories import HISTORIES
 
 COURSES = {
-    "completed": State.COMPLETED,
-    "sold_out": State.COMPENSATED,
-    "timed_out": State.COMPENSATED,
-    "adopted": State.COMPLETED,
+    "completed": SagaState.COMPLETED,
+    "sold_out": SagaState.COMPENSATED,
+    "timed_out": SagaState.COMPENSATED,
+    "adopted": SagaState.COMPLETED,
 }
 
 type Asked = tuple[str, Any]
@@ -119,30 +119,30 @@ def test_a_recorded_saga_goes_on_as_it_began(course: str) -> None:
 def test_on_a_real_host_actions_are_at_most_1_and_2_a_step(course: str) -> None:
     events = history(course)
     begun = next(e.executionStarted for e in events if e.HasField("executionStarted"))
-    plan = Started.model_validate(json.loads(begun.input.value)["saga"]).plan
+    plan = StartedSaga.model_validate(json.loads(begun.input.value)["saga"]).plan
 
     actions = sum(e.HasField("taskScheduled") or e.HasField("timerCreated") for e in events)
 
     assert 0 < actions <= 1 + 2 * (len(plan.steps) + len(plan.waits))
 
 
-def paused(before: Callable[..., Walk[State]]) -> Callable[..., Walk[State]]:
+def paused(before: Callable[..., Walk[SagaState]]) -> Callable[..., Walk[SagaState]]:
     """A walk that does something first that it did not do before."""
 
-    def walk(*arguments: Any) -> Walk[State]:
+    def walk(*arguments: Any) -> Walk[SagaState]:
         yield Pause(1.0)
         return (yield from before(*arguments))
 
     return walk
 
 
-def compensate_onward(progress: Progress) -> Walk[State]:
+def compensate_onward(progress: WalkProgress) -> Walk[SagaState]:
     """Compensation that begins with what was done first."""
     progress.done.reverse()
     return (yield from COMPENSATE(progress))
 
 
-def take_one_by_one(progress: Progress, stage: Stage, *, can_turn: bool) -> Walk[bool]:
+def take_one_by_one(progress: WalkProgress, stage: Stage, *, can_turn: bool) -> Walk[bool]:
     """A stage whose steps are applied one after another."""
     for step in stage.steps:
         alone = Stage(steps=(step,), is_final=stage.is_final)
@@ -151,31 +151,31 @@ def take_one_by_one(progress: Progress, stage: Stage, *, can_turn: bool) -> Walk
     return True
 
 
-def end_without_outcomes(progress: Progress, state: State) -> Walk[State]:
+def end_without_outcomes(progress: WalkProgress, state: SagaState) -> Walk[SagaState]:
     """An end that does not say what became of the steps."""
-    progress.outcomes = {"all": Outcome.DONE}
+    progress.outcomes = {"all": StepOutcome.DONE}
     return (yield from END(progress, state))
 
 
-def give_up_at_once(saga: Any, step: Any, *_: Any, **__: Any) -> Call:
+def give_up_at_once(saga: Any, step: Any, *_: Any, **__: Any) -> ActivityCall:
     """Another activity where there was a step."""
-    return saga_walk.give_up(saga, step)
+    return saga_walk.give_up_call(saga, step)
 
 
-COMPENSATE, TAKE, END = saga_walk.compensate, saga_walk.take, saga_walk.end
+COMPENSATE, TAKE, END = saga_walk.compensate, saga_walk.take, saga_walk.record_end
 BREAKING: dict[str, tuple[str, Any, str]] = {
     "a new step before the others": ("walk", paused(saga_walk.walk), "completed"),
     "another order of compensation": ("compensate", compensate_onward, "timed_out"),
     "no more side by side": ("take", take_one_by_one, "completed"),
     "another activity": ("step_call", give_up_at_once, "completed"),
-    "another end": ("end", end_without_outcomes, "completed"),
+    "another end": ("record_end", end_without_outcomes, "completed"),
     "no more standing by": ("stand_by", lambda saga, _: iter_of(saga), "adopted"),
 }
 
 
 def iter_of(saga: Any) -> Walk[Any]:
     """Go on at once."""
-    yield saga_walk.Tell(State.RUNNING)
+    yield saga_walk.ReportState(SagaState.RUNNING)
     return saga
 
 

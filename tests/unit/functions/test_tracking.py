@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from functions.handlers.tracking import Aircraft, FlightStatus, handlers, track
-from shared.domain.handling import Context
+from shared.domain.handler import Context
 from shared.testkit import Given, exercise, given
 from tests.world import message
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from shared.domain.handling import Context, Handle, Handled, Handlers, Kind, NoState, Output
+from shared.domain.handler import Context, Handle, Handled, Handlers, Kind, NoState, Output
 from shared.testkit import Given, given
 
 log = logging.getLogger("suspects")

@@ -9,7 +9,7 @@ from shared.domain.errors import (
     ProducerDisconnected,
 )
 from shared.domain.message import OWNER_LEVEL_MAX, SEQUENCE_MAX
-from shared.domain.producer import Draft, Ledger, ProducerOptions, number
+from shared.domain.producer import Draft, Ledger, ProducerOptions, number_drafts
 
 OPTIONS = ProducerOptions("bank")
 
@@ -19,12 +19,12 @@ def drafts(*names: str) -> list[Draft]:
 
 
 def sequences(ledger: Ledger, *names: str, options: ProducerOptions = OPTIONS) -> list[int]:
-    numbered = number(ledger, "acc-7", drafts(*names), options)
+    numbered = number_drafts(ledger, "acc-7", drafts(*names), options)
     return [m.number.sequence for m in numbered.messages if m.number]
 
 
 def test_the_last_number_is_given_and_then_none_is_left() -> None:
-    last = number(Ledger("bank", next=SEQUENCE_MAX), "acc-7", drafts("a"), OPTIONS)
+    last = number_drafts(Ledger("bank", next=SEQUENCE_MAX), "acc-7", drafts("a"), OPTIONS)
 
     assert [m.number.sequence for m in last.fresh if m.number] == [SEQUENCE_MAX]
     with pytest.raises(NumbersExhausted, match="begin a new group"):
@@ -37,15 +37,15 @@ def test_an_operation_that_would_cross_the_end_is_refused_whole() -> None:
 
 
 def test_what_was_numbered_keeps_its_number_after_the_end() -> None:
-    last = number(Ledger("bank", next=SEQUENCE_MAX), "acc-7", drafts("a"), OPTIONS)
+    last = number_drafts(Ledger("bank", next=SEQUENCE_MAX), "acc-7", drafts("a"), OPTIONS)
 
     assert sequences(last.ledger, "a") == [SEQUENCE_MAX]
 
 
 def test_old_and_new_messages_in_one_operation_keep_and_get_their_numbers() -> None:
-    first = number(Ledger("bank"), "acc-7", drafts("a", "b", "c"), OPTIONS)
+    first = number_drafts(Ledger("bank"), "acc-7", drafts("a", "b", "c"), OPTIONS)
 
-    mixed = number(first.ledger, "acc-7", drafts("d", "b", "e"), OPTIONS)
+    mixed = number_drafts(first.ledger, "acc-7", drafts("d", "b", "e"), OPTIONS)
 
     assert [m.number.sequence for m in mixed.messages if m.number] == [3, 1, 4]
     assert [m.id for m in mixed.fresh] == ["d", "e"]
@@ -53,9 +53,9 @@ def test_old_and_new_messages_in_one_operation_keep_and_get_their_numbers() -> N
 
 
 def test_an_operation_without_news_leaves_the_ledger_as_it_was() -> None:
-    first = number(Ledger("bank"), "acc-7", drafts("a"), OPTIONS)
+    first = number_drafts(Ledger("bank"), "acc-7", drafts("a"), OPTIONS)
 
-    assert number(first.ledger, "acc-7", drafts("a"), OPTIONS).ledger == first.ledger
+    assert number_drafts(first.ledger, "acc-7", drafts("a"), OPTIONS).ledger == first.ledger
 
 
 def test_a_starting_number_may_be_the_next_or_where_the_newest_operation_began() -> None:
@@ -74,7 +74,7 @@ def test_a_group_that_a_session_never_saw_begins_at_zero() -> None:
 
 
 def test_a_higher_level_stays_in_the_ledger() -> None:
-    raised = number(Ledger("bank"), "acc-7", drafts("a"), ProducerOptions("bank", 2)).ledger
+    raised = number_drafts(Ledger("bank"), "acc-7", drafts("a"), ProducerOptions("bank", 2)).ledger
 
     assert raised.level == 2
     with pytest.raises(ProducerDisconnected, match="level 2, above 1"):

@@ -11,10 +11,10 @@ from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, TooLarge, Unavailable
 from shared.domain.message import Message
-from shared.domain.operation import OPERATION_MESSAGES_MAX
 from shared.domain.producer import REMEMBERED_MAX, Draft, ProducerOptions
-from shared.domain.reports import VOID_TYPE
-from shared.usecases.publish import Producer
+from shared.domain.reports import TOMBSTONE_TYPE
+from shared.engine.publish.publish import Producer
+from shared.storage.limits import OPERATION_MESSAGES_MAX
 from tests.world import DELAY_SECONDS, World, message
 
 
@@ -155,7 +155,7 @@ async def test_a_publish_costs_two_writes_and_reads_only_what_it_does_not_know(
 
     assert await counted(world, producer, "a") == {"ledger": 1, **written}
     assert await counted(world, producer, "b") == written
-    assert await counted(world, world.producer(), "c") == {"ledger": 1, "owing_of": 1, **written}
+    assert await counted(world, world.producer(), "c") == {"ledger": 1, "pending": 1, **written}
 
 
 async def test_publishing_again_what_was_sent_sends_nothing(world: World) -> None:
@@ -163,7 +163,7 @@ async def test_publishing_again_what_was_sent_sends_nothing(world: World) -> Non
     await counted(world, producer, "a")
 
     assert await counted(world, producer, "a") == {}
-    assert await counted(world, world.producer(), "a") == {"ledger": 1, "owing_of": 1}
+    assert await counted(world, world.producer(), "a") == {"ledger": 1, "pending": 1}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ async def test_what_cannot_be_settled_after_an_unknown_write_stays_unknown(world
     producer = world.producer()
     await counted(world, producer, "a")
     world.journal.mishaps.plan("save_ledger", Mishap.UNANSWERED)
-    world.journal.mishaps.plan("owing_of", Mishap.REFUSED)
+    world.journal.mishaps.plan("pending", Mishap.REFUSED)
 
     with pytest.raises(OutcomeUnknown):
         await counted(world, producer, "b")
@@ -269,10 +269,10 @@ async def test_what_is_voided_when_it_is_settled_is_never_called_sent(
     world: World, mishap: Mishap | None
 ) -> None:
     world.bus = Narrow(world.clock)
-    world.bus.dark = {"east", "west"}
+    world.bus.unavailable = {"east", "west"}
     with pytest.raises(OutcomeUnknown):
         await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
-    world.bus.dark = set()
+    world.bus.unavailable = set()
     if mishap is not None:
         world.journal.mishaps.plan("save_ledger", mishap)
         with pytest.raises(OutcomeUnknown):
@@ -281,7 +281,7 @@ async def test_what_is_voided_when_it_is_settled_is_never_called_sent(
     with pytest.raises(TooLarge, match="huge"):
         await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
 
-    assert {m.type for m in world.bus.messages("east", "in")} == {VOID_TYPE}
+    assert {m.type for m in world.bus.messages("east", "in")} == {TOMBSTONE_TYPE}
     assert await world.owing() == []
 
 
@@ -313,9 +313,9 @@ async def test_what_a_narrow_queue_refuses_is_voided_and_named_and_never_called_
         ]
         assert sent == [
             (0, "a", "account.add"),
-            (1, "huge", VOID_TYPE),
+            (1, "huge", TOMBSTONE_TYPE),
             (2, "b", "account.add"),
-            (3, "huge", VOID_TYPE),
+            (3, "huge", TOMBSTONE_TYPE),
             (4, "c", "account.add"),
         ]
     assert await world.owing() == []

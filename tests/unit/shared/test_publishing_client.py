@@ -17,7 +17,6 @@ from shared.domain.errors import (
     Unavailable,
 )
 from shared.domain.message import BODY_BYTES_MAX, Message
-from shared.domain.operation import OPERATION_BYTES_MAX
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import (
     IdempotentProducerOptions,
@@ -25,6 +24,7 @@ from shared.publishing.options import (
     PartitionPublishingProperties,
 )
 from shared.publishing.producer import IdempotentProducer
+from shared.storage.limits import OPERATION_BYTES_MAX
 from tests.world import LAG_SECONDS, World
 
 SESSION = "acc-7"
@@ -130,7 +130,7 @@ async def test_a_failed_batch_is_open_without_numbers_and_can_be_sent_again(worl
     producer = client(world)
     batch = await producer.create_batch(SESSION)
     batch.add(message("m-0"))
-    world.bus.dark.update({"east", "west"})
+    world.bus.unavailable.update({"east", "west"})
 
     with pytest.raises(OutcomeUnknown):
         await producer.send(batch)
@@ -140,7 +140,7 @@ async def test_a_failed_batch_is_open_without_numbers_and_can_be_sent_again(worl
     properties = await producer.get_partition_publishing_properties(SESSION)
     assert properties == PartitionPublishingProperties(SESSION, "bank", None, None)
     batch.add(message("m-1"))
-    world.bus.dark.clear()
+    world.bus.unavailable.clear()
     world.clock.seconds += 3
     await producer.send(batch)
     assert [m.published_sequence_number for m in batch.messages] == [0, 1]
@@ -152,12 +152,12 @@ async def test_two_failures_in_a_row_do_not_contradict_what_the_caller_kept(worl
     own = {SESSION: PartitionPublishingOptions(starting_sequence_number=1)}
     producer = client(world, IdempotentProducerOptions("bank", None, own))
     for name in ("m-1", "m-2"):
-        world.bus.dark.update({"east", "west"})
+        world.bus.unavailable.update({"east", "west"})
         with pytest.raises(OutcomeUnknown):
             await producer.send([message(name)], session=SESSION)
-        world.bus.dark.clear()
+        world.bus.unavailable.clear()
         world.clock.seconds += LAG_SECONDS
-        await world.east.rescuer.sweep()
+        await world.east.recovery.sweep()
     last = message("m-3")
 
     await producer.send([last], session=SESSION)
@@ -179,15 +179,15 @@ async def test_a_store_that_refuses_numbers_nothing(world: World) -> None:
 
 
 async def test_one_region_down_is_a_success_that_owes_the_other_copy(world: World) -> None:
-    world.bus.dark.add("east")
+    world.bus.unavailable.add("east")
     sent = message()
 
     published = await client(world).send([sent], session=SESSION)
 
-    assert (published.sent, published.owed, sent.published_sequence_number) == (1, 1, 0)
-    world.bus.dark.clear()
+    assert (published.sent, published.pending, sent.published_sequence_number) == (1, 1, 0)
+    world.bus.unavailable.clear()
     world.clock.seconds += 60
-    await world.east.rescuer.sweep()
+    await world.east.recovery.sweep()
     assert world.bus.messages("east", "in") == world.bus.messages("west", "in")
 
 

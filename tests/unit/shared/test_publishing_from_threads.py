@@ -88,7 +88,7 @@ def test_errors_reach_the_thread_that_asked() -> None:
     with BlockingProducer(office.open) as producer:
         with pytest.raises(InvalidClientState):
             producer.send(messages(0, 1), session="acc-7")
-        office.world.bus.dark.update({"east", "west"})
+        office.world.bus.unavailable.update({"east", "west"})
         with pytest.raises(OutcomeUnknown):
             producer.send(messages(0, 1), session="acc-8")
 

@@ -1,6 +1,6 @@
 """A bounded memory forgets what was learned longest ago."""
 
-from shared.usecases.recent import Recent
+from shared.engine.worker import Recent
 
 
 def test_what_was_learned_longest_ago_is_forgotten_first() -> None:

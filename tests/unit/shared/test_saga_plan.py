@@ -3,18 +3,18 @@
 import pytest
 from pydantic import ValidationError
 
-from shared.domain.saga import (
+from shared.domain.saga.plan import (
     Command,
     Direction,
     Plan,
+    SagaState,
     Stage,
-    State,
     Step,
     Wait,
     instance_of,
     key_of,
-    patience,
-    pauses,
+    longest_time,
+    pauses_between,
     session_of,
     step_id,
     step_message,
@@ -107,9 +107,9 @@ def test_a_steps_message_has_the_time_of_the_start_and_a_body_in_one_order() -> 
 
 
 def test_tries_are_paused_longer_and_longer_up_to_a_minute() -> None:
-    assert list(pauses(1)) == []
-    assert list(pauses(9)) == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert patience(step("a", tries=3, seconds=10)) == 33
+    assert list(pauses_between(1)) == []
+    assert list(pauses_between(9)) == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert longest_time(step("a", tries=3, seconds=10)) == 33
 
 
 def test_a_sagas_session_and_instance_follow_from_its_key() -> None:
@@ -120,12 +120,12 @@ def test_a_sagas_session_and_instance_follow_from_its_key() -> None:
 
 
 def test_ends_are_told_from_what_goes_on() -> None:
-    assert {state for state in State if not state.is_end} == {
-        State.AWAITED,
-        State.RUNNING,
-        State.COMPENSATING,
+    assert {state for state in SagaState if not state.is_end} == {
+        SagaState.AWAITED,
+        SagaState.RUNNING,
+        SagaState.COMPENSATING,
     }
-    assert {state for state in State if state.needs_a_person} == {
-        State.COMPENSATION_FAILED,
-        State.UNFINISHED,
+    assert {state for state in SagaState if state.needs_a_person} == {
+        SagaState.COMPENSATION_FAILED,
+        SagaState.UNFINISHED,
     }

@@ -7,21 +7,21 @@ import pytest
 from pydantic import BaseModel
 
 from shared.domain.errors import InvalidBody
-from shared.domain.handling import Context, Handlers
+from shared.domain.handler import Context, HandlerInput, HandlerResult, Handlers
 from shared.domain.journal import Json
 from shared.domain.message import Message
-from shared.domain.running import Before, Result, run
-from shared.domain.saga import Command, Plan, Stage, State, Step, Wait
-from shared.domain.saga_record import (
+from shared.domain.saga.plan import Command, Plan, SagaState, Stage, Step, Wait
+from shared.domain.saga.record import (
     EVENT_TYPE,
-    End,
-    Record,
+    SagaEnd,
     SagaKinds,
+    SagaRecord,
     end_message,
     event_message,
     kinds_of,
     start_message,
 )
+from shared.engine.handle.handle import run_pure
 
 AT = "2026-01-01T00:00:00+00:00"
 LATER = "2026-02-01T00:00:00+00:00"
@@ -51,11 +51,11 @@ def event(name: str) -> Message:
     return event_message("t-1", name, AT)
 
 
-def ending(state: State) -> Message:
-    return end_message(End(key="t-1", state=state, outcomes={}, reason="why"), AT)
+def ending(state: SagaState) -> Message:
+    return end_message(SagaEnd(key="t-1", state=state, outcomes={}, reason="why"), AT)
 
 
-def told(*messages: Message) -> tuple[Record, list[str | None]]:
+def told(*messages: Message) -> tuple[SagaRecord, list[str | None]]:
     """The record after these messages, and why each was refused."""
     state: Json = {}
     refused = []
@@ -63,18 +63,18 @@ def told(*messages: Message) -> tuple[Record, list[str | None]]:
         result = one(state, message)
         state = result.state
         refused.append((result.answer or {}).get("refused"))
-    return Record.model_validate(state), refused
+    return SagaRecord.model_validate(state), refused
 
 
-def one(state: Json, message: Message) -> Result:
-    return run(kinds.handlers.of(message.type), Before(state), message)
+def one(state: Json, message: Message) -> HandlerResult:
+    return run_pure(kinds.handlers.of(message.type), HandlerInput(state), message)
 
 
 def test_a_start_keeps_plan_kind_and_time() -> None:
     record, refused = told(START)
 
     assert refused == [None]
-    assert (record.state, record.kind, record.at) == (State.RUNNING, "trip.book", AT)
+    assert (record.state, record.kind, record.at) == (SagaState.RUNNING, "trip.book", AT)
     assert record.plan is not None
     assert record.plan.steps[0].do.session == "place:rome"
 
@@ -103,7 +103,7 @@ def test_events_are_kept_once_and_in_order_before_and_after_the_start() -> None:
 
     assert refused == [None] * 4
     assert record.events == ("other", "approved")
-    assert record.state is State.RUNNING
+    assert record.state is SagaState.RUNNING
 
 
 def test_only_so_many_events_are_kept_for_a_saga_that_never_starts() -> None:
@@ -123,7 +123,7 @@ def test_only_so_many_events_are_kept_for_a_saga_that_never_starts() -> None:
         ([START, event("rejected")], "approved", "approval was decided: rejected"),
         ([START, event("cancelled")], "approved", "approval was decided: cancelled"),
         ([START, event("timeout:approval")], "approved", "approval was decided: timeout:approval"),
-        ([START, ending(State.COMPLETED)], "rejected", "the saga is completed"),
+        ([START, ending(SagaState.COMPLETED)], "rejected", "the saga is completed"),
     ],
 )
 def test_an_event_is_taken_only_while_it_may_decide(
@@ -136,20 +136,20 @@ def test_an_event_is_taken_only_while_it_may_decide(
 
 
 def test_the_first_end_stands_and_none_comes_before_a_start() -> None:
-    assert told(ending(State.COMPLETED))[1] == ["a saga ends once, after it has started"]
-    assert told(START, ending(State.RUNNING))[1][-1] == "a saga ends once, after it has started"
+    assert told(ending(SagaState.COMPLETED))[1] == ["a saga ends once, after it has started"]
+    assert told(START, ending(SagaState.RUNNING))[1][-1] == "a saga ends once, after it has started"
 
-    record, refused = told(START, ending(State.COMPENSATED), ending(State.COMPLETED))
+    record, refused = told(START, ending(SagaState.COMPENSATED), ending(SagaState.COMPLETED))
 
     assert refused == [None] * 3
-    assert (record.state, record.reason) == (State.COMPENSATED, "why")
+    assert (record.state, record.reason) == (SagaState.COMPENSATED, "why")
 
 
-@pytest.mark.parametrize("state", [state for state in State if state.is_end])
-def test_only_an_end_that_needs_a_person_is_told_outside(state: State) -> None:
+@pytest.mark.parametrize("state", [state for state in SagaState if state.is_end])
+def test_only_an_end_that_needs_a_person_is_told_outside(state: SagaState) -> None:
     begun = one({}, START).state
 
-    sent = [m for parcel in one(begun, ending(state)).parcels for m in parcel.messages]
+    sent = [m for parcel in one(begun, ending(state)).batches for m in parcel.messages]
 
     assert [json.loads(message.body)["state"] for message in sent] == (
         [state.value] if state.needs_a_person else []
@@ -164,8 +164,8 @@ def test_kinds_are_told_from_what_else_a_saga_takes() -> None:
 
 
 def test_ids_follow_from_what_is_said_and_to_whom() -> None:
-    said: list[Any] = [START, event("approved"), event("rejected"), ending(State.COMPLETED)]
-    said += [event_message("t-2", "approved", AT), ending(State.COMPENSATED)]
+    said: list[Any] = [START, event("approved"), event("rejected"), ending(SagaState.COMPLETED)]
+    said += [event_message("t-2", "approved", AT), ending(SagaState.COMPENSATED)]
 
     assert len({message.id for message in said}) == len(said)
     assert event_message("t-1", "approved", LATER).id == event("approved").id

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from shared.domain.saga import Command, Plan, Stage, State, Step, Wait
-from shared.domain.saga_walk import (
+from shared.domain.saga.plan import Command, Plan, SagaState, Stage, Step, Wait
+from shared.domain.saga.walk import (
     INSISTENT_TRIES,
     Activity,
-    Call,
-    Listen,
+    ActivityCall,
+    AwaitChange,
+    CallAll,
     OutOfReach,
     Pause,
-    Request,
-    Started,
-    Tell,
-    Together,
+    ReportState,
+    StartedSaga,
+    WalkRequest,
     orchestrate,
 )
 
@@ -37,11 +37,13 @@ def stage(*names: str, is_final: bool = False) -> Stage:
 WAIT = Wait(name="approval", onward=("approved",), back=("rejected",), seconds=60)
 
 
-def started(*parts: Stage | Wait, events: tuple[str, ...] = ()) -> Started:
-    return Started(key="k", at="2026-01-01T00:00:00+00:00", plan=Plan(parts=parts), events=events)
+def started(*parts: Stage | Wait, events: tuple[str, ...] = ()) -> StartedSaga:
+    return StartedSaga(
+        key="k", at="2026-01-01T00:00:00+00:00", plan=Plan(parts=parts), events=events
+    )
 
 
-def asked(saga: Started, answers: Iterable[Any], stand_by: float = 0.0) -> list[str]:
+def asked(saga: StartedSaga, answers: Iterable[Any], stand_by: float = 0.0) -> list[str]:
     """What a walk asks for, in words, when it is given these answers; the end is the last word."""
     walk, given = orchestrate(saga, stand_by), iter(answers)
     said: list[str] = []
@@ -51,27 +53,27 @@ def asked(saga: Started, answers: Iterable[Any], stand_by: float = 0.0) -> list[
             request = walk.send(answer)
         except StopIteration as stopped:
             return [*said, stopped.value]
-        if isinstance(request, Tell):
+        if isinstance(request, ReportState):
             answer = None
             continue
         said.append(words(request))
         answer = next(given)
 
 
-def words(request: Request) -> str:
+def words(request: WalkRequest) -> str:
     """A request in a few words."""
     match request:
-        case Together(calls):
+        case CallAll(calls):
             return " + ".join(map(call_words, calls))
-        case Listen(name, _):
+        case AwaitChange(name, _):
             return f"listen {name}"
         case Pause(seconds):
             return f"pause {seconds:g}"
-        case Tell(state):
+        case ReportState(state):
             return f"tell {state}"
 
 
-def call_words(call: Call) -> str:
+def call_words(call: ActivityCall) -> str:
     """A call in a few words."""
     match call.activity:
         case Activity.STEP:
@@ -90,51 +92,51 @@ def decided(event: str | None, *others: str) -> dict[str, Any]:
     return {"event": event, "events": [event, *others] if event else []}
 
 
-def end(state: State) -> list[Any]:
+def end(state: SagaState) -> list[Any]:
     return [{"ended": state.value}]
 
 
 def test_stages_follow_each_other_and_their_steps_go_side_by_side() -> None:
-    answers = [[DONE], [DONE, DONE], end(State.COMPLETED)]
+    answers = [[DONE], [DONE, DONE], end(SagaState.COMPLETED)]
 
     assert asked(started(stage("a"), stage("b", "c")), answers) == [
         "do a",
         "do b + do c",
         "end completed",
-        State.COMPLETED,
+        SagaState.COMPLETED,
     ]
 
 
 def test_a_refusal_turns_back_over_what_is_done_the_last_first() -> None:
-    answers = [[DONE], [DONE, REFUSED, DONE], [DONE, DONE], [DONE], end(State.COMPENSATED)]
+    answers = [[DONE], [DONE, REFUSED, DONE], [DONE, DONE], [DONE], end(SagaState.COMPENSATED)]
 
     assert asked(started(stage("a"), stage("b", "c", "d"), stage("e")), answers)[1:] == [
         "do b + do c + do d",
         "undo d + undo b",
         "undo a",
         "end compensated",
-        State.COMPENSATED,
+        SagaState.COMPENSATED,
     ]
 
 
 def test_what_nothing_undoes_is_passed_over() -> None:
     saga = started(Stage(steps=(step("a", undo=False),)), stage("b"))
 
-    assert asked(saga, [[DONE], [REFUSED], end(State.COMPENSATED)])[2:] == [
+    assert asked(saga, [[DONE], [REFUSED], end(SagaState.COMPENSATED)])[2:] == [
         "end compensated",
-        State.COMPENSATED,
+        SagaState.COMPENSATED,
     ]
 
 
 @pytest.mark.parametrize("answer", [REFUSED, None])
 def test_a_failed_compensation_is_an_end_of_its_own(answer: Any) -> None:
-    answers = [[DONE], [DONE], [REFUSED], [answer], [DONE], end(State.COMPENSATION_FAILED)]
+    answers = [[DONE], [DONE], [REFUSED], [answer], [DONE], end(SagaState.COMPENSATION_FAILED)]
 
     assert asked(started(stage("a"), stage("b"), stage("c")), answers)[3:] == [
         "undo b",
         "undo a",
         "end compensation-failed",
-        State.COMPENSATION_FAILED,
+        SagaState.COMPENSATION_FAILED,
     ]
 
 
@@ -147,7 +149,7 @@ def test_a_failed_compensation_is_an_end_of_its_own(answer: Any) -> None:
     ],
 )
 def test_a_silent_step_is_given_up_and_may_have_been_done(settled: Any, then: list[str]) -> None:
-    ending = end(State(then[-1].removeprefix("end ")))
+    ending = end(SagaState(then[-1].removeprefix("end ")))
     answers = [[None, DONE], [settled], [DONE], ending]
 
     assert asked(started(stage("a", "b"), stage("c")), answers)[:-1] == [
@@ -159,9 +161,9 @@ def test_a_silent_step_is_given_up_and_may_have_been_done(settled: Any, then: li
 
 def test_beyond_the_final_stage_there_is_no_giving_up_and_no_way_back() -> None:
     for answer in (REFUSED, None, UNKNOWN):
-        answers = [[DONE], [answer], end(State.UNFINISHED)]
+        answers = [[DONE], [answer], end(SagaState.UNFINISHED)]
         said = asked(started(stage("a", is_final=True), stage("b"), stage("c")), answers)
-        assert said == ["do a", "do b", "end unfinished", State.UNFINISHED]
+        assert said == ["do a", "do b", "end unfinished", SagaState.UNFINISHED]
 
 
 @pytest.mark.parametrize(
@@ -175,21 +177,21 @@ def test_beyond_the_final_stage_there_is_no_giving_up_and_no_way_back() -> None:
     ],
 )
 def test_a_wait_listens_until_the_journal_has_decided(answers: list[Any], said: list[str]) -> None:
-    whole = asked(started(WAIT, stage("a")), [*answers, [DONE], end(State.COMPLETED)])
+    whole = asked(started(WAIT, stage("a")), [*answers, [DONE], end(SagaState.COMPLETED)])
 
-    assert whole == [*said, "do a", "end completed", State.COMPLETED]
+    assert whole == [*said, "do a", "end completed", SagaState.COMPLETED]
 
 
 def test_one_waking_up_may_tell_of_two_waits() -> None:
     second = Wait(name="second", onward=("paid",), seconds=60)
-    answers = [True, [decided("approved", "paid")], [DONE], end(State.COMPLETED)]
+    answers = [True, [decided("approved", "paid")], [DONE], end(SagaState.COMPLETED)]
 
     assert asked(started(WAIT, second, stage("a")), answers) == [
         "listen approval",
         "decide now",
         "do a",
         "end completed",
-        State.COMPLETED,
+        SagaState.COMPLETED,
     ]
 
 
@@ -197,23 +199,23 @@ def test_one_waking_up_may_tell_of_two_waits() -> None:
 def test_a_wait_that_was_decided_before_is_not_listened_to(event: str) -> None:
     saga = started(stage("a"), WAIT, stage("b"), events=("other", event, "approved"))
 
-    assert asked(saga, [[DONE], [DONE], end(State.COMPENSATED)]) == [
+    assert asked(saga, [[DONE], [DONE], end(SagaState.COMPENSATED)]) == [
         "do a",
         "undo a",
         "end compensated",
-        State.COMPENSATED,
+        SagaState.COMPENSATED,
     ]
 
 
 def test_who_stands_by_walks_only_if_the_saga_is_not_over() -> None:
     saga = started(WAIT, stage("a"))
     found = saga.model_dump(mode="json") | {"events": ["approved"]}
-    answers = [None, [found], None, [found], [DONE], end(State.COMPLETED)]
+    answers = [None, [found], None, [found], [DONE], end(SagaState.COMPLETED)]
 
-    assert asked(saga, [None, end(State.COMPENSATED)], 30) == [
+    assert asked(saga, [None, end(SagaState.COMPENSATED)], 30) == [
         "pause 30",
         "look",
-        State.COMPENSATED,
+        SagaState.COMPENSATED,
     ]
     assert asked(saga, answers, 30) == [
         "pause 30",
@@ -222,12 +224,15 @@ def test_who_stands_by_walks_only_if_the_saga_is_not_over() -> None:
         "look",
         "do a",
         "end completed",
-        State.COMPLETED,
+        SagaState.COMPLETED,
     ]
 
 
 def test_the_end_is_the_one_that_was_recorded_first() -> None:
-    assert asked(started(stage("a")), [[DONE], end(State.COMPENSATED)])[-1] is State.COMPENSATED
+    assert (
+        asked(started(stage("a")), [[DONE], end(SagaState.COMPENSATED)])[-1]
+        is SagaState.COMPENSATED
+    )
 
 
 def test_a_saga_whose_own_journal_never_answers_is_not_said_to_be_over() -> None:
@@ -240,5 +245,5 @@ def test_steps_are_tried_as_often_as_they_say_and_what_must_be_known_for_days() 
     requests = [walk.send(None), walk.send(None), walk.send([DONE]), walk.send([REFUSED])]
     requests.append(walk.send(None))
 
-    tries = [call.tries for one in requests if isinstance(one, Together) for call in one.calls]
+    tries = [call.tries for one in requests if isinstance(one, CallAll) for call in one.calls]
     assert tries == [3, 3, INSISTENT_TRIES]

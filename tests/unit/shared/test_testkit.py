@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.domain.handling import Handle, Handlers, Kind, OnFault
+from shared.domain.handler import Handle, Handlers, Kind, OnFault
 from shared.testkit import Found, Report, exercise, given
 from shared.testkit.disturbances import strikes
 from shared.testkit.given import as_sent

@@ -1,0 +1,1 @@
+"""How much code one message passes, and other figures of what a newcomer has to read."""

@@ -1,0 +1,84 @@
+"""What the HTTP triggers say of an entry: a model of their own, not the stored document."""
+
+from dataclasses import asdict
+from typing import Any
+
+from shared.domain.journal import Entry
+from shared.domain.message import Message, Number
+from shared.domain.outbox import Outbox, Rerun, Staged
+
+
+def describe_entry(entry: Entry) -> dict[str, Any]:
+    """An entry as JSON: what it did, what is true after it, and what still waits.
+
+    Fields that say nothing are left out; docs/reference.md lists all of them.
+    """
+    described: dict[str, Any] = {
+        "position": entry.position,
+        "session": entry.session,
+        "status": entry.status.value,
+        "messages": [
+            {"id": one.id, "type": one.type, "digest": one.digest, **describe_number(one.number)}
+            for one in entry.identities
+        ],
+        "cursors": {group: asdict(cursor) for group, cursor in entry.cursors.items()},
+        "attempt": entry.attempt.id,
+        "owner": asdict(entry.attempt.owner),
+    }
+    optional = {
+        "state": dict(entry.state) if entry.state is not None else None,
+        "state_at": entry.state_at if entry.state is None else None,
+        "reason": entry.reason,
+        "message": describe_message(entry.message) if entry.message else None,
+        "halted_by": entry.halt.at if entry.halt else None,
+        "resolution": asdict(entry.resolution) if entry.resolution else None,
+        "answer": dict(entry.answer) if entry.answer is not None else None,
+        "lease_seconds": entry.lease.seconds if entry.lease else None,
+        "parked": dict(entry.parked) or None,
+        "lagging": list(entry.lagging) or None,
+        "outbox": None if entry.outbox.is_empty else describe_outbox(entry.outbox),
+    }
+    return described | {name: value for name, value in optional.items() if value is not None}
+
+
+def describe_outbox(outbox: Outbox) -> dict[str, Any]:
+    """An outbox as JSON: where its messages are, and which regions still miss them."""
+    match outbox.location:
+        case Staged(documents=documents):
+            kept: dict[str, Any] = {"kept": "staged", "documents": documents}
+        case Rerun():
+            kept = {"kept": "made again by the handler"}
+        case None:
+            kept = {
+                "kept": "in the entry",
+                "messages": [
+                    {"queue": batch.queue, **describe_message(message)}
+                    for batch in outbox.batches
+                    for message in batch.messages
+                ],
+            }
+    refused = {"refused": dict(outbox.refused)} if outbox.refused else {}
+    return {"pending": list(outbox.regions), **kept, **refused}
+
+
+def describe_message(message: Message) -> dict[str, Any]:
+    """A message as JSON; its body is the text that was sent."""
+    described: dict[str, Any] = {
+        "id": message.id,
+        "session": message.session,
+        "type": message.type,
+        "body": message.body.decode(),
+    }
+    optional = {
+        "number": describe_number(message.number) if message.number else None,
+        "time": message.time,
+        "reply_to": message.reply_to,
+        "reply_session": message.reply_session,
+        "correlation": message.correlation,
+    }
+    return described | {name: value for name, value in optional.items() if value is not None}
+
+
+def describe_number(number: Number) -> dict[str, Any]:
+    """A producer's number as JSON."""
+    return {"group": number.group, "level": number.level, "sequence": number.sequence}

@@ -1,0 +1,272 @@
+"""The one decision: what a message means to a session whose newest entry is known.
+
+The decision is a table. `situation_of` says which of a few facts hold for the head and the message;
+the first rule of `RULES` that fits them gives the decision. Nothing here reads or writes anything,
+and docs/guarantees.md shows the same table, generated from the rules.
+
+A message without a number is told from its copies by a marker, which is kept for a time. Such a
+message is taken only while its marker, had there been one, would still be there: `explain_expiry`
+says when it is too old.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from shared.domain.errors import InvalidMessage
+from shared.domain.journal import ARRIVALS, Cursor, Entry, MessageIdentity, Status
+from shared.domain.message import Message, Number
+
+# A message without a number has to say when it was sent; clocks may be apart by so much.
+CLOCK_SLACK_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """The message's turn has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """An earlier entry processed the message; `checked` says that the content was compared.
+
+    Where it was not, the entry in question is older than the head and has to be looked up.
+    """
+
+    checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The message's id or number was used before with other content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An earlier message of the same group has not come yet."""
+
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The newest entry is a claim; `same` says that it was made for this very message."""
+
+    at: int
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """A fault stops the session until a person resolves it."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """A producer with a higher owner level has taken over."""
+
+    level: int
+
+
+type Decision = Proceed | Duplicate | Conflict | Gap | Busy | Halted | Fenced
+
+
+class Session(StrEnum):
+    """What state the session is in."""
+
+    EMPTY = "empty"  # no entry yet
+    OPEN = "open"  # the newest entry has ended, and nothing stops the session
+    CLAIMED = "claimed"  # the newest entry is a claim
+    HALTED = "halted"  # a fault stops the session
+
+
+class Newest(StrEnum):
+    """What the newest entry holds under the message's id or number."""
+
+    NOTHING = "nothing"
+    SAME = "this message"
+    OTHER = "other content"
+
+
+class Place(StrEnum):
+    """Where the message's number stands relative to the session's cursor for its group."""
+
+    PASSED = "passed"
+    FENCED = "of a fenced producer"
+    FAULT = "that of the fault"
+    NEXT = "next"
+    AHEAD = "ahead"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The facts that decide, and nothing else."""
+
+    session: Session
+    newest: Newest
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row of the table. A column that names nothing fits everything."""
+
+    decision: type[Decision]
+    why: str
+    session: Session | None = None
+    newest: Newest | None = None
+    place: Place | None = None
+
+
+# The first rule that fits decides. A cursor only grows, so Duplicate, Conflict and Fenced stay true
+# whatever was appended since the head was read. Every other decision may be out of date by the time
+# it is carried out; then creating the next entry fails, and the decision is made again.
+RULES: tuple[Rule, ...] = (
+    Rule(Conflict, "Its id or number was used for something else.", newest=Newest.OTHER),
+    Rule(Busy, "A worker is running its handler now.", session=Session.CLAIMED, newest=Newest.SAME),
+    Rule(Duplicate, "The newest entry processed it.", newest=Newest.SAME),
+    Rule(Duplicate, "An older entry processed it.", place=Place.PASSED),
+    Rule(Busy, "A worker is running the handler of another message.", session=Session.CLAIMED),
+    Rule(Fenced, "A producer of a higher owner level has taken over.", place=Place.FENCED),
+    Rule(Duplicate, "It is the message that faulted.", session=Session.HALTED, place=Place.FAULT),
+    Rule(Halted, "A fault stops the session.", session=Session.HALTED),
+    Rule(Proceed, "Nothing has to come before it.", place=Place.NEXT),
+    Rule(Gap, "An earlier message of its group is missing.", place=Place.AHEAD),
+)
+
+
+def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -> Decision:
+    """What the message means to a session whose newest entry is `head`.
+
+    `from_parked` says that the message was parked and is the first of those that wait.
+    """
+    return apply_rule(rule_for(situation_of(head, message, from_parked=from_parked)), head, message)
+
+
+def rule_for(situation: Situation) -> Rule:
+    """The first rule that fits."""
+    for rule in RULES:
+        if (
+            rule.session in (None, situation.session)
+            and rule.newest in (None, situation.newest)
+            and rule.place in (None, situation.place)
+        ):
+            return rule
+    raise ValueError(f"no rule fits {situation}")
+
+
+def apply_rule(rule: Rule, head: Entry | None, message: Message) -> Decision:
+    """The rule's decision, with what it says about this head and this message."""
+    cursor = cursor_of(head, message.number.group if message.number else ARRIVALS)
+    is_same = rule.newest is Newest.SAME
+    decision: Decision = Proceed()
+    if rule.decision is Conflict:
+        decision = Conflict()
+    elif rule.decision is Duplicate:
+        decision = Duplicate(checked=is_same)
+    elif rule.decision is Gap:
+        decision = Gap(cursor.next)
+    elif rule.decision is Fenced:
+        decision = Fenced(cursor.level)
+    elif rule.decision is Busy and head is not None:
+        decision = Busy(head.position, same=is_same)
+    elif rule.decision is Halted and head is not None and head.halt is not None:
+        decision = Halted(head.halt.at)
+    return decision
+
+
+def situation_of(head: Entry | None, message: Message, *, from_parked: bool) -> Situation:
+    """The facts about a head and a message."""
+    number = message.number
+    cursor = cursor_of(head, number.group if number else ARRIVALS)
+    if head is None:
+        is_next = number is None or number.sequence == 0
+        return Situation(Session.EMPTY, Newest.NOTHING, Place.NEXT if is_next else Place.AHEAD)
+    if head.status is Status.WORKING:
+        session = Session.CLAIMED
+    else:
+        session = Session.HALTED if head.halt is not None else Session.OPEN
+    newest = Newest.NOTHING
+    # A parked message is named by the entry that parked it, which did not process it.
+    same = None if from_parked else identity_in(head, message, cursor)
+    if same is not None:
+        newest = Newest.SAME if same.digest == message.digest else Newest.OTHER
+    if number is None:
+        # Messages without a number come in the order of their arrival.
+        is_next = from_parked or not head.parked.get(ARRIVALS)
+        return Situation(session, newest, Place.NEXT if is_next else Place.AHEAD)
+    if number.sequence < cursor.next:
+        place = Place.PASSED
+    elif number.level < cursor.level:
+        place = Place.FENCED
+    elif head.halt is not None and is_same_place(head.halt.number, number):
+        place = Place.FAULT
+    else:
+        place = Place.NEXT if number.sequence == cursor.next else Place.AHEAD
+    return Situation(session, newest, place)
+
+
+def identity_in(head: Entry, message: Message, cursor: Cursor) -> MessageIdentity | None:
+    """What the newest entry says of this message, or of another with its id or number.
+
+    A number that was only parked or refused is still free, so another owner level may use it.
+    """
+    number = message.number
+    for identity in head.identities:
+        if number is None:
+            if identity.number.group == ARRIVALS and identity.id == message.id:
+                return identity
+        elif identity.number == number or (
+            is_same_place(identity.number, number)
+            and (
+                head.status is Status.WORKING
+                or number.sequence < cursor.next
+                or (head.halt is not None and is_same_place(head.halt.number, number))
+            )
+        ):
+            return identity
+    return None
+
+
+def is_same_place(one: Number, other: Number) -> bool:
+    """Whether two numbers are the same place of a group, whatever their owner levels."""
+    return (one.group, one.sequence) == (other.group, other.sequence)
+
+
+def cursor_of(head: Entry | None, group: str) -> Cursor:
+    """The session's cursor for a producer group; one that was never seen starts at zero."""
+    return head.cursors.get(group, Cursor()) if head else Cursor()
+
+
+def marker_seconds(window_seconds: float) -> int:
+    """How long a marker is kept, so that no copy within the window outlives it."""
+    return int(window_seconds) + 2 * CLOCK_SLACK_SECONDS
+
+
+def explain_expiry(message: Message, today: float, window_seconds: float) -> str | None:
+    """Why an un-numbered message is too old to be taken, or None where it is not.
+
+    `today` is in seconds since 1970. Raises InvalidMessage where the message does not say when it
+    was sent, or says that it will be.
+    """
+    if message.number is not None:
+        return None
+    age = today - sending_time(message)
+    if age < -CLOCK_SLACK_SECONDS:
+        raise InvalidMessage(f"message {message.id!r} comes from {-age:.0f} s in the future")
+    if age <= window_seconds:
+        return None
+    return f"un-numbered and {age:.0f} s old, over the {window_seconds:.0f} s that are remembered"
+
+
+def sending_time(message: Message) -> float:
+    """When the message was sent, in seconds since 1970; a time without a zone is UTC."""
+    if message.time is None:
+        raise InvalidMessage(f"message {message.id!r} has neither a number nor a time")
+    try:
+        sent = datetime.fromisoformat(message.time)
+    except ValueError:
+        raise InvalidMessage(f"message {message.id!r} has no ISO 8601 time") from None
+    return (sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp()

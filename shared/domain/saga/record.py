@@ -1,0 +1,213 @@
+"""The saga's own session: it starts once, keeps the events that come, and ends once.
+
+All three are messages, so either region may record them and nobody records them twice. Because the
+state itself says what has happened, that holds beyond the window of un-numbered messages, too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from shared.domain.errors import InvalidBody
+from shared.domain.handler import Context, Handled, Handler, Handlers, OnFault, Output
+from shared.domain.message import Message, derive_id
+from shared.domain.saga.plan import Data, Plan, SagaState, StepOutcome, key_of, session_of
+
+EVENT_TYPE = "saga.event"
+END_TYPE = "saga.end"
+ALERT_TYPE = "saga.alert"
+# Before a saga starts nobody knows which events it waits for; more than so many it does not need.
+EARLY_EVENTS_MAX = 20
+
+
+class SagaRecord(BaseModel):
+    """The state of a saga's session. `digest` is that of the message that started it."""
+
+    state: SagaState = SagaState.AWAITED
+    kind: str | None = None
+    at: str | None = None
+    digest: str | None = None
+    plan: Plan | None = None
+    events: tuple[str, ...] = ()
+    outcomes: dict[str, StepOutcome] = {}
+    reason: str | None = None
+
+
+class SagaEvent(Data):
+    """Something from outside that a saga may wait for, or that time is up."""
+
+    event: str = Field(min_length=1, max_length=80)
+
+
+class SagaEnd(Data):
+    """How a saga ended, with what became of each step it came to."""
+
+    key: str
+    state: SagaState
+    outcomes: dict[str, StepOutcome]
+    reason: str | None = None
+
+
+class SagaAnswer(BaseModel):
+    """What a saga's session answers: where it stands, and why it took no notice."""
+
+    state: SagaState
+    refused: str | None = None
+
+
+class SagaAlert(Data):
+    """A saga that a person has to look at."""
+
+    key: str
+    kind: str | None
+    state: SagaState
+    reason: str | None
+    outcomes: dict[str, StepOutcome]
+
+
+type PlanMaker[B: BaseModel] = Callable[[B, Context], Plan]
+
+
+@dataclass(frozen=True)
+class SagaKinds:
+    """The kinds of sagas an application has: how each makes its plan of what starts it."""
+
+    handlers: Handlers = field(default_factory=Handlers)
+
+    def __post_init__(self) -> None:
+        for kind, body, handle in (
+            (EVENT_TYPE, SagaEvent, add_event),
+            (END_TYPE, SagaEnd, end_saga),
+        ):
+            self.handlers.add(Handler(kind, SagaRecord, body, handle, OnFault.SKIP))
+
+    def register[P: PlanMaker[Any]](self, kind: str, *, body: type[BaseModel]) -> Callable[[P], P]:
+        """Decorate a pure function that makes a plan; a second one for a kind is a ValueError."""
+
+        def add(planner: P) -> P:
+            def start(record: SagaRecord, order: Any, context: Context) -> Handled[SagaRecord]:
+                return start_saga(record, context, lambda: planner(order, context))
+
+            self.handlers.add(Handler(kind, SagaRecord, body, start, OnFault.SKIP))
+            return planner
+
+        return add
+
+
+def kinds_of(handlers: Handlers) -> frozenset[str]:
+    """The message types that start a saga."""
+    of_sagas = {kind for kind, handler in handlers.by_type.items() if handler.state is SagaRecord}
+    return frozenset(of_sagas - {EVENT_TYPE, END_TYPE})
+
+
+def start_saga(
+    record: SagaRecord, context: Context, plan: Callable[[], Plan]
+) -> Handled[SagaRecord]:
+    """The session after a message that starts a saga."""
+    message = context.message
+    if key_of(message.session) is None:
+        raise InvalidBody(f"session {message.session!r} is no saga's")
+    if record.digest == message.digest:
+        return answer_with(record)
+    if record.digest is not None:
+        return answer_with(record, "it was started with other content")
+    begun = {
+        "state": SagaState.RUNNING,
+        "kind": message.type,
+        "at": context.now.isoformat(),
+        "digest": message.digest,
+        "plan": plan(),
+    }
+    return answer_with(record.model_copy(update=begun))
+
+
+def add_event(record: SagaRecord, event: SagaEvent, _: Context) -> Handled[SagaRecord]:
+    """Keep an event; one that can change nothing any more is refused."""
+    refused = explain_refusal(record, event.event)
+    if refused is not None or event.event in record.events:
+        return answer_with(record, refused)
+    return answer_with(record.model_copy(update={"events": (*record.events, event.event)}))
+
+
+def explain_refusal(record: SagaRecord, event: str) -> str | None:
+    """Why an event comes to nothing, if it does."""
+    if record.state.is_end:
+        return f"the saga is {record.state}"
+    if record.plan is None:
+        return "too many events for no saga" if is_crowded(record) else None
+    waits = [wait for wait in record.plan.waits if event in wait.events]
+    if not waits:
+        return f"the saga does not wait for {event!r}"
+    decisions = [wait.decision(record.events) for wait in waits]
+    if None in decisions or event in decisions:
+        return None
+    return f"{waits[0].name} was decided: {decisions[0]}"
+
+
+def is_crowded(record: SagaRecord) -> bool:
+    """Whether as many events were kept as a saga that has not start_saga may have."""
+    return len(record.events) >= EARLY_EVENTS_MAX
+
+
+def end_saga(record: SagaRecord, ending: SagaEnd, _: Context) -> Handled[SagaRecord]:
+    """End the saga, once; a person is told of an end_saga that nobody planned."""
+    if record.plan is None or not ending.state.is_end:
+        return answer_with(record, "a saga ends once, after it has started")
+    if record.state.is_end:
+        return answer_with(record)
+    ended = record.model_copy(
+        update={"state": ending.state, "outcomes": ending.outcomes, "reason": ending.reason}
+    )
+    alerts = (alert_person(ended, ending),) if ending.state.needs_a_person else ()
+    return Handled(ended, alerts, answer=SagaAnswer(state=ended.state))
+
+
+def alert_person(ended: SagaRecord, ending: SagaEnd) -> Output:
+    """What the app's output queue is told of a saga that a person has to look at."""
+    told = SagaAlert(
+        key=ending.key,
+        kind=ended.kind,
+        state=ended.state,
+        reason=ended.reason,
+        outcomes=ended.outcomes,
+    )
+    return Output(ALERT_TYPE, told)
+
+
+def answer_with(record: SagaRecord, refused: str | None = None) -> Handled[SagaRecord]:
+    """A record as the new state, and what is answered."""
+    return Handled(record, answer=SagaAnswer(state=record.state, refused=refused))
+
+
+def start_message(key: str, kind: str, body: bytes, at: str) -> Message:
+    """The message that starts a saga: its id follows from key, kind and content."""
+    unnamed = Message("start", session_of(key), kind, body, time=at)
+    return name_message(unnamed, "start", unnamed.digest)
+
+
+def event_message(key: str, event: str, at: str) -> Message:
+    """The message that keeps an event: the same event has the same id."""
+    body = SagaEvent(event=event).model_dump_json().encode()
+    return name_message(
+        Message("event", session_of(key), EVENT_TYPE, body, time=at), "event", event
+    )
+
+
+def end_message(ending: SagaEnd, at: str) -> Message:
+    """The message that ends a saga; another end_saga has another id, and comes too late."""
+    body = ending.model_dump_json().encode()
+    unnamed = Message("end", session_of(ending.key), END_TYPE, body, time=at)
+    return name_message(unnamed, "end", unnamed.digest)
+
+
+def name_message(message: Message, *parts: str) -> Message:
+    """The message with the id that follows from its session and these parts."""
+    return Message(
+        derive_id("saga", message.session, *parts),
+        message.session,
+        message.type,
+        message.body,
+        time=message.time,
+    )

@@ -1,0 +1,67 @@
+"""Create an entry, and know whether it was created, whatever the store answered."""
+
+from shared.domain.decision import marker_seconds
+from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.journal import Entry
+from shared.domain.outbox import NO_OUTBOX
+from shared.engine.commit.acknowledge import Acknowledgements
+from shared.engine.worker import Worker
+from shared.ports import Carried, WriteResult
+
+
+class Committer:
+    """Commits entries for one worker."""
+
+    def __init__(self, worker: Worker, acknowledgements: Acknowledgements) -> None:
+        self.worker = worker
+        self.acknowledgements = acknowledgements
+        self.marker_seconds = marker_seconds(worker.policy.window_seconds)
+
+    async def commit(self, head: Entry | None, entry: Entry) -> WriteResult:
+        """Create the entry after this head; anything but CREATED says why it could not be.
+
+        The batch also records that every region took the head's outputs, where this worker knows.
+        Raises OutcomeUnknown when the store does not answer in the end, Unavailable when it refuses
+        the first try, TooLarge.
+        """
+        acknowledges = (
+            head is not None
+            and head.outbox is not NO_OUTBOX
+            and self.acknowledgements.includes(head)
+        )
+        carried = Carried(acknowledges, self.marker_seconds)
+        waits = self.worker.policy.waits
+        for tried in range(waits.unknown_tries):
+            result: WriteResult | None = None
+            try:
+                result = await self.worker.journal.append(entry, carried)
+            except OutcomeUnknown:
+                # It may have been created, or may still be. Trying the same attempt again is safe:
+                # both tries create the same entry, and nobody else's can be in its place unseen.
+                pass
+            except Unavailable:
+                # Refused at the first try: nothing happened. Later, an earlier try may have.
+                if not tried:
+                    raise
+            # The SDK repeats writes by itself, so even a conflict may be our own success.
+            if result is not WriteResult.CREATED and await self.is_ours(entry):
+                result = WriteResult.CREATED
+            if result is WriteResult.CREATED:
+                self.worker.remember_head(entry.session, entry, is_ours=True)
+                if acknowledges and head is not None:
+                    self.acknowledgements.remove(head)
+            if result is not None:
+                return result
+            await self.worker.clock.sleep(waits.poll_seconds * tried)
+        raise OutcomeUnknown(f"no answer for entry {entry.position} of session {entry.session!r}")
+
+    async def is_ours(self, entry: Entry) -> bool:
+        """Whether the entry at this position is this very attempt.
+
+        Raises OutcomeUnknown where that cannot be read: the entry may be there.
+        """
+        try:
+            stored = await self.worker.journal.entry(entry.session, entry.position)
+        except Unavailable as error:
+            raise OutcomeUnknown(f"it cannot be read what was written: {error}") from error
+        return stored is not None and stored.attempt == entry.attempt

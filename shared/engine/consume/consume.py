@@ -1,0 +1,342 @@
+"""The way of one message through its session's journal: every read, write and send, in order.
+
+Read this page first. A delivery is settled only after `Consumer.consume` has returned, so a crash
+anywhere below means that the broker delivers the message again, and it finds what was done.
+
+    look        Is it a copy? A region that normally comes second reads what was processed.
+    decide      head and message -> decision, the table in domain/decision.py
+    run         the handler; one that calls the outside claims the session first (claim.py)
+    stage       outputs too large for an entry are written beside it
+    commit      ONE write: the entry that is state, deduplication and outbox at once
+    send        its outputs, to every region that misses nothing earlier
+    drain       messages that were parked because this one was missing
+
+Whatever cannot go this way is parked (park.py) until its turn has come.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+
+from shared.domain import next_entry
+from shared.domain.decision import (
+    Busy,
+    Conflict,
+    Duplicate,
+    Fenced,
+    Gap,
+    Halted,
+    Proceed,
+    cursor_of,
+    decide,
+    explain_expiry,
+)
+from shared.domain.errors import TooLarge, Unavailable
+from shared.domain.handler import HandlerInput, Kind
+from shared.domain.journal import ARRIVALS, Entry, Status
+from shared.domain.message import Message, Number
+from shared.domain.next_entry import EntryInput
+from shared.domain.outbox import Outbox
+from shared.engine.commit.commit import Committer
+from shared.engine.consume.claim import Claims
+from shared.engine.consume.duplicates import Duplicates
+from shared.engine.consume.outcomes import (
+    AlreadyDone,
+    Claimed,
+    Expired,
+    Faulted,
+    Outcome,
+    Parked,
+    PassedThrough,
+    Processed,
+    Refused,
+    compare_content,
+    report_conflict,
+)
+from shared.engine.consume.park import Parking, is_other, level_of
+from shared.engine.dispatch.dispatch import Dispatcher
+from shared.engine.handle.handle import HandlerRunner, address_batches, describe_error
+from shared.engine.worker import Worker
+from shared.ports import WriteResult
+
+
+class Consumer:
+    """Processes messages of any session, for one worker of one region."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        committer: Committer,
+        dispatcher: Dispatcher,
+        runner: HandlerRunner,
+        claims: Claims,
+        duplicates: Duplicates,
+        parking: Parking,
+    ) -> None:
+        self.worker = worker
+        self.journal = worker.journal
+        self.clock = worker.clock
+        self.waits = worker.policy.waits
+        self.committer = committer
+        self.dispatcher = dispatcher
+        self.runner = runner
+        self.claims = claims
+        self.duplicates = duplicates
+        self.parking = parking
+
+    async def consume(self, message: Message) -> Outcome:
+        """Give the message its entry, or find that it has one, or park it.
+
+        What was parked behind it is drained before the answer. Raises InvalidMessage for a message
+        that can never be taken, Unavailable or OutcomeUnknown when the store did not help; then the
+        message must stay in its queue.
+        """
+        if message.number is None:
+            if self.worker.handlers.kind_of(message.type) is Kind.IDEMPOTENT:
+                return PassedThrough(await self.pass_through(message))
+            # Without a number a copy is told by its marker only, which is not kept for ever.
+            window = self.worker.policy.window_seconds
+            reason = explain_expiry(message, self.clock.today(), window)
+            if reason is not None:
+                return Expired(reason)
+        # The region that leads the session expects new messages; the others expect copies of what
+        # it has done, and look for those first: one read answers for many of them.
+        outcome: Outcome | None = None
+        if not self.leads(message.session):
+            outcome = await self.find_copy(message)
+        if outcome is None:
+            outcome = await self.process_in_turn(message)
+        # Draining comes before settling, on the way of copies too: if whoever committed the missing
+        # message died before it drained, the redelivery of that message comes by here.
+        head = self.worker.remembered_head(message.session)
+        if head is not None and head.parked:
+            await self.drain(message.session)
+        return outcome
+
+    async def find_copy(self, message: Message) -> Outcome | None:
+        """What a copy of a processed message is, without its session's head; None for no copy."""
+        digest = self.duplicates.recall(message) or await self.duplicates.look(message)
+        if digest is None:
+            return None
+        kind = self.worker.handlers.kind_of(message.type)
+        if message.number is None and kind is Kind.EFFECTFUL:
+            # A claim has its marker from the beginning: is the message done, or only claimed?
+            head = await self.worker.read_head(message.session)
+            if head is not None and decide(head, message) == Busy(head.position, same=True):
+                return None
+        return compare_content(message, digest)
+
+    def leads(self, session: str) -> bool:
+        """Whether this worker's messages are probably the first copies."""
+        if self.worker.own_head(session) is not None:
+            return True
+        return self.dispatcher.delivery.preferred_region(session) == self.worker.owner.region
+
+    async def first_head(self, message: Message) -> Entry | None:
+        """The head to try first: remembered, or read where reading is cheaper than a conflict."""
+        session = message.session
+        if not self.leads(session):
+            return await self.worker.read_head(session)
+        head = self.worker.remembered_head(session)
+        is_first = message.number is not None and message.number.sequence == 0
+        if head is None and not is_first:
+            # An older head will do: if it is too old, creating the next entry says so.
+            head = await self.worker.read_head(session, newest=False)
+        return head
+
+    async def process_in_turn(self, message: Message) -> Outcome:
+        """Decide on a head that may be old, and on the newest whenever that was too old."""
+        give_up_at = 0.0
+        head, is_fresh = await self.first_head(message), False
+        while True:
+            outcome: Outcome | None = None
+            match decide(head, message):
+                case Proceed():
+                    outcome = await self.proceed(head, message)
+                case Duplicate(checked):
+                    outcome = await self.confirm_copy(head, message, checked=checked)
+                case Conflict():
+                    outcome = report_conflict(message)
+                case Fenced(level):
+                    outcome = await self.parking.refuse(head, message, level)
+                case Halted():
+                    # A halt needs no fresh look: on a head that is too old, parking fails.
+                    outcome = await self.parking.park(head, message)
+                case (Gap() | Busy()) as obstacle if is_fresh:
+                    # Wait inside the invocation, which spends no delivery; then let the journal
+                    # wait. On a head that may be old nobody waits: it is read again first.
+                    give_up_at = give_up_at or self.clock.now() + self.waits.gap_seconds
+                    outcome = await self.wait(head, message, obstacle, give_up_at)
+            if outcome is not None:
+                return outcome
+            head, is_fresh = await self.worker.read_head(message.session), True
+
+    async def proceed(self, head: Entry | None, message: Message) -> Outcome | None:
+        """Process a message whose turn has come; None when another worker was first."""
+        made_from = EntryInput(head, message, self.worker.new_attempt())
+        if head is not None:
+            # What lies parked under its number gives way, unless its producer fenced this one.
+            if message.number is not None and head.parked.get(message.number.group):
+                parked = await self.journal.parked(message.session, message.number)
+                if parked is not None:
+                    if level_of(parked) > level_of(message):
+                        return await self.parking.refuse(head, message, level_of(parked))
+                    if is_other(parked, message):
+                        return report_conflict(message)
+                    note = f"in place of the parked message {parked.id!r}"
+                    is_same = parked.digest == message.digest
+                    made_from = replace(made_from, from_parked=True, note=None if is_same else note)
+            # In each region outputs keep the order of the journal: older ones are sent first.
+            if head.outbox.regions or head.lagging:
+                made_from = replace(made_from, lagging=await self.dispatcher.catch_up(head))
+        entry = await self.give_entry(made_from)
+        if entry is None and message.number is None:
+            # Perhaps not the position was taken, but the message was seen: its marker is there.
+            return await self.parking.seen_before(message)
+        return outcome_of(entry)
+
+    async def give_entry(self, made_from: EntryInput) -> Entry | None:
+        """Run the message's handler and commit what came of it; None when others were first.
+
+        The choice by kind of handler is made here and nowhere else. Raises Unavailable or
+        OutcomeUnknown.
+        """
+        if self.worker.handlers.kind_of(made_from.message.type) is Kind.EFFECTFUL:
+            return await self.claims.process(made_from)
+        head = made_from.head
+        state = await self.worker.state_after(head)
+        opened = next_entry.open_entry(made_from)
+        ending = await self.runner.run(opened, HandlerInput(state, opened.produced))
+        try:
+            if ending.staged:
+                await self.journal.stage(opened.session, opened.attempt.id, ending.staged)
+            result = await self.committer.commit(head, ending.entry)
+        except TooLarge as error:
+            # What the handler made never fits: that is a fault of the message, with its reason.
+            ending = self.runner.fail(opened, error)
+            result = await self.committer.commit(head, ending.entry)
+        if result is not WriteResult.CREATED:
+            return None
+        # A crash here is harmless: the entry's outbox is pending, and the sweep or the next message
+        # of the session sends the same bytes.
+        if ending.batches:
+            return await self.dispatcher.send_outputs(ending.entry, ending.batches)
+        return ending.entry
+
+    async def confirm_copy(
+        self, head: Entry | None, message: Message, *, checked: bool
+    ) -> Outcome | None:
+        """A copy of a processed message, or another message with its number."""
+        if head is None:
+            return None
+        if not checked:
+            digest = self.duplicates.recall(message)
+            if digest is None:
+                digest = await self.duplicates.search(head, message)
+            return AlreadyDone() if digest is None else compare_content(message, digest)
+        # An earlier try in this region may have died between commit and send. Outboxes of other
+        # regions' entries are left to their sweep: their worker may be about to deliver.
+        if head.attempt.owner.region == self.worker.owner.region:
+            with suppress(Unavailable):
+                await self.dispatcher.catch_up(head)
+        return AlreadyDone()
+
+    async def wait(
+        self, head: Entry | None, message: Message, obstacle: Gap | Busy, give_up_at: float
+    ) -> Outcome | None:
+        """Wait a little for what comes first, or take over, or park; None to look again.
+
+        Where others of its group are parked, somebody has waited in vain: of many messages behind
+        one gap only the first waits.
+        """
+        group = message.number.group if message.number else ARRIVALS
+        others_wait = head is not None and bool(head.parked.get(group))
+        in_time = self.clock.now() < give_up_at
+        if isinstance(obstacle, Gap):
+            if message.number is not None and in_time and not others_wait:
+                await self.clock.sleep(self.waits.poll_seconds)
+                return None
+            return await self.parking.park(head, message)
+        claim = await self.journal.stored_entry(message.session, obstacle.at)
+        if claim is None or claim.entry.status is not Status.WORKING:
+            return None
+        if claim.is_expired:
+            entry = await self.claims.take_over(claim)
+            return outcome_of(entry) if obstacle.same else None
+        if in_time and (obstacle.same or not others_wait):
+            await self.clock.sleep(self.waits.poll_seconds)
+            return None
+        # The claim holds its own message whole, so a copy may go; any other message waits beside.
+        return Claimed() if obstacle.same else await self.parking.park_beside(claim, message)
+
+    async def drain(self, session: str) -> None:
+        """Process what was parked behind the remembered head; stops at a fault or a gap."""
+        head = self.worker.remembered_head(session)
+        while head is not None and head.parked:
+            if head.halt is not None or head.status is Status.WORKING:
+                return
+            message = await self.next_parked(head)
+            if message is None:
+                return
+            lagging = await self.dispatcher.catch_up(head)
+            attempt = self.worker.new_attempt()
+            made_from = EntryInput(head, message, attempt, lagging, from_parked=True)
+            entry: Entry | None = None
+            match decide(head, message, from_parked=True):
+                case Proceed():
+                    entry = await self.give_entry(made_from)
+                case Fenced(level):
+                    entry = await self.parking.commit_refusal(made_from, level)
+                case _:
+                    pass
+            if entry is None:
+                # Another worker was first: trust nothing about the session.
+                self.worker.remember_head(session, None)
+            head = self.worker.own_head(session) or await self.worker.read_head(session)
+
+    async def next_parked(self, head: Entry) -> Message | None:
+        """A parked message whose turn has come, if there is one."""
+        for group in sorted(head.parked):
+            cursor = cursor_of(head, group)
+            number = Number(group, cursor.level, cursor.next)
+            message = await self.journal.parked(head.session, number)
+            if message is not None:
+                return message
+        return None
+
+    async def pass_through(self, message: Message) -> str | None:
+        """Run an idempotent handler without a journal; the answer is why it failed, or None.
+
+        Outputs are sent before the message is settled, and may be sent again with it. Raises
+        OutcomeUnknown when no region surely has them.
+        """
+        outbox, reason = None, None
+        try:
+            handler = self.worker.handlers.of(message.type)
+            result = await self.runner.run_outside(handler, HandlerInput(), message)
+            if result.batches:
+                regions = self.dispatcher.delivery.regions
+                queue = self.worker.policy.output_queue
+                outbox = Outbox(address_batches(result, queue), regions)
+        except Exception as error:
+            reason = describe_error(error)
+            outbox = self.runner.address_fault(message, reason)
+        if outbox is not None:
+            await self.dispatcher.send_unjournaled(message.session, outbox)
+        return reason
+
+
+def outcome_of(entry: Entry | None) -> Outcome | None:
+    """What an entry means to its message; None for no entry."""
+    if entry is None:
+        return None
+    match entry.status:
+        case Status.COMPLETED:
+            return Processed(entry)
+        case Status.FAULTED:
+            return Faulted(entry)
+        case Status.SKIPPED:
+            return Refused(entry)
+        case Status.PARKED:
+            return Parked()
+        case Status.WORKING:
+            return Claimed()

@@ -1,0 +1,141 @@
+"""Keep messages beside the journal until their turn comes, one under each number.
+
+A message that finds its place taken is a copy, or another message under a used number, or it is of
+a producer that another one has fenced: the higher owner level has the place.
+"""
+
+from dataclasses import replace
+
+from shared.domain import next_entry
+from shared.domain.errors import TooLarge
+from shared.domain.journal import Entry, Status
+from shared.domain.message import Message
+from shared.domain.next_entry import EntryInput
+from shared.engine.commit.commit import Committer
+from shared.engine.consume.duplicates import Duplicates
+from shared.engine.consume.outcomes import (
+    AlreadyDone,
+    Outcome,
+    Parked,
+    Refused,
+    compare_content,
+    report_conflict,
+)
+from shared.engine.dispatch.dispatch import Dispatcher
+from shared.engine.worker import Worker
+from shared.ports import Carried, ParkedMessage, StoredEntry, WriteResult
+
+
+class Parking:
+    """One worker's way to the places beside the journals."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        committer: Committer,
+        dispatcher: Dispatcher,
+        duplicates: Duplicates,
+    ) -> None:
+        self.worker = worker
+        self.journal = worker.journal
+        self.clock = worker.clock
+        self.committer = committer
+        self.dispatcher = dispatcher
+        self.duplicates = duplicates
+
+    async def park(self, head: Entry | None, message: Message) -> Outcome | None:
+        """Keep the message beside the journal; None when another worker was first."""
+        entry = next_entry.park(await self.prepare(head, message))
+        result = await self.committer.commit(head, entry)
+        return await self.parked_as(head, message, result)
+
+    async def park_beside(self, stored: StoredEntry, message: Message) -> Outcome | None:
+        """Let the message wait for a claim; None when the claim was written meanwhile.
+
+        Raises OutcomeUnknown.
+        """
+        claim, identity = next_entry.park_beside(stored.entry, stored.claimed_at, message)
+        waiting = ParkedMessage(message, identity)
+        carried = Carried(marker_seconds=self.committer.marker_seconds)
+        try:
+            result = await self.journal.replace(claim, stored.version, carried, waiting)
+        except TooLarge:
+            # It does not fit beside the claim, so it waits here.
+            await self.clock.sleep(self.worker.policy.waits.poll_seconds)
+            return None
+        return await self.parked_as(stored.entry, message, result)
+
+    async def parked_under(self, head: Entry | None, message: Message) -> Message | None:
+        """A message parked under the same number: a copy, or a fenced producer's."""
+        number = message.number
+        if head is None or number is None or not head.parked.get(number.group):
+            return None
+        return await self.journal.parked(message.session, number)
+
+    async def parked_as(
+        self, head: Entry | None, message: Message, result: WriteResult
+    ) -> Outcome | None:
+        """What became of parking; None when another worker was first."""
+        match result:
+            case WriteResult.CREATED:
+                return Parked()
+            case WriteResult.PARKED_BEFORE:
+                return await self.parked_before(head, message)
+            case WriteResult.SEEN_BEFORE:
+                return await self.seen_before(message)
+            case WriteResult.TAKEN | WriteResult.ORPHANED:
+                return None
+
+    async def parked_before(self, head: Entry | None, message: Message) -> Outcome | None:
+        """Something is parked under the message's number: a copy, another, or a fenced one."""
+        parked = await self.parked_under(head, message)
+        if head is None or parked is None:
+            return None
+        level = level_of(message)
+        if level_of(parked) >= level and parked.digest == message.digest:
+            return AlreadyDone()
+        if is_other(parked, message):
+            return report_conflict(message)
+        if head.status is Status.WORKING:
+            await self.clock.sleep(self.worker.policy.waits.poll_seconds)
+        elif level_of(parked) > level:
+            return await self.refuse(head, message, level_of(parked))
+        else:
+            # The parked one is fenced: it gives its place up, and the message is looked at again.
+            made_from = replace(await self.prepare(head, parked), from_parked=True)
+            await self.commit_refusal(made_from, level)
+        return None
+
+    async def refuse(self, head: Entry | None, message: Message, level: int) -> Outcome | None:
+        """Record in the journal that the message's producer was fenced."""
+        entry = await self.commit_refusal(await self.prepare(head, message), level)
+        return Refused(entry) if entry else None
+
+    async def commit_refusal(self, made_from: EntryInput, level: int) -> Entry | None:
+        """Commit the refusal of a fenced producer's message; None if others were first."""
+        reason = f"a producer of owner level {level} rules"
+        entry = next_entry.refuse(next_entry.open_entry(made_from), reason)
+        result = await self.committer.commit(made_from.head, entry)
+        return entry if result is WriteResult.CREATED else None
+
+    async def seen_before(self, message: Message) -> Outcome | None:
+        """Whether an un-numbered message could not be committed because it was seen."""
+        if message.number is not None:
+            return None
+        digest = await self.duplicates.look(message)
+        return None if digest is None else compare_content(message, digest)
+
+    async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
+        """What the next entry is made from; outboxes of earlier ones are delivered first."""
+        lagging = await self.dispatcher.catch_up(head)
+        return EntryInput(head, message, self.worker.new_attempt(), lagging)
+
+
+def level_of(message: Message) -> int:
+    """The owner level of a numbered message."""
+    return message.number.level if message.number else 0
+
+
+def is_other(parked: Message, message: Message) -> bool:
+    """Whether the same producer used the same number for other content."""
+    return level_of(parked) == level_of(message) and parked.digest != message.digest

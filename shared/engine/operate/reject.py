@@ -1,0 +1,64 @@
+"""Send what no journal can take to the error queue, whole, so that it never blocks a session."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+
+from shared.domain.errors import OutcomeUnknown
+from shared.domain.message import ID_CHARACTERS_MAX, Message, derive_id
+from shared.domain.reports import shorten
+from shared.engine.dispatch.deliver import Delivery
+
+NO_SESSION = "unknown"
+# A queue takes messages of 1 MiB, of which base64 and the properties of a delivery take their part.
+PART_BYTES_MAX = 450_000
+
+
+class Rejecter:
+    """Names the end of deliveries that are not messages of ours."""
+
+    def __init__(self, delivery: Delivery, error_queue: str) -> None:
+        self.delivery = delivery
+        self.error_queue = error_queue
+
+    async def reject(
+        self, session: str | None, properties: Mapping[str, object], body: bytes, reason: str
+    ) -> Message:
+        """Send body, properties and reason to the error queue of every region that can be reached.
+
+        The report has the same id for every copy of the same delivery; a large one has several
+        parts, and the first is returned. Raises OutcomeUnknown when no region surely has it; the
+        delivery must then stay in its queue.
+        """
+        reports = build_reports(session, properties, body, reason)
+        outbox = self.delivery.address_all(self.error_queue, reports)
+        if not await self.delivery.deliver(outbox):
+            raise OutcomeUnknown("no region surely took the rejected delivery")
+        return reports[0]
+
+
+def build_reports(
+    session: str | None, properties: Mapping[str, object], body: bytes, reason: str
+) -> list[Message]:
+    """The report of a rejected delivery, in parts; the body is base64, as it may be anything."""
+    kept = json.dumps(dict(properties), sort_keys=True, default=str)
+    identity = derive_id("rejected", kept, hashlib.sha256(body).hexdigest())
+    common = {"reason": shorten(reason), "properties": json.loads(kept)}
+    starts = range(0, max(1, len(body)), PART_BYTES_MAX)
+    return [
+        Message(
+            id=derive_id(identity, str(start)),
+            session=(session or NO_SESSION)[:ID_CHARACTERS_MAX],
+            type="lockstep.rejected",
+            body=build_part(common, body, start),
+        )
+        for start in starts
+    ]
+
+
+def build_part(common: Mapping[str, object], body: bytes, start: int) -> bytes:
+    """A part of a report, and where its piece of the body begins in the whole."""
+    piece = base64.b64encode(body[start : start + PART_BYTES_MAX]).decode()
+    place = {"from": start, "of": len(body)}
+    return json.dumps({**common, "body": piece, **place}, sort_keys=True).encode()

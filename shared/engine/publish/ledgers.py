@@ -1,0 +1,167 @@
+"""Bind numbers in the ledgers, and settle what earlier operations left unsent.
+
+Numbers and the messages that carry them are stored in one batch, before anything is sent. So a
+number that was given is always followed by its very bytes, whoever crashes: the producer's next
+operation sends them, or the sweep does.
+"""
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from shared.domain import producer
+from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.outbox import Outbox, PendingOutbox, sort_for_delivery
+from shared.domain.producer import Draft, Ledger, Numbered, ProducerOptions
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.worker import Recent
+from shared.ports import Journal, StoredLedger
+from shared.storage.limits import require_fits
+
+# Two producers of one group can collide on a ledger a few times, not for ever.
+LEDGER_TRIES = 5
+# A remembered ledger that is stale costs a refused write, never correctness.
+LEDGERS_MAX = 1_000
+
+
+class LedgerBook:
+    """One producer process's way to the ledgers."""
+
+    def __init__(self, journal: Journal, delivery: Delivery, queue: str) -> None:
+        self.journal = journal
+        self.delivery = delivery
+        self.queue = queue
+        self.remembered: Recent[tuple[str, str], StoredLedger] = Recent(LEDGERS_MAX)
+
+    async def bind(
+        self, session: str, drafts: Sequence[Draft], options: ProducerOptions
+    ) -> Numbered:
+        """Number the drafts and store them with the ledger; they are sent by the caller.
+
+        Raises what `producer.number` and `require_fits` raise, and then nothing was stored;
+        Unavailable or OutcomeUnknown when the store did not help, or no region took the older ones.
+        """
+        group = options.producer_group_id
+        stored = await self.recall(session, group)
+        unanswered: OutcomeUnknown | None = None
+        for tried in range(LEDGER_TRIES):
+            with keep_unknown(unanswered):
+                if tried:
+                    stored = await self.journal.ledger(session, group)
+                before = stored.ledger if stored else Ledger(group)
+                numbered = producer.number_drafts(before, session, drafts, options)
+                require_fits(numbered.fresh)
+                is_known = len(numbered.fresh) < len(numbered.messages)
+                # Somebody numbered some of them just now, perhaps this very call: see them sent.
+                if tried and is_known and await self.settle(session, group):
+                    continue
+                if numbered.ledger == before:
+                    return numbered
+                try:
+                    if await self.save(session, numbered, stored):
+                        return numbered
+                except OutcomeUnknown as error:
+                    unanswered = error
+        raise unanswered or Unavailable(f"the ledger of session {session!r} is contended", 1.0)
+
+    async def save(self, session: str, numbered: Numbered, before: StoredLedger | None) -> bool:
+        """Store a ledger and its newest messages; False when another producer was first."""
+        outbox = self.delivery.address_all(self.queue, numbered.fresh)
+        expected = before.version if before else None
+        version = await self.journal.save_ledger(session, numbered.ledger, expected, outbox)
+        if version is not None:
+            self.remembered[session, numbered.ledger.group] = StoredLedger(numbered.ledger, version)
+        return version is not None
+
+    async def current(self, session: str, options: ProducerOptions) -> Ledger:
+        """The ledger as these options may have it.
+
+        Raises ProducerDisconnected or InvalidClientState where they may not, and as `settle`.
+        """
+        stored = await self.recall(session, options.producer_group_id)
+        return producer.take_over_ledger(
+            stored.ledger if stored else Ledger(options.producer_group_id), options
+        )
+
+    async def recall(self, session: str, group: str) -> StoredLedger | None:
+        """The ledger as this process knows it; one it does not know is read, and settled first."""
+        stored = self.remembered.get((session, group))
+        if stored is None and (stored := await self.journal.ledger(session, group)) is not None:
+            if await self.settle(session, group):
+                stored = await self.journal.ledger(session, group)
+            if stored is not None:
+                self.remembered[session, group] = stored
+        return stored
+
+    async def settle(self, session: str, group: str) -> bool:
+        """Send what the group has numbered in the session and no region is known to have.
+
+        Whether the ledger was changed by that: it forgets what no queue takes. Raises
+        OutcomeUnknown when no region takes it.
+        """
+        found = await self.journal.pending(session, self.delivery.regions)
+        unsent = [one for one in sort_for_delivery(found) if self.is_unsent(one, group)]
+        left = [await self.deliver(group, one) for one in unsent]
+        return any(outbox.refused for outbox in left)
+
+    def is_unsent(self, pending: PendingOutbox, group: str) -> bool:
+        """Whether it is an operation of the group that every region still waits for."""
+        if pending.position is not None or set(pending.outbox.regions) != set(
+            self.delivery.regions
+        ):
+            return False
+        numbers = [message.number for message in pending.outbox.messages[:1]]
+        return any(number is not None and number.group == group for number in numbers)
+
+    async def deliver(
+        self,
+        group: str,
+        pending: PendingOutbox,
+        notify: Callable[[Outbox], None] | None = None,
+    ) -> Outbox:
+        """Send a group's operation and strike off the regions that took it; what is left.
+
+        A message that its queue will never take is replaced by a tombstone, so that its number is
+        no gap, is forgotten by the ledger, and is named in what is left. `notify` is called with
+        what is left as soon as one region surely has every message as it is. Raises OutcomeUnknown
+        when no region surely has them.
+        """
+        delivered = await self.delivery.deliver_possible(pending.outbox)
+        regions, refused = delivered.regions, delivered.refused
+        if not regions:
+            raise OutcomeUnknown(
+                "no region surely took the messages; they keep their numbers and will be sent"
+            )
+        left = replace(pending.outbox.without(regions), refused=refused)
+        if refused:
+            await self.forget(pending.session, group, refused)
+        if notify is not None and not refused:
+            notify(left)
+        with suppress(Unavailable, OutcomeUnknown):
+            await self.journal.acknowledge(pending, regions, refused)
+        return left
+
+    async def forget(self, session: str, group: str, ids: Container[str]) -> None:
+        """Forget what no queue takes: it never gets to be known as sent. Its number stays spent.
+
+        Raises OutcomeUnknown where that is not sure; what was numbered then counts as unsent.
+        """
+        with keep_unknown(OutcomeUnknown("no queue takes some of it, and that cannot be kept")):
+            stored = await self.journal.ledger(session, group)
+            if stored is None:
+                return
+            kept = tuple(bound for bound in stored.ledger.remembered if bound.id not in ids)
+            ledger = replace(stored.ledger, remembered=kept)
+            if await self.journal.save_ledger(session, ledger, stored.version) is None:
+                raise Unavailable(f"the ledger of session {session!r} is contended")
+
+
+@contextmanager
+def keep_unknown(unanswered: OutcomeUnknown | None) -> Iterator[None]:
+    """After a write without an answer, what is refused says nothing: the outcome stays unknown."""
+    try:
+        yield
+    except Unavailable:
+        if unanswered is None:
+            raise
+        raise unanswered from None

@@ -1,0 +1,211 @@
+"""Sagas as their own journals have them: started once, given events, read, cancelled, ended.
+
+Nothing here remembers anything: every question reads the journal, and every change is recorded in
+it.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.domain.errors import InvalidMessage, Unavailable, UnknownType
+from shared.domain.message import Message
+from shared.domain.saga.plan import (
+    CANCELLED,
+    Direction,
+    SagaState,
+    Step,
+    StepOutcome,
+    StepReply,
+    session_of,
+    step_message,
+)
+from shared.domain.saga.record import (
+    SagaEnd,
+    SagaRecord,
+    end_message,
+    event_message,
+    kinds_of,
+    start_message,
+)
+from shared.domain.saga.walk import Activity, StartedSaga
+from shared.engine.handle.handle import parse_body
+from shared.engine.sagas.steps import Answered, Commands, SagaSteps, interpret, read_reply
+
+# An activity as Durable Functions calls it: JSON in, JSON out. It may be called any number of
+# times, at the same time, and in both regions; what raises is to be called again.
+type PerformActivity = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SagaResponse:
+    """What a saga's journal answered to a change: whether it was accepted, and why not."""
+
+    is_accepted: bool
+    reason: str | None = None
+
+
+ACCEPTED = SagaResponse(is_accepted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEvents:
+    """The event that ended a wait, None while there is none, and all events of the saga."""
+
+    decision: str | None
+    all: tuple[str, ...]
+
+
+class Sagas:
+    """One worker's way to the journals of sagas."""
+
+    def __init__(self, commands: Commands) -> None:
+        self.commands = commands
+        self.worker = commands.worker
+        self.steps = SagaSteps(commands)
+
+    def activities(self) -> dict[Activity, PerformActivity]:
+        """What a walk calls, by name."""
+        return {
+            Activity.STEP: self.steps.perform,
+            Activity.GIVE_UP: self.steps.give_up,
+            Activity.DECIDE: self.perform_deciding,
+            Activity.LOOK: self.perform_loading,
+            Activity.END: self.perform_ending,
+        }
+
+    async def perform_deciding(self, work: dict[str, Any]) -> dict[str, Any]:
+        """What ends a wait: `{"event": name or None, "events": all so far}`."""
+        events = await self.decide(work["key"], work["wait"], is_over=work["is_over"])
+        return {"event": events.decision, "events": list(events.all)}
+
+    async def perform_loading(self, work: dict[str, Any]) -> dict[str, Any]:
+        """`{"ended": SagaState}`, or the saga as a walk begins with it."""
+        found = await self.load(work["key"])
+        if isinstance(found, SagaState):
+            return {"ended": found.value}
+        return found.model_dump(mode="json")
+
+    async def perform_ending(self, work: dict[str, Any]) -> dict[str, Any]:
+        """Record the end: `{"ended": the SagaState that was recorded first}`."""
+        return {"ended": (await self.end(SagaEnd.model_validate(work))).value}
+
+    async def start(self, key: str, kind: str, body: bytes) -> SagaResponse:
+        """Start a saga, unless it was started with the same content; then it is accepted, too.
+
+        Raises UnknownType, InvalidBody or InvalidMessage, and then nothing was recorded;
+        Unavailable or OutcomeUnknown.
+        """
+        message = start_message(key, kind, body, self.now)
+        handler = self.worker.handlers.of(kind)
+        if kind not in kinds_of(self.worker.handlers):
+            raise UnknownType(f"{kind!r} starts no saga")
+        parse_body(handler, message)
+        return await self.apply(message)
+
+    async def add_event(self, key: str, event: str) -> SagaResponse:
+        """Keep an event for a saga, be it that it starts only later.
+
+        Raises InvalidMessage, Unavailable or OutcomeUnknown.
+        """
+        return await self.apply(event_message(key, event, self.now))
+
+    async def cancel(self, key: str) -> SagaResponse:
+        """Make a saga turn back, if it still can: a step without which it cannot end never acts.
+
+        Raises Unavailable or OutcomeUnknown.
+        """
+        record = await self.read_record(key)
+        if record is None or record.plan is None or record.at is None:
+            return SagaResponse(is_accepted=False, reason="it has not started")
+        if record.state.is_end:
+            return SagaResponse(is_accepted=False, reason=f"the saga is {record.state}")
+        step = record.plan.stage(record.plan.turn).steps[0]
+        work = {"key": key, "at": record.at, "step": step.model_dump(mode="json")}
+        reply = StepReply.model_validate(await self.steps.perform(work, give_up=CANCELLED))
+        if reply.outcome is not StepOutcome.REFUSED:
+            return SagaResponse(
+                is_accepted=False, reason=f"step {step.name!r} is {reply.outcome}: no way back"
+            )
+        # Only so that a wait does not go on waiting.
+        if record.plan.waits:
+            await self.add_event(key, CANCELLED)
+        return ACCEPTED
+
+    async def decide(self, key: str, wait: str, *, is_over: bool) -> WaitEvents:
+        """What ends a wait, if anything has; `is_over` says that time is up.
+
+        Raises Unavailable or OutcomeUnknown.
+        """
+        record = await self.started_record(key)
+        waited = next(one for one in record.plan.waits if one.name == wait) if record.plan else None
+        if waited is None:
+            raise InvalidMessage(f"saga {key!r} has no wait {wait!r}")
+        if is_over and waited.decision(record.events) is None:
+            await self.apply(event_message(key, waited.timeout, self.now))
+            record = await self.started_record(key)
+        return WaitEvents(waited.decision(record.events), record.events)
+
+    async def load(self, key: str) -> StartedSaga | SagaState:
+        """The saga as a walk begins with it, or how it ended. Raises Unavailable."""
+        record = await self.started_record(key)
+        return record.state if record.state.is_end else start_of(key, record)
+
+    async def end(self, ending: SagaEnd) -> SagaState:
+        """Record an end; the one that was recorded first. Raises Unavailable or OutcomeUnknown."""
+        await self.apply(end_message(ending, self.now))
+        record = await self.started_record(ending.key)
+        if not record.state.is_end:
+            raise Unavailable(f"saga {ending.key!r} has not ended")
+        return record.state
+
+    async def read_outcomes(self, key: str, record: SagaRecord) -> dict[str, StepOutcome]:
+        """What became of each step so far, read where it was recorded; nothing is run."""
+        if record.state.is_end or record.plan is None or record.at is None:
+            return dict(record.outcomes)
+        found = {s.name: await self.read_outcome(key, record.at, s) for s in record.plan.steps}
+        return {name: outcome for name, outcome in found.items() if outcome is not None}
+
+    async def read_outcome(self, key: str, at: str, step: Step) -> StepOutcome | None:
+        """What became of a step, None for nothing yet."""
+        journal = self.worker.journal
+        if step.undo is not None:
+            undone = await read_reply(journal, step_message(key, at, step, Direction.UNDO))
+            if undone is not None:
+                is_undone = interpret(undone).outcome is StepOutcome.DONE
+                return StepOutcome.UNDONE if is_undone else StepOutcome.KEPT
+        done = await read_reply(journal, step_message(key, at, step, Direction.DO))
+        return interpret(done).outcome if done is not None else None
+
+    async def read_record(self, key: str) -> SagaRecord | None:
+        """What the saga's journal says now, None where it says nothing. Raises Unavailable."""
+        head = await self.worker.read_head(session_of(key))
+        return SagaRecord.model_validate(await self.worker.state_after(head)) if head else None
+
+    async def started_record(self, key: str) -> SagaRecord:
+        """The record of a saga that has started; raises Unavailable for another."""
+        record = await self.read_record(key)
+        if record is None or record.plan is None:
+            raise Unavailable(f"saga {key!r} has not started")
+        return record
+
+    async def apply(self, message: Message) -> SagaResponse:
+        """Apply a message to the saga's journal."""
+        reply = await self.commands.apply(message)
+        if not isinstance(reply, Answered):
+            return SagaResponse(is_accepted=False, reason=reply.reason)
+        refused = reply.answer.get("refused")
+        return ACCEPTED if refused is None else SagaResponse(is_accepted=False, reason=refused)
+
+    @property
+    def now(self) -> str:
+        """The time that messages to sagas carry."""
+        return datetime.fromtimestamp(self.worker.clock.today(), UTC).isoformat()
+
+
+def start_of(key: str, record: SagaRecord) -> StartedSaga:
+    """What a walk begins with; raises Unavailable for a saga that has not started."""
+    if record.plan is None or record.at is None:
+        raise Unavailable(f"saga {key!r} has not started")
+    return StartedSaga(key=key, at=record.at, plan=record.plan, events=record.events)
