@@ -6,26 +6,22 @@ from simulation.__main__ import main
 from simulation.campaign import smallest
 from simulation.run import simulate
 from simulation.weather import ROUGH
-from tests.simulation.catalogue import MUTATIONS
-from tests.simulation.mutations import Mutation, applied
+from tests.mutants.catalogue import FOR_SIMULATION
+from tests.mutants.loading import applied
 
-UNKNOWN_FOR_SUCCESS = "take an unknown commit for a success"
-
-
-def mutation(name: str) -> Mutation:
-    """A mutation of the catalogue."""
-    return next(mutation for mutation in MUTATIONS if mutation.name == name)
+(UNKNOWN_FOR_SUCCESS,) = (
+    mutant for mutant in FOR_SIMULATION if mutant.name == "take an unknown commit for a success"
+)
 
 
-def first_failing(broken: Mutation) -> int:
-    """The first seed that finds a mutation."""
-    seeds = range(broken.seeds_max)
-    return next(seed for seed in seeds if simulate(seed, ROUGH).violations)
+def first_failing() -> int:
+    """The first seed that finds the mutant."""
+    return next(seed for seed in range(60) if simulate(seed, ROUGH).violations)
 
 
 def test_a_failing_seed_is_shrunk_to_the_misfortunes_that_matter() -> None:
-    with applied(mutation(UNKNOWN_FOR_SUCCESS)):
-        found = simulate(first_failing(mutation(UNKNOWN_FOR_SUCCESS)), ROUGH)
+    with applied(UNKNOWN_FOR_SUCCESS):
+        found = simulate(first_failing(), ROUGH)
         small = smallest(found)
 
         assert small.violations
@@ -42,9 +38,8 @@ def test_a_failing_seed_is_shrunk_to_the_misfortunes_that_matter() -> None:
 def test_the_command_line_names_the_seed_and_how_to_replay_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    broken = mutation(UNKNOWN_FOR_SUCCESS)
-    with applied(broken):
-        seed = first_failing(broken)
+    with applied(UNKNOWN_FOR_SUCCESS):
+        seed = first_failing()
         seeds = ["--seeds", "1", "--first", str(seed), "--play", "accounts"]
         status = main([*seeds, "--climate", "rough", "--shrink"])
 

@@ -1,10 +1,11 @@
-"""`python -m tests.simulation`: how many seeds it takes to find each mutation, as a table."""
+"""`python -m tests.mutants`: how many seeds it takes to find each mutant, as a table."""
 
 import logging
 import statistics
 import sys
 
-from tests.simulation.detection import EVERY_MUTATION, seeds_to_detection
+from tests.mutants.catalogue import FOR_SIMULATION
+from tests.mutants.detection import seeds_to_detection
 
 
 def main() -> int:
@@ -12,15 +13,13 @@ def main() -> int:
     logging.getLogger("lockstep").setLevel(logging.CRITICAL + 1)
     needed: list[int] = []
     print("| breaks | change | climate | seeds | shown by |\n|---|---|---|---|---|")
-    for mutation in EVERY_MUTATION:
-        answer = seeds_to_detection(mutation)
+    for mutant in FOR_SIMULATION:
+        answer = seeds_to_detection(mutant)
         seeds, shown = answer or ("not found", "")
         needed += [answer[0]] if answer else []
-        print(
-            f"| {mutation.promise} | {mutation.name} | {mutation.climate} | {seeds} | {shown} |",
-            flush=True,
-        )
-    count = len(EVERY_MUTATION)
+        climate = mutant.simulated.climate if mutant.simulated else ""
+        print(f"| {mutant.promise} | {mutant.name} | {climate} | {seeds} | {shown} |", flush=True)
+    count = len(FOR_SIMULATION)
     print(f"\n{len(needed)} of {count} found, median {statistics.median(needed):g} seeds")
     return 0 if len(needed) == count else 1
 

@@ -1,0 +1,20 @@
+"""How many seeds it takes the simulation to find a mutant."""
+
+from simulation.plays import PLAYS
+from simulation.run import simulate
+from simulation.weather import CLIMATES
+from tests.mutants.loading import applied
+from tests.mutants.mutant import Mutant
+
+
+def seeds_to_detection(mutant: Mutant) -> tuple[int, str] | None:
+    """How many seeds were needed, and what showed; None where none of them found it."""
+    chosen = mutant.simulated
+    assert chosen is not None
+    climate, prepare = CLIMATES[chosen.climate], PLAYS[chosen.play]
+    with applied(mutant):
+        for seed in range(chosen.seeds_max):
+            report = simulate(seed, climate, prepare=prepare)
+            if report.violations:
+                return seed + 1, ", ".join(sorted({v.promise for v in report.violations}))
+    return None
