@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 
 from simulation.campaign import Totals, campaign, smallest
-from simulation.plays import PLAYS
+from simulation.faults import CLIMATES
 from simulation.run import Report
-from simulation.weather import CLIMATES
+from simulation.scenarios import PLAYS
 
 INTERRUPTED = 130
 SHOWN_MAX = 10

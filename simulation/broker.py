@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
-from simulation.bell import Bell
-from simulation.weather import Weather
+from simulation.faults import Weather
+from simulation.virtual_time import Bell
 
 LOCK_SECONDS = 10.0
 # What its queues take; a message over it is refused for good.

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
 
-from simulation.plays import PLAYS
-from simulation.run import Report, simulate
-from simulation.shrinking import shrunk
-from simulation.weather import CLIMATES
+from simulation.faults import CLIMATES
+from simulation.run import Report, shrunk, simulate
+from simulation.scenarios import PLAYS
 
 SEEDS_AT_ONCE = 25
 

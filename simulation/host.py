@@ -1,21 +1,222 @@
-"""A region's function app: sessions taken side by side, the change feed, the timers."""
+"""A region's function app: sessions taken side by side, the change feed, timers and sagas."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
+import grpc  # type: ignore[import-untyped]
+
+from functions.saga_instances import begin
 from shared.domain import wire
 from shared.domain.documents import owing_from
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message
+from shared.domain.saga_walk import Activity
+from shared.domain.stored_messages import Document
 from shared.usecases.outcomes import Conflicting, Expired, Outcome
+from shared.usecases.saga_activities import SagaActivities
+from shared.usecases.saga_book import SagaBook
 from shared.usecases.services import Services
 from simulation.broker import LOCK_SECONDS, Namespace, Queued, SessionLock
-from simulation.feed import Feed
-from simulation.loop import now
+from simulation.faults import Weather
 from simulation.process import Process
-from simulation.saga_worker import SagaWorker
-from simulation.tally import Tally
+from simulation.recorder import Tally, WitnessedStore
+from simulation.replay import Answered, Failed, replayed
+from simulation.task_hub import TaskHub, Told, Work
+from simulation.virtual_time import now
+
+# How many changes are shown again when a lease changes hands.
+REPEATED = 20
+
+
+@dataclass
+class Feed:
+    """One region's view of the changes; one process at a time follows it."""
+
+    region: str
+    store: WitnessedStore
+    weather: Weather
+    position: int = 0
+    follower: Process | None = None
+
+    def is_followed_by(self, process: Process) -> bool:
+        """Whether the process holds the lease; it gets that of a dead one."""
+        if self.follower is None or self.follower.is_dead:
+            self.follower = process
+        return self.follower is process
+
+    def read(self) -> list[Document]:
+        """What changed since the last look, as it is now."""
+        start, self.position = self.position, len(self.store.changes)
+        if start == self.position:
+            return []
+        skips = self.weather.climate.feed_skips
+        if self.weather.strikes(skips, "feed skips", self.region, now()):
+            return []
+        return self.documents(start)
+
+    def documents(self, start: int) -> list[Document]:
+        """What changed from a position on, as it is now; perhaps some more that was shown."""
+        repeats = self.weather.climate.feed_repeats
+        if self.weather.strikes(repeats, "feed repeats", self.region, now()):
+            start = max(0, start - REPEATED)
+        changed = dict.fromkeys(self.store.changes[start:])
+        documents = [self.store.partitions[session].get(name) for session, name in changed]
+        return [document for document in documents if document is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Changes, and where the feed goes on after them."""
+
+    documents: list[Document]
+    upto: int
+
+
+@dataclass
+class SagaFeed(Feed):
+    """The feed of a function that the platform calls again until it succeeds: nothing is lost.
+
+    Whoever follows it moves it on.
+    """
+
+    def look(self) -> Shown:
+        """What changed since whoever follows was done with something."""
+        upto = len(self.store.changes)
+        if self.position == upto:
+            return Shown([], upto)
+        return Shown(self.documents(self.position), upto)
+
+
+TURNS_AT_ONCE = 2
+ACTIVITIES_AT_ONCE = 3
+THINK_SECONDS_MAX = 0.02
+FEED_SECONDS = 2.0
+# How long the platform waits before it shows the feed again to a function that failed.
+FEED_AGAIN_SECONDS = 5.0
+
+CODES = {
+    Told.THERE_ALREADY: grpc.StatusCode.ALREADY_EXISTS,
+    Told.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Told.OVER: grpc.StatusCode.FAILED_PRECONDITION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HubClient:
+    """See functions.saga_instances.TaskHub: a process's way to its region's hub."""
+
+    process: Process
+    hub: TaskHub
+
+    async def schedule_new_orchestration(
+        self,
+        orchestrator: str,
+        /,
+        *,
+        input: Any,  # noqa: A002 - the SDK's name
+        instance_id: str,
+    ) -> str:
+        """Begin an instance."""
+        work = json.dumps(input)
+        await self.call(f"begin {orchestrator}", lambda: self.hub.begin(instance_id, work))
+        return instance_id
+
+    async def raise_orchestration_event(self, instance_id: str, event_name: str, /) -> None:
+        """Tell an instance."""
+        await self.call("raise event", lambda: self.hub.raise_event(instance_id, event_name))
+
+    async def call(self, name: str, apply: Callable[[], Told]) -> None:
+        """Call the hub; what goes wrong is what gRPC makes of it."""
+        if self.hub.is_down():
+            await self.process.wait(0.01)
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE)
+        try:
+            told = await self.process.call(name, apply, writes=True)
+        except LockstepError:
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE) from None
+        if told in CODES:
+            raise grpc.aio.AioRpcError(CODES[told])
+
+
+@dataclass
+class SagaWorker:
+    """What a process of a region does for sagas."""
+
+    process: Process
+    services: Services
+    hub: TaskHub
+    feed: SagaFeed
+    tally: Tally
+
+    def __post_init__(self) -> None:
+        self.book = SagaBook.of(self.services)
+        self.activities = SagaActivities(self.book)
+        self.client = HubClient(self.process, self.hub)
+
+    def start(self) -> None:
+        """Do everything side by side."""
+        for _ in range(TURNS_AT_ONCE):
+            self.process.start(self.run_orchestrators())
+        for _ in range(ACTIVITIES_AT_ONCE):
+            self.process.start(self.perform_activities())
+        self.process.start(self.follow_feed())
+
+    async def think(self) -> None:
+        """Take a moment, in which the process may be frozen or killed."""
+        await self.process.wait(self.process.weather.chance.delay(THINK_SECONDS_MAX))
+
+    async def run_orchestrators(self) -> None:
+        """Take one turn after the other."""
+        while True:
+            turn = await self.hub.next_turn()
+            await self.think()
+            outcome = replayed(turn.events)
+            await self.think()
+            self.hub.commit(turn, outcome)
+
+    async def perform_activities(self) -> None:
+        """Perform one activity after the other."""
+        while True:
+            work = await self.hub.next_work()
+            await self.think()
+            news = await self.performed(work)
+            await self.think()
+            self.hub.finish(work, news)
+
+    async def performed(self, work: Work) -> Answered | Failed:
+        """What became of an activity; one that raises has failed."""
+        activity = work.activity
+        perform = self.activities.named(Activity(activity.name))
+        try:
+            answer = await perform(json.loads(activity.work))
+        except LockstepError as error:
+            self.tally.failures.append(f"{activity.name}: {error!r}")
+            return Failed(activity.number, repr(error))
+        except Exception as surprise:
+            self.tally.surprises.append(f"{self.process.name} {activity.name}: {surprise!r}")
+            return Failed(activity.number, repr(surprise))
+        return Answered(activity.number, json.dumps(answer))
+
+    async def follow_feed(self) -> None:
+        """Show what changed to the function that begins sagas, again for as long as it fails."""
+        while True:
+            await self.process.wait(FEED_SECONDS)
+            if self.feed.is_followed_by(self.process) and not await self.begun():
+                await self.process.wait(FEED_AGAIN_SECONDS)
+
+    async def begun(self) -> bool:
+        """Begin what the feed shows; whether all of it could be."""
+        shown = self.feed.look()
+        try:
+            await begin(self.services, self.book, self.client, shown.documents)
+        except (LockstepError, grpc.aio.AioRpcError):
+            return False
+        self.feed.position = shown.upto
+        return True
+
 
 QUEUE = "in"
 SESSIONS_AT_ONCE = 2

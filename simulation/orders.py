@@ -1,20 +1,27 @@
 """A small business to simulate: orders as sagas, over stock, accounts and shelves.
 
 Orders are those of `functions.handlers.orders`. Other sagas have any plan there can be, and their
-steps go to shelves, too, whose keepers refuse, stumble and call the outside.
+steps go to shelves, too, whose handlers refuse, fail and call an external system.
 """
 
 import asyncio
 import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pydantic import BaseModel
 
 from functions.handlers import orders
 from shared.domain.handling import Context, Handled, Handlers, Kind, OnFault
+from shared.domain.journal import Json
 from shared.domain.message import Message
-from shared.domain.saga import Plan, Refusal
-from shared.domain.saga_record import SagaKinds
+from shared.domain.saga import Outcome, Plan, Refusal, Step, key_of
+from shared.domain.saga_record import Record, SagaKinds
+from simulation.order_workload import PLACE
+from simulation.recorder import Violation, state_of
+from simulation.world import World
 
 PLAY = "saga.play"
 PUT, TAKE, SPILL, CALL = "shelf.put", "shelf.take", "shelf.spill", "shelf.call"
@@ -103,3 +110,96 @@ def corrected(message: Message) -> bytes | None:
     if item.get("mood") != Mood.MENDED:
         return None
     return Item(name=item["name"]).model_dump_json().encode()
+
+
+DONE_ONCE = frozenset({Outcome.DONE, Outcome.UNDONE, Outcome.KEPT})
+STAYS = frozenset({Outcome.DONE, Outcome.KEPT})
+
+
+@dataclass
+class Books:
+    """What should be in stock, in accounts and on shelves; `came` is what was delivered."""
+
+    came: Counter[str] = field(default_factory=Counter)
+    gone: Counter[str] = field(default_factory=Counter)
+    charged: Counter[str] = field(default_factory=Counter)
+    shipped: Counter[str] = field(default_factory=Counter)
+    reserved: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    shelved: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, step: Step, outcome: Outcome | None) -> None:
+        """Add what a step left behind."""
+        session, body = step.do.session, step.do.body
+        stays = outcome in STAYS
+        match step.do.type:
+            case "stock.reserve" if stays:
+                self.gone[session] += body["quantity"]
+                self.reserved[session][body["order"]] = body["quantity"]
+            case "stock.ship" if stays:
+                self.shipped[session] += self.reserved[session].pop(body["order"])
+            case "account.charge" if outcome in DONE_ONCE:
+                self.charged[session] += body["amount"]
+                self.gone[session] += body["amount"] if stays else 0
+            case kind if kind in (PUT, CALL) and outcome in DONE_ONCE:
+                self.shelved[session][f"+{body['name']}"] += 1
+                if outcome is Outcome.UNDONE:
+                    self.shelved[session][f"-{body['name']}"] += 1
+
+
+def order_violations(world: World) -> Iterator[Violation]:
+    """Nothing is lost and nothing comes from nowhere."""
+    books = Books()
+    for message in world.senders.mailed.safe:
+        if message.type in ("stock.receive", "account.deposit"):
+            body = world.handlers.of(message.type).body.model_validate_json(message.body)
+            books.came[message.session] += sum(body.model_dump().values())
+    sessions = list(world.journal.store.entries)
+    sagas = {key: state_of(world.journal, s) for s in sessions if (key := key_of(s)) is not None}
+    for key, state in sagas.items():
+        record = Record.model_validate(state)
+        for step in record.plan.steps if record.plan else ():
+            books.add(step, record.outcomes.get(step.name))
+        if record.kind == PLACE:
+            yield from order_document(key, record, state_of(world.journal, f"order:{key}"))
+    for session in sessions:
+        expected = expected_of(books, session)
+        found = state_of(world.journal, session)
+        if expected is not None and seen(found) != expected:
+            yield Violation("P2", f"{session} is {found}, and should be {expected}")
+
+
+def order_document(key: str, record: Record, order: Json) -> Iterator[Violation]:
+    """An order's document says what its saga says."""
+    submitted = record.outcomes.get("submit")
+    expected = {
+        Outcome.UNDONE: "cancelled",
+        Outcome.DONE: "completed" if "complete" in record.outcomes else "submitted",
+        Outcome.REFUSED: None,
+        None: None,
+    }
+    if order.get("status") not in (expected.get(submitted), "new"):
+        yield Violation("P5", f"order:{key} is {order}, and its saga {record.state}")
+
+
+def expected_of(books: Books, session: str) -> Json | None:
+    """What the state of a session should be; None for sessions of another kind."""
+    left = books.came[session] - books.gone[session]
+    match session.partition(":")[0]:
+        case "stock":
+            return {
+                "received": books.came[session],
+                "left": left,
+                "shipped": books.shipped[session],
+                "reserved": books.reserved[session],
+            }
+        case "account":
+            return {"balance": left, "paid": books.charged[session]}
+        case "shelf":
+            return {"log": dict(books.shelved[session])}
+        case _:
+            return None
+
+
+def seen(state: Json) -> Json:
+    """A state in which the order of what lies on a shelf does not matter."""
+    return {"log": dict(Counter(state.get("log", [])))} if state.keys() <= {"log"} else state

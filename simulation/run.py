@@ -1,22 +1,20 @@
-"""One run from a seed: what happened, and what was broken."""
+"""One run from a seed: what happened, what was broken, and the fewest faults that break it."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from shared.domain.saga import key_of
 from shared.domain.saga_record import kinds_of
-from simulation.chance import Chance, Mishap
-from simulation.limits import small_limits
-from simulation.loop import now, run
-from simulation.plays import Play, Prepare, accounts
+from simulation.checks import violations
+from simulation.faults import Chance, Climate, Mishap
 from simulation.process import Died
-from simulation.variant import Variant, variant_of
-from simulation.verdict import violations
-from simulation.weather import Climate
-from simulation.witness import Violation, state_of
+from simulation.recorder import Violation, state_of
+from simulation.scenarios import Play, Prepare, accounts
+from simulation.variant import Variant, small_limits, variant_of
+from simulation.virtual_time import now, run
 from simulation.world import World
 
 
@@ -95,3 +93,41 @@ def listen(world: World, context: dict[str, Any]) -> None:
     error = context.get("exception")
     if not isinstance(error, Died | asyncio.CancelledError):
         world.tally.surprises.append(f"{context['message']}: {error!r}")
+
+
+type Again = Callable[[Collection[int]], Report]
+
+
+def shrunk(report: Report, again: Again, tries: int = 150) -> Report:
+    """The same failure with as few misfortunes as a greedy search finds.
+
+    `again` runs the seed with some misfortunes only. Larger parts are left out first, then single
+    ones; what must not happen changes what happens after it, so each try is a story of its own.
+    """
+    smallest = report
+    size = max(1, len(report.diary) // 2)
+    while tries > 0:
+        before = smallest
+        for fewer in parts_left_out(numbers_of(smallest), size):
+            if tries <= 0:
+                break
+            tries -= 1
+            found = again(fewer)
+            if found.violations and len(found.diary) < len(smallest.diary):
+                smallest = found
+                break
+        if smallest is before:
+            if size == 1:
+                break
+            size //= 2
+    return smallest
+
+
+def numbers_of(report: Report) -> list[int]:
+    """The misfortunes of a run."""
+    return [mishap.number for mishap in report.diary]
+
+
+def parts_left_out(numbers: Sequence[int], size: int) -> list[list[int]]:
+    """The misfortunes without a part of them, for each part of a size."""
+    return [[*numbers[:start], *numbers[start + size :]] for start in range(0, len(numbers), size)]

@@ -1,10 +1,43 @@
-"""What sort of world a seed plays in: how many, how large, and with which of the settings."""
+"""What sort of world a seed gets: how many, how large, and with which of the settings."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 
+from shared.domain import documents, producer
+from shared.usecases import compact, consume_batch, outputs
 from shared.usecases.assemble import Policy
 from shared.usecases.commit import Patience
-from simulation.chance import Chance
+from simulation.faults import Chance
+
+type Limit = tuple[ModuleType, str, int]
+
+SMALL: tuple[Limit, ...] = (
+    (documents, "MILESTONE_EVERY", 5),
+    # Shorter than a pause, so that a slow attempt finds its stages gone.
+    (documents, "STAGED_SECONDS", 20),
+    (compact, "REMOVED_AT_ONCE", 4),
+    (consume_batch, "INLINE_BYTES_MAX", 1_600),
+    (outputs, "INLINE_BYTES_MAX", 1_600),
+    (outputs, "STAGE_BYTES_MAX", 1_400),
+    (producer, "REMEMBERED_MAX", 4),
+)
+
+
+@contextmanager
+def small_limits(*, wanted: bool) -> Iterator[None]:
+    """The small limits, where wanted, until the end of the block."""
+    limits = SMALL if wanted else ()
+    usual = [(module, name, getattr(module, name)) for module, name, _ in limits]
+    for module, name, value in limits:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in usual:
+            setattr(module, name, value)
+
 
 # Longer than any backlog of a run in fair weather.
 LONG_DELAY_SECONDS = 40.0

@@ -17,21 +17,14 @@ from shared.usecases.deliver import Delivery
 from shared.usecases.publish import Producer
 from shared.usecases.services import Services
 from simulation.broker import Namespace
-from simulation.chance import Chance
-from simulation.distance import DistantBus, DistantJournal
-from simulation.errands import Errand, Errands
-from simulation.feed import Feed, SagaFeed
-from simulation.host import QUEUE, SWEEP_SECONDS, Host
-from simulation.hub import TaskHub
-from simulation.loop import now
-from simulation.operator import Correct, Operator, uncorrected
-from simulation.process import PAUSE_SECONDS_MAX, Process, ProcessClock
-from simulation.saga_worker import SagaWorker
-from simulation.senders import Senders
-from simulation.tally import Identity, Tally
+from simulation.clients import Correct, Errand, Errands, Operator, Senders, uncorrected
+from simulation.faults import Chance, Climate, Weather
+from simulation.host import QUEUE, SWEEP_SECONDS, Feed, Host, SagaFeed, SagaWorker
+from simulation.process import PAUSE_SECONDS_MAX, DistantBus, DistantJournal, Process, ProcessClock
+from simulation.recorder import Identity, Tally, WitnessedCommander, WitnessedJournal, state_of
+from simulation.task_hub import TaskHub
 from simulation.variant import Variant
-from simulation.weather import Climate, Weather
-from simulation.witness import WitnessedCommander, WitnessedJournal, state_of
+from simulation.virtual_time import now
 from simulation.workload import Workload
 
 REGIONS = ("east", "west")

@@ -19,7 +19,7 @@ from shared.testkit.strikes import Killed
 from shared.usecases import coverage
 from shared.usecases.resolve import Action, Decision
 from shared.usecases.services import Services
-from simulation.limits import small_limits
+from simulation.variant import small_limits
 from tests.business import payment, plain
 from tests.crash_points.ground import HASTY, Ground, others_have_a_turn
 from tests.crash_points.strikes import Strikes

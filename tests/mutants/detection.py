@@ -1,8 +1,8 @@
 """How many seeds it takes the simulation to find a mutant."""
 
-from simulation.plays import PLAYS
+from simulation.faults import CLIMATES
 from simulation.run import simulate
-from simulation.weather import CLIMATES
+from simulation.scenarios import PLAYS
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from simulation.faults import CLIMATES
 from simulation.run import simulate
-from simulation.weather import CLIMATES
 from tests.mutants.catalogue import FOR_SIMULATION
 from tests.mutants.detection import seeds_to_detection
 from tests.mutants.loading import applied

@@ -4,8 +4,8 @@ import pytest
 
 from simulation.__main__ import main
 from simulation.campaign import smallest
+from simulation.faults import ROUGH
 from simulation.run import simulate
-from simulation.weather import ROUGH
 from tests.mutants.catalogue import FOR_SIMULATION
 from tests.mutants.loading import applied
 

@@ -12,7 +12,7 @@ from shared.domain.handling import Context, Handled, Handlers, Output
 from shared.domain.message import Message
 from shared.domain.saga import Command, Plan, Refusal, Stage, Step
 from shared.domain.saga_record import SagaKinds
-from simulation.trial import Seen, check, moment
+from simulation.testing import Seen, check, moment
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ import pytest
 
 from simulation.__main__ import failure
 from simulation.campaign import Totals, run_seeds
-from simulation.weather import CLIMATES, ON_WRITES
+from simulation.faults import CLIMATES, ON_WRITES
 
 SEEDS = 100
 PARTS = {"rough": 14, "mild": 3, "fair": 3}

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from simulation.plays import PLAYS
+from simulation.faults import ROUGH
 from simulation.run import simulate
-from simulation.weather import ROUGH
+from simulation.scenarios import PLAYS
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(6)
 TRACES = (
     "import sys\n"
-    "from simulation.plays import PLAYS\n"
+    "from simulation.scenarios import PLAYS\n"
     "from simulation.run import simulate\n"
-    "from simulation.weather import ROUGH\n"
+    "from simulation.faults import ROUGH\n"
     "play = PLAYS[sys.argv[1]]\n"
     f"print(*(simulate(seed, ROUGH, prepare=play).trace for seed in range({SEEDS.stop})))\n"
 )

@@ -10,7 +10,7 @@ from google.protobuf.json_format import Parse  # type: ignore[import-untyped]
 from google.protobuf.timestamp_pb2 import Timestamp  # type: ignore[import-untyped]
 
 from shared.adapters.memory_store import EPOCH_SECONDS
-from simulation.history import (
+from simulation.replay import (
     Answered,
     Asked,
     Began,
@@ -21,8 +21,8 @@ from simulation.history import (
     Scheduled,
     TimerSet,
     TurnBegan,
+    replayed,
 )
-from simulation.replay import replayed
 from tests.unit.functions.record_saga_histories import HISTORIES
 
 KEPT: dict[str | None, Callable[[pb.HistoryEvent], Event]] = {

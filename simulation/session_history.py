@@ -11,8 +11,7 @@ from shared.domain.message import Message
 from shared.domain.outbox import Outbox, Parcel, Rerun, Staged
 from shared.domain.reports import fault_report
 from shared.domain.running import Before, Result, addressed
-from simulation.tally import Identity
-from simulation.witness import Violation, WitnessedStore
+from simulation.recorder import Identity, Violation, WitnessedStore
 
 type Addressed = tuple[str, Message]
 

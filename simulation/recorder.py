@@ -1,11 +1,11 @@
-"""A journal that remembers everything that was ever written to it, and what never may be.
+"""A journal that records everything that was ever written to it, and what must never be written.
 
-What compaction removes stays here, so a session's whole life can be judged at the end.
+What compaction removes stays here, so a session's whole history can be checked at the end.
 """
 
 import asyncio
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_store import MemoryStore, VirtualClock
@@ -16,7 +16,23 @@ from shared.domain.stored_messages import Document
 from shared.ports import Journal
 from shared.usecases.command import Commander, Reply
 from shared.usecases.consume import Consumer
-from simulation.tally import Identity
+
+type Identity = tuple[str, str, str]
+
+
+@dataclass
+class Tally:
+    """How often what happened. `rejected` is the report by session, id and digest.
+
+    `failures` are the activities that have to be tried again.
+    """
+
+    abandoned: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    rejected: dict[Identity, str] = field(default_factory=dict)
+    surprises: list[str] = field(default_factory=list)
+
 
 # What may still change of an entry that has ended.
 MUTABLE = frozenset({"outbox", "owing", "faulted", "milestone", "_etag", "_ts"})

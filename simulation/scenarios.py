@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from shared.domain.handling import Handlers
 from simulation import accounts as banking
 from simulation import orders as ordering
-from simulation.chance import Chance
-from simulation.errands import Errand
-from simulation.operator import Correct, uncorrected
-from simulation.shopping import shopping_of
+from simulation.accounts import account_violations
+from simulation.clients import Correct, Errand, uncorrected
+from simulation.faults import Chance
+from simulation.order_workload import shopping_of
+from simulation.orders import order_violations
+from simulation.recorder import Violation
 from simulation.variant import Variant
-from simulation.verdict_on_accounts import account_violations
-from simulation.verdict_on_orders import order_violations
-from simulation.witness import Violation
 from simulation.workload import Workload, workload_of
 from simulation.world import World
 

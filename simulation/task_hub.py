@@ -8,22 +8,21 @@ import asyncio
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from simulation.bell import Bell
-from simulation.history import (
+from simulation.faults import Weather
+from simulation.replay import (
     Answered,
     Began,
     Event,
     Failed,
     Fired,
     News,
+    Outcome,
     Raised,
     Scheduled,
     TimerSet,
     TurnBegan,
 )
-from simulation.loop import now
-from simulation.replay import Outcome
-from simulation.weather import Weather
+from simulation.virtual_time import Bell, now
 
 TURN_SECONDS = 10.0
 ACTIVITY_SECONDS = 20.0

@@ -8,7 +8,7 @@ from shared.domain.message import Message, derived_id
 from shared.domain.producer import Draft
 from shared.domain.saga import Command, Plan, Stage, Step, Wait, session_of
 from shared.domain.saga_record import EVENT_TYPE
-from simulation.errands import Begin, Cancel, Errand, Tell
+from simulation.clients import Begin, Cancel, Errand, Tell
 from simulation.orders import CALL, PLAY, PUT, SPILL, TAKE, Item, Mood
 from simulation.workload import Line, Workload, moment
 

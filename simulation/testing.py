@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from shared.domain.handling import Handlers
 from shared.domain.message import Message
 from shared.domain.producer import Draft
-from simulation.chance import Chance
-from simulation.operator import Correct, uncorrected
-from simulation.plays import Play, Prepare
-from simulation.run import Report, simulate
-from simulation.shrinking import shrunk
+from simulation.clients import Correct, uncorrected
+from simulation.faults import CLIMATES, ROUGH, Chance, Climate
+from simulation.recorder import Violation, state_of
+from simulation.run import Report, shrunk, simulate
+from simulation.scenarios import Play, Prepare
 from simulation.variant import Variant
-from simulation.weather import CLIMATES, ROUGH, Climate
-from simulation.witness import Violation, state_of
 from simulation.workload import Line, Workload, moment
 from simulation.world import REGIONS, World
 

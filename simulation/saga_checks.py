@@ -1,0 +1,294 @@
+"""What every saga must have come to, by the journals alone: all or nothing, in every region alike."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from shared.domain.documents import entry_from
+from shared.domain.journal import Entry, Status
+from shared.domain.message import content_digest
+from shared.domain.reports import VOID_TYPE
+from shared.domain.saga import (
+    CANCELLED,
+    Direction,
+    Outcome,
+    Plan,
+    Stage,
+    State,
+    Step,
+    Wait,
+    instance_of,
+    key_of,
+    session_of,
+    step_id,
+)
+from shared.domain.saga_record import END_TYPE, Record
+from shared.usecases.saga_book import Heard, Told
+from simulation.clients import Begin, Cancel, Errand, Tell
+from simulation.recorder import Violation, WitnessedJournal
+from simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """An entry that covers a message of this type; `at` is its place among all that was written."""
+
+    at: int
+    type: str
+    entry: Entry
+
+    @property
+    def acts(self) -> bool:
+        """Whether the message took effect and its handler did not refuse it."""
+        is_completed = self.entry.status is Status.COMPLETED
+        return is_completed and (self.entry.answer or {}).get("refused") is None
+
+
+type Notes = dict[tuple[str, str], list[Noted]]
+
+
+def notes_of(journal: WitnessedJournal) -> Notes:
+    """What was recorded of every message, by session and id, but that it was parked."""
+    notes: Notes = defaultdict(list)
+    for session, documents in journal.store.entries.items():
+        for document in documents.values():
+            entry, at = entry_from(document), int(document["_etag"])
+            if entry.status is not Status.PARKED:
+                for covered in entry.covers:
+                    notes[session, covered.id].append(Noted(at, covered.type, entry))
+    return notes
+
+
+@dataclass(frozen=True, slots=True)
+class Chronicle:
+    """One saga. `records` are all states of its own session, the last one is `record`."""
+
+    key: str
+    records: tuple[Record, ...]
+    notes: Notes
+
+    @property
+    def record(self) -> Record:
+        """How the saga stands at the end."""
+        return self.records[-1]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps of its plan."""
+        return self.record.plan.steps if self.record.plan else ()
+
+    def everything(self) -> Iterator[list[Noted]]:
+        """What was recorded of each of its messages, in its own session and its steps."""
+        own = session_of(self.key)
+        yield from (noted for (session, _), noted in self.notes.items() if session == own)
+        for step in self.steps:
+            yield from filter(None, (self.of(step, direction) for direction in Direction))
+
+    def of(self, step: Step, direction: Direction) -> list[Noted]:
+        """What was recorded of a step's command, or of what took its place."""
+        command = step.do if direction is Direction.DO else step.undo
+        if command is None:
+            return []
+        return self.notes.get((command.session, step_id(self.key, step.name, direction)), [])
+
+    def acts(self, step: Step, direction: Direction) -> list[int]:
+        """When a step's command, or its compensation, took effect: once at most."""
+        return [noted.at for noted in self.of(step, direction) if noted.acts]
+
+
+def chronicles(journal: WitnessedJournal, notes: Notes) -> Iterator[Chronicle]:
+    """Every saga that there is."""
+    for session, documents in journal.store.entries.items():
+        key = key_of(session)
+        states = [found["state"] for _, found in sorted(documents.items()) if found.get("state")]
+        if key is not None and states:
+            yield Chronicle(key, tuple(map(Record.model_validate, states)), notes)
+
+
+DO, UNDO = Direction.DO, Direction.UNDO
+BACK = frozenset({State.COMPENSATED, State.COMPENSATION_FAILED})
+
+type Found = Iterator[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The names of a saga's steps, by what became of them; `beyond` are those after the turn."""
+
+    every: frozenset[str]
+    done: frozenset[str]
+    undoable: frozenset[str]
+    asked_back: frozenset[str]
+    undone: frozenset[str]
+    beyond: frozenset[str]
+
+    @classmethod
+    def of(cls, saga: Chronicle, plan: Plan) -> "Steps":
+        """What the journals say."""
+        after = [part for part in plan.parts[plan.turn + 1 :] if isinstance(part, Stage)]
+        return cls(
+            every=frozenset(step.name for step in plan.steps),
+            done=frozenset(step.name for step in plan.steps if saga.acts(step, DO)),
+            undoable=frozenset(step.name for step in plan.steps if step.undo is not None),
+            asked_back=frozenset(step.name for step in plan.steps if saga.of(step, UNDO)),
+            undone=frozenset(step.name for step in plan.steps if saga.acts(step, UNDO)),
+            beyond=frozenset(step.name for stage in after for step in stage.steps),
+        )
+
+
+def end_violations(saga: Chronicle) -> Found:
+    """All or nothing; and anything else only where a session refused it."""
+    record, plan = saga.record, saga.record.plan
+    if plan is None or not record.state.is_end:
+        return
+    steps = Steps.of(saga, plan)
+    no = [w.name for w in plan.waits if w.decision(record.events) not in w.onward]
+    if not fits(record.state, steps, said_no=bool(no)):
+        yield "P5", f"{record.state} with {steps} and no to {no}"
+    for step in plan.steps:
+        if step.name in steps.beyond and any(n.type == VOID_TYPE for n in saga.of(step, DO)):
+            yield "P5", f"{step.name} was given up, and there is no way back"
+
+
+def fits(state: State, steps: Steps, *, said_no: bool) -> bool:
+    """Whether a saga with such steps may have ended so."""
+    match state:
+        case State.COMPLETED:
+            return steps.done == steps.every and not steps.asked_back and not said_no
+        case State.UNFINISHED:
+            is_beyond = steps.done >= steps.every - steps.beyond and not steps.asked_back
+            return is_beyond and not steps.done >= steps.beyond and not said_no
+    # On its way back.
+    is_whole = steps.done & steps.undoable == steps.asked_back and not steps.done & steps.beyond
+    had_cause = said_no or steps.done != steps.every
+    is_clean = steps.asked_back == steps.undone
+    return is_whole and had_cause and is_clean is (state is State.COMPENSATED)
+
+
+def hub_violations(world: World, saga: Chronicle) -> Found:
+    """Every instance, in whichever region, ended as the saga did."""
+    name, state = instance_of(saga.key), saga.record.state
+    for hub in world.hubs.values():
+        for instance, outcome in hub.ends:
+            if instance != name:
+                continue
+            if outcome.failed is not None:
+                # An orchestrator that asks for something else than it did is not what it was.
+                promise = "P4" if "NonDeterminism" in outcome.failed else "P6"
+                yield promise, f"its instance in {hub.region} failed: {outcome.failed}"
+            elif (outcome.ended, outcome.status) != (state, state):
+                yield "P4", f"{hub.region} ended {outcome.ended}, not {state}"
+
+
+def quiet_violations(saga: Chronicle) -> Found:
+    """In fair weather nothing is written twice, so n steps, waits included, take n + 2 writes.
+
+    A person who looks after a fault writes more.
+    """
+    ends = 0
+    for noted in saga.everything():
+        ends += noted[0].type == END_TYPE
+        if len(noted) > 1 and noted[0].entry.status is not Status.FAULTED:
+            yield "P7", f"{noted[0].type} was written {len(noted)} times"
+    if ends > 1:
+        yield "P7", f"its end was written {ends} times"
+
+
+def saga_violations(world: World) -> Iterator[Violation]:
+    """Every broken promise to a saga."""
+    told: dict[str, list[tuple[Errand, Told]]] = {}
+    for errand, answer in world.errands.told:
+        told.setdefault(errand.key, []).append((errand, answer))
+    for saga in chronicles(world.journal, notes_of(world.journal)):
+        for promise, text in [
+            *record_violations(saga.records),
+            *(found for step in saga.steps for found in step_violations(saga, step)),
+            *end_violations(saga),
+            *order_violations(saga),
+            *told_violations(saga, told.get(saga.key, ())),
+            *hub_violations(world, saga),
+            *(quiet_violations(saga) if world.weather.climate.is_fair else ()),
+        ]:
+            yield Violation(promise, f"saga {saga.key}: {text}")
+
+
+def record_violations(records: Sequence[Record]) -> Found:
+    """It starts once and ends once, and nothing that it was told is forgotten."""
+    for before, after in pairwise(records):
+        if before.events != after.events[: len(before.events)]:
+            yield "P1", f"{before.events} became {after.events}"
+        if before.plan is not None and (before.digest, before.at, before.plan) != (
+            after.digest,
+            after.at,
+            after.plan,
+        ):
+            yield "P2", "it was started twice"
+        if before.state.is_end and before != after:
+            yield "P2", f"it was {before.state}, and then {after.state}"
+    last = records[-1].state
+    if last is State.RUNNING:
+        yield "P6", "it is running for ever"
+
+
+def step_violations(saga: Chronicle, step: Step) -> Found:
+    """Nothing acts twice, nor is undone before it was done; and the outcome is what happened."""
+    done, undone = saga.acts(step, DO), saga.acts(step, UNDO)
+    if len(done) > 1 or len(undone) > 1:
+        yield "P2", f"{step.name} was done {len(done)} and undone {len(undone)} times"
+    if undone and (not done or undone[0] < done[0]):
+        yield "P2", f"{step.name} was undone and not done"
+    if not saga.record.state.is_end:
+        return
+    outcome = saga.record.outcomes.get(step.name)
+    if outcome not in outcomes(saga, step):
+        yield "P9", f"{step.name} is {outcome}, and should be {outcomes(saga, step)}"
+
+
+def outcomes(saga: Chronicle, step: Step) -> tuple[Outcome | None, ...]:
+    """What may be said of a step, by what was recorded; one that never acted may be left out."""
+    if saga.acts(step, UNDO):
+        return (Outcome.UNDONE,)
+    if not saga.acts(step, DO):
+        return (Outcome.REFUSED, None)
+    return (Outcome.KEPT if saga.of(step, UNDO) else Outcome.DONE,)
+
+
+def order_violations(saga: Chronicle) -> Found:
+    """Stage follows stage, onward and back, and none follows where the way back begins."""
+    plan = saga.record.plan
+    if plan is None:
+        return
+    goes_on = True
+    for part in plan.parts:
+        if isinstance(part, Wait):
+            goes_on = goes_on and part.decision(saga.record.events) in part.onward
+            continue
+        acted = [bool(saga.acts(step, DO)) for step in part.steps]
+        if any(acted) and not goes_on:
+            yield "P3", f"{[step.name for step in part.steps]} were begun after the way back was"
+        goes_on = goes_on and all(acted)
+    onward = [[at for s in stage.steps for at in saga.acts(s, DO)] for stage in plan.stages]
+    back = [[n.at for s in stage.steps for n in saga.of(s, UNDO)] for stage in plan.stages]
+    ways = [*filter(None, onward), *filter(None, reversed(back))]
+    if any(max(before) > min(after) for before, after in pairwise(ways)):
+        yield "P3", f"its stages overlap: {onward}, and back {back}"
+
+
+def told_violations(saga: Chronicle, told: Sequence[tuple[Errand, Told]]) -> Found:
+    """What people were told holds."""
+    record = saga.record
+    for errand, answer in told:
+        is_taken = answer.heard is Heard.TAKEN
+        match errand.wish:
+            case Begin(kind, body):
+                if is_taken is not (record.digest == content_digest(kind, body)):
+                    yield "P2", f"a start was {answer.heard}, and it began otherwise"
+            case Tell(event):
+                if is_taken and event not in record.events:
+                    yield "P1", f"{event} was taken, and only {record.events} are kept"
+            case Cancel():
+                if is_taken and record.state not in BACK:
+                    yield "P5", f"it was cancelled, and is {record.state}"
+    if CANCELLED in record.events and record.state not in BACK:
+        yield "P5", f"it heard of its cancellation, and is {record.state}"
