@@ -47,7 +47,7 @@ class Receipt(BaseModel):
 
 
 @dataclass
-class Outside:
+class ExternalSystem:
     """A system that is called: which keys came with which amounts, and who was turned away."""
 
     calls: list[tuple[str, int]] = field(default_factory=list)
@@ -57,17 +57,17 @@ class Outside:
         """Take a payment; a shy one fails at first."""
         if is_shy and key not in self.turned_away:
             self.turned_away.add(key)
-            raise ConnectionError("the outside is busy")
+            raise ConnectionError("the external system is busy")
         self.calls.append((key, amount))
 
 
-def business(outside: Outside) -> Handlers:
+def business(external_system: ExternalSystem) -> Handlers:
     """The handlers of the accounts."""
     handlers = Handlers()
     add_books(handlers)
     add_letters(handlers)
     add_failures(handlers)
-    add_effects(handlers, outside)
+    add_effects(handlers, external_system)
     return handlers
 
 
@@ -147,22 +147,22 @@ def add_failures(handlers: Handlers) -> None:
         return booked(account, body)
 
 
-def add_effects(handlers: Handlers, outside: Outside) -> None:
-    """Handlers that call the outside."""
+def add_effects(handlers: Handlers, external_system: ExternalSystem) -> None:
+    """Handlers that call the external_system."""
 
     @handlers.register("account.wire", state=Account, body=Amount, kind=Kind.EFFECTFUL)
     async def wire(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount after a long call to the outside."""
+        """Book an amount after a long call to the external_system."""
         key = context.new_id()
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
-        await outside.pay(key, body.amount, is_shy=context.random.random() < 0.2)
+        await external_system.pay(key, body.amount, is_shy=context.random.random() < 0.2)
         after = booked(account, body)
         return Handled(after, (receipt(after, context),))
 
     @handlers.register("account.tell", body=Amount, kind=Kind.IDEMPOTENT)
     async def tell(state: BaseModel, body: Amount, context: Context) -> Handled[BaseModel]:
         """Tell somebody; telling twice does no harm."""
-        await outside.pay(context.new_id(), body.amount, is_shy=False)
+        await external_system.pay(context.new_id(), body.amount, is_shy=False)
         return Handled(state, (Output("account.told", body, ordered=False),))
 
 
@@ -177,21 +177,23 @@ def corrected(message: Message) -> bytes | None:
 NEVER_BOOKED = frozenset({"account.hint", "account.unknown", "account.tell"})
 
 
-def account_violations(world: World, load: Workload, outside: Outside) -> Iterator[Violation]:
-    """Each amount once, each producer's in order, and the outside was told."""
+def account_violations(
+    world: World, load: Workload, external_system: ExternalSystem
+) -> Iterator[Violation]:
+    """Each amount once, each producer's in order, and the external_system was told."""
     journal = world.journal
     booked = {s: list(state_of(journal, s).get("amounts", [])) for s in journal.store.entries}
     for session, amounts in booked.items():
         if len(set(amounts)) != len(amounts):
             yield Violation("P2", f"{session}: an effect twice in {amounts}")
-    yield from judge_sent(world, load, booked)
-    yield from judge_forwarded(world, booked)
-    yield from judge_outside(world, outside, booked)
+    yield from check_sent(world, load, booked)
+    yield from check_forwarded(world, booked)
+    yield from check_external_system(world, external_system, booked)
 
 
-def judge_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> Iterator[Violation]:
-    """What is safe is booked, what was never sent is not, and lines are in order."""
-    safe = world.senders.mailed.safe
+def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> Iterator[Violation]:
+    """What is safe is booked, what was never sent is not, and publish_plans are in order."""
+    safe = world.senders.sent.safe
     contested = {message.id for series in load.series for message in series.messages}
     contested |= {message.id for message in load.conflicting}
     for message in safe:
@@ -202,7 +204,7 @@ def judge_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> It
                 yield Violation("P9", f"{message.session}: {message.type} booked {amount}")
         elif not is_booked and message.id not in contested and not is_let_go(world, message):
             yield Violation("P1", f"{message.session}: {amount} is missing")
-    for line in load.lines:
+    for line in load.publish_plans:
         amounts = booked.get(line.session, [])
         sent = [Amount.model_validate_json(d.body).amount for o in line.operations for d in o]
         places = [amounts.index(amount) for amount in sent if amount in amounts]
@@ -217,7 +219,7 @@ def is_never_booked(message: Message) -> bool:
 
 def is_let_go(world: World, message: Message) -> bool:
     """Whether a person gave a message up."""
-    looks = world.operator.looks[message.session, message.id]
+    looks = world.operator.decisions[message.session, message.id]
     return looks > RETRIES and message.type != "account.burn"
 
 
@@ -226,7 +228,7 @@ def amount_in(message: Message) -> int:
     return Amount.model_validate_json(message.body).amount
 
 
-def judge_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Violation]:
+def check_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Violation]:
     """What one account forwards another one books, and nothing else."""
     came = {
         (q.message.session, amount_in(q.message)): None
@@ -242,18 +244,20 @@ def judge_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Viol
         yield Violation("P1", f"{sorted(forwarded)} were forwarded, {sorted(arrived)} booked")
 
 
-def judge_outside(
-    world: World, outside: Outside, booked: dict[str, list[int]]
+def check_external_system(
+    world: World, external_system: ExternalSystem, booked: dict[str, list[int]]
 ) -> Iterator[Violation]:
-    """The outside hears the same under a key however often it is called; and it is called."""
-    amounts = dict(outside.calls)
-    for key, amount in outside.calls:
+    """The external_system hears the same under a key however often it is called; and it is called."""
+    amounts = dict(external_system.calls)
+    for key, amount in external_system.calls:
         if amounts[key] != amount:
             yield Violation("P4", f"{key} came with {amount} and {amounts[key]}")
     called = set(amounts.values())
-    for message in world.senders.mailed.safe:
+    for message in world.senders.sent.safe:
         amount = amount_in(message)
         is_told = message.type == "account.tell"
         is_paid = message.type == "account.wire" and amount in booked.get(message.session, ())
         if (is_told or is_paid) and amount not in called:
-            yield Violation("P1", f"{message.session}: the outside never heard of {amount}")
+            yield Violation(
+                "P1", f"{message.session}: the external system was never called with {amount}"
+            )

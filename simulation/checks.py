@@ -14,42 +14,42 @@ from simulation.broker import BODY_BYTES_MAX, Namespace
 from simulation.host import QUEUE
 from simulation.recorder import Identity, Violation
 from simulation.saga_checks import saga_violations
-from simulation.session_history import Lineage
+from simulation.session_history import SessionHistory
 from simulation.variant import LONG_DELAY_SECONDS
 from simulation.world import World
 
 REJECTED_TYPE = "lockstep.rejected"
 
 # A queue, the session that sends, and the session that is sent to.
-type Way = tuple[str, str, str]
+type Route = tuple[str, str, str]
 
 
 @dataclass
-class Expected:
-    """Outputs by their way, in order, and by queue and id."""
+class ExpectedOutputs:
+    """Outputs by their route, in order, and by queue and id."""
 
-    ways: dict[Way, list[Message]] = field(default_factory=lambda: defaultdict(list))
-    known: dict[tuple[str, str], tuple[Way, Message]] = field(default_factory=dict)
+    routes: dict[Route, list[Message]] = field(default_factory=lambda: defaultdict(list))
+    known: dict[tuple[str, str], tuple[Route, Message]] = field(default_factory=dict)
 
     def add(self, source: str, queue: str, output: Message) -> None:
         """Expect an output, once: a fault that is met again is reported again."""
         message = output if len(output.body) <= BODY_BYTES_MAX else void(output)
-        way = (queue, source, message.session)
+        route = (queue, source, message.session)
         if (queue, message.id) not in self.known:
-            self.ways[way].append(message)
-            self.known[queue, message.id] = (way, message)
+            self.routes[route].append(message)
+            self.known[queue, message.id] = (route, message)
 
 
-def output_violations(world: World, lineages: Iterable[Lineage]) -> Iterator[Violation]:
+def output_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
     """Compare what both regions took with what the journals say."""
-    expected = Expected()
-    for lineage in lineages:
-        for queue, output in lineage.outputs:
-            expected.add(lineage.session, queue, output)
+    expected = ExpectedOutputs()
+    for history in histories:
+        for queue, output in history.outputs:
+            expected.add(history.session, queue, output)
     excused = excused_ids(world)
     for namespace in world.namespaces.values():
         yield from compare(namespace, expected, excused)
-    for report in world.tally.rejected.values():
+    for report in world.observed.rejected.values():
         if not any(
             queued.message.id == report
             for namespace in world.namespaces.values()
@@ -60,22 +60,24 @@ def output_violations(world: World, lineages: Iterable[Lineage]) -> Iterator[Vio
 
 def excused_ids(world: World) -> set[str]:
     """Ids of messages that no entry sent: those of senders, reports, and what was passed on."""
-    ids = set(world.tally.rejected.values())
+    ids = set(world.observed.rejected.values())
     for namespace in world.namespaces.values():
         for queued in namespace.accepted[QUEUE]:
             ids.add(queued.message.id)
     return ids
 
 
-def compare(namespace: Namespace, expected: Expected, excused: set[str]) -> Iterator[Violation]:
+def compare(
+    namespace: Namespace, expected: ExpectedOutputs, excused: set[str]
+) -> Iterator[Violation]:
     """What a region took against what it should have."""
-    seen: dict[Way, dict[str, None]] = defaultdict(dict)
+    seen: dict[Route, dict[str, None]] = defaultdict(dict)
     for queue, arrivals in namespace.accepted.items():
         for queued in sorted(arrivals, key=lambda queued: queued.visible_at):
             message = queued.message
             known = expected.known.get((queue, message.id))
             if known is None:
-                # Who rejects may die before it can tell.
+                # Who rejects may die before it can check.
                 is_excused = message.id in excused or message.correlation in excused
                 if not is_excused and message.type != REJECTED_TYPE:
                     yield Violation("P5", f"{namespace.region} {queue}: {message} is a ghost")
@@ -83,10 +85,10 @@ def compare(namespace: Namespace, expected: Expected, excused: set[str]) -> Iter
                 yield Violation("P4", f"{namespace.region} {queue}: {message}, not {known[1]}")
             else:
                 seen[known[0]][message.id] = None
-    for way, messages in expected.ways.items():
+    for route, messages in expected.routes.items():
         ids = [message.id for message in messages]
-        if list(seen[way]) != ids:
-            yield Violation("P5", f"{namespace.region} {way}: {list(seen[way])}, not {ids}")
+        if list(seen[route]) != ids:
+            yield Violation("P5", f"{namespace.region} {route}: {list(seen[route])}, not {ids}")
 
 
 # What a session at rest is made of.
@@ -119,9 +121,9 @@ def long_journals(world: World, session: str) -> Iterator[Violation]:
         yield Violation("P8", f"{session}: entries from {min(kept)} on are kept, not {floor}")
 
 
-def quiet_violations(world: World) -> Iterator[Violation]:
-    """In fair weather nothing is abandoned, delivered again, taken over or sent twice."""
-    for abandoned in world.tally.abandoned:
+def waste_violations(world: World) -> Iterator[Violation]:
+    """In fair injector nothing is abandoned, delivered again, taken over or sent twice."""
+    for abandoned in world.observed.abandoned:
         yield Violation("P7", f"a delivery was abandoned: {abandoned}")
     for namespace in world.namespaces.values():
         if namespace.redeliveries:
@@ -129,7 +131,7 @@ def quiet_violations(world: World) -> Iterator[Violation]:
         if world.variant.delay_seconds == LONG_DELAY_SECONDS:
             yield from sent_twice(world, namespace)
     # A step's own time may be too short for its handler; then its claim is left behind.
-    is_hasty = any("took over" in failure for failure in world.tally.failures)
+    is_hasty = any("took over" in failure for failure in world.observed.failures)
     for where in () if is_hasty else world.journal.store.taken_over:
         yield Violation("P7", f"{where} was taken over")
 
@@ -140,7 +142,7 @@ def sent_twice(world: World, namespace: Namespace) -> Iterator[Violation]:
     Not those of sessions that a person helped, nor of producers that others took over from, nor
     what is sent without a journal, nor what stood beside an output that its queue refused.
     """
-    restless = {f"session:{session}" for session, _ in world.operator.looks} | world.contested
+    restless = {f"session:{session}" for session, _ in world.operator.decisions} | world.contested
     for queue, accepted in namespace.accepted.items():
         beside = {q.message.correlation for q in accepted if q.message.type == VOID_TYPE} - {None}
         copies = Counter(
@@ -155,35 +157,39 @@ def sent_twice(world: World, namespace: Namespace) -> Iterator[Violation]:
             yield Violation("P7", f"{namespace.region} {queue}: {twice} sent twice")
 
 
-type Ends = dict[Identity, list[Entry]]
-type Contents = dict[Identity, list[Message]]
+type EntriesByIdentity = dict[Identity, list[Entry]]
+type CopiesByIdentity = dict[Identity, list[Message]]
 
 
 def violations(world: World) -> Iterator[Violation]:
     """Every broken promise of a run that came to rest."""
     yield from world.journal.store.violations
-    for surprise in world.tally.surprises:
+    for surprise in world.observed.surprises:
         yield Violation("P9", f"nobody expected {surprise}")
-    contents = everything_that_came(world)
-    lineages = [lineage_of(world, session, contents) for session in world.journal.store.entries]
-    for lineage in lineages:
-        yield from lineage.tell()
-        yield from once_and_in_order(lineage)
-    yield from ends_violations(world, lineages)
-    yield from output_violations(world, lineages)
+    copies_by_identity = everything_that_came(world)
+    histories = [
+        history_of(world, session, copies_by_identity) for session in world.journal.store.entries
+    ]
+    for history in histories:
+        yield from history.check()
+        yield from once_and_in_order(history)
+    yield from ends_violations(world, histories)
+    yield from output_violations(world, histories)
     yield from rest_violations(world)
     yield from saga_violations(world)
-    if world.weather.climate.is_fair:
-        yield from quiet_violations(world)
+    if world.injector.profile.is_fault_free:
+        yield from waste_violations(world)
 
 
-def everything_that_came(world: World) -> Contents:
+def everything_that_came(world: World) -> CopiesByIdentity:
     """Every message that any region's queue ever took in, and every command, with its copies."""
-    contents: Contents = {name: list(copies) for name, copies in world.commands.items()}
+    copies_by_identity: CopiesByIdentity = {
+        name: list(copies) for name, copies in world.commands.items()
+    }
     for namespace in world.namespaces.values():
         for queued in namespace.accepted[QUEUE]:
-            contents.setdefault(identity(queued.message), []).append(queued.message)
-    return contents
+            copies_by_identity.setdefault(identity(queued.message), []).append(queued.message)
+    return copies_by_identity
 
 
 def identity(message: Message) -> Identity:
@@ -191,62 +197,62 @@ def identity(message: Message) -> Identity:
     return (message.session, message.id, message.digest)
 
 
-def lineage_of(world: World, session: str, contents: Contents) -> Lineage:
+def history_of(world: World, session: str, copies_by_identity: CopiesByIdentity) -> SessionHistory:
     """A session's life, to be told."""
-    return Lineage(
+    return SessionHistory(
         world.journal.store,
         session,
         world.handlers,
         world.policy.output_queue,
-        contents,
+        copies_by_identity,
         world.operator.corrections,
     )
 
 
-def once_and_in_order(lineage: Lineage) -> Iterator[Violation]:
+def once_and_in_order(history: SessionHistory) -> Iterator[Violation]:
     """At most one effect per message and per number; each group's in order, levels growing."""
-    completed = [c for c, entry in lineage.ends if entry.status is Status.COMPLETED]
+    completed = [c for c, entry in history.ends if entry.status is Status.COMPLETED]
     for what, count in Counter((c.id, c.digest) for c in completed).items():
         if count > 1:
-            yield Violation("P2", f"{lineage.session}: {what} had {count} effects")
+            yield Violation("P2", f"{history.session}: {what} had {count} effects")
     newest: dict[str, Covered] = {}
     for covered in completed:
         number = covered.number
         before = newest.get(number.group)
         if before is not None and number.group != ARRIVALS:
             if (before.number.sequence, before.number.level) >= (number.sequence, number.level):
-                yield Violation("P3", f"{lineage.session}: {number} after {before.number}")
+                yield Violation("P3", f"{history.session}: {number} after {before.number}")
             if before.number.level > number.level:
-                yield Violation("P2", f"{lineage.session}: {number} is fenced by {before.number}")
+                yield Violation("P2", f"{history.session}: {number} is fenced by {before.number}")
         newest[number.group] = covered
 
 
-def ends_violations(world: World, lineages: Iterable[Lineage]) -> Iterator[Violation]:
+def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
     """Every message that was accepted has an end with a name."""
-    ends: Ends = {}
+    ends: EntriesByIdentity = {}
     forwarded: list[Message] = []
     reasons: list[str] = []
-    for lineage in lineages:
-        for covered, entry in lineage.ends:
+    for history in histories:
+        for covered, entry in history.ends:
             if entry.status is not Status.PARKED:
-                key = (lineage.session, covered.id, covered.digest)
+                key = (history.session, covered.id, covered.digest)
                 ends.setdefault(key, []).append(entry)
             if entry.from_parked and entry.reason:
                 reasons.append(entry.reason)
-        forwarded += [message for queue, message in lineage.outputs if queue == QUEUE]
-    for message in [*world.senders.mailed.safe, *forwarded]:
-        # A fenced producer's message that gave way is named by the entry that took its place.
+        forwarded += [message for queue, message in history.outputs if queue == QUEUE]
+    for message in [*world.senders.sent.safe, *forwarded]:
+        # A fenced producer's message that gave route is named by the entry that took its place.
         is_named = identity(message) in ends or any(message.id in reason for reason in reasons)
         if not is_named and not is_excused(world, message):
             yield Violation("P1", f"{message.session}: {message} has no end")
-    for session, group, drafts in world.senders.mailed.doubtful:
+    for session, group, drafts in world.senders.sent.uncertain:
         found = [identity(draft.in_session(session)) in ends for draft in drafts]
         if any(found) != all(found):
             yield Violation("P1", f"{session}: {group} published only part of {drafts}")
 
 
 def is_excused(world: World, message: Message) -> bool:
-    """Whether a message ended outside the journal: rejected by name, or passed through it."""
+    """Whether a message ended external_system the journal: rejected by name, or passed through it."""
     kind = world.handlers.kind_of(message.type)
     passes = message.number is None and kind is Kind.IDEMPOTENT
-    return passes or identity(message) in world.tally.rejected
+    return passes or identity(message) in world.observed.rejected

@@ -1,18 +1,18 @@
 """Faults that are injected into a run: what can go wrong, how often, and until when.
 
-Everything that is left to chance follows from one seed, so the same seed gives the same run.
+Everything random follows from one seed, so the same seed gives the same run.
 """
 
 import hashlib
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
-    """Something that went wrong: which one in the order of happening, what, where and when."""
+class InjectedFault:
+    """Something that went wrong in a run; `number` counts what went wrong before it."""
 
     number: int
     kind: str
@@ -20,62 +20,57 @@ class Mishap:
     at: float
 
     def __str__(self) -> str:
-        """One line of the diary."""
         return f"{self.number}: {self.at:.3f} s {self.where}: {self.kind}"
 
 
-@dataclass
-class Chance:
-    """A seeded source of delays and decisions, and the diary of what was decided.
+class SeededRandom:
+    """A seeded source of delays and decisions.
 
-    `allowed` are the misfortunes that may happen, by number; None for all.
+    Only the faults whose numbers are `allowed` may happen; None allows all.
     """
 
-    seed: int
-    allowed: Collection[int] | None = None
-    happened: int = 0
-    diary: list[Mishap] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.random = self.stream("story")
+    def __init__(self, seed: int, allowed: Collection[int] | None = None) -> None:
+        self.seed = seed
+        self.allowed = allowed
+        self.faults_drawn = 0
         self.trace = hashlib.sha256()
+        # The names of streams are part of every seed: another name makes all runs other ones.
+        self.random = self.stream("story")
 
     def stream(self, name: str) -> random.Random:
         """A source of its own, so that what is drawn from it changes nothing elsewhere."""
         return random.Random(f"{self.seed} {name}")  # noqa: S311 - must repeat, not surprise
 
     def delay(self, longest: float) -> float:
-        """A time between nothing and the longest."""
         return self.random.random() * longest
 
     def pick[T](self, choices: Sequence[T]) -> T:
-        """One of several, all as likely."""
         return choices[int(self.random.random() * len(choices))]
 
-    def strikes(self, probability: float) -> int | None:
-        """The number of a misfortune that happens now, by which it can be forbidden; else None."""
+    def draw_fault(self, probability: float) -> int | None:
+        """The number of a fault that happens now; None where none does, or it is not allowed."""
         if self.random.random() >= probability:
             return None
-        number = self.happened
-        self.happened += 1
+        number = self.faults_drawn
+        self.faults_drawn += 1
         return number if self.allowed is None or number in self.allowed else None
 
-    def note(self, event: str) -> None:
+    def trace_event(self, event: str) -> None:
         """Add an event to the trace, by which two runs are compared."""
         self.trace.update(event.encode() + b"\n")
 
 
-class Misfortune(StrEnum):
-    """How one call to the outside can go wrong."""
+class NetworkFault(StrEnum):
+    """How one call over the network can go wrong."""
 
     NONE = "none"
     REFUSED = "refused (503)"  # not applied, and said so
-    THROTTLED = "throttled (429)"  # not applied; come again later
+    THROTTLED = "throttled (429)"  # not applied; try again later
     RETRY_WITH = "concurrent (449)"  # not applied; the store asks to try again
     LOST = "lost (408)"  # not applied, no answer
     UNANSWERED = "unanswered (408)"  # applied, no answer
-    DELAYED = "applied late"  # no answer; applied later, if it still can be
-    ECHOED = "sent twice by the client"  # applied, tried again, answered for the second try
+    APPLIED_LATE = "applied late"  # no answer; applied later, if it still can be
+    SENT_TWICE = "sent twice by the client"  # applied, tried again, answered for the second try
     CRASH_BEFORE = "crash before"  # the process dies before the call
     CRASH_AFTER = "crash after"  # the process dies after the call was applied
     SLOW_BEFORE = "slow request"  # the call is applied when a lease may be over
@@ -85,19 +80,19 @@ class Misfortune(StrEnum):
 
 
 ON_READS = (
-    Misfortune.REFUSED,
-    Misfortune.THROTTLED,
-    Misfortune.CRASH_BEFORE,
-    Misfortune.SLOW_BEFORE,
-    Misfortune.SLOW_AFTER,
-    Misfortune.FROZEN_BEFORE,
-    Misfortune.FROZEN_AFTER,
+    NetworkFault.REFUSED,
+    NetworkFault.THROTTLED,
+    NetworkFault.CRASH_BEFORE,
+    NetworkFault.SLOW_BEFORE,
+    NetworkFault.SLOW_AFTER,
+    NetworkFault.FROZEN_BEFORE,
+    NetworkFault.FROZEN_AFTER,
 )
-ON_WRITES = tuple(m for m in Misfortune if m is not Misfortune.NONE)
+ON_WRITES = tuple(m for m in NetworkFault if m is not NetworkFault.NONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Climate:
+class FaultProfile:
     """Probabilities per occasion, and the virtual second after which nothing goes wrong any more.
 
     `calls` is per call to the store or the bus; `turns`, `activities` and `events` are per
@@ -124,16 +119,15 @@ class Climate:
     hub_outages: float = 0.0
     hub_losses: float = 0.0
     skew_seconds: float = 0.0
-    fair_after: float = 0.0
+    faults_end_at: float = 0.0
 
     @property
-    def is_fair(self) -> bool:
-        """Whether nothing ever goes wrong."""
-        return self.fair_after == 0
+    def is_fault_free(self) -> bool:
+        return self.faults_end_at == 0
 
 
-FAIR = Climate("fair")
-MILD = Climate(
+FAIR = FaultProfile("fair")
+MILD = FaultProfile(
     "mild",
     calls=0.006,
     stale_reads=0.05,
@@ -152,9 +146,9 @@ MILD = Climate(
     hub_outages=0.1,
     hub_losses=0.05,
     skew_seconds=60.0,
-    fair_after=40.0,
+    faults_end_at=40.0,
 )
-ROUGH = Climate(
+ROUGH = FaultProfile(
     "rough",
     calls=0.03,
     stale_reads=0.2,
@@ -173,43 +167,44 @@ ROUGH = Climate(
     hub_outages=0.4,
     hub_losses=0.15,
     skew_seconds=1_200.0,
-    fair_after=50.0,
+    faults_end_at=50.0,
 )
-CLIMATES = {climate.name: climate for climate in (FAIR, MILD, ROUGH)}
+PROFILES = {profile.name: profile for profile in (FAIR, MILD, ROUGH)}
 
 
-@dataclass
-class Weather:
-    """The climate, and the misfortunes it brought so far."""
+class FaultInjector:
+    """Decides what goes wrong by a profile, and records it in `faults`."""
 
-    climate: Climate
-    chance: Chance
+    def __init__(self, profile: FaultProfile, rng: SeededRandom) -> None:
+        self.profile = profile
+        self.rng = rng
+        self.faults: list[InjectedFault] = []
 
-    def on_call(self, where: str, now: float, *, writes: bool) -> Misfortune:
-        """What happens to one call."""
-        if now >= self.climate.fair_after:
-            return Misfortune.NONE
-        number = self.chance.strikes(self.climate.calls)
+    def draw_network_fault(self, where: str, now: float, *, writes: bool) -> NetworkFault:
+        """How one call goes wrong, if it does."""
+        if now >= self.profile.faults_end_at:
+            return NetworkFault.NONE
+        number = self.rng.draw_fault(self.profile.calls)
         if number is None:
-            return Misfortune.NONE
-        found = self.chance.pick(ON_WRITES if writes else ON_READS)
-        self.chance.diary.append(Mishap(number, found.value, where, now))
+            return NetworkFault.NONE
+        found = self.rng.pick(ON_WRITES if writes else ON_READS)
+        self.faults.append(InjectedFault(number, found.value, where, now))
         return found
 
-    def strikes(self, probability: float, kind: str, where: str, now: float) -> bool:
-        """Whether something goes wrong now."""
-        if now >= self.climate.fair_after:
+    def inject(self, probability: float, kind: str, where: str, now: float) -> bool:
+        """Whether this goes wrong now."""
+        if now >= self.profile.faults_end_at:
             return False
-        number = self.chance.strikes(probability)
+        number = self.rng.draw_fault(probability)
         if number is None:
             return False
-        self.chance.diary.append(Mishap(number, kind, where, now))
+        self.faults.append(InjectedFault(number, kind, where, now))
         return True
 
-    def interval(self, probability: float, kind: str, where: str) -> tuple[float, float] | None:
-        """A time during which something is out of reach; it is over when the weather is fair."""
-        begin = self.chance.delay(self.climate.fair_after * 0.7)
-        seconds = self.chance.delay(self.climate.fair_after * 0.5)
-        if self.climate.is_fair or not self.strikes(probability, kind, where, 0.0):
+    def draw_outage(self, probability: float, kind: str, where: str) -> tuple[float, float] | None:
+        """A time during which something is unavailable; it ends before the faults do."""
+        begin = self.rng.delay(self.profile.faults_end_at * 0.7)
+        seconds = self.rng.delay(self.profile.faults_end_at * 0.5)
+        if self.profile.is_fault_free or not self.inject(probability, kind, where, 0.0):
             return None
-        return begin, min(begin + seconds, self.climate.fair_after)
+        return begin, min(begin + seconds, self.profile.faults_end_at)

@@ -1,62 +1,56 @@
-"""What is ordered: orders and other sagas, when and where they are started, told and cancelled."""
+"""Which sagas are requested: orders and others, and when and where events and cancellations come."""
 
 import json
 import random
-from dataclasses import dataclass
 
 from shared.domain.message import Message, derived_id
 from shared.domain.producer import Draft
 from shared.domain.saga import Command, Plan, Stage, Step, Wait, session_of
 from shared.domain.saga_record import EVENT_TYPE
-from simulation.clients import Begin, Cancel, Errand, Tell
-from simulation.orders import CALL, PLAY, PUT, SPILL, TAKE, Item, Mood
-from simulation.workload import Line, Workload, moment
+from simulation.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
+from simulation.orders import CALL, PLACE, PLAY, PUT, SPILL, TAKE, Item, Reaction
+from simulation.workload import PublishPlan, Workload, moment
 
-PLACE = "order.place"
 REGIONS = ("east", "west")
 PRODUCTS = ("bolt", "nut")
 CUSTOMERS = ("ada", "bob")
 SHELVES = 2
 BEGIN_SECONDS = 12.0
 EVENT_SECONDS = 30.0
-# How long after the time for it an event comes that crosses the news that time is up.
+# How long after a wait is over an event comes that may arrive before the timeout is recorded.
 CROSSING_SECONDS = 8.0
 CANCEL_SECONDS = 30.0
-MOODS = (Mood.WILLING,) * 12 + (Mood.UNWILLING, Mood.CLUMSY, Mood.MENDED)
-UNDO_MOODS = (Mood.WILLING,) * 9 + (Mood.UNWILLING, Mood.CLUMSY, Mood.MENDED)
+REACTIONS = (Reaction.ACCEPT,) * 12 + (
+    Reaction.REFUSE,
+    Reaction.FAIL,
+    Reaction.FAIL_UNTIL_CORRECTED,
+)
+UNDO_REACTIONS = (Reaction.ACCEPT,) * 9 + (
+    Reaction.REFUSE,
+    Reaction.FAIL,
+    Reaction.FAIL_UNTIL_CORRECTED,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Shopping:
-    """Messages for the queues, and errands."""
-
-    load: Workload
-    errands: tuple[Errand, ...]
-
-
-def shopping_of(draw: random.Random) -> Shopping:
-    """Everything that is wanted of the business."""
-    return Shoppers(draw).shopping()
-
-
-class Shoppers:
-    """Draws what people want."""
+class OrderGenerator:
+    """Draws everything that clients of orders ask for."""
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
-        self.lines: list[Line] = []
+        self.publish_plans: list[PublishPlan] = []
         self.plain: list[Message] = []
-        self.errands: list[Errand] = []
+        self.saga_requests: list[SagaRequest] = []
 
-    def shopping(self) -> Shopping:
-        """Supplies, and some sagas."""
+    def generate(self) -> tuple[Workload, tuple[SagaRequest, ...]]:
+        """Messages that bring supplies or concern sagas, and requests for sagas."""
         for product in PRODUCTS:
             self.supply(f"stock:{product}", "stock.receive", "quantity", 12)
         for customer in CUSTOMERS:
             self.supply(f"account:{customer}", "account.deposit", "amount", 60)
         for number in range(self.draw.choice((1, 1, 2, 2, 3))):
             self.saga(f"O-{number}")
-        return Shopping(Workload(tuple(self.lines), plain=tuple(self.plain)), tuple(self.errands))
+        load = Workload(tuple(self.publish_plans), plain=tuple(self.plain))
+        return load, tuple(self.saga_requests)
 
     def supply(self, session: str, kind: str, what: str, most: int) -> None:
         """Goods or money, once or twice."""
@@ -69,7 +63,7 @@ class Shoppers:
             )
             for n in range(self.draw.randint(1, 2))
         )
-        self.lines.append(Line(session, "dock", tuple((draft,) for draft in drafts)))
+        self.publish_plans.append(PublishPlan(session, "dock", tuple((draft,) for draft in drafts)))
 
     def saga(self, key: str) -> None:
         """One saga, and all that it hears."""
@@ -78,7 +72,7 @@ class Shoppers:
             seconds = float(str(content["approval_seconds"]))
             waits = [("approved", "rejected", seconds)] if seconds else []
         else:
-            plan = Plans(self.draw, key).plan()
+            plan = PlanGenerator(self.draw, key).plan()
             kind, content = PLAY, plan.model_dump(mode="json", exclude_defaults=True)
             waits = [(wait.onward[0], wait.back[0], wait.seconds) for wait in plan.waits]
         at = self.draw.random() * BEGIN_SECONDS
@@ -86,7 +80,7 @@ class Shoppers:
         for onward, back, seconds in waits:
             self.decide(key, onward, back, at + seconds)
         if self.draw.random() < 0.35:
-            self.add(self.draw.random() * CANCEL_SECONDS, key, Cancel())
+            self.add(self.draw.random() * CANCEL_SECONDS, key, CancelSaga())
 
     def order(self) -> dict[str, object]:
         """An order as its customer places it."""
@@ -107,18 +101,20 @@ class Shoppers:
         Now and then somebody wants something else under the same key.
         """
         for _ in range(self.draw.choice((1, 1, 2, 3))):
-            self.add(at + self.draw.choice((0.0, 0.0, 3.0)), key, Begin(kind, body))
+            self.add(at + self.draw.choice((0.0, 0.0, 3.0)), key, StartSaga(kind, body))
         if kind == PLACE and self.draw.random() < 0.3:
-            self.mail(key, at, kind, body)
+            self.add_message(key, at, kind, body)
         if kind == PLACE and self.draw.random() < 0.2:
             draft = Draft(derived_id(key, "shop"), kind, body, moment(at))
-            self.lines.append(Line(session_of(key), "shop", ((draft,),), begin_seconds=at))
+            self.publish_plans.append(
+                PublishPlan(session_of(key), "shop", ((draft,),), begin_seconds=at)
+            )
         if self.draw.random() < 0.1:
             other = json.dumps(self.order()).encode()
-            self.add(at + self.draw.random(), key, Begin(PLACE, other))
+            self.add(at + self.draw.random(), key, StartSaga(PLACE, other))
         if self.draw.random() < 0.08:
             # Of a type that nobody knows: its session waits for a person.
-            self.mail(key, at, "saga.unknown", b"{}")
+            self.add_message(key, at, "saga.unknown", b"{}")
 
     def decide(self, key: str, onward: str, back: str, time_is_up: float) -> None:
         """Say yes, or no, or both, once or often, soon or late, just as time is up, or nothing."""
@@ -127,21 +123,21 @@ class Shoppers:
             late = time_is_up + self.draw.random() * CROSSING_SECONDS
             at = self.draw.choice((self.draw.random() * EVENT_SECONDS, 0.0, late, late))
             for _ in range(self.draw.choice((1, 1, 2))):
-                self.add(at + self.draw.random(), key, Tell(event))
+                self.add(at + self.draw.random(), key, SendEvent(event))
             if self.draw.random() < 0.2:
-                self.mail(key, at, EVENT_TYPE, json.dumps({"event": event}).encode())
+                self.add_message(key, at, EVENT_TYPE, json.dumps({"event": event}).encode())
 
-    def mail(self, key: str, at: float, kind: str, body: bytes) -> None:
+    def add_message(self, key: str, at: float, kind: str, body: bytes) -> None:
         """A message for a saga's session, that nobody numbers."""
         name = derived_id(key, "mail", kind, body.decode())
         self.plain.append(Message(name, session_of(key), kind, body, time=moment(at)))
 
-    def add(self, at: float, key: str, wish: Begin | Tell | Cancel) -> None:
+    def add(self, at: float, key: str, action: StartSaga | SendEvent | CancelSaga) -> None:
         """Somebody, somewhere."""
-        self.errands.append(Errand(at, self.draw.choice(REGIONS), key, wish))
+        self.saga_requests.append(SagaRequest(at, self.draw.choice(REGIONS), key, action))
 
 
-class Plans:
+class PlanGenerator:
     """Draws plans of every shape that there can be."""
 
     def __init__(self, draw: random.Random, key: str) -> None:
@@ -178,9 +174,9 @@ class Plans:
         """A step of any kind."""
         self.steps += 1
         name = f"s{self.steps}"
-        do, undo = self.draw.choice((self.shelving, self.shelving, self.reserving, self.charging))(
-            name
-        )
+        do, undo = self.draw.choice(
+            (self.shelf_commands, self.shelf_commands, self.stock_commands, self.account_commands)
+        )(name)
         return Step(
             name=name,
             do=do,
@@ -189,18 +185,18 @@ class Plans:
             seconds=self.draw.choice((2.0, 10.0, 30.0)),
         )
 
-    def shelving(self, name: str) -> tuple[Command, Command]:
+    def shelf_commands(self, name: str) -> tuple[Command, Command]:
         """Something is put onto a shelf, in one way or another."""
         session = f"shelf:{self.draw.randrange(SHELVES)}"
         kind = self.draw.choice((PUT, PUT, PUT, PUT, CALL, CALL, SPILL, "shelf.unknown"))
-        item = Item(name=f"{self.key}/{name}", mood=self.draw.choice(MOODS))
-        back = item.model_copy(update={"mood": self.draw.choice(UNDO_MOODS)})
+        item = Item(name=f"{self.key}/{name}", reaction=self.draw.choice(REACTIONS))
+        back = item.model_copy(update={"reaction": self.draw.choice(UNDO_REACTIONS)})
         return (
             Command(session=session, type=kind, body=item.model_dump(mode="json")),
             Command(session=session, type=TAKE, body=back.model_dump(mode="json")),
         )
 
-    def reserving(self, name: str) -> tuple[Command, Command]:
+    def stock_commands(self, name: str) -> tuple[Command, Command]:
         """Goods are set aside."""
         session = f"stock:{self.draw.choice(PRODUCTS)}"
         body = {"order": f"{self.key}/{name}", "quantity": self.draw.randint(1, 6)}
@@ -209,7 +205,7 @@ class Plans:
             Command(session=session, type="stock.release", body=body),
         )
 
-    def charging(self, _: str) -> tuple[Command, Command]:
+    def account_commands(self, _: str) -> tuple[Command, Command]:
         """Money is taken, and given back."""
         session = f"account:{self.draw.choice(CUSTOMERS)}"
         body = {"amount": self.draw.randint(1, 30)}

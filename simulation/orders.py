@@ -19,30 +19,29 @@ from shared.domain.journal import Json
 from shared.domain.message import Message
 from shared.domain.saga import Outcome, Plan, Refusal, Step, key_of
 from shared.domain.saga_record import Record, SagaKinds
-from simulation.order_workload import PLACE
 from simulation.recorder import Violation, state_of
 from simulation.world import World
 
-PLAY = "saga.play"
+PLACE, PLAY = "order.place", "saga.play"
 PUT, TAKE, SPILL, CALL = "shelf.put", "shelf.take", "shelf.spill", "shelf.call"
 # Longer than a lease now and then, and than a step's time.
 EFFECT_SECONDS = 7.0
 
 
-class Mood(StrEnum):
+class Reaction(StrEnum):
     """How a keeper takes a command."""
 
-    WILLING = "willing"
-    UNWILLING = "unwilling"  # it is refused
-    CLUMSY = "clumsy"  # it fails, until a person lets it go
-    MENDED = "mended"  # it fails, until a person corrects it
+    ACCEPT = "willing"
+    REFUSE = "unwilling"  # it is refused
+    FAIL = "clumsy"  # it fails, until a person lets it go
+    FAIL_UNTIL_CORRECTED = "mended"  # it fails, until a person corrects it
 
 
 class Item(BaseModel):
     """What is put onto a shelf, or taken away."""
 
     name: str
-    mood: Mood = Mood.WILLING
+    reaction: Reaction = Reaction.ACCEPT
 
 
 class Shelf(BaseModel):
@@ -88,26 +87,26 @@ def add_shelves(handlers: Handlers) -> None:
 
     @handlers.register(CALL, state=Shelf, body=Item, kind=Kind.EFFECTFUL)
     async def call(shelf: Shelf, item: Item, context: Context) -> Handled[Shelf]:
-        """Ask somebody outside first, who takes his time."""
+        """Ask somebody external_system first, who takes his time."""
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
         return moved(shelf, item, "+")
 
 
 def moved(shelf: Shelf, item: Item, sign: str) -> Handled[Shelf]:
-    """The shelf after a command, if its keeper is in the mood for it."""
-    match item.mood:
-        case Mood.WILLING:
+    """The shelf after a command, if its keeper is in the reaction for it."""
+    match item.reaction:
+        case Reaction.ACCEPT:
             return Handled(Shelf(log=[*shelf.log, f"{sign}{item.name}"]))
-        case Mood.UNWILLING:
+        case Reaction.REFUSE:
             return Handled(shelf, answer=Refusal(refused="not now"))
-        case Mood.CLUMSY | Mood.MENDED:
+        case Reaction.FAIL | Reaction.FAIL_UNTIL_CORRECTED:
             raise ArithmeticError(f"{item.name} fell down")
 
 
 def corrected(message: Message) -> bytes | None:
     """What a person makes of a message that failed."""
     item = json.loads(message.body)
-    if item.get("mood") != Mood.MENDED:
+    if item.get("reaction") != Reaction.FAIL_UNTIL_CORRECTED:
         return None
     return Item(name=item["name"]).model_dump_json().encode()
 
@@ -117,7 +116,7 @@ STAYS = frozenset({Outcome.DONE, Outcome.KEPT})
 
 
 @dataclass
-class Books:
+class ExpectedStates:
     """What should be in stock, in accounts and on shelves; `came` is what was delivered."""
 
     came: Counter[str] = field(default_factory=Counter)
@@ -148,23 +147,23 @@ class Books:
 
 def order_violations(world: World) -> Iterator[Violation]:
     """Nothing is lost and nothing comes from nowhere."""
-    books = Books()
-    for message in world.senders.mailed.safe:
+    expected_states = ExpectedStates()
+    for message in world.senders.sent.safe:
         if message.type in ("stock.receive", "account.deposit"):
             body = world.handlers.of(message.type).body.model_validate_json(message.body)
-            books.came[message.session] += sum(body.model_dump().values())
+            expected_states.came[message.session] += sum(body.model_dump().values())
     sessions = list(world.journal.store.entries)
     sagas = {key: state_of(world.journal, s) for s in sessions if (key := key_of(s)) is not None}
     for key, state in sagas.items():
         record = Record.model_validate(state)
         for step in record.plan.steps if record.plan else ():
-            books.add(step, record.outcomes.get(step.name))
+            expected_states.add(step, record.outcomes.get(step.name))
         if record.kind == PLACE:
             yield from order_document(key, record, state_of(world.journal, f"order:{key}"))
     for session in sessions:
-        expected = expected_of(books, session)
+        expected = expected_of(expected_states, session)
         found = state_of(world.journal, session)
-        if expected is not None and seen(found) != expected:
+        if expected is not None and comparable(found) != expected:
             yield Violation("P2", f"{session} is {found}, and should be {expected}")
 
 
@@ -181,25 +180,25 @@ def order_document(key: str, record: Record, order: Json) -> Iterator[Violation]
         yield Violation("P5", f"order:{key} is {order}, and its saga {record.state}")
 
 
-def expected_of(books: Books, session: str) -> Json | None:
+def expected_of(expected_states: ExpectedStates, session: str) -> Json | None:
     """What the state of a session should be; None for sessions of another kind."""
-    left = books.came[session] - books.gone[session]
+    left = expected_states.came[session] - expected_states.gone[session]
     match session.partition(":")[0]:
         case "stock":
             return {
-                "received": books.came[session],
+                "received": expected_states.came[session],
                 "left": left,
-                "shipped": books.shipped[session],
-                "reserved": books.reserved[session],
+                "shipped": expected_states.shipped[session],
+                "reserved": expected_states.reserved[session],
             }
         case "account":
-            return {"balance": left, "paid": books.charged[session]}
+            return {"balance": left, "paid": expected_states.charged[session]}
         case "shelf":
-            return {"log": dict(books.shelved[session])}
+            return {"log": dict(expected_states.shelved[session])}
         case _:
             return None
 
 
-def seen(state: Json) -> Json:
+def comparable(state: Json) -> Json:
     """A state in which the order of what lies on a shelf does not matter."""
     return {"log": dict(Counter(state.get("log", [])))} if state.keys() <= {"log"} else state

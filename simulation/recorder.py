@@ -17,14 +17,15 @@ from shared.ports import Journal
 from shared.usecases.command import Commander, Reply
 from shared.usecases.consume import Consumer
 
+# A message's session, id and digest.
 type Identity = tuple[str, str, str]
 
 
 @dataclass
-class Tally:
-    """How often what happened. `rejected` is the report by session, id and digest.
+class Observations:
+    """What hosts did beside journals and queues. `rejected` are reports, by what was rejected.
 
-    `failures` are the activities that have to be tried again.
+    `failures` are activities that have to be tried again, `surprises` errors nobody foresaw.
     """
 
     abandoned: list[str] = field(default_factory=list)
@@ -46,7 +47,6 @@ class Violation:
     text: str
 
     def __str__(self) -> str:
-        """For people."""
         return f"{self.promise}: {self.text}"
 
 
@@ -54,12 +54,11 @@ class LoopClock(VirtualClock):
     """The store's own clock: the loop's, which no process sees."""
 
     def now(self) -> float:
-        """Seconds since the beginning of the world."""
         return asyncio.get_running_loop().time()
 
 
-class WitnessedStore(MemoryStore):
-    """The twin's store with a memory."""
+class RecordingStore(MemoryStore):
+    """The in-memory store, which also keeps what was removed and checks what is written."""
 
     def __init__(self) -> None:
         super().__init__(LoopClock())
@@ -71,56 +70,56 @@ class WitnessedStore(MemoryStore):
         self.violations: list[Violation] = []
 
     def put(self, session: str, stored: Document) -> None:
-        """Store, and remember."""
         super().put(session, stored)
         document_id = stored["id"]
         self.changes.append((session, document_id))
         if stored["kind"] == "entry":
-            self.witness_entry(session, int(document_id), stored)
+            self.check_entry(session, int(document_id), stored)
         elif stored["kind"] == "staged" and "parcels" in stored:
             self.staged[session, document_id] = stored
 
     def perform(self, session: str, operation: Operation, text: str) -> None:
-        """Do it, if it may be done."""
         if isinstance(operation, Delete) and operation.document_id == self.ends.get(session):
-            self.broken("P2", f"{session}: the head {operation.document_id} was removed")
+            self.record_violation("P2", f"{session}: the head {operation.document_id} was removed")
         super().perform(session, operation, text)
 
-    def witness_entry(self, session: str, position: int, stored: Document) -> None:
+    def check_entry(self, session: str, position: int, stored: Document) -> None:
         """Compare an entry with what was there before."""
         known = self.entries[session].get(position)
         where = f"{session}/{position}"
         if known is None:
-            self.witness_new(session, position, stored)
+            self.check_new_entry(session, position, stored)
         elif known["status"] != "working":
-            self.witness_ended(where, known, stored)
+            self.check_ended_entry(where, known, stored)
             return
         elif known["attempt"] != stored["attempt"]:
             self.taken_over.append(where)
             age = self.clock.now() - known["_ts"]
             if age <= known["lease"]["seconds"]:
-                self.broken("P2", f"{where}: a claim was taken over after {age:.1f} s")
+                self.record_violation("P2", f"{where}: a claim was taken over after {age:.1f} s")
         elif known.get("parked") != stored.get("parked"):
             # Others parked beside the claim; its owner did not renew it.
             stored = stored | {"_ts": known["_ts"]}
         self.entries[session][position] = stored
 
-    def witness_new(self, session: str, position: int, stored: Document) -> None:
+    def check_new_entry(self, session: str, position: int, stored: Document) -> None:
         """An entry follows an ended one, and cursors only grow."""
         before = self.entries[session].get(position - 1)
         if position and before is None:
-            self.broken("P3", f"{session}/{position}: follows nothing")
+            self.record_violation("P3", f"{session}/{position}: follows nothing")
             return
         if before is None:
             return
         if before["status"] == "working":
-            self.broken("P3", f"{session}/{position}: follows a claim")
+            self.record_violation("P3", f"{session}/{position}: follows a claim")
         for group, cursor in before["cursors"].items():
             after = stored["cursors"].get(group, {"next": -1, "level": -1})
             if after["next"] < cursor["next"] or after["level"] < cursor["level"]:
-                self.broken("P3", f"{session}/{position}: cursor {group} went {cursor} to {after}")
+                self.record_violation(
+                    "P3", f"{session}/{position}: cursor {group} went {cursor} to {after}"
+                )
 
-    def witness_ended(self, where: str, known: Document, stored: Document) -> None:
+    def check_ended_entry(self, where: str, known: Document, stored: Document) -> None:
         """What has ended stays as it is."""
         changed = [
             name
@@ -128,15 +127,14 @@ class WitnessedStore(MemoryStore):
             if name not in MUTABLE and known.get(name) != stored.get(name)
         ]
         if changed:
-            self.broken("P2", f"{where}: {sorted(changed)} changed after the end")
+            self.record_violation("P2", f"{where}: {sorted(changed)} changed after the end")
 
-    def broken(self, promise: str, text: str) -> None:
-        """Remember a broken promise."""
+    def record_violation(self, promise: str, text: str) -> None:
         self.violations.append(Violation(promise, text))
 
 
-class WitnessedCommander(Commander):
-    """A worker's commander, and a list of every command that any worker ever applied."""
+class RecordingCommander(Commander):
+    """A worker's commander that records every command that any worker applies."""
 
     def __init__(
         self, journal: Journal, consumer: Consumer, commands: dict[Identity, list[Message]]
@@ -145,26 +143,24 @@ class WitnessedCommander(Commander):
         self.commands = commands
 
     async def apply(self, command: Message) -> Reply:
-        """Remember it, and apply it."""
         copies = self.commands[command.session, command.id, command.digest]
         if command not in copies:
             copies.append(command)
         return await super().apply(command)
 
 
-class WitnessedJournal(MemoryJournal):
-    """The twin over a store with a memory. In `fail_over` nothing is written."""
+class RecordingJournal(MemoryJournal):
+    """The in-memory journal over a recording store. During `fail_over` nothing is written."""
 
-    store: WitnessedStore
+    store: RecordingStore
 
     def __init__(self) -> None:
         super().__init__(LoopClock())
-        self.store = WitnessedStore()
+        self.store = RecordingStore()
         self.partitions = self.store.partitions
         self.fail_over: tuple[float, float] | None = None
 
     def is_read_only(self, now: float) -> bool:
-        """Whether the write region is being moved."""
         return self.fail_over is not None and self.fail_over[0] <= now < self.fail_over[1]
 
 

@@ -1,4 +1,4 @@
-"""What every saga must have come to, by the journals alone: all or nothing, in every region alike."""
+"""What every saga must have come to, by the journals alone: all or nothing, in both regions."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,13 +25,13 @@ from shared.domain.saga import (
 )
 from shared.domain.saga_record import END_TYPE, Record
 from shared.usecases.saga_book import Heard, Told
-from simulation.clients import Begin, Cancel, Errand, Tell
-from simulation.recorder import Violation, WitnessedJournal
+from simulation.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
+from simulation.recorder import RecordingJournal, Violation
 from simulation.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class CoveringEntry:
     """An entry that covers a message of this type; `at` is its place among all that was written."""
 
     at: int
@@ -45,28 +45,28 @@ class Noted:
         return is_completed and (self.entry.answer or {}).get("refused") is None
 
 
-type Notes = dict[tuple[str, str], list[Noted]]
+type EntriesByMessage = dict[tuple[str, str], list[CoveringEntry]]
 
 
-def notes_of(journal: WitnessedJournal) -> Notes:
+def entries_by_message(journal: RecordingJournal) -> EntriesByMessage:
     """What was recorded of every message, by session and id, but that it was parked."""
-    notes: Notes = defaultdict(list)
+    entries: EntriesByMessage = defaultdict(list)
     for session, documents in journal.store.entries.items():
         for document in documents.values():
             entry, at = entry_from(document), int(document["_etag"])
             if entry.status is not Status.PARKED:
                 for covered in entry.covers:
-                    notes[session, covered.id].append(Noted(at, covered.type, entry))
-    return notes
+                    entries[session, covered.id].append(CoveringEntry(at, covered.type, entry))
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
-class Chronicle:
+class SagaHistory:
     """One saga. `records` are all states of its own session, the last one is `record`."""
 
     key: str
     records: tuple[Record, ...]
-    notes: Notes
+    entries: EntriesByMessage
 
     @property
     def record(self) -> Record:
@@ -78,42 +78,42 @@ class Chronicle:
         """All steps of its plan."""
         return self.record.plan.steps if self.record.plan else ()
 
-    def everything(self) -> Iterator[list[Noted]]:
+    def everything(self) -> Iterator[list[CoveringEntry]]:
         """What was recorded of each of its messages, in its own session and its steps."""
         own = session_of(self.key)
-        yield from (noted for (session, _), noted in self.notes.items() if session == own)
+        yield from (covering for (session, _), covering in self.entries.items() if session == own)
         for step in self.steps:
             yield from filter(None, (self.of(step, direction) for direction in Direction))
 
-    def of(self, step: Step, direction: Direction) -> list[Noted]:
+    def of(self, step: Step, direction: Direction) -> list[CoveringEntry]:
         """What was recorded of a step's command, or of what took its place."""
         command = step.do if direction is Direction.DO else step.undo
         if command is None:
             return []
-        return self.notes.get((command.session, step_id(self.key, step.name, direction)), [])
+        return self.entries.get((command.session, step_id(self.key, step.name, direction)), [])
 
     def acts(self, step: Step, direction: Direction) -> list[int]:
         """When a step's command, or its compensation, took effect: once at most."""
-        return [noted.at for noted in self.of(step, direction) if noted.acts]
+        return [covering.at for covering in self.of(step, direction) if covering.acts]
 
 
-def chronicles(journal: WitnessedJournal, notes: Notes) -> Iterator[Chronicle]:
+def saga_histories(journal: RecordingJournal, entries: EntriesByMessage) -> Iterator[SagaHistory]:
     """Every saga that there is."""
     for session, documents in journal.store.entries.items():
         key = key_of(session)
         states = [found["state"] for _, found in sorted(documents.items()) if found.get("state")]
         if key is not None and states:
-            yield Chronicle(key, tuple(map(Record.model_validate, states)), notes)
+            yield SagaHistory(key, tuple(map(Record.model_validate, states)), entries)
 
 
 DO, UNDO = Direction.DO, Direction.UNDO
 BACK = frozenset({State.COMPENSATED, State.COMPENSATION_FAILED})
 
-type Found = Iterator[tuple[str, str]]
+type BrokenPromises = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepResults:
     """The names of a saga's steps, by what became of them; `beyond` are those after the turn."""
 
     every: frozenset[str]
@@ -124,7 +124,7 @@ class Steps:
     beyond: frozenset[str]
 
     @classmethod
-    def of(cls, saga: Chronicle, plan: Plan) -> "Steps":
+    def of(cls, saga: SagaHistory, plan: Plan) -> "StepResults":
         """What the journals say."""
         after = [part for part in plan.parts[plan.turn + 1 :] if isinstance(part, Stage)]
         return cls(
@@ -137,21 +137,21 @@ class Steps:
         )
 
 
-def end_violations(saga: Chronicle) -> Found:
+def end_violations(saga: SagaHistory) -> BrokenPromises:
     """All or nothing; and anything else only where a session refused it."""
     record, plan = saga.record, saga.record.plan
     if plan is None or not record.state.is_end:
         return
-    steps = Steps.of(saga, plan)
+    steps = StepResults.of(saga, plan)
     no = [w.name for w in plan.waits if w.decision(record.events) not in w.onward]
-    if not fits(record.state, steps, said_no=bool(no)):
+    if not is_consistent(record.state, steps, said_no=bool(no)):
         yield "P5", f"{record.state} with {steps} and no to {no}"
     for step in plan.steps:
         if step.name in steps.beyond and any(n.type == VOID_TYPE for n in saga.of(step, DO)):
             yield "P5", f"{step.name} was given up, and there is no way back"
 
 
-def fits(state: State, steps: Steps, *, said_no: bool) -> bool:
+def is_consistent(state: State, steps: StepResults, *, said_no: bool) -> bool:
     """Whether a saga with such steps may have ended so."""
     match state:
         case State.COMPLETED:
@@ -166,7 +166,7 @@ def fits(state: State, steps: Steps, *, said_no: bool) -> bool:
     return is_whole and had_cause and is_clean is (state is State.COMPENSATED)
 
 
-def hub_violations(world: World, saga: Chronicle) -> Found:
+def task_hub_violations(world: World, saga: SagaHistory) -> BrokenPromises:
     """Every instance, in whichever region, ended as the saga did."""
     name, state = instance_of(saga.key), saga.record.state
     for hub in world.hubs.values():
@@ -181,39 +181,39 @@ def hub_violations(world: World, saga: Chronicle) -> Found:
                 yield "P4", f"{hub.region} ended {outcome.ended}, not {state}"
 
 
-def quiet_violations(saga: Chronicle) -> Found:
-    """In fair weather nothing is written twice, so n steps, waits included, take n + 2 writes.
+def repetition_violations(saga: SagaHistory) -> BrokenPromises:
+    """In fair injector nothing is written twice, so n steps, waits included, take n + 2 writes.
 
     A person who looks after a fault writes more.
     """
     ends = 0
-    for noted in saga.everything():
-        ends += noted[0].type == END_TYPE
-        if len(noted) > 1 and noted[0].entry.status is not Status.FAULTED:
-            yield "P7", f"{noted[0].type} was written {len(noted)} times"
+    for covering in saga.everything():
+        ends += covering[0].type == END_TYPE
+        if len(covering) > 1 and covering[0].entry.status is not Status.FAULTED:
+            yield "P7", f"{covering[0].type} was written {len(covering)} times"
     if ends > 1:
         yield "P7", f"its end was written {ends} times"
 
 
 def saga_violations(world: World) -> Iterator[Violation]:
     """Every broken promise to a saga."""
-    told: dict[str, list[tuple[Errand, Told]]] = {}
-    for errand, answer in world.errands.told:
-        told.setdefault(errand.key, []).append((errand, answer))
-    for saga in chronicles(world.journal, notes_of(world.journal)):
+    told: dict[str, list[tuple[SagaRequest, Told]]] = {}
+    for request, answer in world.saga_clients.answers:
+        told.setdefault(request.key, []).append((request, answer))
+    for saga in saga_histories(world.journal, entries_by_message(world.journal)):
         for promise, text in [
             *record_violations(saga.records),
             *(found for step in saga.steps for found in step_violations(saga, step)),
             *end_violations(saga),
-            *order_violations(saga),
-            *told_violations(saga, told.get(saga.key, ())),
-            *hub_violations(world, saga),
-            *(quiet_violations(saga) if world.weather.climate.is_fair else ()),
+            *stage_order_violations(saga),
+            *answer_violations(saga, told.get(saga.key, ())),
+            *task_hub_violations(world, saga),
+            *(repetition_violations(saga) if world.injector.profile.is_fault_free else ()),
         ]:
             yield Violation(promise, f"saga {saga.key}: {text}")
 
 
-def record_violations(records: Sequence[Record]) -> Found:
+def record_violations(records: Sequence[Record]) -> BrokenPromises:
     """It starts once and ends once, and nothing that it was told is forgotten."""
     for before, after in pairwise(records):
         if before.events != after.events[: len(before.events)]:
@@ -231,8 +231,8 @@ def record_violations(records: Sequence[Record]) -> Found:
         yield "P6", "it is running for ever"
 
 
-def step_violations(saga: Chronicle, step: Step) -> Found:
-    """Nothing acts twice, nor is undone before it was done; and the outcome is what happened."""
+def step_violations(saga: SagaHistory, step: Step) -> BrokenPromises:
+    """Nothing acts twice, nor is undone before it was done; and the outcome is what drawn."""
     done, undone = saga.acts(step, DO), saga.acts(step, UNDO)
     if len(done) > 1 or len(undone) > 1:
         yield "P2", f"{step.name} was done {len(done)} and undone {len(undone)} times"
@@ -245,7 +245,7 @@ def step_violations(saga: Chronicle, step: Step) -> Found:
         yield "P9", f"{step.name} is {outcome}, and should be {outcomes(saga, step)}"
 
 
-def outcomes(saga: Chronicle, step: Step) -> tuple[Outcome | None, ...]:
+def outcomes(saga: SagaHistory, step: Step) -> tuple[Outcome | None, ...]:
     """What may be said of a step, by what was recorded; one that never acted may be left out."""
     if saga.acts(step, UNDO):
         return (Outcome.UNDONE,)
@@ -254,7 +254,7 @@ def outcomes(saga: Chronicle, step: Step) -> tuple[Outcome | None, ...]:
     return (Outcome.KEPT if saga.of(step, UNDO) else Outcome.DONE,)
 
 
-def order_violations(saga: Chronicle) -> Found:
+def stage_order_violations(saga: SagaHistory) -> BrokenPromises:
     """Stage follows stage, onward and back, and none follows where the way back begins."""
     plan = saga.record.plan
     if plan is None:
@@ -275,20 +275,22 @@ def order_violations(saga: Chronicle) -> Found:
         yield "P3", f"its stages overlap: {onward}, and back {back}"
 
 
-def told_violations(saga: Chronicle, told: Sequence[tuple[Errand, Told]]) -> Found:
+def answer_violations(
+    saga: SagaHistory, told: Sequence[tuple[SagaRequest, Told]]
+) -> BrokenPromises:
     """What people were told holds."""
     record = saga.record
-    for errand, answer in told:
+    for request, answer in told:
         is_taken = answer.heard is Heard.TAKEN
-        match errand.wish:
-            case Begin(kind, body):
+        match request.action:
+            case StartSaga(kind, body):
                 if is_taken is not (record.digest == content_digest(kind, body)):
                     yield "P2", f"a start was {answer.heard}, and it began otherwise"
-            case Tell(event):
+            case SendEvent(event):
                 if is_taken and event not in record.events:
                     yield "P1", f"{event} was taken, and only {record.events} are kept"
-            case Cancel():
+            case CancelSaga():
                 if is_taken and record.state not in BACK:
                     yield "P5", f"it was cancelled, and is {record.state}"
     if CANCELLED in record.events and record.state not in BACK:
-        yield "P5", f"it heard of its cancellation, and is {record.state}"
+        yield "P5", f"it wait of its cancellation, and is {record.state}"

@@ -1,30 +1,28 @@
-"""What is played in a world, by name: the accounts, the orders, or now one and now the other."""
+"""What is run in a world, by name: accounts, orders, or one or the other by the seed."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from shared.domain.handling import Handlers
-from simulation import accounts as banking
-from simulation import orders as ordering
-from simulation.accounts import account_violations
-from simulation.clients import Correct, Errand, uncorrected
-from simulation.faults import Chance
-from simulation.order_workload import shopping_of
-from simulation.orders import order_violations
+from simulation import accounts as account_business
+from simulation import orders as order_business
+from simulation.clients import Correct, SagaRequest, uncorrected
+from simulation.faults import SeededRandom
+from simulation.order_workload import OrderGenerator
 from simulation.recorder import Violation
 from simulation.variant import Variant
-from simulation.workload import Workload, workload_of
+from simulation.workload import AccountMessages, Workload
 from simulation.world import World
 
-# Of so many seeds one plays orders, where any play will do.
+# One in so many seeds runs orders, where any scenario will do.
 ORDERS_EVERY = 3
 
-type Judge = Callable[[World], Iterable[Violation]]
+type ScenarioCheck = Callable[[World], Iterable[Violation]]
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
-    """Handlers, what they are sent, what is wanted of their sagas, and what must hold in the end.
+class Scenario:
+    """Handlers, the messages and saga requests for them, and what must hold in the end.
 
     Handlers with kinds of sagas get a task hub in each region.
     """
@@ -32,43 +30,47 @@ class Play:
     name: str
     handlers: Handlers
     load: Workload
-    judge: Judge
+    check: ScenarioCheck
     correct: Correct = uncorrected
-    errands: tuple[Errand, ...] = ()
+    saga_requests: tuple[SagaRequest, ...] = ()
 
 
-type Prepare = Callable[[Chance, Variant], Play]
+type ScenarioFactory = Callable[[SeededRandom, Variant], Scenario]
 
 
-def accounts(chance: Chance, variant: Variant) -> Play:
-    """The accounts, and messages of every kind for them."""
-    outside = banking.Outside()
-    load = workload_of(chance.stream("workload"), variant)
-    return Play(
+def accounts(rng: SeededRandom, variant: Variant) -> Scenario:
+    """Accounts, and messages of every kind for them."""
+    external = account_business.ExternalSystem()
+    load = AccountMessages(rng.stream("workload"), variant).workload()
+    return Scenario(
         "accounts",
-        banking.business(outside),
+        account_business.business(external),
         load,
-        lambda world: account_violations(world, load, outside),
-        banking.corrected,
+        lambda world: account_business.account_violations(world, load, external),
+        account_business.corrected,
     )
 
 
-def orders(chance: Chance, _: Variant) -> Play:
+def orders(rng: SeededRandom, _: Variant) -> Scenario:
     """Orders and other sagas."""
-    shopping = shopping_of(chance.stream("shopping"))
-    return Play(
+    load, requests = OrderGenerator(rng.stream("shopping")).generate()
+    return Scenario(
         "orders",
-        ordering.business(),
-        shopping.load,
-        order_violations,
-        ordering.corrected,
-        shopping.errands,
+        order_business.business(),
+        load,
+        order_business.order_violations,
+        order_business.corrected,
+        requests,
     )
 
 
-def either(chance: Chance, variant: Variant) -> Play:
+def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:
     """Orders for some seeds, accounts for most."""
-    return (accounts if chance.seed % ORDERS_EVERY else orders)(chance, variant)
+    return (accounts if rng.seed % ORDERS_EVERY else orders)(rng, variant)
 
 
-PLAYS: dict[str, Prepare] = {"accounts": accounts, "orders": orders, "any": either}
+SCENARIOS: dict[str, ScenarioFactory] = {
+    "accounts": accounts,
+    "orders": orders,
+    "any": any_scenario,
+}

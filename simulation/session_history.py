@@ -11,32 +11,32 @@ from shared.domain.message import Message
 from shared.domain.outbox import Outbox, Parcel, Rerun, Staged
 from shared.domain.reports import fault_report
 from shared.domain.running import Before, Result, addressed
-from simulation.recorder import Identity, Violation, WitnessedStore
+from simulation.recorder import Identity, RecordingStore, Violation
 
-type Addressed = tuple[str, Message]
+type QueuedOutput = tuple[str, Message]
 
 
 @dataclass
-class Lineage:
+class SessionHistory:
     """What a session's entries say, from the first to the last.
 
-    `contents` are all messages that ever came, with the copies of each, which may differ in their
+    `copies_by_identity` are all messages that ever came, with the copies of each, which may differ in their
     times; `corrections` are what a person made of some of them.
-    What handlers that call the outside gave is believed; everything else is done again.
+    What handlers that call the external_system gave is believed; everything else is done again.
     """
 
-    store: WitnessedStore
+    store: RecordingStore
     session: str
     handlers: Handlers
     output_queue: str
-    contents: Mapping[Identity, Sequence[Message]]
+    copies_by_identity: Mapping[Identity, Sequence[Message]]
     corrections: Mapping[tuple[str, str], bytes]
     before: Before = field(default_factory=Before)
     state_at: int | None = None
-    outputs: list[Addressed] = field(default_factory=list)
+    outputs: list[QueuedOutput] = field(default_factory=list)
     ends: list[tuple[Covered, Entry]] = field(default_factory=list)
 
-    def tell(self) -> Iterator[Violation]:
+    def check(self) -> Iterator[Violation]:
         """Go through all entries; what does not follow from the one before is a violation."""
         for position, document in sorted(self.store.entries[self.session].items()):
             entry = entry_from(document)
@@ -44,13 +44,13 @@ class Lineage:
             where = f"{self.session}/{position}"
             match entry.status:
                 case Status.COMPLETED:
-                    yield from self.tell_completed(where, entry)
+                    yield from self.check_completed(where, entry)
                 case Status.WORKING:
                     yield Violation("P6", f"{where}: is claimed for ever")
                 case _:
-                    yield from self.tell_unchanged(where, entry)
+                    yield from self.check_unchanged(where, entry)
 
-    def tell_unchanged(self, where: str, entry: Entry) -> Iterator[Violation]:
+    def check_unchanged(self, where: str, entry: Entry) -> Iterator[Violation]:
         """An entry that leaves the state alone; a fault owes a report."""
         if entry.state is not None or entry.state_at != self.state_at:
             yield Violation("P5", f"{where}: {entry.status} and yet another state")
@@ -61,12 +61,12 @@ class Lineage:
             if [message for _, message in sent] != [report]:
                 yield Violation("P9", f"{where}: its fault is not reported as it was")
 
-    def tell_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
+    def check_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
         """An entry whose handler ran: do it again, where it can be."""
         stored = self.stored_outputs(entry)
         kinds = {self.handlers.kind_of(covered.type) for covered in entry.covers}
         if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:
-            again: list[Addressed] = []
+            again: list[QueuedOutput] = []
             for covered in entry.covers:
                 message = self.message(entry, covered)
                 if message is None:
@@ -82,7 +82,7 @@ class Lineage:
         self.state_at = entry.position
         self.outputs += stored
 
-    def run(self, entry: Entry, message: Message) -> list[Addressed]:
+    def run(self, entry: Entry, message: Message) -> list[QueuedOutput]:
         """Run the handler on the state before; its state is kept for the next one."""
         before = Before(self.before.state, self.before.produced, entry.captured)
         result: Result = running.run(self.handlers.of(message.type), before, message)
@@ -91,7 +91,7 @@ class Lineage:
 
     def message(self, entry: Entry, covered: Covered) -> Message | None:
         """The message as it was processed."""
-        copies = self.contents.get((self.session, covered.id, covered.digest), ())
+        copies = self.copies_by_identity.get((self.session, covered.id, covered.digest), ())
         # The one that was processed left its time in what came of it.
         times = {(entry.state or {}).get("at"), *(m.time for _, m in self.stored_outputs(entry))}
         sent = next((copy for copy in copies if copy.time in times), copies[0] if copies else None)
@@ -102,7 +102,7 @@ class Lineage:
             sent.id, sent.session, sent.type, body, sent.number, sent.time, sent.reply_to
         )
 
-    def stored_outputs(self, entry: Entry) -> list[Addressed]:
+    def stored_outputs(self, entry: Entry) -> list[QueuedOutput]:
         """The outputs that an entry kept, in itself or beside it."""
         return flat(self.kept_parcels(entry.outbox))
 
@@ -116,6 +116,6 @@ class Lineage:
         return tuple(parcel for document in found for parcel in parcels_from(document))
 
 
-def flat(parcels: tuple[Parcel, ...]) -> list[Addressed]:
+def flat(parcels: tuple[Parcel, ...]) -> list[QueuedOutput]:
     """Messages with their queues, in the order of sending."""
     return [(parcel.queue, message) for parcel in parcels for message in parcel.messages]

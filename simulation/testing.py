@@ -10,22 +10,23 @@ from shared.domain.handling import Handlers
 from shared.domain.message import Message
 from shared.domain.producer import Draft
 from simulation.clients import Correct, uncorrected
-from simulation.faults import CLIMATES, ROUGH, Chance, Climate
+from simulation.cloud import REGIONS
+from simulation.faults import PROFILES, ROUGH, FaultProfile, SeededRandom
 from simulation.recorder import Violation, state_of
-from simulation.run import Report, shrunk, simulate
-from simulation.scenarios import Play, Prepare
+from simulation.run import RunReport, shrink, simulate
+from simulation.scenarios import Scenario, ScenarioFactory
 from simulation.variant import Variant
-from simulation.workload import Line, Workload, moment
-from simulation.world import REGIONS, World
+from simulation.workload import PublishPlan, Workload, moment
+from simulation.world import World
 
-__all__ = ["Invariant", "Seen", "check", "moment"]
+__all__ = ["Invariant", "FinalState", "check", "moment"]
 
 GROUP = "simulation"
 OPERATION_MESSAGES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FinalState:
     """What a run led to: each session's last state, and what each region was sent, in order.
 
     Outputs are by queue, each once; their bodies are JSON.
@@ -35,20 +36,20 @@ class Seen:
     outputs: Mapping[str, Mapping[str, Sequence[Message]]]
 
 
-type Invariant = Callable[[Seen], None]
+type Invariant = Callable[[FinalState], None]
 
 
-def nothing(_: Seen) -> None:
+def no_invariant(_: FinalState) -> None:
     """No invariant of one's own: the promises of Lockstep are judged all the same."""
 
 
 def check(
     handlers: Handlers,
     messages: Sequence[Message],
-    invariant: Invariant = nothing,
+    invariant: Invariant = no_invariant,
     *,
     seeds: Iterable[int] = range(50),
-    climate: str = ROUGH.name,
+    profile: str = ROUGH.name,
     correct: Correct = uncorrected,
 ) -> int:
     """Run the messages through the handlers in two regions, once per seed; how many seeds ran.
@@ -60,50 +61,52 @@ def check(
     again. An effectful one may be run more than once. `invariant` raises AssertionError for what
     must never be. `correct` gives the body with which a person would mend a message that failed, or
     None. Raises AssertionError with the seed, the promise or the invariant that broke, and the
-    fewest misfortunes found that break it; ValueError where two messages of a session share an id.
+    fewest faults found that break it; ValueError where two messages of a session share an id.
     """
-    prepare = prepared(handlers, workload_of(messages), invariant, correct)
+    scenario = scenario_factory(handlers, workload_of(messages), invariant, correct)
     ran = 0
     for seed in seeds:
-        report = simulate(seed, CLIMATES[climate], prepare=prepare)
+        report = simulate(seed, PROFILES[profile], scenario=scenario)
         ran += 1
         if report.violations:
-            raise AssertionError(told(smallest(report, prepare)))
+            raise AssertionError(described(smallest(report, scenario)))
     return ran
 
 
-def smallest(report: Report, prepare: Prepare) -> Report:
-    """The failure with as few misfortunes as can be found."""
-    climate: Climate = report.climate
-    return shrunk(
-        report, lambda allowed: simulate(report.seed, climate, allowed=allowed, prepare=prepare)
+def smallest(report: RunReport, scenario: ScenarioFactory) -> RunReport:
+    """The failure with as few faults as can be found."""
+    profile: FaultProfile = report.profile
+    return shrink(
+        report, lambda allowed: simulate(report.seed, profile, allowed=allowed, scenario=scenario)
     )
 
 
-def told(report: Report) -> str:
+def described(report: RunReport) -> str:
     """A failure for people."""
     broken = "\n".join(f"  {violation}"[:2_000] for violation in report.violations[:5])
-    diary = "\n".join(f"  {mishap}" for mishap in report.diary) or "  nothing at all"
+    faults = "\n".join(f"  {fault}" for fault in report.faults) or "  no_invariant at all"
     return (
-        f"seed {report.seed} in {report.climate.name} weather broke\n{broken}\n"
-        f"after\n{diary}\nrepeat it with seeds=[{report.seed}]"
+        f"seed {report.seed} in {report.profile.name} injector broke\n{broken}\n"
+        f"after\n{faults}\nrepeat it with seeds=[{report.seed}]"
     )
 
 
-def prepared(handlers: Handlers, load: Workload, invariant: Invariant, correct: Correct) -> Prepare:
+def scenario_factory(
+    handlers: Handlers, load: Workload, invariant: Invariant, correct: Correct
+) -> ScenarioFactory:
     """What a run needs, whatever its seed."""
 
-    def judge(world: World) -> Iterable[Violation]:
+    def check(world: World) -> Iterable[Violation]:
         try:
-            invariant(seen(world))
+            invariant(final_state(world))
         except AssertionError as error:
             return [Violation("invariant", str(error) or "it does not hold")]
         return []
 
-    def prepare(_: Chance, __: Variant) -> Play:
-        return Play("yours", handlers, load, judge, correct)
+    def scenario(_: SeededRandom, __: Variant) -> Scenario:
+        return Scenario("yours", handlers, load, check, correct)
 
-    return prepare
+    return scenario
 
 
 def workload_of(messages: Sequence[Message]) -> Workload:
@@ -116,8 +119,10 @@ def workload_of(messages: Sequence[Message]) -> Workload:
         if any(draft.id == message.id for draft in drafts):
             raise ValueError(f"two messages of session {message.session!r} are {message.id!r}")
         drafts.append(draft_of(message))
-    lines = (Line(session, GROUP, in_operations(drafts)) for session, drafts in sessions.items())
-    return Workload(tuple(lines))
+    publish_plans = (
+        PublishPlan(session, GROUP, in_operations(drafts)) for session, drafts in sessions.items()
+    )
+    return Workload(tuple(publish_plans))
 
 
 def draft_of(message: Message) -> Draft:
@@ -144,12 +149,12 @@ def in_operations(drafts: Sequence[Draft]) -> tuple[tuple[Draft, ...], ...]:
     return tuple(operations)
 
 
-def seen(world: World) -> Seen:
+def final_state(world: World) -> FinalState:
     """What a world at rest shows."""
     journal = world.journal
     states = {session: state_of(journal, session) for session in journal.store.entries}
     outputs = {region: outputs_of(world, region) for region in REGIONS}
-    return Seen(states, outputs)
+    return FinalState(states, outputs)
 
 
 def outputs_of(world: World, region: str) -> Mapping[str, Sequence[Message]]:

@@ -9,7 +9,7 @@ from shared.domain import documents, producer
 from shared.usecases import compact, consume_batch, outputs
 from shared.usecases.assemble import Policy
 from shared.usecases.commit import Patience
-from simulation.faults import Chance
+from simulation.faults import SeededRandom
 
 type Limit = tuple[ModuleType, str, int]
 
@@ -39,7 +39,7 @@ def small_limits(*, wanted: bool) -> Iterator[None]:
             setattr(module, name, value)
 
 
-# Longer than any backlog of a run in fair weather.
+# Longer than any backlog of a run in fair injector.
 LONG_DELAY_SECONDS = 40.0
 
 
@@ -71,9 +71,9 @@ class Variant:
         )
 
 
-def variant_of(chance: Chance) -> Variant:
+def variant_of(rng: SeededRandom) -> Variant:
     """The variant of a seed."""
-    draw = chance.stream("variant")
+    draw = rng.stream("variant")
     is_long = draw.random() < 0.12
     return Variant(
         sessions=1 if is_long else draw.choice((1, 1, 2, 2, 3)),

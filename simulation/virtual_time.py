@@ -28,16 +28,14 @@ class VirtualSelector(selectors.BaseSelector):
         return self.keys[fileobj]
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Forget a file."""
         return self.keys.pop(fileobj)
 
     def get_map(self) -> dict[Any, selectors.SelectorKey]:
-        """What is registered."""
         return self.keys
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """See the module."""
+    """An event loop whose time passes only while everything waits."""
 
     def __init__(self) -> None:
         self.virtual = VirtualSelector()
@@ -52,7 +50,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor[T](  # type: ignore[override]
         self, _: Any, work: Callable[..., T], *arguments: Any
     ) -> asyncio.Future[T]:
-        """Run what wants a thread at once: threads would take turns as they please."""
+        """Run at once what wants a thread, as the order of threads could not be repeated."""
         done: asyncio.Future[T] = self.create_future()
         try:
             done.set_result(work(*arguments))
@@ -68,43 +66,43 @@ def run[T](main: Coroutine[Any, Any, T]) -> T:
 
 
 def now() -> float:
-    """The loop's time."""
+    """Virtual seconds since the running loop was made."""
     return asyncio.get_running_loop().time()
 
 
 @dataclass
-class Bell:
-    """Wakes all who listen. While it is `down`, it rings when that is over."""
+class Signal:
+    """Wakes all who wait when there may be something to do.
+
+    What is to be signalled during the interval `down` is signalled at its end.
+    """
 
     down: tuple[float, float] | None = None
-    listeners: list[asyncio.Future[None]] = field(default_factory=list)
-    set_for: set[float] = field(default_factory=set)
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    timers: set[float] = field(default_factory=set)
 
     def is_down(self, now: float) -> bool:
-        """Whether nobody is to be woken."""
         return self.down is not None and self.down[0] <= now < self.down[1]
 
-    async def heard(self) -> None:
-        """Wait until it rings."""
-        listener = asyncio.get_running_loop().create_future()
-        self.listeners.append(listener)
-        await listener
+    async def wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        await waiter
 
-    def ring_at(self, when: float) -> None:
-        """Ring at a time, or when it is not down any more."""
+    def notify_at(self, when: float) -> None:
+        """Wake all at a time, or when the outage is over at that time."""
         loop = asyncio.get_running_loop()
         if self.down is not None and self.is_down(when):
             when = self.down[1]
         if when <= loop.time():
-            self.ring()
-        elif when not in self.set_for:
-            self.set_for.add(when)
-            loop.call_at(when, self.ring, when)
+            self.notify()
+        elif when not in self.timers:
+            self.timers.add(when)
+            loop.call_at(when, self.notify, when)
 
-    def ring(self, when: float = 0.0) -> None:
-        """Ring now."""
-        self.set_for.discard(when)
-        listeners, self.listeners = self.listeners, []
-        for listener in listeners:
-            if not listener.done():
-                listener.set_result(None)
+    def notify(self, when: float = 0.0) -> None:
+        self.timers.discard(when)
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -12,13 +12,13 @@ def main() -> int:
     """Print a table; the exit status is 1 where one was not found."""
     logging.getLogger("lockstep").setLevel(logging.CRITICAL + 1)
     needed: list[int] = []
-    print("| breaks | change | climate | seeds | shown by |\n|---|---|---|---|---|")
+    print("| breaks | change | profile | seeds | shown by |\n|---|---|---|---|---|")
     for mutant in FOR_SIMULATION:
         answer = seeds_to_detection(mutant)
         seeds, shown = answer or ("not found", "")
         needed += [answer[0]] if answer else []
-        climate = mutant.simulated.climate if mutant.simulated else ""
-        print(f"| {mutant.promise} | {mutant.name} | {climate} | {seeds} | {shown} |", flush=True)
+        profile = mutant.simulated.profile if mutant.simulated else ""
+        print(f"| {mutant.promise} | {mutant.name} | {profile} | {seeds} | {shown} |", flush=True)
     count = len(FOR_SIMULATION)
     print(f"\n{len(needed)} of {count} found, median {statistics.median(needed):g} seeds")
     return 0 if len(needed) == count else 1

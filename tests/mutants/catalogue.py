@@ -1,4 +1,4 @@
-"""All mutants. Each judge takes those that it must notice."""
+"""All mutants. Each check takes those that it must notice."""
 
 from tests.mutants import consuming, delivering, journal, publishing, sagas
 from tests.mutants.mutant import Mutant

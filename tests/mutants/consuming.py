@@ -128,7 +128,7 @@ MUTANTS = (
         "Claims.renewed",
         old="self.renew(_CLAIM_)",
         new="asyncio.sleep(0)",
-        simulated=Simulated(climate="fair"),
+        simulated=Simulated(profile="fair"),
     ),
     Mutant(
         "let whoever parks beside a claim renew it",

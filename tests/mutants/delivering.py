@@ -136,7 +136,7 @@ MUTANTS = (
         "Outputs.require_paid",
         old="_ENTRY_ is not None and _ENTRY_.outbox.owing",
         new="True",
-        simulated=Simulated(200, climate="fair"),
+        simulated=Simulated(200, profile="fair"),
     ),
     Mutant(
         "do not notify the error queue",
@@ -187,7 +187,7 @@ MUTANTS = (
         old="self.clock.sleep(self.lag_seconds)",
         new="self.clock.sleep(0)",
         tests=OWNER_DIES,
-        simulated=Simulated(climate="fair"),
+        simulated=Simulated(profile="fair"),
     ),
     Mutant(
         "deliver more than the feed shows",
@@ -195,7 +195,7 @@ MUTANTS = (
         "Rescuer.pay_shown",
         old="_A_.document_id in _IDS_ or _B_",
         new="True",
-        simulated=Simulated(120, climate="fair"),
+        simulated=Simulated(120, profile="fair"),
     ),
     Mutant(
         "try the same stuck sessions first every time",

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """How the simulation finds a mutant: in what weather, in what play, within how many seeds."""
+    """How the simulation finds a mutant: in what injector, in what play, within how many seeds."""
 
     seeds_max: int = 60
-    climate: str = "rough"
+    profile: str = "rough"
     play: str = "accounts"
 
     @property

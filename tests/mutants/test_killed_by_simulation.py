@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulation.faults import CLIMATES
+from simulation.faults import PROFILES
 from simulation.run import simulate
 from tests.mutants.catalogue import FOR_SIMULATION
 from tests.mutants.detection import seeds_to_detection
@@ -23,11 +23,11 @@ def test_every_promise_is_broken_by_some_mutant() -> None:
 
 
 def test_a_mutant_leaves_nothing_behind() -> None:
-    healthy = simulate(0, CLIMATES["rough"])
+    healthy = simulate(0, PROFILES["rough"])
 
     for mutant in FOR_SIMULATION:
         with applied(mutant):
             pass
 
-    assert simulate(0, CLIMATES["rough"]) == healthy
+    assert simulate(0, PROFILES["rough"]) == healthy
     assert not healthy.violations

@@ -18,7 +18,7 @@ from tests.mutants.syntax import MutantDoesNotFit, definitions, occurrences, sni
 
 
 def mutant(old: str, new: str, definition: str = "function") -> Mutant:
-    """A mutant that needs no judge."""
+    """A mutant that needs no check."""
     return Mutant("example", "P1", definition, old, new)
 
 

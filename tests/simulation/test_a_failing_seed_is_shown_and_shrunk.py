@@ -1,4 +1,4 @@
-"""Who breaks the engine gets a seed, the command that replays it, and few misfortunes to read."""
+"""Who breaks the engine gets a seed, the command that replays it, and few faults to read."""
 
 import pytest
 
@@ -25,13 +25,13 @@ def test_a_failing_seed_is_shrunk_to_the_misfortunes_that_matter() -> None:
         small = smallest(found)
 
         assert small.violations
-        assert 1 <= len(small.diary) < len(found.diary)
+        assert 1 <= len(small.faults) < len(found.faults)
         assert any(
-            mishap.kind in ("lost (408)", "applied late", "unanswered (408)")
-            and "append" in mishap.where
-            for mishap in small.diary
+            fault.kind in ("lost (408)", "applied late", "unanswered (408)")
+            and "append" in fault.where
+            for fault in small.faults
         )
-        again = simulate(found.seed, ROUGH, allowed=[mishap.number for mishap in small.diary])
+        again = simulate(found.seed, ROUGH, allowed=[fault.number for fault in small.faults])
         assert again == small
 
 
@@ -41,11 +41,11 @@ def test_the_command_line_names_the_seed_and_how_to_replay_it(
     with applied(UNKNOWN_FOR_SUCCESS):
         seed = first_failing()
         seeds = ["--seeds", "1", "--first", str(seed), "--play", "accounts"]
-        status = main([*seeds, "--climate", "rough", "--shrink"])
+        status = main([*seeds, "--profile", "rough", "--shrink"])
 
     told = capsys.readouterr().out
     assert status == 1
-    command = f"python -m simulation --first {seed} --seeds 1 --climate rough --play accounts"
+    command = f"python -m simulation --first {seed} --seeds 1 --profile rough --play accounts"
     assert f"replay: {command} --shrink" in told
     assert "1 failed" in told
     assert "broke P" in told
@@ -54,6 +54,6 @@ def test_the_command_line_names_the_seed_and_how_to_replay_it(
 def test_the_command_line_is_content_with_a_healthy_engine_on_two_cores(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--seeds", "30", "--climate", "mild", "--jobs", "2"]) == 0
+    assert main(["--seeds", "30", "--profile", "mild", "--jobs", "2"]) == 0
 
-    assert "30 seeds in mild weather, 0 failed" in capsys.readouterr().out
+    assert "30 seeds in mild injector, 0 failed" in capsys.readouterr().out

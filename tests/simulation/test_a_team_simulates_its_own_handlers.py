@@ -1,4 +1,4 @@
-"""A team gives handlers, messages and what must never be, and gets seeds and a short diary."""
+"""A team gives handlers, messages and what must never be, and gets seeds and a short faults."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from shared.domain.handling import Context, Handled, Handlers, Output
 from shared.domain.message import Message
 from shared.domain.saga import Command, Plan, Refusal, Stage, Step
 from shared.domain.saga_record import SagaKinds
-from simulation.testing import Seen, check, moment
+from simulation.testing import FinalState, check, moment
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +51,7 @@ def changes(session: str, *by: int) -> list[Message]:
 MESSAGES = [*changes("bolts", 10, -3, -4, -3), *changes("nuts", 5, -5)]
 
 
-def is_all_sold(seen: Seen) -> None:
+def is_all_sold(seen: FinalState) -> None:
     """Nothing is left, and both regions were told all of it."""
     assert {session: state["left"] for session, state in seen.states.items()} == {
         "bolts": 0,
@@ -71,7 +71,7 @@ def test_handlers_that_keep_to_the_rules_pass_whatever_happens() -> None:
 
 
 def test_an_invariant_that_does_not_hold_is_told_with_its_seed() -> None:
-    def is_something_left(seen: Seen) -> None:
+    def is_something_left(seen: FinalState) -> None:
         assert seen.states["nuts"]["left"] != 0, "no nuts are left"
 
     with pytest.raises(AssertionError, match="invariant: no nuts are left") as told:
@@ -87,12 +87,12 @@ def test_a_handler_that_is_not_pure_is_found_out() -> None:
 
     @impure.register("stock.change", state=Stock, body=Change)
     def counting(stock: Stock, body: Change, _: Context) -> Handled[Stock]:
-        """Remember outside what should be in the state."""
+        """Remember external_system what should be in the state."""
         runs.append(body.by)
         return Handled(Stock(left=len(runs)), (Output("stock.left", Stock(left=stock.left)),))
 
-    with pytest.raises(AssertionError, match="seed 0 in fair weather broke"):
-        check(impure, MESSAGES, seeds=range(5), climate="fair")
+    with pytest.raises(AssertionError, match="seed 0 in fair injector broke"):
+        check(impure, MESSAGES, seeds=range(5), profile="fair")
 
 
 trips = Handlers()
@@ -155,7 +155,7 @@ STARTS = [
 ]
 
 
-def one_has_both_rooms(seen: Seen) -> None:
+def one_has_both_rooms(seen: FinalState) -> None:
     """Nobody has half a trip."""
     ends = sorted(str(seen.states[f"saga:{guest}"]["state"]) for guest in ("ada", "bob"))
     assert ends in (["compensated", "compensated"], ["compensated", "completed"])

@@ -47,8 +47,8 @@ def test_the_mutants_are_counted() -> None:
 def test_every_mutant_is_listed_with_the_seeds_it_took() -> None:
     listed = re.findall(r"^\| (P\d) \| (.+?) \| (\w+) \| (\d+) \|", PAGE, re.MULTILINE)
 
-    assert [(promise, name, climate) for promise, name, climate, _ in listed] == [
-        (mutant.promise, mutant.name, mutant.simulated.climate)
+    assert [(promise, name, profile) for promise, name, profile, _ in listed] == [
+        (mutant.promise, mutant.name, mutant.simulated.profile)
         for mutant in FOR_SIMULATION
         if mutant.simulated
     ]

@@ -1,4 +1,4 @@
-"""A seed is all there is to a story: in this process, in another, and whatever `hash()` gives."""
+"""A seed is all there is to a run_scenario: in this process, in another, and whatever `hash()` gives."""
 
 import os
 import subprocess
@@ -9,31 +9,31 @@ import pytest
 
 from simulation.faults import ROUGH
 from simulation.run import simulate
-from simulation.scenarios import PLAYS
+from simulation.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(6)
 TRACES = (
     "import sys\n"
-    "from simulation.scenarios import PLAYS\n"
+    "from simulation.scenarios import SCENARIOS\n"
     "from simulation.run import simulate\n"
     "from simulation.faults import ROUGH\n"
-    "play = PLAYS[sys.argv[1]]\n"
-    f"print(*(simulate(seed, ROUGH, prepare=play).trace for seed in range({SEEDS.stop})))\n"
+    "play = SCENARIOS[sys.argv[1]]\n"
+    f"print(*(simulate(seed, ROUGH, scenario=play).trace for seed in range({SEEDS.stop})))\n"
 )
 
 
 @pytest.mark.parametrize("play", ["accounts", "orders"])
 def test_a_seed_repeats_its_story_to_the_last_fault(play: str) -> None:
-    first, second = (simulate(4, ROUGH, prepare=PLAYS[play]) for _ in range(2))
+    first, second = (simulate(4, ROUGH, scenario=SCENARIOS[play]) for _ in range(2))
 
     assert first == second
-    assert len(first.diary) > 5
+    assert len(first.faults) > 5
 
 
 @pytest.mark.parametrize("play", ["accounts", "orders"])
 def test_no_two_seeds_tell_the_same_story(play: str) -> None:
-    told = {simulate(seed, ROUGH, prepare=PLAYS[play]).trace for seed in SEEDS}
+    told = {simulate(seed, ROUGH, scenario=SCENARIOS[play]).trace for seed in SEEDS}
 
     assert len(told) == len(SEEDS)
 
@@ -42,7 +42,7 @@ def test_no_two_seeds_tell_the_same_story(play: str) -> None:
 def test_another_process_with_another_hash_seed_tells_the_same_stories(
     play: str, hash_seed: str
 ) -> None:
-    here = [simulate(seed, ROUGH, prepare=PLAYS[play]).trace for seed in SEEDS]
+    here = [simulate(seed, ROUGH, scenario=SCENARIOS[play]).trace for seed in SEEDS]
 
     there = subprocess.run(
         [sys.executable, "-c", TRACES, play],
