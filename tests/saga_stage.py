@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from typing import Any
 
+from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
@@ -27,7 +28,6 @@ from shared.domain.saga_walk import (
     Together,
     orchestrate,
 )
-from shared.testkit.strikes import Killed, Strike
 from shared.usecases.assemble import Policy, assemble
 from shared.usecases.commit import Patience
 from shared.usecases.deliver import Delivery
@@ -44,12 +44,12 @@ POLICY = Policy(output_queue="out", error_queue="errors", patience=Patience(gap_
 class Stage:
     """A journal, a bus and a clock, and as many workers as are asked for."""
 
-    def __init__(self, handlers: Handlers, strike: Strike | None = None) -> None:
+    def __init__(self, handlers: Handlers, fault_plan: FaultPlan | None = None) -> None:
         self.handlers = handlers
         self.clock = VirtualClock()
-        self.strike = strike or Strike()
-        self.journal = MemoryJournal(self.clock, self.strike)
-        self.bus = MemoryBus(self.clock, self.strike)
+        self.fault_plan = fault_plan or FaultPlan()
+        self.journal = MemoryJournal(self.clock, self.fault_plan)
+        self.bus = MemoryBus(self.clock, self.fault_plan)
         self.started = 0
 
     def worker(self, region: str = "east") -> Services:
@@ -98,7 +98,7 @@ class Stage:
         return Record.model_validate(self.state(f"saga:{key}"))
 
     def entries(self) -> dict[str, int]:
-        """How many entries each session has."""
+        """CallFault many entries each session has."""
         heads = {session: self.journal.newest(session) for session in list(self.journal.partitions)}
         return {session: head.position + 1 for session, head in heads.items() if head}
 
@@ -200,10 +200,10 @@ class Walk:
             raise Unavailable("no answer")
         dies = self.activities - 1 == self.dies_at
         if dies and self.dies_before:
-            raise Killed(call.activity)
+            raise ProcessKilled(call.activity)
         answer = await self.performer.named(call.activity)(call.work)
         if dies:
-            raise Killed(call.activity)
+            raise ProcessKilled(call.activity)
         return answer
 
     async def listen(self, name: str, seconds: float) -> bool:

@@ -7,8 +7,8 @@ somebody sleeps.
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
+from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import MemoryStore, VirtualClock
-from shared.adapters.mishaps import Mishaps
 from shared.domain.batch import (
     NOTHING_CARRIED,
     Appended,
@@ -47,32 +47,32 @@ from shared.ports import OWING_MAX, Covers, Held, Sought, StoredLedger
 class MemoryJournal:
     """A Journal whose documents live in a dictionary, in stored form."""
 
-    def __init__(self, clock: VirtualClock, mishaps: Mishaps | None = None) -> None:
+    def __init__(self, clock: VirtualClock, fault_plan: FaultPlan | None = None) -> None:
         self.clock = clock
-        self.mishaps = mishaps or Mishaps()
+        self.fault_plan = fault_plan or FaultPlan()
         self.store = MemoryStore(clock)
         self.partitions = self.store.partitions
 
     async def head(self, session: str, *, newest: bool = True) -> Entry | None:  # noqa: ARG002
         """See Journal.head: always the newest."""
-        return self.mishaps.suffer("head", lambda: self.newest(session))
+        return self.fault_plan.perform("head", lambda: self.newest(session))
 
     async def entry(self, session: str, position: int) -> Entry | None:
         """See Journal.entry."""
-        return self.mishaps.suffer("entry", lambda: self.entry_at(session, position))
+        return self.fault_plan.perform("entry", lambda: self.entry_at(session, position))
 
     async def held(self, session: str, position: int) -> Held | None:
         """See Journal.held."""
-        return self.mishaps.suffer("held", lambda: self.held_at(session, position))
+        return self.fault_plan.perform("held", lambda: self.held_at(session, position))
 
     async def covers(self, session: str, position: int, limit: int) -> Mapping[int, Covers]:
         """See Journal.covers."""
-        page = self.mishaps.suffer("covers", lambda: self.page(session, position, limit))
+        page = self.fault_plan.perform("covers", lambda: self.page(session, position, limit))
         return {e.position: e.covers for e in page if e.status is not Status.WORKING}
 
     async def marked(self, session: str, message_id: str) -> Mark | None:
         """See Journal.marked."""
-        found = self.mishaps.suffer(
+        found = self.fault_plan.perform(
             "marked", lambda: self.store.read(session, marker_id(message_id))
         )
         return mark_from(found) if found else None
@@ -94,7 +94,9 @@ class MemoryJournal:
 
     async def parked(self, session: str, number: Number) -> Message | None:
         """See Journal.parked."""
-        found = self.mishaps.suffer("parked", lambda: self.store.read(session, parked_id(number)))
+        found = self.fault_plan.perform(
+            "parked", lambda: self.store.read(session, parked_id(number))
+        )
         return message_from(found["message"]) if found else None
 
     async def sessions(
@@ -108,7 +110,7 @@ class MemoryJournal:
     ) -> Sequence[str]:
         """See Journal.sessions."""
         before = self.clock.now() - older_than_seconds
-        found = self.mishaps.suffer(
+        found = self.fault_plan.perform(
             f"sessions.{sought.value}",
             lambda: self.store.sought(sought, region, before, frozenset(but_for)),
         )
@@ -116,7 +118,7 @@ class MemoryJournal:
 
     async def faults_of(self, session: str) -> Sequence[Entry]:
         """See Journal.faults_of."""
-        return self.mishaps.suffer(
+        return self.fault_plan.perform(
             "faults_of", lambda: [e for e in self.flagged_entries(session) if is_fault(e)]
         )
 
@@ -124,7 +126,7 @@ class MemoryJournal:
         self, session: str, regions: Sequence[str], *, limit: int = OWING_MAX
     ) -> Sequence[Owing]:
         """See Journal.owing_of."""
-        return self.mishaps.suffer("owing_of", lambda: self.unpaid(session, regions)[:limit])
+        return self.fault_plan.perform("owing_of", lambda: self.unpaid(session, regions)[:limit])
 
     async def owe(self, session: str, outbox: Outbox) -> None:
         """See Journal.owe."""
@@ -138,7 +140,7 @@ class MemoryJournal:
         refused: Mapping[str, str] | None = None,
     ) -> None:
         """See Journal.acknowledge."""
-        self.mishaps.suffer(
+        self.fault_plan.perform(
             "acknowledge", lambda: self.strike(session, document_id, delivered, refused or {})
         )
 
@@ -149,14 +151,16 @@ class MemoryJournal:
 
     async def staged(self, session: str, staged: Staged) -> Sequence[Parcel]:
         """See Journal.staged."""
-        found = self.mishaps.suffer(
+        found = self.fault_plan.perform(
             "staged", lambda: [self.store.read(session, part) for part in parts(staged)]
         )
         return [parcel for document in found if document for parcel in parcels_from(document)]
 
     async def ledger(self, session: str, group: str) -> StoredLedger | None:
         """See Journal.ledger."""
-        found = self.mishaps.suffer("ledger", lambda: self.store.read(session, ledger_id(group)))
+        found = self.fault_plan.perform(
+            "ledger", lambda: self.store.read(session, ledger_id(group))
+        )
         return StoredLedger(ledger_from(found), found["_etag"]) if found else None
 
     async def save_ledger(
@@ -171,12 +175,12 @@ class MemoryJournal:
 
     async def compactable(self, session: str, limit: int) -> Sequence[Entry]:
         """See Journal.compactable."""
-        return self.mishaps.suffer("compactable", lambda: self.oldest(session, limit))
+        return self.fault_plan.perform("compactable", lambda: self.oldest(session, limit))
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:
         """See Journal.milestone."""
         before = self.clock.now() - older_than_seconds
-        return self.mishaps.suffer("milestone", lambda: self.marked_before(session, before))
+        return self.fault_plan.perform("milestone", lambda: self.marked_before(session, before))
 
     async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
         """See Journal.compact."""
@@ -184,7 +188,7 @@ class MemoryJournal:
 
     def write(self, name: str, session: str, operations: Sequence[Operation]) -> Appended:
         """A transactional batch, unless it goes wrong as planned."""
-        return self.mishaps.suffer(name, lambda: self.store.apply(session, operations))
+        return self.fault_plan.perform(name, lambda: self.store.apply(session, operations))
 
     def page(self, session: str, position: int, limit: int) -> list[Entry]:
         """The entries from a position on; a limit of one is a point read."""

@@ -4,10 +4,10 @@ from itertools import count
 
 import pytest
 
+from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.documents import owing_from
 from shared.domain.message import Message
 from shared.domain.outbox import Owing
-from shared.testkit.strikes import Killed
 from shared.usecases.outcomes import Processed
 from shared.usecases.rescue import Rescued
 from tests.world import LAG_SECONDS, World, message
@@ -142,11 +142,11 @@ async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothi
 
     async def pay_until_killed(owings: list[Owing], regions: list[str]) -> tuple[str, ...]:
         if next(paid) == 40:
-            raise Killed
+            raise ProcessKilled
         return await pay(owings, regions)
 
     monkeypatch.setattr(world.east.rescuer.dispatcher, "pay", pay_until_killed)
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKilled):
         await world.east.rescuer.rescue(seen)
 
     world.clock.seconds += LAG_SECONDS

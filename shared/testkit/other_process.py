@@ -1,4 +1,4 @@
-"""Run handlers again in other processes, whose sets and hashes come in another order."""
+"""HandlerRun handlers again in other processes, whose sets and hashes come in another order."""
 
 import importlib
 import json
@@ -8,21 +8,21 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
 from shared.domain.handling import Handler, Handlers
 from shared.domain.running import Before
 from shared.domain.stored_messages import message_from, message_json
-from shared.testkit.found import Found
-from shared.testkit.given import described
-from shared.testkit.purity import Run, Shown, difference, repeated
+from shared.testkit.given import Found, described
+from shared.testkit.purity import ComparableResult, HandlerRun, differing_parts, repeated
 
-PROGRAM = "from shared.testkit.elsewhere import answer; answer()"
+PROGRAM = "from shared.testkit.other_process import run_jobs; run_jobs()"
 TIMEOUT_SECONDS = 120
 
 
-def require_same_elsewhere(runs: Sequence[Run], hash_seeds: Sequence[int]) -> None:
+def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]) -> None:
     """Raise Found where another process gives other bytes.
 
     Handlers that are not at the top of an importable module cannot be run there, and are not.
@@ -30,23 +30,17 @@ def require_same_elsewhere(runs: Sequence[Run], hash_seeds: Sequence[int]) -> No
     movable = [run for run in runs if is_importable(run.handler)]
     if not movable:
         return
-    jobs = json.dumps({"path": sys.path, "jobs": [job(run) for run in movable]})
+    jobs = json.dumps({"path": sys.path, "jobs": [as_job(run) for run in movable]})
     processes = [start(seed) for seed in hash_seeds]
-    answers = [ask(process, jobs) for process in processes]
-    for answered in answers:
-        for run, again in zip(movable, answered, strict=True):
-            require_equal(run, again)
-
-
-def require_equal(run: Run, again: Shown) -> None:
-    """Raise Found where the other process gave something else."""
-    if again != run.shown:
-        here, there = difference(run.shown, again)
-        raise Found(
-            f"the handler of {described(run.message)} gives other bytes in another process: here"
-            f" {here}, there {there}. It depends on the order of a set, on hash() or on something"
-            f" of its process: sort what it goes through"
-        )
+    answers = [results_of(process, jobs) for process in processes]
+    for run, again in chain.from_iterable(zip(movable, each, strict=True) for each in answers):
+        if again != run.result:
+            here, there = differing_parts(run.result, again)
+            raise Found(
+                f"the handler of {described(run.message)} gives other bytes in another process:"
+                f" here {here}, there {there}. It depends on the order of a set, on hash() or on"
+                f" something of its process: sort what it goes through"
+            )
 
 
 def start(hash_seed: int) -> subprocess.Popen[str]:
@@ -65,22 +59,22 @@ def start(hash_seed: int) -> subprocess.Popen[str]:
     )
 
 
-def ask(process: subprocess.Popen[str], jobs: str) -> list[Shown]:
-    """What the process gives; raises RuntimeError with its words where it fails."""
+def results_of(process: subprocess.Popen[str], jobs: str) -> list[ComparableResult]:
+    """What the process gives; raises RuntimeError with what it wrote where it fails."""
     try:
-        answered, complaint = process.communicate(jobs, timeout=TIMEOUT_SECONDS)
+        answered, errors = process.communicate(jobs, timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         raise
     if process.returncode:
-        raise RuntimeError(f"the handlers could not be run in another process: {complaint}")
-    shown: list[Shown] = json.loads(answered)
-    return shown
+        raise RuntimeError(f"the handlers could not be run in another process: {errors}")
+    results: list[ComparableResult] = json.loads(answered)
+    return results
 
 
-def job(run: Run) -> Mapping[str, Any]:
-    """A run as another process can be told of it."""
+def as_job(run: HandlerRun) -> Mapping[str, Any]:
+    """A run as JSON for another process."""
     return {
         "module": run.handler.handle.__module__,
         "before": asdict(run.before),
@@ -100,21 +94,21 @@ def found_in(module: ModuleType) -> Iterable[Handler]:
     return [handler for part in parts for handler in part.by_type.values()]
 
 
-def answer() -> None:
-    """Run the jobs that standard input names; what handlers print goes elsewhere."""
-    told = json.load(sys.stdin)
-    sys.path[:] = told["path"]
+def run_jobs() -> None:
+    """HandlerRun the jobs that standard input names; what handlers print goes elsewhere."""
+    given = json.load(sys.stdin)
+    sys.path[:] = given["path"]
     with redirect_stdout(sys.stderr):
-        shown = [do(each) for each in told["jobs"]]
-    json.dump(shown, sys.stdout)
+        results = [run_job(each) for each in given["jobs"]]
+    json.dump(results, sys.stdout)
 
 
-def do(told: Mapping[str, Any]) -> Shown:
-    """Run one job."""
-    message = message_from(told["message"])
-    found = found_in(importlib.import_module(told["module"]))
+def run_job(job: Mapping[str, Any]) -> ComparableResult:
+    """HandlerRun one job."""
+    message = message_from(job["message"])
+    found = found_in(importlib.import_module(job["module"]))
     handler = next(handler for handler in found if handler.message_type == message.type)
     try:
-        return repeated(Run(handler, Before(**told["before"]), message, {}))
+        return repeated(HandlerRun(handler, Before(**job["before"]), message, {}))
     except Exception as error:
         return {"error": repr(error)}

@@ -1,22 +1,22 @@
-"""Two regions in memory in which messages are delivered until somebody settles them."""
+"""Two regions in memory, in which messages are delivered until somebody settles them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from inspect import iscoroutinefunction
+from itertools import product
 from typing import Any
 
+from shared.adapters.injected_faults import CallFault, FaultPlan, ProcessKilled
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
-from shared.domain.errors import LockstepError
+from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.domain.handling import Context, Handler, Handlers, Kind
 from shared.domain.journal import Owner
 from shared.domain.message import Message
-from shared.testkit.found import Found
-from shared.testkit.given import described
-from shared.testkit.strikes import Killed, Strike
+from shared.testkit.given import Found, described
 from shared.usecases.assemble import Policy, assemble
 from shared.usecases.claim import RENEWALS_PER_LEASE
 from shared.usecases.commit import Patience
@@ -40,7 +40,13 @@ LONG_SECONDS = POLICY.lease_seconds / RENEWALS_PER_LEASE
 MOMENT_SECONDS = 0.005
 
 
-class StageClock(VirtualClock):
+def call_faults(calls: int, begin: int = 0) -> Iterator[Mapping[int, CallFault]]:
+    """Every call from the place `begin` on going wrong, in every way in which it can."""
+    for place, fault in product(range(begin, calls), CallFault):
+        yield {place: fault}
+
+
+class PatientClock(VirtualClock):
     """Virtual time, in which a long sleep takes a moment of the real one.
 
     Otherwise claims would be renewed without end while a handler that calls the outside waits.
@@ -54,7 +60,7 @@ class StageClock(VirtualClock):
 
 
 def in_this_thread(handler: Handler) -> Handler:
-    """The handler, run where it can be struck at the same calls each time."""
+    """The handler without a thread of its own, so that its calls always come in the same order."""
     if handler.kind in (Kind.PURE, Kind.DETERMINISTIC) or iscoroutinefunction(handler.handle):
         return handler
 
@@ -64,22 +70,34 @@ def in_this_thread(handler: Handler) -> Handler:
     return replace(handler, handle=handle)
 
 
-class Stage:
-    """A journal, a bus, a clock, and one worker in each region at a time."""
+class TwoRegions:
+    """A journal, a bus, a clock, and one worker in each region at a time.
 
-    def __init__(self, handlers: Handlers, strike: Strike | None = None) -> None:
+    A worker whose process is killed is replaced by one that remembers nothing.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        faults: FaultPlan | None = None,
+        policy: Policy = POLICY,
+        secondary_delay_seconds: float = 0.0,
+        clock: VirtualClock | None = None,
+    ) -> None:
         self.handlers = Handlers({t: in_this_thread(h) for t, h in handlers.by_type.items()})
-        self.strike = strike or Strike()
-        self.clock = StageClock()
-        self.journal = MemoryJournal(self.clock, self.strike)
-        self.bus = MemoryBus(self.clock, self.strike)
+        self.faults = faults or FaultPlan()
+        self.policy = policy
+        self.secondary_delay_seconds = secondary_delay_seconds
+        self.clock = clock or PatientClock()
+        self.journal = MemoryJournal(self.clock, self.faults)
+        self.bus = MemoryBus(self.clock, self.faults)
         self.started = 0
-        self.workers = {region: self.worker(region) for region in REGIONS}
+        self.workers = {region: self.new_worker(region) for region in REGIONS}
 
-    def worker(self, region: str) -> Services:
-        """A new process in a region, which remembers nothing."""
+    def new_worker(self, region: str) -> Services:
+        """A new process in a region."""
         self.started += 1
-        delivery = Delivery(self.bus, self.clock, REGIONS, secondary_delay_seconds=0.0)
+        delivery = Delivery(self.bus, self.clock, REGIONS, self.secondary_delay_seconds)
         return assemble(
             self.journal,
             delivery,
@@ -87,38 +105,50 @@ class Stage:
             Owner(region, f"{region}-{self.started}"),
             self.handlers,
             Producer(self.journal, delivery, "in"),
-            POLICY,
+            self.policy,
         )
+
+    async def attempt[T](self, region: str, work: Callable[[Services], Awaitable[T]]) -> T:
+        """Let the region's worker do it. Raises LockstepError, also where the worker died."""
+        try:
+            return await work(self.workers[region])
+        except ProcessKilled as killed:
+            self.replace_workers(region)
+            raise OutcomeUnknown(f"the worker of {region} died") from killed
+
+    def replace_workers(self, killed: str) -> None:
+        """Start a new worker where one was killed."""
+        self.workers[killed] = self.new_worker(killed)
 
     async def deliver(self, region: str, messages: Sequence[Message]) -> bool:
         """Deliver messages of one session together; whether the region's worker settled them."""
-        worker = self.workers[region]
-        try:
+
+        async def consume(worker: Services) -> None:
             if len(messages) == 1:
                 await worker.consumer.consume(messages[0])
             else:
                 await worker.batches.consume(messages)
+
+        try:
+            await self.attempt(region, consume)
         except LockstepError:
-            return False
-        except Killed:
-            self.workers[region] = self.worker(region)
             return False
         return True
 
     async def settle(self, region: str, *messages: Message) -> None:
         """Deliver again, to one region and the other in turn, until a worker settles."""
-        there = REGIONS.index(region)
+        first = REGIONS.index(region)
         for tried in range(DELIVERIES_MAX):
-            if await self.deliver(REGIONS[(there + tried) % len(REGIONS)], messages):
+            if await self.deliver(REGIONS[(first + tried) % len(REGIONS)], messages):
                 return
-            self.clock.seconds += POLICY.lag_seconds
+            self.clock.seconds += self.policy.lag_seconds
         raise Found(f"{described(messages[0])} is never settled")
 
-    async def rest(self) -> None:
+    async def finish(self) -> None:
         """Let the sweeps of both regions find what is left, as they do while nothing arrives."""
         for _ in range(SWEEPS):
             for region in REGIONS:
-                self.clock.seconds += POLICY.lease_seconds + POLICY.lag_seconds
-                with suppress(LockstepError, Killed):
-                    await self.worker(region).rescuer.sweep()
-        self.strike.is_over = True
+                self.clock.seconds += self.policy.lease_seconds + self.policy.lag_seconds
+                with suppress(LockstepError, ProcessKilled):
+                    await self.new_worker(region).rescuer.sweep()
+        self.faults.is_over = True
