@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from simulation.campaign import CampaignTotals, run_campaign, smallest
+from simulation.campaign import CampaignTotals, run_campaign
 from simulation.faults import PROFILES
-from simulation.run import RunReport
+from simulation.run import RunReport, shrink
 from simulation.scenarios import SCENARIOS
 
 INTERRUPTED = 130
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     if options.shrink:
         for report in totals.failed[:SHRUNK_MAX]:
-            print(describe(smallest(report)))
+            print(describe(shrink(report, SCENARIOS[report.scenario])))
     return 1 if totals.failed else 0
 
 
@@ -82,7 +82,7 @@ def replay(report: RunReport) -> str:
 
 
 def failure(report: RunReport) -> str:
-    """What a seed broke, and how to see it again."""
+    """The promises that a seed broke, and the command that runs it again."""
     broken = "\n".join(f"  {str(violation)[:300]}" for violation in report.violations[:3])
     return f"seed {report.seed} breaks promises:\n{broken}\n  replay: {replay(report)}"
 

@@ -16,7 +16,7 @@ from simulation.world import World
 
 # Longer than a lease now and then, so that claims are renewed.
 EFFECT_SECONDS = 9.0
-# What is forwarded is told from what was sent by its size.
+# Added to forwarded amounts, so that they differ from those that were sent.
 FORWARDED = 10_000
 # Over what a queue takes, and over what an entry keeps when limits are small.
 BOAST_CHARACTERS = 2_000
@@ -24,7 +24,7 @@ LETTER_CHARACTERS = 400
 
 
 class Amount(BaseModel):
-    """What an account is told; `to` is the account that an amount is forwarded to."""
+    """What comes to an account; `to` is the account that an amount is forwarded to."""
 
     amount: int
     to: str | None = None
@@ -48,36 +48,34 @@ class Receipt(BaseModel):
 
 @dataclass
 class ExternalSystem:
-    """A system that is called: which keys came with which amounts, and who was turned away."""
+    """A system that handlers call: the amounts that came with each key, and keys refused once."""
 
     calls: list[tuple[str, int]] = field(default_factory=list)
-    turned_away: set[str] = field(default_factory=set)
+    refused_once: set[str] = field(default_factory=set)
 
-    async def pay(self, key: str, amount: int, *, is_shy: bool) -> None:
-        """Take a payment; a shy one fails at first."""
-        if is_shy and key not in self.turned_away:
-            self.turned_away.add(key)
+    async def pay(self, key: str, amount: int, *, fails_first: bool) -> None:
+        """Take a payment; some fail at first."""
+        if fails_first and key not in self.refused_once:
+            self.refused_once.add(key)
             raise ConnectionError("the external system is busy")
         self.calls.append((key, amount))
 
 
-def business(external_system: ExternalSystem) -> Handlers:
-    """The handlers of the accounts."""
+def business(external: ExternalSystem) -> Handlers:
     handlers = Handlers()
     add_books(handlers)
     add_letters(handlers)
     add_failures(handlers)
-    add_effects(handlers, external_system)
+    add_effects(handlers, external)
     return handlers
 
 
 def booked(account: Account, body: Amount) -> Account:
-    """The account with one more amount."""
     return Account(amounts=[*account.amounts, body.amount])
 
 
 def receipt(account: Account, context: Context, text: str = "") -> Output:
-    """A receipt for everything booked so far, which no second run may give otherwise."""
+    """A receipt for everything booked so far, the same in every run of the handler."""
     total = sum(account.amounts)
     lucky = context.random.randrange(1_000_000)
     body = Receipt(total=total, receipt=context.new_id(), lucky_number=lucky, text=text)
@@ -132,11 +130,9 @@ def add_letters(handlers: Handlers) -> None:
 
 
 def add_failures(handlers: Handlers) -> None:
-    """Handlers that fail."""
-
     @handlers.register("account.hint", state=Account, body=Amount, on_fault=OnFault.SKIP)
     def hint(_: Account, __: Amount, ___: Context) -> Account:
-        """Fail, but nobody minds."""
+        """Fail, and the session goes on."""
         raise ArithmeticError("hints are not taken")
 
     @handlers.register("account.burn", state=Account, body=Amount)
@@ -147,40 +143,38 @@ def add_failures(handlers: Handlers) -> None:
         return booked(account, body)
 
 
-def add_effects(handlers: Handlers, external_system: ExternalSystem) -> None:
-    """Handlers that call the external_system."""
-
+def add_effects(handlers: Handlers, external: ExternalSystem) -> None:
     @handlers.register("account.wire", state=Account, body=Amount, kind=Kind.EFFECTFUL)
     async def wire(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount after a long call to the external_system."""
+        """Book an amount after a long call to the external system."""
         key = context.new_id()
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
-        await external_system.pay(key, body.amount, is_shy=context.random.random() < 0.2)
+        await external.pay(key, body.amount, fails_first=context.random.random() < 0.2)
         after = booked(account, body)
         return Handled(after, (receipt(after, context),))
 
-    @handlers.register("account.tell", body=Amount, kind=Kind.IDEMPOTENT)
-    async def tell(state: BaseModel, body: Amount, context: Context) -> Handled[BaseModel]:
-        """Tell somebody; telling twice does no harm."""
-        await external_system.pay(context.new_id(), body.amount, is_shy=False)
-        return Handled(state, (Output("account.told", body, ordered=False),))
+    @handlers.register("account.notify", body=Amount, kind=Kind.IDEMPOTENT)
+    async def notify(state: BaseModel, body: Amount, context: Context) -> Handled[BaseModel]:
+        """Notify an external system, which may happen twice."""
+        await external.pay(context.new_id(), body.amount, fails_first=False)
+        return Handled(state, (Output("account.notified", body, ordered=False),))
 
 
 def corrected(message: Message) -> bytes | None:
-    """What a person makes of a message that failed: only a burning is worth it."""
+    """What the operator makes of a message that failed; only `account.burn` can be corrected."""
     if message.type != "account.burn":
         return None
     body = Amount.model_validate_json(message.body)
     return body.model_copy(update={"is_wrong": False}).model_dump_json().encode()
 
 
-NEVER_BOOKED = frozenset({"account.hint", "account.unknown", "account.tell"})
+NEVER_BOOKED = frozenset({"account.hint", "account.unknown", "account.notify"})
 
 
 def account_violations(
-    world: World, load: Workload, external_system: ExternalSystem
+    world: World, load: Workload, external: ExternalSystem
 ) -> Iterator[Violation]:
-    """Each amount once, each producer's in order, and the external_system was told."""
+    """Each amount is booked once, each producer's in order, and the external system was called."""
     journal = world.journal
     booked = {s: list(state_of(journal, s).get("amounts", [])) for s in journal.store.entries}
     for session, amounts in booked.items():
@@ -188,11 +182,11 @@ def account_violations(
             yield Violation("P2", f"{session}: an effect twice in {amounts}")
     yield from check_sent(world, load, booked)
     yield from check_forwarded(world, booked)
-    yield from check_external_system(world, external_system, booked)
+    yield from check_external_system(world, external, booked)
 
 
 def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> Iterator[Violation]:
-    """What is safe is booked, what was never sent is not, and publish_plans are in order."""
+    """What is safe is booked, and nothing else; each producer's amounts are in order."""
     safe = world.senders.sent.safe
     contested = {message.id for series in load.series for message in series.messages}
     contested |= {message.id for message in load.conflicting}
@@ -202,7 +196,7 @@ def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> It
         if is_never_booked(message):
             if is_booked:
                 yield Violation("P9", f"{message.session}: {message.type} booked {amount}")
-        elif not is_booked and message.id not in contested and not is_let_go(world, message):
+        elif not is_booked and message.id not in contested and not is_skipped(world, message):
             yield Violation("P1", f"{message.session}: {amount} is missing")
     for line in load.publish_plans:
         amounts = booked.get(line.session, [])
@@ -217,14 +211,13 @@ def is_never_booked(message: Message) -> bool:
     return message.type in NEVER_BOOKED or is_from_long_ago(message)
 
 
-def is_let_go(world: World, message: Message) -> bool:
-    """Whether a person gave a message up."""
+def is_skipped(world: World, message: Message) -> bool:
+    """Whether the operator skipped a message."""
     looks = world.operator.decisions[message.session, message.id]
     return looks > RETRIES and message.type != "account.burn"
 
 
 def amount_in(message: Message) -> int:
-    """The amount that a message tells."""
     return Amount.model_validate_json(message.body).amount
 
 
@@ -245,19 +238,19 @@ def check_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Viol
 
 
 def check_external_system(
-    world: World, external_system: ExternalSystem, booked: dict[str, list[int]]
+    world: World, external: ExternalSystem, booked: dict[str, list[int]]
 ) -> Iterator[Violation]:
-    """The external_system hears the same under a key however often it is called; and it is called."""
-    amounts = dict(external_system.calls)
-    for key, amount in external_system.calls:
+    """The external system was called, and gets the same amount whenever a key comes again."""
+    amounts = dict(external.calls)
+    for key, amount in external.calls:
         if amounts[key] != amount:
             yield Violation("P4", f"{key} came with {amount} and {amounts[key]}")
     called = set(amounts.values())
     for message in world.senders.sent.safe:
         amount = amount_in(message)
-        is_told = message.type == "account.tell"
+        is_notification = message.type == "account.notify"
         is_paid = message.type == "account.wire" and amount in booked.get(message.session, ())
-        if (is_told or is_paid) and amount not in called:
+        if (is_notification or is_paid) and amount not in called:
             yield Violation(
                 "P1", f"{message.session}: the external system was never called with {amount}"
             )

@@ -13,7 +13,7 @@ from functools import partial
 from threading import Thread
 
 from simulation.faults import PROFILES
-from simulation.run import RunReport, shrink, simulate
+from simulation.run import RunReport, simulate
 from simulation.scenarios import SCENARIOS
 
 SEEDS_AT_ONCE = 25
@@ -45,13 +45,11 @@ class CampaignTotals:
         )
 
     def include(self, other: "CampaignTotals") -> None:
-        """Add what other runs came to."""
         for name in vars(self):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def run_seeds(scenario: str, profile: str, seeds: range) -> CampaignTotals:
-    """Run seeds one after another."""
     totals = CampaignTotals()
     with quiet_run():
         for seed in seeds:
@@ -61,7 +59,7 @@ def run_seeds(scenario: str, profile: str, seeds: range) -> CampaignTotals:
 
 @contextmanager
 def quiet_run() -> Iterator[None]:
-    """Log nothing of what goes wrong, which is the purpose here, and collect garbage at the end."""
+    """Log nothing of the faults, which are injected on purpose, and collect garbage at the end."""
     logger = logging.getLogger("lockstep")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -75,7 +73,7 @@ def quiet_run() -> Iterator[None]:
 
 
 def run_campaign(scenario: str, profile: str, seeds: range, jobs: int) -> Iterator[CampaignTotals]:
-    """What every few seeds came to, in no order; with one job in this process."""
+    """What every few seeds came to, in no order. One job runs in this process."""
     chunks = [seeds[at : at + SEEDS_AT_ONCE] for at in range(0, len(seeds), SEEDS_AT_ONCE)]
     if jobs == 1:
         yield from (run_seeds(scenario, profile, chunk) for chunk in chunks)
@@ -90,7 +88,7 @@ def run_campaign(scenario: str, profile: str, seeds: range, jobs: int) -> Iterat
 
 
 def watch_parent() -> None:
-    """See to it that this process ends with the one that started it, however that ends."""
+    """End this process with the one that started it, however that ends."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         Thread(target=end_with, args=(parent,), daemon=True).start()
@@ -100,12 +98,3 @@ def end_with(parent: multiprocessing.process.BaseProcess) -> None:
     """Wait for a process, and end."""
     parent.join()
     os._exit(1)
-
-
-def smallest(report: RunReport) -> RunReport:
-    """The report of a failed seed with as few faults as can be found."""
-    scenario = SCENARIOS[report.scenario]
-    return shrink(
-        report,
-        lambda allowed: simulate(report.seed, report.profile, allowed=allowed, scenario=scenario),
-    )

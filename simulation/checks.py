@@ -32,7 +32,7 @@ class ExpectedOutputs:
     known: dict[tuple[str, str], tuple[Route, Message]] = field(default_factory=dict)
 
     def add(self, source: str, queue: str, output: Message) -> None:
-        """Expect an output, once: a fault that is met again is reported again."""
+        """Expect an output once: a fault may be reported again."""
         message = output if len(output.body) <= BODY_BYTES_MAX else void(output)
         route = (queue, source, message.session)
         if (queue, message.id) not in self.known:
@@ -80,7 +80,9 @@ def compare(
                 # Who rejects may die before it can check.
                 is_excused = message.id in excused or message.correlation in excused
                 if not is_excused and message.type != REJECTED_TYPE:
-                    yield Violation("P5", f"{namespace.region} {queue}: {message} is a ghost")
+                    yield Violation(
+                        "P5", f"{namespace.region} {queue}: {message} was sent by nobody"
+                    )
             elif message != known[1]:
                 yield Violation("P4", f"{namespace.region} {queue}: {message}, not {known[1]}")
             else:
@@ -91,23 +93,23 @@ def compare(
             yield Violation("P5", f"{namespace.region} {route}: {list(seen[route])}, not {ids}")
 
 
-# What a session at rest is made of.
-KINDS_AT_REST = frozenset({"genesis", "entry", "ledger", "marker"})
+# What a session consists of when nothing is left to do.
+FINAL_KINDS = frozenset({"genesis", "entry", "ledger", "marker"})
 
 
 def rest_violations(world: World) -> Iterator[Violation]:
-    """Nothing is left over, and compaction has removed what is old."""
+    """Nothing is left that should be removed, and compaction has removed what is old."""
     store = world.journal.store
     for session, partition in store.partitions.items():
         for document in partition.values():
-            if document["kind"] not in KINDS_AT_REST and document.get("ttl", -1) < 0:
+            if document["kind"] not in FINAL_KINDS and document.get("ttl", -1) < 0:
                 yield Violation("P8", f"{session}: {document['id']} is left over")
         if world.variant.small_limits:
             yield from long_journals(world, session)
 
 
 def long_journals(world: World, session: str) -> Iterator[Violation]:
-    """Everything below the newest milestone went, but what the milestone's state needs."""
+    """Entries below the newest milestone are gone, but for what the milestone's state needs."""
     entries = world.journal.store.entries[session]
     kept = [
         int(d["id"]) for d in world.journal.partitions[session].values() if d["kind"] == "entry"
@@ -122,7 +124,7 @@ def long_journals(world: World, session: str) -> Iterator[Violation]:
 
 
 def waste_violations(world: World) -> Iterator[Violation]:
-    """In fair injector nothing is abandoned, delivered again, taken over or sent twice."""
+    """Without faults nothing is abandoned, delivered again, taken over or sent twice."""
     for abandoned in world.observed.abandoned:
         yield Violation("P7", f"a delivery was abandoned: {abandoned}")
     for namespace in world.namespaces.values():
@@ -162,10 +164,10 @@ type CopiesByIdentity = dict[Identity, list[Message]]
 
 
 def violations(world: World) -> Iterator[Violation]:
-    """Every broken promise of a run that came to rest."""
+    """Every broken promise of a run in which nothing is left to do."""
     yield from world.journal.store.violations
     for surprise in world.observed.surprises:
-        yield Violation("P9", f"nobody expected {surprise}")
+        yield Violation("P9", f"an unexpected error: {surprise}")
     copies_by_identity = everything_that_came(world)
     histories = [
         history_of(world, session, copies_by_identity) for session in world.journal.store.entries
@@ -198,7 +200,7 @@ def identity(message: Message) -> Identity:
 
 
 def history_of(world: World, session: str, copies_by_identity: CopiesByIdentity) -> SessionHistory:
-    """A session's life, to be told."""
+    """A session's history, to be checked."""
     return SessionHistory(
         world.journal.store,
         session,
@@ -252,7 +254,7 @@ def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterat
 
 
 def is_excused(world: World, message: Message) -> bool:
-    """Whether a message ended external_system the journal: rejected by name, or passed through it."""
+    """Whether a message ended outside the journal: rejected, or by a handler without entries."""
     kind = world.handlers.kind_of(message.type)
     passes = message.number is None and kind is Kind.IDEMPOTENT
     return passes or identity(message) in world.observed.rejected

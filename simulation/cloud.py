@@ -1,4 +1,4 @@
-"""What the platform provides to both regions: store, brokers, change feeds, task hubs, processes."""
+"""What the platform provides: the store, brokers, change feeds, task hubs and processes."""
 
 from collections import defaultdict
 from dataclasses import replace

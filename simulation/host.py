@@ -156,7 +156,6 @@ class SagaWorker:
         await self.process.wait(self.process.injector.rng.delay(WORK_SECONDS_MAX))
 
     async def run_orchestrators(self) -> None:
-        """Take one turn after the other."""
         while True:
             turn = await self.hub.next_turn()
             await self.work_a_moment()
@@ -165,7 +164,6 @@ class SagaWorker:
             self.hub.commit(turn, result)
 
     async def perform_activities(self) -> None:
-        """Perform one activity after the other."""
         while True:
             leased = await self.hub.next_activity()
             await self.work_a_moment()
@@ -222,7 +220,6 @@ class Host:
             self.saga_worker.start()
 
     async def receive_sessions(self) -> None:
-        """Take one session after the other."""
         while True:
             lock = await self.namespace.next_session(QUEUE)
             renewing = self.process.start(self.renew_lock(lock))
@@ -256,7 +253,7 @@ class Host:
                 return
 
     async def next_messages(self, lock: SessionLock) -> list[QueuedMessage]:
-        """What is delivered next; nothing when the session was idle for long enough."""
+        """The next delivery; nothing when the session was idle for long enough."""
         most = BATCH_MESSAGES if self.services.takes_batches else 1
         for _ in range(RECEIVES_WHILE_IDLE):
             if taken := self.namespace.deliver(QUEUE, lock, now(), most):
@@ -280,7 +277,7 @@ class Host:
         return False
 
     async def consume(self, messages: Sequence[Message], *, is_numbered: bool) -> None:
-        """Take messages through the journal, as one batch where that is scheduled for."""
+        """Take messages through the journal, as one batch where batches are configured."""
         if is_numbered and self.services.takes_batches:
             outcomes = await self.services.batches.consume(messages)
             for message, outcome in zip(messages, outcomes, strict=True):
@@ -295,7 +292,6 @@ class Host:
                 await self.handle_outcome(message, outcome)
 
     async def handle_outcome(self, message: Message, outcome: Outcome) -> None:
-        """RunReport what no journal takes."""
         self.observed.outcomes[type(outcome).__name__] += 1
         if isinstance(outcome, Conflicting | Expired):
             await self.reject(message, outcome.reason)

@@ -1,4 +1,4 @@
-"""Which sagas are requested: orders and others, and when and where events and cancellations come."""
+"""Which sagas are requested, and when and where their events and cancellations come."""
 
 import json
 import random
@@ -53,7 +53,7 @@ class OrderGenerator:
         return load, tuple(self.saga_requests)
 
     def supply(self, session: str, kind: str, what: str, most: int) -> None:
-        """Goods or money, once or twice."""
+        """Send goods or money, once or twice."""
         drafts = tuple(
             Draft(
                 derived_id(session, "supply", str(n)),
@@ -66,7 +66,7 @@ class OrderGenerator:
         self.publish_plans.append(PublishPlan(session, "dock", tuple((draft,) for draft in drafts)))
 
     def saga(self, key: str) -> None:
-        """One saga, and all that it hears."""
+        """One saga, with its events and cancellation."""
         if self.draw.random() < 0.4:
             kind, content = PLACE, self.order()
             seconds = float(str(content["approval_seconds"]))
@@ -83,7 +83,6 @@ class OrderGenerator:
             self.add(self.draw.random() * CANCEL_SECONDS, key, CancelSaga())
 
     def order(self) -> dict[str, object]:
-        """An order as its customer places it."""
         lines = [
             {"product": product, "quantity": self.draw.randint(1, 8)}
             for product in self.draw.sample(PRODUCTS, self.draw.randint(1, 2))
@@ -117,7 +116,7 @@ class OrderGenerator:
             self.add_message(key, at, "saga.unknown", b"{}")
 
     def decide(self, key: str, onward: str, back: str, time_is_up: float) -> None:
-        """Say yes, or no, or both, once or often, soon or late, just as time is up, or nothing."""
+        """Decide a wait: yes, no, both or nothing; once or often; early, late, or at the end."""
         said = self.draw.choice(((onward,), (onward,), (onward,), (back,), (onward, back), ()))
         for event in said:
             late = time_is_up + self.draw.random() * CROSSING_SECONDS
@@ -128,12 +127,11 @@ class OrderGenerator:
                 self.add_message(key, at, EVENT_TYPE, json.dumps({"event": event}).encode())
 
     def add_message(self, key: str, at: float, kind: str, body: bytes) -> None:
-        """A message for a saga's session, that nobody numbers."""
+        """An un-numbered message for a saga's session."""
         name = derived_id(key, "mail", kind, body.decode())
         self.plain.append(Message(name, session_of(key), kind, body, time=moment(at)))
 
     def add(self, at: float, key: str, action: StartSaga | SendEvent | CancelSaga) -> None:
-        """Somebody, somewhere."""
         self.saga_requests.append(SagaRequest(at, self.draw.choice(REGIONS), key, action))
 
 
@@ -146,7 +144,6 @@ class PlanGenerator:
         self.steps = 0
 
     def plan(self) -> Plan:
-        """Stages, one of them final perhaps, and waits up to where the plan can turn."""
         count = self.draw.choice((1, 2, 2, 3, 3))
         has_final = self.draw.random() < 0.6
         final = self.draw.randrange(max(1, count - 1)) if has_final else None
@@ -159,19 +156,17 @@ class PlanGenerator:
         return Plan(parts=tuple(parts))
 
     def wait(self, place: int) -> Wait:
-        """A wait for a yes or a no of its own."""
+        """A wait with events of its own."""
         seconds = self.draw.choice((4.0, 15.0, 40.0))
         return Wait(
             name=f"w{place}", onward=(f"yes{place}",), back=(f"no{place}",), seconds=seconds
         )
 
     def stage(self, *, is_final: bool) -> Stage:
-        """Steps side by side."""
         steps = tuple(self.step() for _ in range(self.draw.choice((1, 1, 2, 3))))
         return Stage(steps=steps, is_final=is_final)
 
     def step(self) -> Step:
-        """A step of any kind."""
         self.steps += 1
         name = f"s{self.steps}"
         do, undo = self.draw.choice(
@@ -186,7 +181,7 @@ class PlanGenerator:
         )
 
     def shelf_commands(self, name: str) -> tuple[Command, Command]:
-        """Something is put onto a shelf, in one way or another."""
+        """Put something onto a shelf, and take it away again."""
         session = f"shelf:{self.draw.randrange(SHELVES)}"
         kind = self.draw.choice((PUT, PUT, PUT, PUT, CALL, CALL, SPILL, "shelf.unknown"))
         item = Item(name=f"{self.key}/{name}", reaction=self.draw.choice(REACTIONS))
@@ -197,7 +192,6 @@ class PlanGenerator:
         )
 
     def stock_commands(self, name: str) -> tuple[Command, Command]:
-        """Goods are set aside."""
         session = f"stock:{self.draw.choice(PRODUCTS)}"
         body = {"order": f"{self.key}/{name}", "quantity": self.draw.randint(1, 6)}
         return (
@@ -206,7 +200,6 @@ class PlanGenerator:
         )
 
     def account_commands(self, _: str) -> tuple[Command, Command]:
-        """Money is taken, and given back."""
         session = f"account:{self.draw.choice(CUSTOMERS)}"
         body = {"amount": self.draw.randint(1, 30)}
         return (

@@ -29,7 +29,7 @@ EFFECT_SECONDS = 7.0
 
 
 class Reaction(StrEnum):
-    """How a keeper takes a command."""
+    """How the shelf's handler reacts to a command."""
 
     ACCEPT = "willing"
     REFUSE = "unwilling"  # it is refused
@@ -51,13 +51,11 @@ class Shelf(BaseModel):
 
 
 def business() -> Handlers:
-    """The handlers of everything that takes part."""
     handlers = Handlers()
     kinds = SagaKinds(handlers)
 
     @kinds.register(PLAY, body=Plan)
     def play(plan: Plan, _: Context) -> Plan:
-        """Any plan at all."""
         return plan
 
     add_shelves(handlers)
@@ -68,16 +66,12 @@ def business() -> Handlers:
 
 
 def add_shelves(handlers: Handlers) -> None:
-    """The keepers of shelves."""
-
     @handlers.register(PUT, state=Shelf, body=Item)
     def put(shelf: Shelf, item: Item, _: Context) -> Handled[Shelf]:
-        """Put something onto the shelf."""
         return moved(shelf, item, "+")
 
     @handlers.register(TAKE, state=Shelf, body=Item)
     def take(shelf: Shelf, item: Item, _: Context) -> Handled[Shelf]:
-        """Take it away again."""
         return moved(shelf, item, "-")
 
     @handlers.register(SPILL, state=Shelf, body=Item, on_fault=OnFault.SKIP)
@@ -87,13 +81,13 @@ def add_shelves(handlers: Handlers) -> None:
 
     @handlers.register(CALL, state=Shelf, body=Item, kind=Kind.EFFECTFUL)
     async def call(shelf: Shelf, item: Item, context: Context) -> Handled[Shelf]:
-        """Ask somebody external_system first, who takes his time."""
+        """Call an external system first, which takes a while."""
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
         return moved(shelf, item, "+")
 
 
 def moved(shelf: Shelf, item: Item, sign: str) -> Handled[Shelf]:
-    """The shelf after a command, if its keeper is in the reaction for it."""
+    """The shelf after a command, if the item's reaction is to accept."""
     match item.reaction:
         case Reaction.ACCEPT:
             return Handled(Shelf(log=[*shelf.log, f"{sign}{item.name}"]))
@@ -104,7 +98,6 @@ def moved(shelf: Shelf, item: Item, sign: str) -> Handled[Shelf]:
 
 
 def corrected(message: Message) -> bytes | None:
-    """What a person makes of a message that failed."""
     item = json.loads(message.body)
     if item.get("reaction") != Reaction.FAIL_UNTIL_CORRECTED:
         return None
@@ -146,7 +139,7 @@ class ExpectedStates:
 
 
 def order_violations(world: World) -> Iterator[Violation]:
-    """Nothing is lost and nothing comes from nowhere."""
+    """Goods, money and shelves are as the sagas' outcomes say."""
     expected_states = ExpectedStates()
     for message in world.senders.sent.safe:
         if message.type in ("stock.receive", "account.deposit"):
@@ -200,5 +193,5 @@ def expected_of(expected_states: ExpectedStates, session: str) -> Json | None:
 
 
 def comparable(state: Json) -> Json:
-    """A state in which the order of what lies on a shelf does not matter."""
+    """A state in which the order on a shelf does not matter."""
     return {"log": dict(Counter(state.get("log", [])))} if state.keys() <= {"log"} else state

@@ -9,5 +9,5 @@ from simulation.testing import check
 
 @pytest.fixture
 def simulation() -> Callable[..., int]:
-    """Run handlers through seeded stories; see simulation.testing.check."""
+    """Run handlers through seeded simulations; see simulation.testing.check."""
     return check

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.adapters.injected_faults import ProcessKilled
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.errors import LockstepError, OutcomeUnknown, Throttled, Unavailable
 from shared.domain.journal import Entry
@@ -24,10 +25,6 @@ LATE_SECONDS_MAX = 25.0
 RETRY_AFTER_SECONDS = 1.0
 # Below this two virtual times are the same.
 INSTANT_SECONDS = 1e-6
-
-
-class ProcessKilled(BaseException):
-    """The process ended here; nothing in it may catch this."""
 
 
 @dataclass
@@ -63,7 +60,7 @@ class Process:
                 raise
 
     async def attempt[T](self, work: Awaitable[T]) -> T | None:
-        """What the work gives; None where the engine raised one of its errors, or this was killed."""
+        """What the work gives; None where it raised LockstepError, or the process died."""
         results: list[T] = []
 
         async def run() -> None:
@@ -131,7 +128,7 @@ class Process:
                 return
 
     async def wait_for_slow_request(self, apply: Callable[[], object]) -> None:
-        """Wait until a slow request arrives. It arrives even where its sender has died meanwhile."""
+        """Wait until a slow request arrives, which it does even if its sender dies."""
         try:
             await self.wait(self.injector.rng.delay(PAUSE_SECONDS_MAX))
         except (asyncio.CancelledError, ProcessKilled):

@@ -202,7 +202,7 @@ class ReplayContext:
             self.waiting[activity.number] = waiting
 
     def receive_event(self, name: str) -> None:
-        """Complete the first task that waits for the event, or keep the event for the next one."""
+        """Complete the first task that waits for the event, or buffer the event."""
         if not self.listeners[name]:
             self.buffered_events[name] += 1
             return

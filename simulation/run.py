@@ -2,15 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.saga import key_of
 from shared.domain.saga_record import kinds_of
 from simulation.checks import violations
 from simulation.faults import FaultProfile, InjectedFault, SeededRandom
-from simulation.process import ProcessKilled
 from simulation.recorder import Violation, state_of
 from simulation.scenarios import Scenario, ScenarioFactory, accounts
 from simulation.variant import Variant, small_limits, variant_of
@@ -90,11 +90,11 @@ async def run_scenario(
     )
 
 
-def shrink(report: RunReport, run_again: Callable[[Collection[int]], RunReport]) -> RunReport:
+def shrink(report: RunReport, scenario: ScenarioFactory) -> RunReport:
     """The same failure with as few faults as a greedy search finds.
 
-    `run_again` runs the seed with these faults only. Larger parts are left out first, then single
-    faults. A fault that is left out changes all that follows it, so each try is a run of its own.
+    Larger parts are left out first, then single faults. A fault that is left out changes all that
+    follows it, so each try is a run of its own.
     """
     smallest = report
     size = max(1, len(report.faults) // 2)
@@ -105,7 +105,7 @@ def shrink(report: RunReport, run_again: Callable[[Collection[int]], RunReport])
             if runs_left <= 0:
                 break
             runs_left -= 1
-            found = run_again(fewer)
+            found = simulate(report.seed, report.profile, allowed=fewer, scenario=scenario)
             if found.violations and len(found.faults) < len(smallest.faults):
                 smallest = found
                 break

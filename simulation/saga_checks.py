@@ -70,16 +70,14 @@ class SagaHistory:
 
     @property
     def record(self) -> Record:
-        """How the saga stands at the end."""
         return self.records[-1]
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps of its plan."""
         return self.record.plan.steps if self.record.plan else ()
 
     def everything(self) -> Iterator[list[CoveringEntry]]:
-        """What was recorded of each of its messages, in its own session and its steps."""
+        """What was recorded for each of its messages, in its own and in its steps' sessions."""
         own = session_of(self.key)
         yield from (covering for (session, _), covering in self.entries.items() if session == own)
         for step in self.steps:
@@ -98,7 +96,6 @@ class SagaHistory:
 
 
 def saga_histories(journal: RecordingJournal, entries: EntriesByMessage) -> Iterator[SagaHistory]:
-    """Every saga that there is."""
     for session, documents in journal.store.entries.items():
         key = key_of(session)
         states = [found["state"] for _, found in sorted(documents.items()) if found.get("state")]
@@ -125,7 +122,7 @@ class StepResults:
 
     @classmethod
     def of(cls, saga: SagaHistory, plan: Plan) -> "StepResults":
-        """What the journals say."""
+        """Read from the journals."""
         after = [part for part in plan.parts[plan.turn + 1 :] if isinstance(part, Stage)]
         return cls(
             every=frozenset(step.name for step in plan.steps),
@@ -182,7 +179,7 @@ def task_hub_violations(world: World, saga: SagaHistory) -> BrokenPromises:
 
 
 def repetition_violations(saga: SagaHistory) -> BrokenPromises:
-    """In fair injector nothing is written twice, so n steps, waits included, take n + 2 writes.
+    """Without faults nothing is written twice, so n steps, waits included, take n + 2 writes.
 
     A person who looks after a fault writes more.
     """
@@ -196,17 +193,17 @@ def repetition_violations(saga: SagaHistory) -> BrokenPromises:
 
 
 def saga_violations(world: World) -> Iterator[Violation]:
-    """Every broken promise to a saga."""
-    told: dict[str, list[tuple[SagaRequest, Told]]] = {}
+    """Every promise to a saga that was broken."""
+    answers: dict[str, list[tuple[SagaRequest, Told]]] = {}
     for request, answer in world.saga_clients.answers:
-        told.setdefault(request.key, []).append((request, answer))
+        answers.setdefault(request.key, []).append((request, answer))
     for saga in saga_histories(world.journal, entries_by_message(world.journal)):
         for promise, text in [
             *record_violations(saga.records),
             *(found for step in saga.steps for found in step_violations(saga, step)),
             *end_violations(saga),
             *stage_order_violations(saga),
-            *answer_violations(saga, told.get(saga.key, ())),
+            *answer_violations(saga, answers.get(saga.key, ())),
             *task_hub_violations(world, saga),
             *(repetition_violations(saga) if world.injector.profile.is_fault_free else ()),
         ]:
@@ -214,7 +211,7 @@ def saga_violations(world: World) -> Iterator[Violation]:
 
 
 def record_violations(records: Sequence[Record]) -> BrokenPromises:
-    """It starts once and ends once, and nothing that it was told is forgotten."""
+    """It starts once and ends once, and keeps every event."""
     for before, after in pairwise(records):
         if before.events != after.events[: len(before.events)]:
             yield "P1", f"{before.events} became {after.events}"
@@ -232,7 +229,7 @@ def record_violations(records: Sequence[Record]) -> BrokenPromises:
 
 
 def step_violations(saga: SagaHistory, step: Step) -> BrokenPromises:
-    """Nothing acts twice, nor is undone before it was done; and the outcome is what drawn."""
+    """Nothing acts twice, nor is undone before it was done; and the outcome is what happened."""
     done, undone = saga.acts(step, DO), saga.acts(step, UNDO)
     if len(done) > 1 or len(undone) > 1:
         yield "P2", f"{step.name} was done {len(done)} and undone {len(undone)} times"
@@ -276,11 +273,11 @@ def stage_order_violations(saga: SagaHistory) -> BrokenPromises:
 
 
 def answer_violations(
-    saga: SagaHistory, told: Sequence[tuple[SagaRequest, Told]]
+    saga: SagaHistory, answers: Sequence[tuple[SagaRequest, Told]]
 ) -> BrokenPromises:
-    """What people were told holds."""
+    """What clients were answered holds."""
     record = saga.record
-    for request, answer in told:
+    for request, answer in answers:
         is_taken = answer.heard is Heard.TAKEN
         match request.action:
             case StartSaga(kind, body):

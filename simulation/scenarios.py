@@ -52,7 +52,6 @@ def accounts(rng: SeededRandom, variant: Variant) -> Scenario:
 
 
 def orders(rng: SeededRandom, _: Variant) -> Scenario:
-    """Orders and other sagas."""
     load, requests = OrderGenerator(rng.stream("shopping")).generate()
     return Scenario(
         "orders",

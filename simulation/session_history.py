@@ -1,4 +1,4 @@
-"""A session's life told again from its entries: every state and every output, byte for byte."""
+"""A session's history made again from its entries: every state and every output, byte for byte."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ type QueuedOutput = tuple[str, Message]
 class SessionHistory:
     """What a session's entries say, from the first to the last.
 
-    `copies_by_identity` are all messages that ever came, with the copies of each, which may differ in their
-    times; `corrections` are what a person made of some of them.
-    What handlers that call the external_system gave is believed; everything else is done again.
+    `copies_by_identity` are all messages that ever came. The copies of one may differ in their
+    times. `corrections` are the bodies that the operator gave to some of them. The results of
+    handlers that call an external system are believed; all other handlers are run again.
     """
 
     store: RecordingStore
@@ -37,7 +37,7 @@ class SessionHistory:
     ends: list[tuple[Covered, Entry]] = field(default_factory=list)
 
     def check(self) -> Iterator[Violation]:
-        """Go through all entries; what does not follow from the one before is a violation."""
+        """Go through all entries. One that does not follow from the entry before is a violation."""
         for position, document in sorted(self.store.entries[self.session].items()):
             entry = entry_from(document)
             self.ends += [(covered, entry) for covered in entry.covers]
@@ -51,7 +51,7 @@ class SessionHistory:
                     yield from self.check_unchanged(where, entry)
 
     def check_unchanged(self, where: str, entry: Entry) -> Iterator[Violation]:
-        """An entry that leaves the state alone; a fault owes a report."""
+        """An entry that leaves the state alone; a fault has a report among its outputs."""
         if entry.state is not None or entry.state_at != self.state_at:
             yield Violation("P5", f"{where}: {entry.status} and yet another state")
         sent = self.stored_outputs(entry)
@@ -62,7 +62,7 @@ class SessionHistory:
                 yield Violation("P9", f"{where}: its fault is not reported as it was")
 
     def check_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
-        """An entry whose handler ran: do it again, where it can be."""
+        """An entry whose handler ran: run it again, where that is possible."""
         stored = self.stored_outputs(entry)
         kinds = {self.handlers.kind_of(covered.type) for covered in entry.covers}
         if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:

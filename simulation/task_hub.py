@@ -220,7 +220,7 @@ class TaskHub:
         return work
 
     def finish(self, leased: LeasedActivity, news: TaskCompleted | TaskFailed) -> None:
-        """Take an activity's result; it may get lost, or arrive after another worker got the work."""
+        """Take an activity's result, which may get lost, or arrive when its lease is over."""
         profile = self.injector.profile
         if self.is_down() or self.inject(profile.activities, "activity's answer lost"):
             return

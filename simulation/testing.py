@@ -11,7 +11,7 @@ from shared.domain.message import Message
 from shared.domain.producer import Draft
 from simulation.clients import Correct, uncorrected
 from simulation.cloud import REGIONS
-from simulation.faults import PROFILES, ROUGH, FaultProfile, SeededRandom
+from simulation.faults import PROFILES, ROUGH, SeededRandom
 from simulation.recorder import Violation, state_of
 from simulation.run import RunReport, shrink, simulate
 from simulation.scenarios import Scenario, ScenarioFactory
@@ -19,7 +19,7 @@ from simulation.variant import Variant
 from simulation.workload import PublishPlan, Workload, moment
 from simulation.world import World
 
-__all__ = ["Invariant", "FinalState", "check", "moment"]
+__all__ = ["FinalState", "Invariant", "check", "moment"]
 
 GROUP = "simulation"
 OPERATION_MESSAGES_MAX = 3
@@ -40,7 +40,7 @@ type Invariant = Callable[[FinalState], None]
 
 
 def no_invariant(_: FinalState) -> None:
-    """No invariant of one's own: the promises of Lockstep are judged all the same."""
+    """No invariant of one's own: the promises of Lockstep are checked all the same."""
 
 
 def check(
@@ -57,11 +57,12 @@ def check(
     Messages are numbered and published in their order per session; give them no numbers, but a time
     if their handlers want one. Where handlers have kinds of sagas, each region has a task hub; a
     message that starts one needs a time such as `moment(0.0)`, at which each run begins, or its
-    steps are too late. Handlers must be what they say they are: one that is pure runs
-    again. An effectful one may be run more than once. `invariant` raises AssertionError for what
-    must never be. `correct` gives the body with which a person would mend a message that failed, or
-    None. Raises AssertionError with the seed, the promise or the invariant that broke, and the
-    fewest faults found that break it; ValueError where two messages of a session share an id.
+    steps are too late. Pure handlers are run again, and must give the same. An effectful handler
+    may be run more than once. `invariant` raises AssertionError for what must never be. `correct`
+    gives the body with which an operator would correct a message that failed, or None.
+
+    Raises AssertionError with the seed, the promise or the invariant that broke, and the fewest
+    faults found that break it; ValueError where two messages of a session share an id.
     """
     scenario = scenario_factory(handlers, workload_of(messages), invariant, correct)
     ran = 0
@@ -69,24 +70,15 @@ def check(
         report = simulate(seed, PROFILES[profile], scenario=scenario)
         ran += 1
         if report.violations:
-            raise AssertionError(described(smallest(report, scenario)))
+            raise AssertionError(described(shrink(report, scenario)))
     return ran
 
 
-def smallest(report: RunReport, scenario: ScenarioFactory) -> RunReport:
-    """The failure with as few faults as can be found."""
-    profile: FaultProfile = report.profile
-    return shrink(
-        report, lambda allowed: simulate(report.seed, profile, allowed=allowed, scenario=scenario)
-    )
-
-
 def described(report: RunReport) -> str:
-    """A failure for people."""
     broken = "\n".join(f"  {violation}"[:2_000] for violation in report.violations[:5])
-    faults = "\n".join(f"  {fault}" for fault in report.faults) or "  no_invariant at all"
+    faults = "\n".join(f"  {fault}" for fault in report.faults) or "  no faults at all"
     return (
-        f"seed {report.seed} in {report.profile.name} injector broke\n{broken}\n"
+        f"seed {report.seed} with {report.profile.name} faults broke\n{broken}\n"
         f"after\n{faults}\nrepeat it with seeds=[{report.seed}]"
     )
 
@@ -126,7 +118,6 @@ def workload_of(messages: Sequence[Message]) -> Workload:
 
 
 def draft_of(message: Message) -> Draft:
-    """A message as a producer takes it."""
     return Draft(
         id=message.id,
         type=message.type,
@@ -150,7 +141,7 @@ def in_operations(drafts: Sequence[Draft]) -> tuple[tuple[Draft, ...], ...]:
 
 
 def final_state(world: World) -> FinalState:
-    """What a world at rest shows."""
+    """Read the final state of a world."""
     journal = world.journal
     states = {session: state_of(journal, session) for session in journal.store.entries}
     outputs = {region: outputs_of(world, region) for region in REGIONS}

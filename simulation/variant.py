@@ -72,7 +72,6 @@ class Variant:
 
 
 def variant_of(rng: SeededRandom) -> Variant:
-    """The variant of a seed."""
     draw = rng.stream("variant")
     is_long = draw.random() < 0.12
     return Variant(

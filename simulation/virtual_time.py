@@ -44,7 +44,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = 1e-9
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
         return self.virtual.seconds
 
     def run_in_executor[T](  # type: ignore[override]

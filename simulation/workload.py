@@ -17,9 +17,9 @@ KINDS = (
 )
 # What fails, and a type that nobody handles.
 BAD_KINDS = ("account.hint", "account.burn", "account.unknown")
-PLAIN_KINDS = ("account.add", "account.bill", "account.wire", "account.tell")
+PLAIN_KINDS = ("account.add", "account.bill", "account.wire", "account.notify")
 GROUPS = ("bank", "till")
-# How often a sender that numbers for itself has a rival, or a producer is taken over from.
+# How often a sender that numbers for itself has competition, or a producer is taken over from.
 COMPETING_SENDERS = 0.25
 TAKEN_OVER = 0.2
 LATER_SECONDS = 8.0
@@ -41,7 +41,7 @@ class PublishPlan:
 
 @dataclass(frozen=True, slots=True)
 class NumberedSeries:
-    """Messages of a sender that numbers for itself, and does not hear of those who do it too."""
+    """Messages of a sender that numbers for itself, and knows of no other such sender."""
 
     messages: tuple[Message, ...]
     begin_seconds: float = 0.0
@@ -58,7 +58,6 @@ class Workload:
 
     @property
     def size(self) -> int:
-        """How many messages there are."""
         drafts = sum(len(operation) for line in self.publish_plans for operation in line.operations)
         numbered = sum(len(series.messages) for series in self.series)
         return drafts + numbered + len(self.plain) + len(self.conflicting)
@@ -74,7 +73,6 @@ class AccountMessages:
         self.amount = 0
 
     def workload(self) -> Workload:
-        """Everything for every session."""
         publish_plans: list[PublishPlan] = []
         plain: list[Message] = []
         series: list[NumberedSeries] = []
@@ -90,7 +88,7 @@ class AccountMessages:
         return Workload(tuple(publish_plans), tuple(series), tuple(plain), tuple(conflicting))
 
     def publish_plans(self, session: str, group: str) -> list[PublishPlan]:
-        """One producer's operations; now and then a second one takes over."""
+        """One producer's operations; in some runs a second producer takes over."""
         publish_plans = [PublishPlan(session, group, self.operations(session, group))]
         if self.draw.random() < TAKEN_OVER:
             begin = self.draw.random() * LATER_SECONDS
@@ -99,7 +97,6 @@ class AccountMessages:
         return publish_plans
 
     def operations(self, session: str, group: str) -> tuple[Operation, ...]:
-        """Drafts in operations of some."""
         operations: list[Operation] = []
         sent = 0
         while sent < self.variant.messages:
@@ -109,7 +106,6 @@ class AccountMessages:
         return tuple(operations)
 
     def draft(self, session: str, group: str) -> Draft:
-        """A message that a producer will number."""
         kind = self.draw.choice(BAD_KINDS if self.draw.random() < 0.04 else KINDS)
         body = self.body(kind)
         return Draft(derived_id(session, group, str(self.amount)), kind, body, moment(0.0))
@@ -124,7 +120,6 @@ class AccountMessages:
         return [NumberedSeries(old), NumberedSeries(new, begin)]
 
     def numbered(self, session: str, level: int, sequence: int) -> Message:
-        """A message that its sender numbers."""
         identity = derived_id(session, "mainframe", str(level), str(sequence))
         number = Number("mainframe", level, sequence)
         body = self.body("account.bill")

@@ -122,7 +122,7 @@ async def idempotent(faults: FaultPlan) -> object:
     return await regions.result()
 
 
-async def to_a_dark_region(faults: FaultPlan) -> object:
+async def to_an_unavailable_region(faults: FaultPlan) -> object:
     """Outputs that a region misses, which the change feed shows when it is back."""
     regions = BusinessRegions(faults)
     regions.bus.dark = {"west"}
@@ -142,7 +142,7 @@ async def staged(faults: FaultPlan) -> object:
         )
 
 
-async def paid_meanwhile(faults: FaultPlan) -> object:
+async def delivered_meanwhile(faults: FaultPlan) -> object:
     """Staged outputs that a sweep sends to a region while a slow worker is about to."""
     with small_limits(wanted=True):
         regions = BusinessRegions(faults)
@@ -276,9 +276,9 @@ WORKS: Mapping[str, Work] = {
         effectful,
         left_alone,
         idempotent,
-        to_a_dark_region,
+        to_an_unavailable_region,
         staged,
-        paid_meanwhile,
+        delivered_meanwhile,
         made_again,
         refused_by_a_queue,
         acknowledged_later,

@@ -11,7 +11,7 @@ def seeds_to_detection(mutant: Mutant) -> tuple[int, str] | None:
     """How many seeds were needed, and what showed; None where none of them found it."""
     chosen = mutant.simulated
     assert chosen is not None
-    profile, scenario = PROFILES[chosen.profile], SCENARIOS[chosen.play]
+    profile, scenario = PROFILES[chosen.profile], SCENARIOS[chosen.scenario]
     with applied(mutant):
         for seed in range(chosen.seeds_max):
             report = simulate(seed, profile, scenario=scenario)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """How the simulation finds a mutant: in what injector, in what play, within how many seeds."""
+    """How the simulation finds a mutant: with which faults and scenario, in how many seeds."""
 
     seeds_max: int = 60
     profile: str = "rough"
-    play: str = "accounts"
+    scenario: str = "accounts"
 
     @property
     def is_rare(self) -> bool:

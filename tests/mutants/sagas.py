@@ -4,7 +4,7 @@ from functools import partial
 
 from tests.mutants.mutant import Mutant, Simulated
 
-Orders = partial(Simulated, play="orders")
+Orders = partial(Simulated, scenario="orders")
 
 MUTANTS = (
     Mutant(

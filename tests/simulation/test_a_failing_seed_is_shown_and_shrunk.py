@@ -3,9 +3,9 @@
 import pytest
 
 from simulation.__main__ import main
-from simulation.campaign import smallest
 from simulation.faults import ROUGH
-from simulation.run import simulate
+from simulation.run import shrink, simulate
+from simulation.scenarios import accounts
 from tests.mutants.catalogue import FOR_SIMULATION
 from tests.mutants.loading import applied
 
@@ -19,10 +19,10 @@ def first_failing() -> int:
     return next(seed for seed in range(60) if simulate(seed, ROUGH).violations)
 
 
-def test_a_failing_seed_is_shrunk_to_the_misfortunes_that_matter() -> None:
+def test_a_failing_seed_is_shrunk_to_the_faults_that_matter() -> None:
     with applied(UNKNOWN_FOR_SUCCESS):
         found = simulate(first_failing(), ROUGH)
-        small = smallest(found)
+        small = shrink(found, accounts)
 
         assert small.violations
         assert 1 <= len(small.faults) < len(found.faults)
@@ -40,15 +40,15 @@ def test_the_command_line_names_the_seed_and_how_to_replay_it(
 ) -> None:
     with applied(UNKNOWN_FOR_SUCCESS):
         seed = first_failing()
-        seeds = ["--seeds", "1", "--first", str(seed), "--play", "accounts"]
+        seeds = ["--seeds", "1", "--first", str(seed), "--scenario", "accounts"]
         status = main([*seeds, "--profile", "rough", "--shrink"])
 
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert status == 1
-    command = f"python -m simulation --first {seed} --seeds 1 --profile rough --play accounts"
-    assert f"replay: {command} --shrink" in told
-    assert "1 failed" in told
-    assert "broke P" in told
+    command = f"python -m simulation --first {seed} --seeds 1 --profile rough --scenario accounts"
+    assert f"replay: {command} --shrink" in output
+    assert "1 failed" in output
+    assert "broke P" in output
 
 
 def test_the_command_line_is_content_with_a_healthy_engine_on_two_cores(
@@ -56,4 +56,4 @@ def test_the_command_line_is_content_with_a_healthy_engine_on_two_cores(
 ) -> None:
     assert main(["--seeds", "30", "--profile", "mild", "--jobs", "2"]) == 0
 
-    assert "30 seeds in mild injector, 0 failed" in capsys.readouterr().out
+    assert "30 seeds with mild faults, 0 failed" in capsys.readouterr().out

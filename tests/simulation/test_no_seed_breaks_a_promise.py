@@ -1,4 +1,4 @@
-"""Two thousand stories, most of them in rough injector: every promise holds."""
+"""Two thousand runs, most of them with rough faults: every promise holds."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from simulation.faults import ON_WRITES, PROFILES
 SEEDS = 100
 PARTS = {"rough": 14, "mild": 3, "fair": 3}
 
-# What a rough profile must have done, or it was not rough.
-HAPPENED = {
+# What the rough profile must have injected, or it was not rough.
+EXPECTED_FAULTS = {
     *(fault.value for fault in ON_WRITES),
     *("duplicate", "reorder", "lost settlement", "session lock lost", "half a batch"),
     *("stale read", "feed repeats", "feed skips"),
@@ -20,7 +20,7 @@ HAPPENED = {
 }
 
 
-def test_every_climate_is_tried() -> None:
+def test_every_profile_is_tried() -> None:
     assert PARTS.keys() == PROFILES.keys()
 
 
@@ -36,11 +36,11 @@ def test_no_seed_breaks_a_promise(profile: str, part: int) -> None:
 
 
 def assert_eventful(totals: CampaignTotals, profile: str) -> None:
-    """All sorts of ends were met; and in rough injector all sorts of faults."""
+    """All sorts of ends occurred, and with the rough profile all sorts of faults."""
     ends = {"Processed", "AlreadyDone", "Parked", "Claimed", "Faulted", "Conflicting", "Expired"}
     assert ends | {"PassedThrough"} <= set(totals.outcomes)
     assert {"saga completed", "saga compensated"} <= set(totals.outcomes)
     if profile == "rough":
-        assert not HAPPENED - set(totals.faults)
+        assert not EXPECTED_FAULTS - set(totals.faults)
     if profile == "fair":
         assert not totals.faults
