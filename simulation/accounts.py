@@ -61,15 +61,6 @@ class ExternalSystem:
         self.calls.append((key, amount))
 
 
-def business(external: ExternalSystem) -> Handlers:
-    handlers = Handlers()
-    add_books(handlers)
-    add_letters(handlers)
-    add_failures(handlers)
-    add_effects(handlers, external)
-    return handlers
-
-
 def booked(account: Account, body: Amount) -> Account:
     return Account(amounts=[*account.amounts, body.amount])
 
@@ -82,68 +73,72 @@ def receipt(account: Account, context: Context, text: str = "") -> Output:
     return Output("account.receipt", body)
 
 
-def add_books(handlers: Handlers) -> None:
-    """Handlers that depend on nothing but state and message."""
-
-    @handlers.register("account.add", state=Account, body=Amount)
-    def add(account: Account, body: Amount, _: Context) -> Account:
-        """Book an amount in silence."""
-        return booked(account, body)
-
-    @handlers.register("account.bill", state=Account, body=Amount)
-    def bill(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount and send a receipt, which is kept with the entry."""
-        after = booked(account, body)
-        return Handled(after, (receipt(after, context),))
-
-    @handlers.register("account.state", state=Account, body=Amount, kind=Kind.DETERMINISTIC)
-    def state(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount and send two receipts, which are made again when they are needed."""
-        after = booked(account, body)
-        price = context.captured("price", lambda: len(account.amounts))
-        return Handled(after, (receipt(after, context, f"{price}"), receipt(after, context)))
-
-    @handlers.register("account.forward", state=Account, body=Amount)
-    def forward(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount here and in another account."""
-        after = booked(account, body)
-        there = Output("account.bill", Amount(amount=body.amount + FORWARDED), body.to, to="in")
-        return Handled(after, (there, receipt(after, context)))
+pure_handlers = Handlers()
 
 
-def add_letters(handlers: Handlers) -> None:
-    """Handlers with outputs that are too large for an entry, or for a queue."""
-
-    @handlers.register("account.letter", state=Account, body=Amount)
-    def letter(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount and send more than an entry keeps where limits are small."""
-        after = booked(account, body)
-        text = "l" * LETTER_CHARACTERS
-        return Handled(after, tuple(receipt(after, context, text) for _ in range(3)))
-
-    @handlers.register("account.boast", state=Account, body=Amount)
-    def boast(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount and send what no queue takes between two receipts."""
-        after = booked(account, body)
-        texts = ("", "b" * BOAST_CHARACTERS, "")
-        return Handled(after, tuple(receipt(after, context, text) for text in texts))
+@pure_handlers.register("account.add", state=Account, body=Amount)
+def add(account: Account, body: Amount, _: Context) -> Account:
+    """Book an amount in silence."""
+    return booked(account, body)
 
 
-def add_failures(handlers: Handlers) -> None:
-    @handlers.register("account.hint", state=Account, body=Amount, on_fault=OnFault.SKIP)
-    def hint(_: Account, __: Amount, ___: Context) -> Account:
-        """Fail, and the session goes on."""
-        raise ArithmeticError("hints are not taken")
-
-    @handlers.register("account.burn", state=Account, body=Amount)
-    def burn(account: Account, body: Amount, _: Context) -> Account:
-        """Fail until a person corrects the message."""
-        if body.is_wrong:
-            raise ArithmeticError("this is wrong")
-        return booked(account, body)
+@pure_handlers.register("account.bill", state=Account, body=Amount)
+def bill(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send a receipt, which is kept with the entry."""
+    after = booked(account, body)
+    return Handled(after, (receipt(after, context),))
 
 
-def add_effects(handlers: Handlers, external: ExternalSystem) -> None:
+@pure_handlers.register("account.state", state=Account, body=Amount, kind=Kind.DETERMINISTIC)
+def state(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send two receipts, which are made again when they are needed."""
+    after = booked(account, body)
+    price = context.captured("price", lambda: len(account.amounts))
+    return Handled(after, (receipt(after, context, f"{price}"), receipt(after, context)))
+
+
+@pure_handlers.register("account.forward", state=Account, body=Amount)
+def forward(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount here and in another account."""
+    after = booked(account, body)
+    there = Output("account.bill", Amount(amount=body.amount + FORWARDED), body.to, to="in")
+    return Handled(after, (there, receipt(after, context)))
+
+
+@pure_handlers.register("account.letter", state=Account, body=Amount)
+def letter(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send more than an entry keeps where limits are small."""
+    after = booked(account, body)
+    text = "l" * LETTER_CHARACTERS
+    return Handled(after, tuple(receipt(after, context, text) for _ in range(3)))
+
+
+@pure_handlers.register("account.boast", state=Account, body=Amount)
+def boast(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send what no queue takes between two receipts."""
+    after = booked(account, body)
+    texts = ("", "b" * BOAST_CHARACTERS, "")
+    return Handled(after, tuple(receipt(after, context, text) for text in texts))
+
+
+@pure_handlers.register("account.hint", state=Account, body=Amount, on_fault=OnFault.SKIP)
+def hint(_: Account, __: Amount, ___: Context) -> Account:
+    """Fail, and the session goes on."""
+    raise ArithmeticError("hints are not taken")
+
+
+@pure_handlers.register("account.burn", state=Account, body=Amount)
+def burn(account: Account, body: Amount, _: Context) -> Account:
+    """Fail until a person corrects the message."""
+    if body.is_wrong:
+        raise ArithmeticError("this is wrong")
+    return booked(account, body)
+
+
+def business(external: ExternalSystem) -> Handlers:
+    """All handlers of the accounts."""
+    handlers = Handlers()
+
     @handlers.register("account.wire", state=Account, body=Amount, kind=Kind.EFFECTFUL)
     async def wire(account: Account, body: Amount, context: Context) -> Handled[Account]:
         """Book an amount after a long call to the external system."""
@@ -158,6 +153,8 @@ def add_effects(handlers: Handlers, external: ExternalSystem) -> None:
         """Notify an external system, which may happen twice."""
         await external.pay(context.new_id(), body.amount, fails_first=False)
         return Handled(state, (Output("account.notified", body, ordered=False),))
+
+    return Handlers.joined([pure_handlers, handlers])
 
 
 def corrected(message: Message) -> bytes | None:

@@ -90,11 +90,10 @@ def run_campaign(scenario: str, profile: str, seeds: range, jobs: int) -> Iterat
 def watch_parent() -> None:
     """End this process with the one that started it, however that ends."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        Thread(target=end_with, args=(parent,), daemon=True).start()
 
+    def end_with_parent() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
 
-def end_with(parent: multiprocessing.process.BaseProcess) -> None:
-    """Wait for a process, and end."""
-    parent.join()
-    os._exit(1)
+    Thread(target=end_with_parent, daemon=True).start()

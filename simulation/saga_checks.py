@@ -13,7 +13,6 @@ from shared.domain.saga import (
     CANCELLED,
     Direction,
     Outcome,
-    Plan,
     Stage,
     State,
     Step,
@@ -109,58 +108,35 @@ BACK = frozenset({State.COMPENSATED, State.COMPENSATION_FAILED})
 type BrokenPromises = Iterator[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class StepResults:
-    """The names of a saga's steps, by what became of them; `beyond` are those after the turn."""
-
-    every: frozenset[str]
-    done: frozenset[str]
-    undoable: frozenset[str]
-    asked_back: frozenset[str]
-    undone: frozenset[str]
-    beyond: frozenset[str]
-
-    @classmethod
-    def of(cls, saga: SagaHistory, plan: Plan) -> "StepResults":
-        """Read from the journals."""
-        after = [part for part in plan.parts[plan.turn + 1 :] if isinstance(part, Stage)]
-        return cls(
-            every=frozenset(step.name for step in plan.steps),
-            done=frozenset(step.name for step in plan.steps if saga.acts(step, DO)),
-            undoable=frozenset(step.name for step in plan.steps if step.undo is not None),
-            asked_back=frozenset(step.name for step in plan.steps if saga.of(step, UNDO)),
-            undone=frozenset(step.name for step in plan.steps if saga.acts(step, UNDO)),
-            beyond=frozenset(step.name for stage in after for step in stage.steps),
-        )
-
-
 def end_violations(saga: SagaHistory) -> BrokenPromises:
     """All or nothing; and anything else only where a session refused it."""
     record, plan = saga.record, saga.record.plan
     if plan is None or not record.state.is_end:
         return
-    steps = StepResults.of(saga, plan)
-    no = [w.name for w in plan.waits if w.decision(record.events) not in w.onward]
-    if not is_consistent(record.state, steps, said_no=bool(no)):
-        yield "P5", f"{record.state} with {steps} and no to {no}"
-    for step in plan.steps:
-        if step.name in steps.beyond and any(n.type == VOID_TYPE for n in saga.of(step, DO)):
-            yield "P5", f"{step.name} was given up, and there is no way back"
-
-
-def is_consistent(state: State, steps: StepResults, *, said_no: bool) -> bool:
-    """Whether a saga with such steps may have ended so."""
-    match state:
+    said_no = [w.name for w in plan.waits if w.decision(record.events) not in w.onward]
+    every = {step.name for step in plan.steps}
+    done = {step.name for step in plan.steps if saga.acts(step, DO)}
+    undoable = {step.name for step in plan.steps if step.undo is not None}
+    compensated = {step.name for step in plan.steps if saga.of(step, UNDO)}
+    undone = {step.name for step in plan.steps if saga.acts(step, UNDO)}
+    after_turn = [part for part in plan.parts[plan.turn + 1 :] if isinstance(part, Stage)]
+    beyond = {step.name for stage in after_turn for step in stage.steps}
+    match record.state:
         case State.COMPLETED:
-            return steps.done == steps.every and not steps.asked_back and not said_no
+            fits = done == every and not compensated and not said_no
         case State.UNFINISHED:
-            is_beyond = steps.done >= steps.every - steps.beyond and not steps.asked_back
-            return is_beyond and not steps.done >= steps.beyond and not said_no
-    # On its way back.
-    is_whole = steps.done & steps.undoable == steps.asked_back and not steps.done & steps.beyond
-    had_cause = said_no or steps.done != steps.every
-    is_clean = steps.asked_back == steps.undone
-    return is_whole and had_cause and is_clean is (state is State.COMPENSATED)
+            fits = done >= every - beyond and not done >= beyond
+            fits = fits and not compensated and not said_no
+        case _:
+            had_cause = said_no or done != every
+            is_clean = compensated == undone
+            fits = done & undoable == compensated and not done & beyond and bool(had_cause)
+            fits = fits and is_clean is (record.state is State.COMPENSATED)
+    if not fits:
+        yield "P5", f"{record.state} with {done} done, {undone} undone and no to {said_no}"
+    for step in plan.steps:
+        if step.name in beyond and any(entry.type == VOID_TYPE for entry in saga.of(step, DO)):
+            yield "P5", f"{step.name} was given up, and there is no way back"
 
 
 def task_hub_violations(world: World, saga: SagaHistory) -> BrokenPromises:

@@ -4,7 +4,8 @@ See docs/proof.md. `check` is what a test calls; with pytest the fixture `simula
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import cycle, islice
 
 from shared.domain.handling import Handlers
 from shared.domain.message import Message
@@ -22,7 +23,7 @@ from simulation.world import World
 __all__ = ["FinalState", "Invariant", "check", "moment"]
 
 GROUP = "simulation"
-OPERATION_MESSAGES_MAX = 3
+OPERATION_SIZES = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,34 +111,14 @@ def workload_of(messages: Sequence[Message]) -> Workload:
         drafts = sessions.setdefault(message.session, [])
         if any(draft.id == message.id for draft in drafts):
             raise ValueError(f"two messages of session {message.session!r} are {message.id!r}")
-        drafts.append(draft_of(message))
-    publish_plans = (
-        PublishPlan(session, GROUP, in_operations(drafts)) for session, drafts in sessions.items()
-    )
-    return Workload(tuple(publish_plans))
-
-
-def draft_of(message: Message) -> Draft:
-    return Draft(
-        id=message.id,
-        type=message.type,
-        body=message.body,
-        time=message.time,
-        reply_to=message.reply_to,
-        reply_session=message.reply_session,
-        correlation=message.correlation,
-    )
-
-
-def in_operations(drafts: Sequence[Draft]) -> tuple[tuple[Draft, ...], ...]:
-    """Drafts in operations of one, two, three, and again."""
-    operations: list[tuple[Draft, ...]] = []
-    left = list(drafts)
-    while left:
-        size = len(operations) % OPERATION_MESSAGES_MAX + 1
-        operations.append(tuple(left[:size]))
-        left = left[size:]
-    return tuple(operations)
+        drafts.append(Draft(**{one.name: getattr(message, one.name) for one in fields(Draft)}))
+    plans = []
+    for session, drafts in sessions.items():
+        # Operations of one, two and three messages, and again, until none is left.
+        left, sizes = iter(drafts), cycle(OPERATION_SIZES)
+        operations = iter(lambda: tuple(islice(left, next(sizes))), ())  # noqa: B023
+        plans.append(PublishPlan(session, GROUP, tuple(operations)))
+    return Workload(tuple(plans))
 
 
 def final_state(world: World) -> FinalState:
