@@ -1,7 +1,7 @@
 """A Service Bus namespace: sessions with locks, redelivery, duplicates and reordering.
 
-Locks are kept by the broker's clock. Within a session messages come in order, unless the injector
-reorders them; what is not settled while the lock holds is delivered again.
+Locks are kept by the broker's clock. Within a session messages come in order, unless a fault that
+is injected reorders them. What is not settled while the lock holds is delivered again.
 """
 
 import asyncio

@@ -91,7 +91,7 @@ def compare(
 FINAL_KINDS = frozenset({"genesis", "entry", "ledger", "marker"})
 
 
-def rest_violations(world: World) -> Iterator[Violation]:
+def leftover_violations(world: World) -> Iterator[Violation]:
     """Nothing is left that should be removed, and compaction has removed what is old."""
     store = world.journal.store
     for session, partition in store.partitions.items():
@@ -117,7 +117,7 @@ def long_journals(world: World, session: str) -> Iterator[Violation]:
         yield Violation("P8", f"{session}: entries from {min(kept)} on are kept, not {floor}")
 
 
-def waste_violations(world: World) -> Iterator[Violation]:
+def fault_free_violations(world: World) -> Iterator[Violation]:
     """Without faults nothing is abandoned, delivered again, taken over or sent twice."""
     for abandoned in world.observed.abandoned:
         yield Violation("P7", f"a delivery was abandoned: {abandoned}")
@@ -179,10 +179,10 @@ def violations(world: World) -> Iterator[Violation]:
         yield from once_and_in_order(history)
     yield from ends_violations(world, histories)
     yield from output_violations(world, histories)
-    yield from rest_violations(world)
+    yield from leftover_violations(world)
     yield from saga_violations(world)
     if world.injector.profile.is_fault_free:
-        yield from waste_violations(world)
+        yield from fault_free_violations(world)
 
 
 def everything_that_came(world: World) -> CopiesByIdentity:

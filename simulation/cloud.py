@@ -83,7 +83,7 @@ class Cloud:
             ProcessClock(process),
             REGIONS,
             self.variant.delay_seconds,
-            spread=self.variant.spread,
+            spread=self.variant.affinity,
         )
 
     def journal_of(self, process: Process) -> Journal:

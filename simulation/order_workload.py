@@ -8,7 +8,7 @@ from shared.domain.producer import Draft
 from shared.domain.saga import Command, Plan, Stage, Step, Wait, session_of
 from shared.domain.saga_record import EVENT_TYPE
 from simulation.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
-from simulation.orders import CALL, PLACE, PLAY, PUT, SPILL, TAKE, Item, Reaction
+from simulation.orders import ANY_PLAN, CALL, PLACE, PUT, SPILL, TAKE, Item, Reaction
 from simulation.workload import PublishPlan, Workload, moment
 
 REGIONS = ("east", "west")
@@ -73,7 +73,7 @@ class OrderGenerator:
             waits = [("approved", "rejected", seconds)] if seconds else []
         else:
             plan = PlanGenerator(self.draw, key).plan()
-            kind, content = PLAY, plan.model_dump(mode="json", exclude_defaults=True)
+            kind, content = ANY_PLAN, plan.model_dump(mode="json", exclude_defaults=True)
             waits = [(wait.onward[0], wait.back[0], wait.seconds) for wait in plan.waits]
         at = self.draw.random() * BEGIN_SECONDS
         self.begin(at, key, kind, json.dumps(content).encode())

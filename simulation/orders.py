@@ -22,7 +22,7 @@ from shared.domain.saga_record import Record, SagaKinds
 from simulation.recorder import Violation, state_of
 from simulation.world import World
 
-PLACE, PLAY = "order.place", "saga.play"
+PLACE, ANY_PLAN = "order.place", "saga.any_plan"
 PUT, TAKE, SPILL, CALL = "shelf.put", "shelf.take", "shelf.spill", "shelf.call"
 # Longer than a lease now and then, and than a step's time.
 EFFECT_SECONDS = 7.0
@@ -31,10 +31,10 @@ EFFECT_SECONDS = 7.0
 class Reaction(StrEnum):
     """How the shelf's handler reacts to a command."""
 
-    ACCEPT = "willing"
-    REFUSE = "unwilling"  # it is refused
-    FAIL = "clumsy"  # it fails, until a person lets it go
-    FAIL_UNTIL_CORRECTED = "mended"  # it fails, until a person corrects it
+    ACCEPT = "accept"
+    REFUSE = "refuse"
+    FAIL = "fail"  # until the operator skips it
+    FAIL_UNTIL_CORRECTED = "fail until corrected"
 
 
 class Item(BaseModel):
@@ -54,8 +54,8 @@ def business() -> Handlers:
     handlers = Handlers()
     kinds = SagaKinds(handlers)
 
-    @kinds.register(PLAY, body=Plan)
-    def play(plan: Plan, _: Context) -> Plan:
+    @kinds.register(ANY_PLAN, body=Plan)
+    def any_plan(plan: Plan, _: Context) -> Plan:
         return plan
 
     add_shelves(handlers)

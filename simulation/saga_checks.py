@@ -266,4 +266,4 @@ def answer_violations(
                 if is_taken and record.state not in BACK:
                     yield "P5", f"it was cancelled, and is {record.state}"
     if CANCELLED in record.events and record.state not in BACK:
-        yield "P5", f"it wait of its cancellation, and is {record.state}"
+        yield "P5", f"it took its cancellation, and is {record.state}"

@@ -39,7 +39,7 @@ def small_limits(*, wanted: bool) -> Iterator[None]:
             setattr(module, name, value)
 
 
-# Longer than any backlog of a run in fair injector.
+# Longer than any backlog of a run without faults.
 LONG_DELAY_SECONDS = 40.0
 
 
@@ -52,7 +52,7 @@ class Variant:
     hosts: int = 2
     batches: bool = False
     delay_seconds: float = 3.0
-    spread: bool = False
+    affinity: bool = False
     acknowledge_seconds: float = 1.0
     small_limits: bool = False
 
@@ -81,7 +81,7 @@ def variant_of(rng: SeededRandom) -> Variant:
         batches=draw.random() < 0.25,
         # Both regions see a message at once, or one after the other, or long after it is done.
         delay_seconds=draw.choice((0.0, 3.0, 3.0, 3.0, LONG_DELAY_SECONDS)),
-        spread=draw.random() < 0.25,
+        affinity=draw.random() < 0.25,
         acknowledge_seconds=draw.choice((0.0, 1.0)),
         small_limits=is_long or draw.random() < 0.2,
     )
