@@ -7,7 +7,7 @@ RUN := .venv/bin/python
 DAYS ?= 1
 SEEDS ?= 2000
 FIRST ?= 0
-CLIMATE ?= rough
+PROFILE ?= rough
 SECONDS ?= 180
 MESSAGES ?=
 SEED ?= 1
@@ -36,8 +36,8 @@ test: lint  ## lint, then every test that can run here
 unit: .venv/ready  ## the fast tests only
 	@$(RUN) -m pytest -m "not wire and not spark and not e2e" $(ARGS)
 
-simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=0 CLIMATE=rough|mild|fair)
-	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --climate $(CLIMATE) --jobs 2 $(ARGS)
+simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=0 PROFILE=rough|mild|fair)
+	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
 
 chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAGES=N SEED=1)
 	@$(RUN) -m chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \

@@ -47,7 +47,7 @@ def test_the_table_has_median_spread_ratio_and_processor_time() -> None:
 
 
 def test_a_sample_belongs_to_the_innermost_owner_and_imports_to_nobody() -> None:
-    engine = f"{ROOT}/shared/usecases/consume.py:Consumer.consume"
+    engine = f"{ROOT}/shared/engine/consume/consume.py:Consumer.consume"
     sdk = "/venv/lib/python3.13/site-packages/azure/cosmos/aio/_container.py:read"
     codec = "/usr/lib/python3.13/json/decoder.py:decode"
     worker = "/venv/lib/python3.13/site-packages/azure/functions/meta.py:decode"
@@ -71,7 +71,7 @@ def test_a_sample_belongs_to_the_innermost_owner_and_imports_to_nobody() -> None
         "event loop": 0.1,
     }
     assert profile.itself["json/decoder.py:decode"] == 0.7
-    assert profile.ours == {"usecases/consume.py:Consumer.consume": 0.8}
+    assert profile.ours == {"consume/consume.py:Consumer.consume": 0.8}
 
 
 def test_a_profile_is_printed_in_shares_and_in_time_per_message() -> None:
