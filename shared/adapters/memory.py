@@ -165,13 +165,13 @@ class MemoryJournal:
     ) -> None:
         """See Outboxes.acknowledge."""
 
-        def strike_off() -> None:
+        def remove_regions() -> None:
             document = self.store.read(pending.session, outbox_id(pending))
             if document is not None:
                 operations = acknowledge_operations(document, delivered, refused or {})
                 self.store.apply(pending.session, operations)
 
-        self.fault_plan.perform("acknowledge", strike_off)
+        self.fault_plan.perform("acknowledge", remove_regions)
 
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
         """See Outboxes.stage."""
