@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from local.cloud import Cloud, CloudOptions
 from local.config import InvalidLocalConfig, load_config
-from local.cosmos.answers import Refusal
+from local.cosmos.responses import RequestRefused
 from local.data_directory import DataInUse, held
 from local.host_process import HostFailed
 from local.loopback import HOST
@@ -181,7 +181,7 @@ def main(words: Sequence[str]) -> int:
     except HostFailed as error:
         print(f"python -m local: {error}", file=sys.stderr)
         return HOST_ERROR
-    except (InvalidLocalConfig, Refusal, DataInUse, OSError) as error:
+    except (InvalidLocalConfig, RequestRefused, DataInUse, OSError) as error:
         print(f"python -m local: {error}", file=sys.stderr)
         return USAGE_ERROR
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from aiohttp import web
 
-from local.cosmos.regions import UnknownRegion
+from local.cosmos.regions.write_region import UnknownRegion
 from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Fault, Faults, InvalidFault

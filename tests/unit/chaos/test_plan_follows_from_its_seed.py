@@ -11,7 +11,7 @@ from chaos.names import EFFECTS_QUEUE
 from chaos.plan import Blow, Mishap, blows, squalls
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
-from local.cosmos.targets import targets as cosmos_targets
+from local.cosmos.http.requests import list_targets
 from local.faults import Fault
 from local.targets import Target, check_aim
 
@@ -26,7 +26,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> list[Target]:
     compose_app(app)
     config = load_config(app / "local.config.json")
     containers = (container.name for container in config.cosmos.containers)
-    of_store = cosmos_targets(containers, config.cosmos.regions)
+    of_store = list_targets(containers, config.cosmos.regions)
     return [*of_store, *Cloud(config, CloudOptions(logs=app)).targets()]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.cosmos import targets as cosmos
+from local.cosmos.http.requests import list_targets
 from local.durable.targets import target as durable
 from local.faults import Action, Fault, InvalidFault
 from local.servicebus.gate import HONOURED
@@ -10,7 +10,7 @@ from local.targets import Target, check_aim
 
 REGIONAL = Target("store", {"read": frozenset({Action.DOWN})}, frozenset({"east", "west"}))
 TARGETS = [
-    *cosmos.targets(["journal"]),
+    *list_targets(["journal"]),
     Target("servicebus.east", HONOURED),
     durable("durable.east"),
     REGIONAL,
