@@ -33,6 +33,9 @@ param journalLocations array = [
 @minValue(1000)
 param journalThroughputMax int = 4000
 
+@description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
+param noticeUrl string = ''
+
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
 var regions = primary == 'west' ? 'west,east' : 'east,west'
@@ -73,6 +76,7 @@ module east 'region.bicep' = {
     databaseName: journal.outputs.databaseName
     journalName: journal.outputs.journalName
     leasesName: journal.outputs.leasesName
+    noticeUrl: noticeUrl
     tags: tags
   }
 }
@@ -92,6 +96,7 @@ module west 'region.bicep' = {
     databaseName: journal.outputs.databaseName
     journalName: journal.outputs.journalName
     leasesName: journal.outputs.leasesName
+    noticeUrl: noticeUrl
     tags: tags
   }
 }
