@@ -105,7 +105,7 @@ class Gateway:
         if self._faults.is_down(component, region):
             fault: Fault | None = Fault(component, Action.DOWN)
         else:
-            fault = self._faults.strike(component, operation, region=region, among=ACTIONS)
+            fault = self._faults.inject(component, operation, region=region, actions=ACTIONS)
         action = fault.action if fault else None
         if action in (Action.DOWN, Action.DROP_CONNECTION):  # before anything is applied
             self._counters.add(component, operation, "down")
@@ -157,7 +157,9 @@ class Gateway:
         operation, region = request.operation, request.region
         if not faults or operation not in READING or level not in STALE_LEVELS:
             return None
-        fault = self._faults.strike(component, operation, region=region, among=(Action.STALE_READ,))
+        fault = self._faults.inject(
+            component, operation, region=region, actions=(Action.STALE_READ,)
+        )
         return None if fault is None else fault.seconds
 
     def _find_skew(self, region: str | None) -> float:
