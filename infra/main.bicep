@@ -1,3 +1,4 @@
+// Two regions by name, because a parameter of each says where it is. CONTRIBUTING.md lists what a third one needs.
 metadata description = 'Lockstep: two regions that process, and one journal in three regions that decides.'
 targetScope = 'subscription'
 

@@ -1,5 +1,6 @@
 metadata description = 'One region: its namespace and queues, its function app, and what that app needs around it.'
 
+// Two regions by name: an app has one setting for the namespace of each, its own and the other one.
 @description('Required. Which of the two regions this is.')
 @allowed(['east', 'west'])
 param region string
