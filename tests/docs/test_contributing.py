@@ -80,7 +80,9 @@ def joined_modules(registered: dict[str, str]) -> set[str]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_nothing_is_missing_for_a_handler(module: str, registered: dict[str, str]) -> None:
-    assert missing_for_handler(module, joined_modules(registered), handlers_on_page()) == []
+    missing = missing_for_handler(module, joined_modules(registered), handlers_on_page())
+
+    assert not missing, "\n".join(missing)
 
 
 def test_the_table_of_handlers_is_what_the_app_registers(registered: dict[str, str]) -> None:
@@ -94,16 +96,16 @@ def test_the_table_of_handlers_is_what_the_app_registers(registered: dict[str, s
 
 
 def test_the_steps_of_a_handler_are_the_parts_that_can_be_missing() -> None:
-    missing = missing_for_handler("refunds", set(), {})
+    missing = missing_for_handler("new_handler", set(), {})
 
     assert missing == [
-        "functions/handlers/refunds.py: there is no such module",
-        "function_app.py: the handlers of refunds are not joined",
-        "tests/unit/functions/test_refunds.py: no test runs `exercise` on the handlers of refunds",
-        "CONTRIBUTING.md: the table of handlers has no row for refunds",
+        "functions/handlers/new_handler.py: there is no such module",
+        "function_app.py: the handlers of new_handler are not joined",
+        "tests/unit/functions/test_new_handler.py: no test runs `exercise` on the handlers of new_handler",
+        "CONTRIBUTING.md: the table of handlers has no row for new_handler",
     ]
     assert_steps_name_the_files(
-        "Add a handler", [line.replace("refunds", "NAME") for line in missing]
+        "Add a handler", [line.replace("new_handler", "NAME") for line in missing]
     )
 
 
@@ -120,12 +122,10 @@ def test_every_destination_of_a_handler_is_declared_in_every_region(module: str)
     config = local_config()
     output_queue = config["Hosts"]["Values"]["LOCKSTEP_OUTPUT_QUEUE"]
 
+    # Without a name it is the app's output queue.
     for name in destinations_of(HANDLERS / f"{module}.py"):
-        assert missing_for_destination(name or output_queue, config) == []
-
-
-def test_some_handler_has_a_destination() -> None:
-    assert destinations_of(HANDLERS / "shooting_range.py") == {""}
+        missing = missing_for_destination(name or output_queue, config)
+        assert not missing, "\n".join(missing)
 
 
 def test_destinations_are_read_from_text_and_constants(tmp_path: Path) -> None:
@@ -148,14 +148,14 @@ def test_a_destination_that_nobody_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_a_destination_are_the_parts_that_can_be_missing() -> None:
-    missing = missing_for_destination("lockstep-audit", local_config())
+    missing = missing_for_destination("new-destination", local_config())
 
     assert missing == [
         sentence
         for region in ("east", "west")
         for sentence in (
-            f"local.config.json: namespace {region} has no queue or topic lockstep-audit",
-            f"infra/region.bicep: region {region} gets no queue or topic lockstep-audit",
+            f"local.config.json: namespace {region} has no queue or topic new-destination",
+            f"infra/region.bicep: region {region} gets no queue or topic new-destination",
         )
     ]
     assert_steps_name_the_files("Add a destination", missing)
@@ -163,52 +163,56 @@ def test_the_steps_of_a_destination_are_the_parts_that_can_be_missing() -> None:
 
 @pytest.mark.parametrize("region", REGIONS)
 def test_nothing_is_missing_for_a_region(region: str) -> None:
-    assert missing_for_region(region, local_config()) == []
+    missing = missing_for_region(region, local_config())
+
+    assert not missing, "\n".join(missing)
 
 
 def test_the_steps_of_a_region_are_the_parts_that_can_be_missing() -> None:
-    missing = missing_for_region("south", local_config())
+    missing = missing_for_region("new_region", local_config())
 
     assert missing == [
-        "local.config.json: UserConfig.Namespaces has no namespace south",
-        "local.config.json: Hosts.Regions gives no host and no task hub south",
-        "local.config.json: LOCKSTEP_REGIONS does not name south",
-        "local.config.json: no connection ServiceBus_ of south",
-        "local.config.json: Cosmos.Regions does not name south",
-        "local.config.json: LOCKSTEP_COSMOS_LOCATIONS does not name south",
-        "infra/main.bicep: no parameter for the location of south",
-        "infra/main.bicep: no module of region.bicep for south",
-        "infra/main.bicep: no module of access.bicep for south",
-        "infra/main.bicep: the values of `primary` lack south",
-        "infra/region.bicep: the values of `region` lack south",
-        "infra/region.bicep: not every app has the settings ServiceBus_ of south",
-        "azure.yaml: no service of the name south",
+        "local.config.json: UserConfig.Namespaces has no namespace new_region",
+        "local.config.json: Hosts.Regions gives no host and no task hub new_region",
+        "local.config.json: LOCKSTEP_REGIONS does not name new_region",
+        "local.config.json: no connection ServiceBus_ of new_region",
+        "local.config.json: Cosmos.Regions does not name new_region",
+        "local.config.json: LOCKSTEP_COSMOS_LOCATIONS does not name new_region",
+        "infra/main.bicep: no parameter for the location of new_region",
+        "infra/main.bicep: no module of region.bicep for new_region",
+        "infra/main.bicep: no module of access.bicep for new_region",
+        "infra/main.bicep: the values of `primary` lack new_region",
+        "infra/region.bicep: the values of `region` lack new_region",
+        "infra/region.bicep: not every app has the settings ServiceBus_ of new_region",
+        "azure.yaml: no service of the name new_region",
     ]
     assert_steps_name_the_files("Add a region", missing)
 
 
 def test_a_region_that_only_one_part_names_is_noticed() -> None:
     config = deepcopy(local_config())
-    config["Hosts"]["Regions"].append("south")
+    config["Hosts"]["Regions"].append("new_region")
 
-    assert "south" in named_regions(config)
-    assert "local.config.json: LOCKSTEP_REGIONS does not name south" in missing_for_region(
-        "south", config
+    assert "new_region" in named_regions(config)
+    assert "local.config.json: LOCKSTEP_REGIONS does not name new_region" in missing_for_region(
+        "new_region", config
     )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_nothing_is_missing_for_a_query_function(name: str) -> None:
-    assert missing_for_query_function(name) == []
+    missing = missing_for_query_function(name)
+
+    assert not missing, "\n".join(missing)
 
 
 def test_the_steps_of_a_query_function_are_the_parts_that_can_be_missing() -> None:
-    missing = missing_for_query_function("REVERSE")
+    missing = missing_for_query_function("NEW_FUNCTION")
 
     assert missing == [
-        "local/cosmos/query/functions.py: FUNCTIONS has no REVERSE",
-        "docs/local.md: no query among the honoured ones shows REVERSE",
-        "tests/wire/test_cosmos_query.py: no test calls REVERSE",
+        "local/cosmos/query/functions.py: FUNCTIONS has no NEW_FUNCTION",
+        "docs/local.md: no query among the honoured ones shows NEW_FUNCTION",
+        "tests/wire/test_cosmos_query.py: no test calls NEW_FUNCTION",
     ]
     assert_steps_name_the_files("Add a query function to the local Cosmos DB", missing)
 
