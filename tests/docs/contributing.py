@@ -14,7 +14,7 @@ from tests.docs.local_page import ROOT
 from tests.docs.local_page import names as names_on_local_page
 from tests.infra.bicep import INFRA, Kind, read
 from tests.infra.evaluation import evaluate
-from tests.infra.parity import app_settings, deployment, load
+from tests.infra.parity import app_settings, deployment, grants, load
 
 HANDLERS = ROOT / "functions/handlers"
 QUERY_TESTS = ROOT / "tests/wire/test_cosmos_query.py"
@@ -147,6 +147,11 @@ def missing_for_region(region: str, config: dict[str, Any]) -> list[str]:
             setting in app_settings(deployment().module(name)) for name in processing
         ),
     }
+    senders = {access: sends_to(access) for access in modules if access.endswith("Access")}
+    in_access = {
+        "not every app may send to the namespace of": region in modules
+        and all(namespace_of(region) in sent for sent in senders.values())
+    }
     services = (ROOT / "azure.yaml").read_text().partition("\nservices:\n")[2].splitlines()
     in_azd = {"no service of the name": f"  {region}:" in services}
     return [
@@ -155,6 +160,7 @@ def missing_for_region(region: str, config: dict[str, Any]) -> list[str]:
             "local.config.json": on_one_machine,
             "infra/main.bicep": in_main,
             "infra/region.bicep": in_region,
+            "infra/access.bicep": in_access,
             "azure.yaml": in_azd,
         }.items()
         for what, is_there in parts.items()
@@ -164,6 +170,19 @@ def missing_for_region(region: str, config: dict[str, Any]) -> list[str]:
 
 def targets(modules: dict[str, Any], name: str, file: str) -> bool:
     return name in modules and modules[name].target == file
+
+
+def namespace_of(region: str) -> str:
+    return str(deployment().module(region).resource("namespace")["name"])
+
+
+def sends_to(access: str) -> set[str]:
+    """The namespaces to which the app of an access module may send."""
+    return {
+        target
+        for _, role, target in grants(deployment().module(access))
+        if role == "Azure Service Bus Data Sender"
+    }
 
 
 def allowed_values(file: str, parameter: str) -> list[Any]:

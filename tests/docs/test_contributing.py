@@ -96,16 +96,16 @@ def test_the_table_of_handlers_is_what_the_app_registers(registered: dict[str, s
 
 
 def test_the_steps_of_a_handler_are_the_parts_that_can_be_missing() -> None:
-    missing = missing_for_handler("new_handler", set(), {})
+    missing = missing_for_handler("example", set(), {})
 
     assert missing == [
-        "functions/handlers/new_handler.py: there is no such module",
-        "function_app.py: the handlers of new_handler are not joined",
-        "tests/unit/functions/test_new_handler.py: no test runs `exercise` on the handlers of new_handler",
-        "CONTRIBUTING.md: the table of handlers has no row for new_handler",
+        "functions/handlers/example.py: there is no such module",
+        "function_app.py: the handlers of example are not joined",
+        "tests/unit/functions/test_example.py: no test runs `exercise` on the handlers of example",
+        "CONTRIBUTING.md: the table of handlers has no row for example",
     ]
     assert_steps_name_the_files(
-        "Add a handler", [line.replace("new_handler", "NAME") for line in missing]
+        "Add a handler", [line.replace("example", "NAME") for line in missing]
     )
 
 
@@ -184,6 +184,7 @@ def test_the_steps_of_a_region_are_the_parts_that_can_be_missing() -> None:
         "infra/main.bicep: the values of `primary` lack new_region",
         "infra/region.bicep: the values of `region` lack new_region",
         "infra/region.bicep: not every app has the settings ServiceBus_ of new_region",
+        "infra/access.bicep: not every app may send to the namespace of new_region",
         "azure.yaml: no service of the name new_region",
     ]
     assert_steps_name_the_files("Add a region", missing)
