@@ -284,10 +284,12 @@ def test_every_command_on_the_page_can_be_run() -> None:
     commands = coded(section("Run things"))
     wanted = {command.split()[1] for command in commands if command.startswith("make ")}
     (test,) = [command for command in commands if "pytest" in command]
+    (module,) = [command.split()[2] for command in commands if "-m bench" in command]
 
     assert wanted
     assert wanted <= make_targets()
     assert (ROOT / test.split()[3]).exists()
+    assert (ROOT / module.replace(".", "/") / "__main__.py").exists()
 
 
 def test_the_tasks_of_vs_code_run_commands_that_exist() -> None:
