@@ -36,6 +36,8 @@ class Acknowledgements:
 
     async def add(self, entry: Entry) -> None:
         """Every region has the entry's outputs. Raises Unavailable or OutcomeUnknown."""
+        # Recording this for staged outputs also removes their documents, which the batch of a next
+        # entry does not do.
         if self.idle_seconds <= 0 or isinstance(entry.outbox.location, Staged):
             await self.record(entry)
             return
@@ -72,6 +74,7 @@ class Acknowledgements:
 
     async def record_session(self, session: str) -> None:
         """Record one now; where the store does not help, it is left to the sweep."""
+        # Taken out before the write, so that a commit meanwhile does not carry it a second time.
         found = self.unrecorded.pop(session, None)
         if found is None:
             return
@@ -81,6 +84,6 @@ class Acknowledgements:
             return
 
     async def close(self) -> None:
-        """Record everything that is left."""
+        """Record everything that is left. Raises nothing: the sweep finds what could not be."""
         for session in list(self.unrecorded):
             await self.record_session(session)
