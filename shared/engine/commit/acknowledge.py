@@ -66,7 +66,8 @@ class Acknowledgements:
         """Record those for which no next entry came, until nothing is left."""
         while self.unrecorded:
             await self.clock.sleep(self.idle_seconds / 2)
-            # Whatever is due before the next look: the session may be another worker's by then.
+            # What falls due before the next round is recorded now: in between, another worker may
+            # append to the session, and would deliver the outbox again.
             next_look = self.clock.now() + self.idle_seconds / 2
             due = [session for session, found in self.unrecorded.items() if found.due <= next_look]
             for session in due:

@@ -42,7 +42,7 @@ class Claims:
     async def process(self, made_from: EntryInput) -> Entry | None:
         """Claim, run, end: the entry, or None when another worker was first or took over.
 
-        Raises Unavailable or OutcomeUnknown; a claim that stays behind is taken over later.
+        Raises Unavailable or OutcomeUnknown; a claim that is left over is taken over later.
         """
         head = made_from.head
         # The state is read before the claim is written: a claim whose handler cannot start would

@@ -117,8 +117,8 @@ class Consumer:
 
     async def find_copy(self, message: Message) -> Outcome | None:
         """What a copy of a processed message is, without its session's head; None for no copy."""
-        # One read as a rule, and an old one will do: that a number was processed stays true. To miss
-        # a copy costs time only, because `decide` finds it again on the newest head.
+        # One read as a rule, and an old one will do: that a number was processed stays true. A copy
+        # that is missed here costs time only, because `decide` finds it on the newest head.
         digest = self.duplicates.recall(message) or await self.duplicates.look(message)
         if digest is None:
             return None

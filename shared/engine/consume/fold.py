@@ -1,7 +1,8 @@
 """Take a batch of one session's messages: one entry for as many as succeed, then one by one.
 
-For deep sessions: a write is paid for the fold, not for each message. A message that has to wait,
-fails, or calls the outside ends the fold; what came before it is committed.
+This is for sessions with many messages waiting: the fold costs one write, not one for each message.
+A message that has to wait, fails, or calls the outside ends the fold; what came before it is
+committed.
 """
 
 from collections.abc import Sequence
@@ -100,10 +101,10 @@ class BatchConsumer:
         return folded
 
     def complete_alone(self, made_from: EntryInput, given: HandlerInput) -> Entry | None:
-        """The entry of one more message; None where the message has to be looked at alone."""
+        """The entry of one more message; None where the message has to be consumed alone."""
         message = made_from.message
-        # Where messages are parked, each one has to be compared with them and may free others, which
-        # Consumer.consume does.
+        # Where messages are parked, each new one has to be compared with them and may let some go
+        # on, which Consumer.consume does.
         waits = made_from.head is not None and bool(made_from.head.parked)
         if (
             message.number is None

@@ -1,9 +1,9 @@
 """Keep messages beside the journal until their turn comes, one under each number.
 
 Parking appends an entry and creates the message's document in the same batch. The entry is what
-makes it safe: whoever moves the cursor next builds on it, and so knows that somebody waits. A
-document alone could be written a moment after the missing message was processed, and nobody would
-ever look for it.
+makes it safe: the next worker that moves the cursor builds on it, and so knows that a message
+waits. A document alone could be written a moment after the missing message was processed, and
+nobody would ever read it.
 
 A message that finds its place taken is a copy, or another message under a used number, or it comes
 from a producer that another one has fenced: the higher owner level has the place.
@@ -151,7 +151,6 @@ class Parking:
 
 
 def level_of(message: Message) -> int:
-    """The owner level of a numbered message."""
     return message.number.level if message.number else 0
 
 

@@ -89,12 +89,13 @@ class Dispatcher:
             return ()
         regions = self.delivery.regions
         pending = await self.journal.pending(head.session, regions, limit=CATCH_UP_MAX)
-        # Only entries have a place in the journal's order. A producer's copies have numbers of their
-        # own, so nothing has to wait for them.
+        # Only entries have a place in the journal's order. A producer's copies carry numbers of
+        # their own, so nothing has to wait for them.
         of_entries = [one for one in pending if one.position is not None]
         lagging = await self.deliver_in_order(of_entries, regions)
         if len(pending) == CATCH_UP_MAX:
-            # There may be more: a region that missed any of these lags until a look finds none.
+            # There may be more: a region that missed any of these counts as lagging until a
+            # search finds fewer.
             lagging = tuple(r for r in regions if any(r in one.outbox.regions for one in pending))
         if set(lagging) == set(regions):
             # With every queue out of reach outboxes would pile up in the journal, one for every
@@ -133,8 +134,8 @@ class Dispatcher:
                 # Somebody else delivered it between the search and this read.
                 return pending.outbox.without(pending.outbox.regions)
             sent = await self.delivery.deliver_possible(loaded)
-            # Struck off after sending, with what was refused: the next look must not send a
-            # message in whose place a tombstone went out.
+            # Struck off after sending, with what was refused: the next delivery must not send
+            # a message in whose place a tombstone went out.
             if sent.regions:
                 await self.journal.acknowledge(pending, sent.regions, sent.refused)
         except (CallerError, Unavailable, OutcomeUnknown) as error:

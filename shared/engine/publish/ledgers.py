@@ -101,7 +101,7 @@ class LedgerBook:
         return stored
 
     async def settle(self, session: str, group: str) -> bool:
-        """Send what the group has numbered in the session and no region is known to have.
+        """Send what the group has numbered in the session and no region surely has.
 
         Whether the ledger was changed by that: it forgets what no queue takes. Raises
         OutcomeUnknown when no region takes it.
@@ -145,8 +145,8 @@ class LedgerBook:
                 "no region surely took the messages; they keep their numbers and will be sent"
             )
         left = replace(pending.outbox.without(regions), refused=refused)
-        # Forgotten before it is struck off: after a crash in between, the outbox is still pending
-        # and is delivered again, so that no retry is told that a message is safe which no queue took.
+        # Forgotten before it is struck off: after a crash in between the outbox is still pending, so
+        # it is delivered again, and no retry counts a message as sent which no queue took.
         if refused:
             await self.forget(pending.session, group, refused)
         if notify is not None and not refused:
@@ -158,7 +158,7 @@ class LedgerBook:
         return left
 
     async def forget(self, session: str, group: str, ids: Container[str]) -> None:
-        """Forget what no queue takes: it never gets to be known as sent. Its number stays spent.
+        """Forget what no queue takes, so that it never counts as sent. Its number stays used.
 
         Raises OutcomeUnknown where that is not sure; what was numbered then counts as unsent.
         """
