@@ -145,8 +145,8 @@ class LedgerBook:
                 "no region surely took the messages; they keep their numbers and will be sent"
             )
         left = replace(pending.outbox.without(regions), refused=refused)
-        # Forgotten before it is struck off: after a crash in between the outbox is still pending, so
-        # it is delivered again, and no retry counts a message as sent which no queue took.
+        # Forgotten before it is struck off: after a crash in between the outbox is still pending.
+        # So it is delivered again, and no retry counts a message as sent which no queue took.
         if refused:
             await self.forget(pending.session, group, refused)
         if notify is not None and not refused:
