@@ -1,4 +1,4 @@
-# make demo   the main job, on one machine, through a region's death
+# make demo   the main job, on one machine, through the outage of a region
 # make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 CLIMATE=rough)
 # make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
 # make test   lint, types, import contracts and every test, two files at a time
@@ -7,7 +7,7 @@ RUN := .venv/bin/python
 DAYS ?= 1
 SEEDS ?= 2000
 FIRST ?= 0
-CLIMATE ?= rough
+PROFILE ?= rough
 SECONDS ?= 180
 MESSAGES ?=
 SEED ?= 1
@@ -24,7 +24,7 @@ help:  ## say what can be made
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")
 	@$(RUN) -m demo --days $(DAYS) $(ARGS)
 
-demo-saga: .venv/ready  ## run orders as sagas through a region's death (ARGS="--orders N ...")
+demo-saga: .venv/ready  ## run orders as sagas through the outage of a region (ARGS="--orders N ...")
 	@$(RUN) -m demo.sagas $(ARGS)
 
 up: .venv/ready  ## start Azure on one machine and leave it running until Ctrl-C
@@ -36,8 +36,8 @@ test: lint  ## lint, then every test that can run here
 unit: .venv/ready  ## the fast tests only
 	@$(RUN) -m pytest -m "not wire and not spark and not e2e" $(ARGS)
 
-simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=0 CLIMATE=rough|mild|fair)
-	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --climate $(CLIMATE) --jobs 2 $(ARGS)
+simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=0 PROFILE=rough|mild|fair)
+	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
 
 chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAGES=N SEED=1)
 	@$(RUN) -m chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \

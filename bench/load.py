@@ -17,12 +17,11 @@ GROUP = "bench"
 BATCH_MESSAGES_MAX = 200
 
 
-def statuses(session: str, numbers: range) -> list[Message]:
-    """An aircraft's statuses with these sequence numbers."""
-    return [status(session, n) for n in numbers]
+def make_statuses(session: str, numbers: range) -> list[Message]:
+    return [make_status(session, n) for n in numbers]
 
 
-def status(session: str, n: int) -> Message:
+def make_status(session: str, n: int) -> Message:
     """The n-th status of an aircraft: it departs and arrives in turn."""
     event = {
         "status": ("departed", "arrived")[n % 2],
@@ -39,7 +38,6 @@ def status(session: str, n: int) -> Message:
 
 
 def send(connection: str, queue: str, sessions: Iterable[list[Message]]) -> None:
-    """Send every session's messages to a queue, in order."""
     with (
         ServiceBusClient.from_connection_string(connection) as client,
         client.get_queue_sender(queue) as sender,
@@ -47,11 +45,10 @@ def send(connection: str, queue: str, sessions: Iterable[list[Message]]) -> None
         for messages in sessions:
             for start in range(0, len(messages), BATCH_MESSAGES_MAX):
                 part = messages[start : start + BATCH_MESSAGES_MAX]
-                sender.send_messages([on_the_wire(message) for message in part])
+                sender.send_messages([to_sdk_message(message) for message in part])
 
 
-def on_the_wire(message: Message) -> ServiceBusMessage:
-    """A message as azure-servicebus sends it."""
+def to_sdk_message(message: Message) -> ServiceBusMessage:
     return ServiceBusMessage(
         message.body,
         session_id=message.session,

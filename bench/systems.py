@@ -24,7 +24,6 @@ class System:
 
     @property
     def config(self) -> Path:
-        """What the local cloud has to run for it."""
         return self.app / "local.config.json"
 
 

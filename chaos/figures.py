@@ -1,27 +1,86 @@
-"""Numbers of a run: effects over time, how long each message took, how many were on their way."""
+"""A run over time: phases, faults and queues as recorded, effects and latencies as counted."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import ceil
+from pathlib import Path
+from typing import Any
 
-from chaos.judge.history import History
-from chaos.timeline import Timeline
+from chaos.checker.history import RunHistory
+from chaos.progress import FaultInterval
+from chaos.records import read_lines
+from testbed.sampling import RunEvent, count_in_bins, find_bin
 
-# The picture has about so many places for bars.
+
+@dataclass(frozen=True, slots=True)
+class PhaseInterval:
+    """A phase of the run, from when to when, in seconds since the epoch."""
+
+    name: str
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimeline:
+    """What happened; every time is in seconds since the epoch, `waiting` by region."""
+
+    phases: tuple[PhaseInterval, ...]
+    faults: tuple[FaultInterval, ...]
+    waiting: Mapping[str, tuple[tuple[float, int], ...]]
+    events: tuple[RunEvent, ...]
+
+    @property
+    def begin(self) -> float:
+        return self.phases[0].begin
+
+    @property
+    def end(self) -> float:
+        return self.phases[-1].end
+
+
+def read_timeline(path: Path) -> RunTimeline:
+    """Read the events of a run; raises ValueError where there are none."""
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for line in read_lines(path):
+        by_kind.setdefault(line.pop("kind"), []).append(line)
+    if not by_kind.get("phase"):
+        raise ValueError(f"{path} holds no run")
+    noted = [line["at"] for kind in ("event", "sample") for line in by_kind.get(kind, [])]
+    waiting: dict[str, list[tuple[float, int]]] = {}
+    for line in by_kind.get("sample", []):
+        for region, count in line["waiting"].items():
+            waiting.setdefault(region, []).append((line["at"], count))
+    return RunTimeline(
+        phases=tuple(read_phases(by_kind["phase"], max(noted))),
+        faults=tuple(FaultInterval(**line) for line in by_kind.get("fault", [])),
+        waiting={region: tuple(points) for region, points in waiting.items()},
+        events=tuple(RunEvent(**line) for line in by_kind.get("event", [])),
+    )
+
+
+def read_phases(phases: Iterable[Mapping[str, Any]], end: float) -> list[PhaseInterval]:
+    begun = [(str(line["phase"]), float(line["at"])) for line in phases]
+    ends = [*(at for _, at in begun[1:]), end]
+    return [PhaseInterval(name, at, until) for (name, at), until in zip(begun, ends, strict=True)]
+
+
+# The chart has room for about so many bars.
 BINS_MAX = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Seconds from the sender's being told to the first effect that came out anywhere."""
+    """Seconds from the sender's being told that a message is safe to its first effect anywhere."""
 
     p50: float
     p99: float
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What the picture draws, in bins of `step` seconds since the run began.
+class RunFigures:
+    """What the chart draws, in bins of `step` seconds since the run began.
 
     `rates` are effects a second by region, `latencies` those of the messages accepted in a bin,
     None where there were none, and `pending` accepted messages without an effect at its end.
@@ -34,41 +93,14 @@ class Figures:
     overall: Latency | None
 
 
-def figures(history: History, timeline: Timeline) -> Figures:
-    """Count what came out when."""
+def compute_figures(history: RunHistory, timeline: RunTimeline) -> RunFigures:
     begin, seconds = timeline.begin, timeline.end - timeline.begin
     step = float(max(1, ceil(seconds / BINS_MAX)))
     bins = ceil(seconds / step) or 1
-    arrived = first_arrivals(history)
-    rates = {region: [0.0] * bins for region in history.regions}
-    for (region, _), at in arrived.items():
-        rates[region][place(at - begin, step, bins)] += 1 / step
-    accepted, visible = accepted_and_visible(history, arrived)
-    taken: list[list[float]] = [[] for _ in range(bins)]
-    for name, at in visible.items():
-        taken[place(accepted[name] - begin, step, bins)].append(max(0.0, at - accepted[name]))
-    return Figures(
-        step=step,
-        rates=rates,
-        latencies=[latency(times) for times in taken],
-        pending=pending(accepted.values(), visible.values(), begin, step, bins),
-        overall=latency([one for times in taken for one in times]),
-    )
-
-
-def first_arrivals(history: History) -> dict[tuple[str, str], float]:
-    """When each message's effect came out of each region first."""
-    first: dict[tuple[str, str], float] = {}
+    arrived: dict[tuple[str, str], float] = {}
     for seen in history.seen:
         copy = (seen.region, seen.id)
-        first[copy] = min(seen.at, first.get(copy, seen.at))
-    return first
-
-
-def accepted_and_visible(
-    history: History, arrived: Mapping[tuple[str, str], float]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """When each message was accepted, and when its effect was visible somewhere, by id."""
+        arrived[copy] = min(seen.at, arrived.get(copy, seen.at))
     accepted = {
         sent.id: sent.safe_at
         for sent in history.sent
@@ -78,38 +110,32 @@ def accepted_and_visible(
     for (_, name), at in arrived.items():
         if name in accepted:
             visible[name] = min(at, visible.get(name, at))
-    return accepted, visible
+    waits: list[list[float]] = [[] for _ in range(bins)]
+    for name, at in visible.items():
+        wait = max(0.0, at - accepted[name])
+        waits[find_bin(accepted[name] - begin, bins, step)].append(wait)
+    changes = [*((at - begin, 1) for at in accepted.values())]
+    changes += ((at - begin, -1) for at in visible.values())
+    return RunFigures(
+        step=step,
+        rates={
+            region: count_in_bins(
+                ((at - begin, 1 / step) for (of, _), at in arrived.items() if of == region),
+                bins,
+                step,
+            )
+            for region in history.regions
+        },
+        latencies=[summarize(found) for found in waits],
+        pending=[max(0, round(n)) for n in accumulate(count_in_bins(changes, bins, step))],
+        overall=summarize([wait for found in waits for wait in found]),
+    )
 
 
-def pending(
-    accepted: Iterable[float], visible: Iterable[float], begin: float, step: float, bins: int
-) -> list[int]:
-    """How many messages were accepted and had no effect yet, at the end of each bin."""
-    change = [0] * bins
-    for at in accepted:
-        change[place(at - begin, step, bins)] += 1
-    for at in visible:
-        change[place(at - begin, step, bins)] -= 1
-    total, totals = 0, []
-    for one in change:
-        total += one
-        totals.append(max(0, total))
-    return totals
-
-
-def latency(times: Sequence[float]) -> Latency | None:
-    """Median and 99th percentile; None of nothing."""
-    if not times:
+def summarize(waits: Sequence[float]) -> Latency | None:
+    """Median and 99th percentile, each the smallest value that so many are not above."""
+    if not waits:
         return None
-    ordered = sorted(times)
-    return Latency(quantile(ordered, 0.50), quantile(ordered, 0.99))
-
-
-def quantile(ordered: Sequence[float], part: float) -> float:
-    """The smallest value that so large a part of all is not above."""
-    return ordered[max(0, ceil(part * len(ordered)) - 1)]
-
-
-def place(seconds: float, step: float, bins: int) -> int:
-    """The bin of a moment."""
-    return min(max(0, int(seconds / step)), bins - 1)
+    ordered = sorted(waits)
+    p50, p99 = (ordered[max(0, ceil(part * len(ordered)) - 1)] for part in (0.50, 0.99))
+    return Latency(p50, p99)

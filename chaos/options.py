@@ -1,13 +1,12 @@
-"""What a run was asked to do."""
+"""What a run was asked to do, and the files that it leaves."""
 
 import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from chaos.places import Places
-
-ASKED = ("seed", "seconds", "messages", "rate", "operation_max", "ease", "cardinality")
+# What makes a run what it is, for a later check of it.
+STORED = ("seed", "seconds", "messages", "rate", "operation_max", "pause_factor", "cardinality")
 
 
 class Cardinality(StrEnum):
@@ -17,13 +16,31 @@ class Cardinality(StrEnum):
     MANY = "many"
 
 
+class RunFiles:
+    """The files and directories of a run."""
+
+    def __init__(self, data: Path) -> None:
+        self.logs = data / "logs"
+        self.cloud = data / "cloud"
+        self.app = data / "app"
+        self.options = data / "options.json"
+        self.workload = data / "workload.jsonl"
+        # What the sender was told is safe; what came out of the queues; runs of handlers that call
+        # the outside; what was done to the system and seen of it; what was left at the end.
+        self.ledger = data / "ledger.jsonl"
+        self.received = data / "received.jsonl"
+        self.runs = data / "runs.jsonl"
+        self.events = data / "events.jsonl"
+        self.final_state = data / "final_state.json"
+
+
 @dataclass(frozen=True, slots=True)
-class Options:
+class ChaosOptions:
     """The settings of one run: it lasts for `seconds`, or until `messages` are sent.
 
     `rate` is in messages a second and an upper limit; above `backlog_max` messages in a queue the
-    sender pauses. `operation_max` is how many messages it publishes at once. Pauses between mishaps
-    are `ease` times as long as usual.
+    sender pauses. `operation_max` is how many messages it publishes at once. Pauses between faults
+    are `pause_factor` times as long as usual.
     """
 
     data: Path
@@ -33,7 +50,7 @@ class Options:
     rate: float
     backlog_max: int
     operation_max: int
-    ease: float
+    pause_factor: float
     cardinality: Cardinality
     report: Path
     is_plain: bool = False
@@ -43,11 +60,10 @@ class Options:
         """How many messages are made: as many as asked for, or more than the time allows."""
         return self.messages or int(self.seconds * self.rate)
 
-    def remember(self) -> None:
-        """Write down what makes the run what it is, for whoever judges it later."""
-        asked = {name: getattr(self, name) for name in ASKED}
-        Places(self.data).asked.write_text(json.dumps(asked), encoding="utf-8")
+    def store(self) -> None:
+        stored = {name: getattr(self, name) for name in STORED}
+        RunFiles(self.data).options.write_text(json.dumps(stored), encoding="utf-8")
 
-    def recalled(self) -> "Options":
-        """These options with what the run in their directory was asked for."""
-        return replace(self, **json.loads(Places(self.data).asked.read_text(encoding="utf-8")))
+    def with_stored(self) -> "ChaosOptions":
+        """These options with those that the run in their directory was made with."""
+        return replace(self, **json.loads(RunFiles(self.data).options.read_text(encoding="utf-8")))

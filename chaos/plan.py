@@ -1,7 +1,7 @@
-"""What shall go wrong and when: two endless sequences that follow from a seed.
+"""The fault plan: what shall go wrong and when, as two endless sequences that follow from a seed.
 
-Blows take processes, regions or the whole cloud away, one at a time. Squalls are armed in the
-cloud and spoil a part of what one component does, while blows go on.
+Outages take processes, regions or the whole cloud away, one at a time. Degradations are armed in
+the cloud and spoil a part of what one component does, while outages go on.
 """
 
 import random
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 # Seconds between the end of one and the beginning of the next.
-BLOW_PAUSES = (1.0, 5.0)
-SQUALL_PAUSES = (0.5, 3.0)
+OUTAGE_PAUSES = (1.0, 5.0)
+DEGRADATION_PAUSES = (0.5, 3.0)
 
 
-class Blow(StrEnum):
+class OutageKind(StrEnum):
     """What is taken away for a while."""
 
     HOST = "host killed"
     HOSTS = "both hosts killed"
     CLOUD = "cloud killed"
-    REGION = "region dark"
+    REGION = "region unavailable"
     NAMESPACE = "namespace down"
     WRITES = "writes moved"
     STORE = "write region lost"
@@ -28,15 +28,15 @@ class Blow(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
-    """One thing that goes wrong: `at` counts from the beginning of the weather, in seconds.
+class PlannedFault:
+    """One thing that goes wrong; `at` is in seconds since faults began to be injected.
 
-    A blow says what it takes away, and from which regions; a squall is the fault that is armed.
+    An outage says what it takes away, and from which regions; a degradation is the fault to arm.
     """
 
     at: float
     seconds: float
-    blow: Blow | None = None
+    outage: OutageKind | None = None
     regions: tuple[str, ...] = ()
     fault: Mapping[str, object] = field(default_factory=dict)
 
@@ -46,27 +46,25 @@ class Mishap:
 
     @property
     def components(self) -> tuple[str, ...]:
-        """What it happens to, as the picture calls it."""
-        if self.blow is None:
+        if self.outage is None:
             return (str(self.fault["component"]),)
         hosts = tuple(f"host {region}" for region in self.regions)
         buses = tuple(f"servicebus.{region}" for region in self.regions)
-        struck = {
-            Blow.HOST: hosts,
-            Blow.HOSTS: hosts,
-            Blow.REGION: (*hosts, *buses),
-            Blow.NAMESPACE: buses,
-            Blow.WRITES: ("cosmos.journal",),
-            Blow.STORE: ("cosmos.journal",),
-            Blow.SENDER: ("sender",),
+        affected = {
+            OutageKind.HOST: hosts,
+            OutageKind.HOSTS: hosts,
+            OutageKind.REGION: (*hosts, *buses),
+            OutageKind.NAMESPACE: buses,
+            OutageKind.WRITES: ("cosmos.journal",),
+            OutageKind.STORE: ("cosmos.journal",),
+            OutageKind.SENDER: ("sender",),
         }
-        return struck.get(self.blow, ("cloud",))
+        return affected.get(self.outage, ("cloud",))
 
     @property
     def what(self) -> str:
-        """What happens, in a few words."""
-        if self.blow is not None:
-            return str(self.blow)
+        if self.outage is not None:
+            return str(self.outage)
         status = f" {self.fault['status']}" if "status" in self.fault else ""
         wait = f" {self.fault['seconds']} s" if "seconds" in self.fault else ""
         rate = f", {float(str(self.fault['rate'])):.0%}"
@@ -74,8 +72,8 @@ class Mishap:
 
 
 @dataclass(frozen=True, slots=True)
-class Squall:
-    """A sort of fault to be armed: what it does, to which operations, how often it strikes."""
+class Degradation:
+    """A kind of fault to arm: what it does, to which operations, and how often."""
 
     action: str
     operations: tuple[str, ...]
@@ -87,95 +85,101 @@ class Squall:
 WRITES = ("batch", "replace", "create")
 READS = ("read", "query")
 SETTLEMENTS = ("complete", "abandon")
-OF_STORE = (
-    Squall("status", (*WRITES, *READS), (0.2, 0.6), (503, 429, 408)),
-    Squall("status", WRITES, (0.1, 0.4), (449,)),
-    Squall("drop-answer", WRITES, (0.1, 0.5)),
-    Squall("drop-connection", (*WRITES, *READS), (0.1, 0.4)),
-    Squall("delay", (*WRITES, *READS), (0.1, 0.5), seconds=(0.2, 3.0)),
-    Squall("stale-read", READS, (0.3, 1.0), seconds=(0.5, 5.0)),
-    Squall("status", ("feed",), (0.3, 1.0), (503, 429)),
+STORE_DEGRADATIONS = (
+    Degradation("status", (*WRITES, *READS), (0.2, 0.6), (503, 429, 408)),
+    Degradation("status", WRITES, (0.1, 0.4), (449,)),
+    Degradation("drop-answer", WRITES, (0.1, 0.5)),
+    Degradation("drop-connection", (*WRITES, *READS), (0.1, 0.4)),
+    Degradation("delay", (*WRITES, *READS), (0.1, 0.5), seconds=(0.2, 3.0)),
+    Degradation("stale-read", READS, (0.3, 1.0), seconds=(0.5, 5.0)),
+    Degradation("status", ("feed",), (0.3, 1.0), (503, 429)),
 )
-OF_BUS = (
-    Squall("status", ("send",), (0.2, 0.6), (503, 500)),
-    Squall("drop-answer", ("send",), (0.1, 0.5)),
-    Squall("delay", ("send",), (0.1, 0.5), seconds=(0.2, 3.0)),
-    Squall("drop-connection", ("send", "deliver", "complete", "accept"), (0.02, 0.1)),
-    Squall("status", SETTLEMENTS, (0.1, 0.5), (503, 500)),
-    Squall("drop-answer", ("complete",), (0.1, 0.5)),
-    Squall("lose-lock", ("complete", "renew-session-lock", "deliver"), (0.05, 0.2), seconds=(0, 1)),
-    Squall("duplicate", ("deliver",), (0.1, 0.4)),
-    Squall("status", ("accept", "renew-session-lock"), (0.2, 0.6), (503,)),
+BUS_DEGRADATIONS = (
+    Degradation("status", ("send",), (0.2, 0.6), (503, 500)),
+    Degradation("drop-answer", ("send",), (0.1, 0.5)),
+    Degradation("delay", ("send",), (0.1, 0.5), seconds=(0.2, 3.0)),
+    Degradation("drop-connection", ("send", "deliver", "complete", "accept"), (0.02, 0.1)),
+    Degradation("status", SETTLEMENTS, (0.1, 0.5), (503, 500)),
+    Degradation("drop-answer", ("complete",), (0.1, 0.5)),
+    Degradation(
+        "lose-lock", ("complete", "renew-session-lock", "deliver"), (0.05, 0.2), seconds=(0, 1)
+    ),
+    Degradation("duplicate", ("deliver",), (0.1, 0.4)),
+    Degradation("status", ("accept", "renew-session-lock"), (0.2, 0.6), (503,)),
 )
 
 
-def blows(seed: int, regions: tuple[str, str], ease: float = 1.0) -> Iterator[Mishap]:
+def plan_outages(
+    seed: int, regions: tuple[str, str], pause_factor: float = 1.0
+) -> Iterator[PlannedFault]:
     """Everything that can be taken away, in mixed order, again and again."""
+    # The word in the seed is part of every plan that was ever noted: another would change them all.
     chance = random.Random(f"blows {seed}")  # noqa: S311 - a replayable choice, not a secret
 
-    def next_one(at: float, blow: Blow) -> Mishap:
+    def next_one(at: float, outage: OutageKind) -> PlannedFault:
         seconds = round(chance.uniform(2.0, 8.0), 1)
-        struck = regions if blow is Blow.HOSTS else (chance.choice(regions),)
-        return Mishap(at, seconds, blow, struck)
+        affected = regions if outage is OutageKind.HOSTS else (chance.choice(regions),)
+        return PlannedFault(at, seconds, outage, affected)
 
-    pauses = eased(BLOW_PAUSES, ease)
-    return one_after_another(shuffled(tuple(Blow), chance), next_one, pauses, chance)
+    kinds = shuffle_rounds(tuple(OutageKind), chance)
+    return place_in_time(kinds, next_one, OUTAGE_PAUSES, pause_factor, chance)
 
 
-def squalls(seed: int, regions: tuple[str, str], ease: float = 1.0) -> Iterator[Mishap]:
+def plan_degradations(
+    seed: int, regions: tuple[str, str], pause_factor: float = 1.0
+) -> Iterator[PlannedFault]:
     """Faults of the store and of both namespaces, in mixed order, again and again."""
     chance = random.Random(f"squalls {seed}")  # noqa: S311 - a replayable choice, not a secret
-    aims = [("cosmos.journal", squall) for squall in OF_STORE for _ in regions]
-    aims += [(f"servicebus.{region}", squall) for squall in OF_BUS for region in regions]
+    aims = [("cosmos.journal", degradation) for degradation in STORE_DEGRADATIONS for _ in regions]
+    aims += [
+        (f"servicebus.{region}", degradation)
+        for degradation in BUS_DEGRADATIONS
+        for region in regions
+    ]
 
-    def next_one(at: float, aim: tuple[str, Squall]) -> Mishap:
+    def next_one(at: float, aim: tuple[str, Degradation]) -> PlannedFault:
         seconds = round(chance.uniform(2.0, 6.0), 1)
-        return Mishap(at, seconds, fault=armed(*aim, seconds, chance))
+        return PlannedFault(at, seconds, fault=make_fault(*aim, seconds, chance))
 
-    pauses = eased(SQUALL_PAUSES, ease)
-    return one_after_another(shuffled(tuple(aims), chance), next_one, pauses, chance)
+    kinds = shuffle_rounds(tuple(aims), chance)
+    return place_in_time(kinds, next_one, DEGRADATION_PAUSES, pause_factor, chance)
 
 
-def armed(
-    component: str, squall: Squall, lasts: float, chance: random.Random
+def make_fault(
+    component: str, degradation: Degradation, lasts: float, chance: random.Random
 ) -> Mapping[str, object]:
     """The fault as the control endpoint takes it; it ends by itself."""
-    operation = chance.choice(squall.operations)
+    operation = chance.choice(degradation.operations)
     fault: dict[str, object] = {
         "component": component,
-        "action": squall.action,
+        "action": degradation.action,
         "operation": operation,
-        "rate": round(chance.uniform(*squall.rates), 2),
+        "rate": round(chance.uniform(*degradation.rates), 2),
         "duration_seconds": lasts,
     }
-    if squall.statuses:
-        fault["status"] = chance.choice(squall.statuses)
-    if squall.seconds and not (squall.action == "lose-lock" and operation != "deliver"):
-        fault["seconds"] = round(chance.uniform(*squall.seconds), 1)
+    if degradation.statuses:
+        fault["status"] = chance.choice(degradation.statuses)
+    if degradation.seconds and not (degradation.action == "lose-lock" and operation != "deliver"):
+        fault["seconds"] = round(chance.uniform(*degradation.seconds), 1)
     return fault
 
 
-def eased(pauses: tuple[float, float], ease: float) -> tuple[float, float]:
-    """Pauses so many times as long."""
-    return pauses[0] * ease, pauses[1] * ease
-
-
-def shuffled[T](kinds: tuple[T, ...], chance: random.Random) -> Iterator[T]:
-    """Every kind once in each round, in another order each time."""
+def shuffle_rounds[T](kinds: tuple[T, ...], chance: random.Random) -> Iterator[T]:
     while True:
         yield from chance.sample(kinds, len(kinds))
 
 
-def one_after_another[T](
+def place_in_time[T](
     kinds: Iterator[T],
-    next_one: Callable[[float, T], Mishap],
+    next_one: Callable[[float, T], PlannedFault],
     pauses: tuple[float, float],
+    pause_factor: float,
     chance: random.Random,
-) -> Iterator[Mishap]:
-    """Mishaps that do not overlap."""
+) -> Iterator[PlannedFault]:
+    """Place faults one after another, with a pause before each."""
     at = 0.0
     for kind in kinds:
-        at += chance.uniform(*pauses)
-        mishap = next_one(round(at, 1), kind)
-        yield mishap
-        at += mishap.seconds
+        at += chance.uniform(pauses[0] * pause_factor, pauses[1] * pause_factor)
+        planned = next_one(round(at, 1), kind)
+        yield planned
+        at += planned.seconds

@@ -1,4 +1,4 @@
-"""Append-only files of JSON lines: what each process of a run leaves for the judge.
+"""Append-only files of JSON lines: what each process of a run leaves to be checked.
 
 A line is one write to a file opened for appending, so lines of several processes never mix and a
 killed process leaves at most one line cut short, at the end.
@@ -8,10 +8,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-type Line = Mapping[str, Any]
+type RecordLine = Mapping[str, Any]
 
 
 class Record:
@@ -26,16 +25,10 @@ class Record:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
-    def append(self, *lines: Line) -> None:
-        """Append lines in one write."""
+    def append(self, *lines: RecordLine) -> None:
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         os.write(self._file, text.encode())
 
@@ -57,15 +50,14 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 continue
 
 
-class Follower:
-    """Reads what was appended to a record since the last look."""
+class RecordFollower:
+    """Reads what was appended to a record since the last call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.read = 0
 
-    def news(self) -> Iterator[dict[str, Any]]:
-        """Walk over the whole lines that are new."""
+    def read_new(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():
             return
         with self.path.open("rb") as file:

@@ -1,138 +1,289 @@
-"""The report of a run: one HTML file that needs nothing else, in light and dark."""
+"""The report of a run as one HTML page and as lines: what was broken, above what came out."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from html import escape
-from pathlib import Path
-from string import Template
+from typing import TYPE_CHECKING
 
-from chaos.figures import Figures, figures
-from chaos.judge.history import History
-from chaos.judge.verdict import Finding
-from chaos.options import Options
-from chaos.picture import BLOWS, draw
-from chaos.timeline import Timeline
-from demo.display import clock
-from demo.report import STYLE, table
-from demo.row import Row
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-TEMPLATE = Path(__file__).with_name("report.html")
+from chaos.checker.history import RunHistory
+from chaos.checker.promises import PromiseResult
+from chaos.figures import RunFigures, RunTimeline, compute_figures
+from chaos.options import ChaosOptions
+from chaos.plan import OutageKind
+from chaos.progress import FaultInterval
+from testbed.charts import (
+    COLOURS,
+    REGION_COLOURS,
+    add_legend,
+    draw_chart,
+    draw_stacked_bars,
+    label_artist,
+)
+from testbed.pages import ReportPage, ReportRow
+from testbed.sampling import format_time
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OUTAGES = frozenset(map(str, OutageKind))
+CHART_PIXELS, LANE_PIXELS, PANEL_PIXELS = 1120, 19, 92
+# The text of a fault has so many pixels a letter; one with room for fewer letters is not written.
+LETTER_PIXELS, LETTERS_MIN = 6.2, 5
+VISIBLE_PIXELS = 2.0
 
 
 @dataclass(frozen=True)
-class Report:
+class ChaosReport:
     """Everything a finished run has to say."""
 
-    options: Options
-    history: History
-    timeline: Timeline
-    findings: Sequence[Finding]
-    figures: Figures
+    options: ChaosOptions
+    history: RunHistory
+    timeline: RunTimeline
+    results: Sequence[PromiseResult]
+    figures: RunFigures
 
     @classmethod
     def of(
-        cls, options: Options, history: History, timeline: Timeline, findings: Sequence[Finding]
-    ) -> "Report":
-        """Put a report together."""
-        return cls(options, history, timeline, findings, figures(history, timeline))
+        cls,
+        options: ChaosOptions,
+        history: RunHistory,
+        timeline: RunTimeline,
+        results: Sequence[PromiseResult],
+    ) -> "ChaosReport":
+        return cls(options, history, timeline, results, compute_figures(history, timeline))
 
     @property
     def violations(self) -> int:
-        """How often any promise was broken."""
-        return sum(finding.violations for finding in self.findings)
+        return sum(result.violations for result in self.results)
 
-    def write(self) -> None:
-        """Write the page to where the options say; raises OSError."""
-        self.options.report.parent.mkdir(parents=True, exist_ok=True)
-        self.options.report.write_text(render(self), encoding="utf-8")
-
-    def blows(self) -> set[tuple[str, float]]:
+    @property
+    def outages(self) -> set[tuple[str, float]]:
         """What was taken away and when, once where it struck several components."""
-        return {(bar.what, bar.begin) for bar in self.timeline.bars if bar.what in BLOWS}
+        return {(fault.what, fault.begin) for fault in self.timeline.faults if is_outage(fault)}
 
-    def rows(self) -> Iterator[Row]:
+    @property
+    def degradations(self) -> list[FaultInterval]:
+        return [fault for fault in self.timeline.faults if not is_outage(fault)]
+
+    def rows(self) -> list[ReportRow]:
         """The figures of a run, for the terminal and the page alike."""
-        timeline, safe = self.timeline, [sent for sent in self.history.sent if sent.is_safe]
-        yield Row("messages accepted", f"{len(safe)} in {len({s.session for s in safe})} sessions")
-        yield Row("effects", f"{len(self.history.copies)}, {len(self.history.seen)} copies sent")
-        yield Row("runs of effectful handlers", runs(self.history))
-        yield Row("taken away", told(what for what, _ in self.blows()))
-        spoiled = [bar for bar in timeline.bars if bar.what not in BLOWS]
-        yield Row("spoiled", told(" ".join(bar.what.split()[:1]) for bar in spoiled))
+        history, timeline = self.history, self.timeline
+        safe = [sent for sent in history.sent if sent.is_safe]
+        sessions = len({sent.session for sent in safe})
+        runs = f"{len(history.runs)} for {len({run.id for run in history.runs})} messages"
+        degradations = count_words(fault.what.split()[0] for fault in self.degradations)
+        rows = [
+            ReportRow("messages accepted", f"{len(safe)} in {sessions} sessions"),
+            ReportRow("effects", f"{len(history.copies)}, {len(history.seen)} copies sent"),
+            ReportRow("runs of effectful handlers", runs),
+            ReportRow("outages", count_words(what for what, _ in self.outages)),
+            ReportRow("degradations", degradations),
+        ]
         if self.figures.overall:
             p50, p99 = self.figures.overall.p50, self.figures.overall.p99
-            yield Row("accepted to effect visible", f"median {p50:.2f} s, 99th {p99:.1f} s")
-        yield Row("duration", f"{timeline.end - timeline.begin:.0f} s")
+            latency = f"median {p50:.2f} s, 99th {p99:.1f} s"
+            rows.append(ReportRow("accepted to effect visible", latency))
+        return [*rows, ReportRow("duration", f"{timeline.end - timeline.begin:.0f} s")]
+
+    def print(self, console: Console) -> None:
+        figures = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for row in self.rows():
+            figures.add_row(row.label, row.value)
+        console.print()
+        console.print(figures)
+        console.print()
+        for result in self.results:
+            if result.violations:
+                line = Text(f"BROKEN  {result}", style="bold red")
+            else:
+                line = Text.assemble(("ok", "green"), f"  {result}")
+            console.print(line, soft_wrap=True)
+        console.print()
+        if not self.violations:
+            console.print(Text("every promise held", style="bold green"))
+        console.print(f"report: {self.options.report}", soft_wrap=True)
+
+    def page(self) -> ReportPage:
+        overall, begin = self.figures.overall, self.timeline.begin
+        promises = []
+        for result in self.results:
+            checked = f"checked {result.checked} {result.promise.of}"
+            value = "; ".join((f"{checked}, {result.violations} violations", *result.examples))
+            name = f"{result.promise.name} {result.promise.summary}"
+            promises.append(ReportRow(name, value, is_good=not result.violations))
+        events = [
+            ReportRow(format_time(event.at), f"{event.at - begin:.1f} s  {event.text}")
+            for event in self.timeline.events
+        ]
+        return ReportPage(
+            title="Lockstep under injected faults",
+            started_at=begin,
+            problems=[],
+            is_good=not self.violations,
+            tiles={
+                "messages accepted": str(sum(sent.is_safe for sent in self.history.sent)),
+                "violations": str(self.violations),
+                "outages": str(len(self.outages)),
+                "degradations": str(len(self.degradations)),
+                "median to effect": f"{overall.p50:.2f} s" if overall else "none",
+                "99th percentile": f"{overall.p99:.1f} s" if overall else "none",
+            },
+            chart=draw_run(self.timeline, self.figures),
+            sections={
+                "Promises": promises,
+                "This run": [*describe_options(self.options), *self.rows()],
+                "What happened": events,
+            },
+        )
 
 
-def runs(history: History) -> str:
-    """How often handlers ran that call the outside, and for how many messages."""
-    return f"{len(history.runs)} for {len({run.id for run in history.runs})} messages"
+def is_outage(fault: FaultInterval) -> bool:
+    """Whether something was taken away, and not only degraded."""
+    return fault.what in OUTAGES
 
 
-def told(words: Iterable[str]) -> str:
-    """How often each of these, the most frequent first."""
+def count_words(words: Iterable[str]) -> str:
     return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common()) or "nothing"
 
 
-def render(report: Report) -> str:
-    """Return the report as HTML."""
-    started = datetime.fromtimestamp(report.timeline.begin).astimezone()
-    is_good = not report.violations
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        style=STYLE.read_text(encoding="utf-8"),
-        started=f"{started:%Y-%m-%d %H:%M:%S %Z}",
-        tone="good" if is_good else "bad",
-        headline="Every promise held" if is_good else "A promise was broken",
-        tiles="".join(tiles(report)),
-        regions="".join(
-            f'<span><i class="swatch region{index}"></i>{escape(name)}</span>'
-            for index, name in enumerate(report.history.regions)
-        ),
-        chart=draw(report.timeline, report.figures),
-        findings=table(promises(report.findings)),
-        settings=table([*settings(report.options), *report.rows()]),
-        events=table(events(report.timeline)),
-    )
-
-
-def tiles(report: Report) -> Iterator[str]:
-    """Yield the numbers a reader wants first."""
-    overall = report.figures.overall
-    numbers = [
-        ("messages accepted", str(sum(sent.is_safe for sent in report.history.sent))),
-        ("violations", str(report.violations)),
-        ("taken away", str(len(report.blows()))),
-        ("spoiled", str(sum(bar.what not in BLOWS for bar in report.timeline.bars))),
-        ("median to effect", f"{overall.p50:.2f} s" if overall else "none"),
-        ("99th percentile", f"{overall.p99:.1f} s" if overall else "none"),
-    ]
-    for name, number in numbers:
-        yield f'<div class="tile"><b>{escape(number)}</b><span>{escape(name)}</span></div>'
-
-
-def promises(findings: Sequence[Finding]) -> Iterator[Row]:
-    """Yield one row for each promise."""
-    for finding in findings:
-        value = f"checked {finding.checked} {finding.promise.of}, {finding.violations} violations"
-        examples = "".join(f"; {example}" for example in finding.examples)
-        name = f"{finding.promise.name} {finding.promise.says}"
-        yield Row(name, value + examples, is_good=not finding.violations)
-
-
-def settings(options: Options) -> Iterator[Row]:
-    """Yield what the run was asked to do."""
-    yield Row("seed", f"{options.seed}; the same seed plans the same weather and load")
+def describe_options(options: ChaosOptions) -> list[ReportRow]:
     asked = options.messages and f"{options.messages} messages"
-    yield Row("asked for", asked or f"{options.seconds:g} s")
-    yield Row("at most", f"{options.rate:g} messages a second, {options.operation_max} at once")
-    yield Row("pauses between mishaps", f"{options.ease:g} times the usual ones")
-    yield Row("hosts take", f"{options.cardinality} at a time")
+    limits = f"{options.rate:g} messages a second, {options.operation_max} at once"
+    seed = f"{options.seed}; the same seed plans the same faults and workload"
+    return [
+        ReportRow("seed", seed),
+        ReportRow("asked for", asked or f"{options.seconds:g} s"),
+        ReportRow("at most", limits),
+        ReportRow("pauses between faults", f"{options.pause_factor:g} times the usual ones"),
+        ReportRow("hosts take", f"{options.cardinality} at a time"),
+    ]
 
 
-def events(timeline: Timeline) -> Iterator[Row]:
-    """Yield what happened, with the time of day and the second of the run."""
-    for event in timeline.events:
-        yield Row(clock(event.at), f"{event.at - timeline.begin:.1f} s  {event.text}")
+def draw_run(timeline: RunTimeline, figures: RunFigures) -> str:
+    """Draw faults by component above effects by region, latencies and queues, on one clock."""
+    lanes = order_lanes(timeline.faults, tuple(figures.rates))
+    regions = tuple(figures.rates)
+    seconds = timeline.end - timeline.begin
+    heights = [LANE_PIXELS * max(3, len(lanes)), *[PANEL_PIXELS] * (len(regions) + 2)]
+    title = "injected faults by component, above what came out of each region"
+    with draw_chart(title, heights=heights, end=seconds, width=CHART_PIXELS) as chart:
+        faults, *effects, latency, backlog = chart.panels
+        draw_faults(faults, timeline, lanes)
+        for panel in chart.panels:
+            for phase in timeline.phases[::2]:
+                span = (phase.begin - timeline.begin, phase.end - timeline.begin)
+                panel.axvspan(*span, color=COLOURS["phase"], alpha=0.04, linewidth=0)
+        highest = max((max(rates) for rates in figures.rates.values()), default=0)
+        for number, (panel, region) in enumerate(zip(effects, regions, strict=True)):
+            panel.set_title(f"effects a second, out of {region}")
+            panel.set_ylabel("messages / s")
+            draw_stacked_bars(
+                panel,
+                {region: figures.rates[region]},
+                [REGION_COLOURS[number]],
+                unit="effects a second",
+                kinds=[f"region{number}"],
+                step=figures.step,
+            )
+            panel.set_ylim(0, max(1.0, highest * 1.05))
+            add_legend(panel)
+        draw_latencies(latency, figures)
+        draw_backlog(backlog, timeline, figures)
+    return chart.svg
+
+
+def order_lanes(
+    faults: Sequence[FaultInterval], regions: tuple[str, ...]
+) -> list[tuple[str, bool]]:
+    """The lanes from above, by component and whether it was taken away or degraded.
+
+    Who sends comes first, then what carries, who works, and what remembers.
+    """
+    known = ["sender", "cloud", *(f"host {name}" for name in regions)]
+    known += [*(f"servicebus.{name}" for name in regions), "cosmos.journal"]
+    found = {(fault.component, is_outage(fault)) for fault in faults}
+    others = sorted({component for component, _ in found} - set(known))
+    lanes = [(name, kind) for name in known + others for kind in (True, False)]
+    return [lane for lane in lanes if lane in found]
+
+
+def draw_faults(panel: "Axes", timeline: RunTimeline, lanes: Sequence[tuple[str, bool]]) -> None:
+    """Draw a lane for each component, with the faults that were in force."""
+    panel.set_title("injected faults, by component")
+    for phase in timeline.phases:
+        panel.annotate(
+            phase.name,
+            (phase.begin - timeline.begin, 1.0),
+            (3, -2),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            va="top",
+            color=COLOURS["soft"],
+        )
+    pixels_per_second = (CHART_PIXELS - 150) / (timeline.end - timeline.begin)
+    for lane, (component, is_removed) in enumerate(lanes):
+        kind = "removed" if is_removed else "degraded"
+        for fault in timeline.faults:
+            if (fault.component, is_outage(fault)) != (component, is_removed):
+                continue
+            begin, length = fault.begin - timeline.begin, fault.end - fault.begin
+            colour, alpha = COLOURS[kind], 1.0 if is_removed else 0.5
+            width = max(length, VISIBLE_PIXELS / pixels_per_second)
+            (bar,) = panel.barh(lane, width, left=begin, height=0.72, color=colour, alpha=alpha)
+            label_artist(bar, kind, f"{fault.what}, from {begin:.1f} s for {length:.1f} s")
+            letters = int(length * pixels_per_second / LETTER_PIXELS)
+            if letters >= LETTERS_MIN:
+                cut = fault.what if len(fault.what) <= letters else fault.what[: letters - 1] + "…"
+                text_colour = COLOURS["page" if is_removed else "text"]
+                panel.text(begin, lane, f" {cut}", va="center", fontsize=9, color=text_colour)
+    panel.set_yticks(range(len(lanes)), [component for component, _ in lanes])
+    panel.set_ylim(len(lanes) - 0.5, -1.5)
+    for kind, name in (("removed", "taken away"), ("degraded", "degraded")):
+        panel.barh(
+            [0], [0], color=COLOURS[kind], alpha=1.0 if kind == "removed" else 0.5, label=name
+        )
+    add_legend(panel)
+
+
+def draw_latencies(panel: "Axes", figures: RunFigures) -> None:
+    """Draw median and 99th percentile of each bin, on a logarithmic scale."""
+    panel.set_title("from accepted to effect visible, by time of sending")
+    panel.set_ylabel("seconds")
+    panel.set_yscale("log")
+    panel.set_ylim(0.01, 100)
+    panel.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
+    panel.minorticks_off()
+    found = [
+        ((place + 0.5) * figures.step, latency)
+        for place, latency in enumerate(figures.latencies)
+        if latency is not None
+    ]
+    times = [at for at, _ in found]
+    for name, label in (("p99", "99th percentile"), ("p50", "median")):
+        values = [min(max(getattr(latency, name), 0.01), 100.0) for _, latency in found]
+        panel.plot(times, values, "o", markersize=3.5, color=COLOURS[name], label=label)
+    add_legend(panel)
+
+
+def draw_backlog(panel: "Axes", timeline: RunTimeline, figures: RunFigures) -> None:
+    """Draw what was accepted and had no effect yet, and what waited in each region's queue."""
+    panel.set_title("messages under way")
+    panel.set_ylabel("messages")
+    name = "accepted, no effect yet"
+    draw_stacked_bars(
+        panel,
+        {name: figures.pending},
+        [COLOURS["pending"]],
+        unit="messages",
+        kinds=["pending"],
+        step=figures.step,
+    )
+    for colour, (region, waiting) in zip(REGION_COLOURS, timeline.waiting.items(), strict=False):
+        points = [(at - timeline.begin, count) for at, count in waiting if at >= timeline.begin]
+        panel.plot(*zip(*points, strict=True), color=colour, label=f"waiting in {region}")
+    panel.set_ylim(bottom=0)
+    add_legend(panel)

@@ -1,132 +1,219 @@
-"""One run from an empty directory to a verdict, and the verdict on a run that was made before."""
+"""One run from an empty directory to its check, and the check of a run that was made before."""
 
 import json
-import shutil
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
-from pathlib import Path
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 
+from azure.core.exceptions import AzureError
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from chaos.cloud import COMPACT_SECONDS, RETENTION_SECONDS, Cloud, running_cloud
-from chaos.course import Course
-from chaos.display import Display
-from chaos.judge.reading import read_history
-from chaos.judge.verdict import Finding, judge
-from chaos.load import write_load
-from chaos.options import Options
-from chaos.places import Places
-from chaos.progress import Progress
+from chaos.checker.promises import check_history
+from chaos.checker.reading import read_history
+from chaos.figures import read_timeline
+from chaos.final_state import is_idle, read_final_state
+from chaos.injector import FaultInjector
+from chaos.options import ChaosOptions, RunFiles
+from chaos.processes import (
+    COMPACT_SECONDS,
+    RETENTION_SECONDS,
+    SenderProcess,
+    running_app_cloud,
+    running_recorder,
+    running_sender,
+)
+from chaos.progress import ChaosDisplay, RunLog, RunProgress
 from chaos.records import Record
-from chaos.remains import read_remains
-from chaos.report import Report
-from chaos.sending import sending
-from chaos.stage import Stage
-from chaos.timeline import read_timeline
-from chaos.weather import Weather
-from chaos.witness import BUSES_SETTING
-from demo.children import Child
-from demo.data import DataRefused, held
+from chaos.report import ChaosReport
+from chaos.workload import write_workload
+from testbed.cloud import CloudProcess
+from testbed.control import ControlRefused, count_operations
+from testbed.directory import DirectoryRefused, run_directory
+from testbed.sampling import CloudSample, take_sample
 
-MARKER = "lockstep-chaos.json"
-# An entry is old when compaction has had two turns to remove it.
+# An entry is old when compaction has had two chances to remove it.
 OLD_SECONDS = RETENTION_SECONDS + 2 * COMPACT_SECONDS
+POLL_SECONDS = 0.5
+# Parts of the run: faults are injected from the first to the second.
+FAULTS_PART, RECOVERY_PART = 0.12, 0.88
+BASELINE_MESSAGES_MAX = 500
+START_SECONDS_MAX = 120.0
+# The rest is poison, which has no effects, and what is drained.
+ALL_PART = 0.98
+# So long without a new effect, and with something left to do, means that it will stay undone.
+DRAIN_SECONDS_MAX = 150.0
+# Longer than anything waits for: a lock, a lease, the next sweep.
+STALLED_SECONDS = 60.0
+IDLE_POLL_SECONDS = 2.0
+# Operations of a namespace that a stretch without faults must not have any of.
+DISTURBANCES = ("abandon", "dead-letter", "expire-lock")
 
 
-def run(options: Options) -> int:
-    """Run, judge, report; the answer is the exit status: 0 when every promise held, else 1."""
+class RunPhase(StrEnum):
+    """Where a run is."""
+
+    BASELINE = "no faults"
+    FAULTS = "faults"
+    RECOVERY = "recovery"
+    DRAINING = "draining"
+
+
+def run(options: ChaosOptions) -> int:
+    """Run, check, report; returns the exit status: 0 when every promise held, else 1."""
     console = Console(highlight=False)
-    places = Places(options.data)
-    with emptied(options.data):
-        options.remember()
+    files = RunFiles(options.data)
+    with run_directory(options.data, "lockstep-chaos.json", maker="a run", is_fresh=True):
+        options.store()
         console.print(f"seed {options.seed}; making messages out of real flights")
-        made = write_load(places.load, options.messages_max, options.operation_max, options.seed)
+        made = write_workload(
+            files.workload, options.messages_max, options.operation_max, options.seed
+        )
         console.print(f"{made} messages at most; starting Azure on this machine")
-        perform(options, places, console)
-        return conclude(options, console)
+        with ExitStack() as running:
+            log = RunLog(running.enter_context(Record(files.events)))
+            cloud = running.enter_context(running_app_cloud(options, files))
+            running.enter_context(running_recorder(cloud, files))
+            sender = running.enter_context(running_sender(cloud, options, files))
+            display = running.enter_context(ChaosDisplay(console, is_plain=options.is_plain))
+            injector = FaultInjector(cloud, sender, log, options.seed, options.pause_factor)
+            progress = RunProgress.of(files)
+            ChaosRun(cloud, sender, injector, log, progress, display, options).perform()
+            final_state = asdict(read_final_state(cloud, OLD_SECONDS))
+            files.final_state.write_text(json.dumps(final_state), encoding="utf-8")
+        return check_run(options, console)
 
 
-def conclude(options: Options, console: Console) -> int:
-    """Judge what a run left in its directory; raises DataRefused where that cannot be read."""
-    places = Places(options.data)
-    if not places.remains.exists():
-        raise DataRefused(f"{options.data} holds no run that came to its end")
-    console.print("judging")
+def check_run(options: ChaosOptions, console: Console) -> int:
+    """Check what a run left in its directory; raises DirectoryRefused where it cannot be read."""
+    files = RunFiles(options.data)
+    if not files.final_state.exists():
+        raise DirectoryRefused(f"{options.data} holds no run that came to its end")
+    console.print("checking")
     try:
-        history, timeline = read_history(places), read_timeline(places.course)
+        history, timeline = read_history(files), read_timeline(files.events)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataRefused(f"what is in {options.data} is not a run's: {error!r}") from error
-    report = Report.of(options.recalled(), history, timeline, judge(history))
-    report.write()
-    tell(report, console)
+        raise DirectoryRefused(f"what is in {options.data} is not a run's: {error!r}") from error
+    report = ChaosReport.of(options.with_stored(), history, timeline, check_history(history))
+    report.page().write(report.options.report)
+    report.print(console)
     return 1 if report.violations else 0
 
 
-def perform(options: Options, places: Places, console: Console) -> None:
-    """Perform the run; what it did and what came of it is in its files then."""
-    with ExitStack() as running:
-        course = Course(running.enter_context(Record(places.course)))
-        cloud = running.enter_context(running_cloud(options, places))
-        running.enter_context(witness(cloud, places))
-        sender = running.enter_context(sending(cloud, options, places))
-        display = running.enter_context(Display(console, is_plain=options.is_plain))
-        weather = Weather(cloud, sender, course, options.seed, options.ease)
-        stage = Stage(cloud, sender, weather, course, Progress.of(places), display, options)
-        stage.perform()
-        remains = read_remains(cloud.stack, OLD_SECONDS)
-        places.remains.write_text(json.dumps(asdict(remains)), encoding="utf-8")
+@dataclass
+class ChaosRun:
+    """Drives one run on a system that is up."""
 
+    cloud: CloudProcess
+    sender: SenderProcess
+    injector: FaultInjector
+    log: RunLog
+    progress: RunProgress
+    display: ChaosDisplay
+    options: ChaosOptions
+    began_at: float = 0.0
 
-@contextmanager
-def witness(cloud: Cloud, places: Places) -> Iterator[Child]:
-    """Run the witness for one `with` block."""
-    command = [sys.executable, "-m", "chaos.witness", "--record", str(places.witnessed)]
-    buses = {BUSES_SETTING: json.dumps(cloud.stack.contract["servicebus"])}
-    with Child(command, log=places.logs / "witness.log", environment=buses) as child:
-        yield child
+    def perform(self) -> None:
+        """Go through the phases; raises what the injector could not repair."""
+        self.wait_for_first()
+        self.began_at = time.monotonic()
+        self.enter(RunPhase.BASELINE)
+        self.watch(
+            lambda: self.part() >= FAULTS_PART or self.count_effects() >= BASELINE_MESSAGES_MAX
+        )
+        self.note_disturbances()
+        self.sender.send_at_full_rate()
+        self.enter(RunPhase.FAULTS)
+        with self.injector.injecting():
+            self.watch(lambda: self.part() >= RECOVERY_PART)
+        self.enter(RunPhase.RECOVERY)
+        self.watch(lambda: self.part() >= ALL_PART)
+        self.sender.stop()
+        self.enter(RunPhase.DRAINING)
+        self.drain()
 
+    def wait_for_first(self) -> None:
+        """Wait until the sender has sent something; raises ChildFailed when it never does."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not self.progress.safe:
+            self.update()
+            if self.sender.is_finished() or time.monotonic() > deadline:
+                raise self.sender.child.failure("nothing was accepted")
+            time.sleep(POLL_SECONDS)
 
-def tell(report: Report, console: Console) -> None:
-    """Print the verdict, and where the report is."""
-    figures = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for row in report.rows():
-        figures.add_row(row.label, row.value)
-    console.print()
-    console.print(figures)
-    console.print()
-    for finding in report.findings:
-        console.print(line_of(finding), soft_wrap=True)
-    console.print()
-    if not report.violations:
-        console.print(Text("every promise held", style="bold green"))
-    console.print(f"report: {report.options.report}", soft_wrap=True)
+    def part(self) -> float:
+        """How much of the run is done, from 0 to 1: of its time, or of its messages.
 
+        What does not change any more is done: the checker will say what it lacks.
+        """
+        is_sent = self.sender.is_finished()
+        if self.options.messages is None:
+            return (time.monotonic() - self.began_at) / self.options.seconds
+        if is_sent and self.progress.seconds_since_change() > STALLED_SECONDS:
+            return 1.0
+        return self.count_effects() / self.options.messages
 
-def line_of(finding: Finding) -> Text:
-    """A promise in one line."""
-    if finding.violations:
-        return Text(f"BROKEN  {finding}", style="bold red")
-    return Text.assemble(("ok", "green"), f"  {finding}")
+    def count_effects(self) -> int:
+        """How many messages have an effect that came out of the region that is ahead."""
+        return max(self.progress.effects.values(), default=0)
 
+    def enter(self, phase: RunPhase) -> None:
+        self.log.note("phase", phase=phase)
+        self.log.note_event(f"--- {phase}")
+        self.display.phase = phase
 
-@contextmanager
-def emptied(directory: Path) -> Iterator[None]:
-    """Hold the directory of a run, with nothing in it that an earlier run left.
+    def note_disturbances(self) -> None:
+        """Note what must not have happened so far."""
+        counters = self.cloud.control.read_counters()
+        counts = {
+            f"{operation} in {region}": count_operations(
+                counters, f"servicebus.{region}", operation
+            )
+            for region in self.cloud.regions
+            for operation in DISTURBANCES
+        }
+        self.log.note("baseline", counts=counts)
 
-    Raises DataRefused for one that is in use, or that has files in it which no run made.
-    """
-    marker = directory / MARKER
-    if directory.exists() and any(directory.iterdir()) and not marker.exists():
-        raise DataRefused(f"{directory} is not empty and was not made by a run; use --data")
-    directory.mkdir(parents=True, exist_ok=True)
-    with held(marker):
-        for path in directory.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path != marker:
-                path.unlink()
-        yield
+    def watch(self, until: Callable[[], bool]) -> None:
+        """Look at the run now and then until it is time for the next phase."""
+        while not until():
+            self.update()
+            time.sleep(POLL_SECONDS)
+
+    def update(self) -> None:
+        """Take a sample and show it; a cloud that is dead on purpose has none."""
+        self.injector.check()
+        self.progress.update()
+        sample: CloudSample | None = None
+        try:
+            sample = take_sample(self.cloud.control, self.cloud.queue)
+            self.log.note_sample(sample)
+        except ControlRefused:
+            pass
+        self.display.show(self.progress.describe(sample), self.log.read_new())
+
+    def drain(self) -> None:
+        """Wait until nothing is left to do; the checker will name what stays undone."""
+        poll_at = 0.0
+        began_at = time.monotonic()
+        while (
+            min(self.progress.seconds_since_change(), time.monotonic() - began_at)
+            < DRAIN_SECONDS_MAX
+        ):
+            self.update()
+            if time.monotonic() >= poll_at:
+                if self.is_idle():
+                    self.log.note_event("nothing is left to do")
+                    return
+                poll_at = time.monotonic() + IDLE_POLL_SECONDS
+            time.sleep(POLL_SECONDS)
+        waited = f"nothing came out for {DRAIN_SECONDS_MAX:.0f} s"
+        self.log.note_event(f"something is left to do, and {waited}")
+
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do, as far as can be seen."""
+        try:
+            return is_idle(self.cloud)
+        except (AzureError, ControlRefused):
+            return False

@@ -1,24 +1,18 @@
-"""`python -m demo`: the main job on one machine, through a region's death."""
+"""`python -m demo`: the main job on one machine, through the outage of a region."""
 
-import signal
-import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Never
 
-from demo.children import ChildFailed
-from demo.control import ControlRefused
-from demo.data import DataRefused
-from demo.options import Options, days, rate
+from demo.options import DemoOptions
 from demo.run import run
-from demo.source import SourceUnreadable
 from demo.up import up
+from testbed.command import exit_status, parse_count, parse_positive, run_program
 
 DESCRIPTION = """\
 Feeds real flights to two regions with Spark, kills the primary region half-way, brings it back,
-and holds the journal against the source: nothing lost, nothing twice, everything in order.
+and checks the journal against the source: nothing lost, nothing twice, everything in order.
 
 Everything runs on this machine and ends with this program; Ctrl-C at any time leaves nothing
 behind but the data directory. A second run on the same data adds no effect."""
@@ -33,24 +27,10 @@ Ctrl-C. The data directory keeps queues and journal for the next time."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; the answer is the exit status."""
+    """Run a command; returns the exit status."""
     arguments = parse_arguments(words)
-    try:
-        command = up if arguments.command == "up" else run
-        return command(options_of(arguments))
-    except KeyboardInterrupt:
-        print("interrupted; everything was stopped", file=sys.stderr)
-        return 130
-    except (ChildFailed, ControlRefused, DataRefused, SourceUnreadable, OSError) as error:
-        print(f"python -m demo: {error}", file=sys.stderr)
-        return 2
-
-
-def interrupt(_signal: int, _frame: FrameType | None) -> Never:
-    """End the run by the ordinary way out; a second signal must not disturb that."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    command = up if arguments.command == "up" else run
+    return exit_status("python -m demo", lambda: command(parse_options(arguments)))
 
 
 def parse_arguments(words: Sequence[str]) -> Namespace:
@@ -66,7 +46,7 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
     commands = parser.add_subparsers(dest="command", metavar="[up]")
     playing = commands.add_parser(
         "up",
-        help="start the stack without a run, to play with",
+        help="start the cloud without a run, to play with",
         description=UP_DESCRIPTION,
         argument_default=SUPPRESS,
     )
@@ -75,7 +55,6 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
 
 
 def add_data_options(parser: ArgumentParser) -> None:
-    """Add the options about the data directory."""
     parser.add_argument(
         "--data",
         type=Path,
@@ -83,17 +62,17 @@ def add_data_options(parser: ArgumentParser) -> None:
         help="where queues, journal and logs are kept (default: .demo, or .up with up)",
     )
     parser.add_argument(
-        "--fresh",
-        action="store_const",
-        const=True,
-        help="delete the data of earlier runs first",
+        "--fresh", action="store_const", const=True, help="delete the data of earlier runs first"
     )
 
 
 def add_run_options(parser: ArgumentParser) -> None:
-    """Add the options of a run."""
     parser.add_argument(
-        "--days", type=days, default=1, metavar="N", help="days of flights to feed (default: 1)"
+        "--days",
+        type=partial(parse_count, of=" of days"),
+        default=1,
+        metavar="N",
+        help="days of flights to feed (default: 1)",
     )
     parser.add_argument(
         "--source",
@@ -106,21 +85,21 @@ def add_run_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rate",
-        type=rate,
+        type=parse_positive,
         metavar="N",
         help="messages a second (default: as many as make the feed last 45 s)",
     )
-    parser.add_argument("--keep", action="store_true", help="keep the stack up until Ctrl-C")
+    parser.add_argument("--keep", action="store_true", help="keep the cloud up until Ctrl-C")
     parser.add_argument("--no-kill", action="store_true", help="let both regions live")
     parser.add_argument(
         "--plain", action="store_true", help="plain lines even on a terminal, no live display"
     )
 
 
-def options_of(arguments: Namespace) -> Options:
+def parse_options(arguments: Namespace) -> DemoOptions:
     """Return the options the command line asks for, with every path made absolute."""
     data = (arguments.data or Path(f".{arguments.command or 'demo'}")).resolve()
-    return Options(
+    return DemoOptions(
         days=arguments.days,
         source=arguments.source and arguments.source.resolve(),
         data=data,
@@ -134,6 +113,4 @@ def options_of(arguments: Namespace) -> Options:
 
 
 if __name__ == "__main__":
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, interrupt)
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

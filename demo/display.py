@@ -1,40 +1,45 @@
-"""What a person sees while the run goes on: the interface, and plain lines for pipes and logs."""
+"""What a person sees of a run: plain lines or a live display, then a summary."""
 
 import sys
 import time
-from datetime import datetime
-from types import TracebackType
-from typing import Protocol, Self
+from collections.abc import Sequence
+from typing import Self
 
-from demo.samples import Event, RegionSample, Sample, Timeline
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from demo.result import DemoResult
+from testbed.sampling import (
+    CloudSample,
+    RegionSample,
+    RunEvent,
+    SampleTimeline,
+    describe_region,
+    format_time,
+    settle_rates,
+)
 
 LINE_SECONDS = 2.0
+BARS = " ▁▂▃▄▅▆▇█"
+BARS_SHOWN = 30
+STYLES = ("cyan", "yellow")
+UP, DOWN = Text("● up", style="green"), Text("● down", style="bold red")
+MARKS = {True: Text("ok", style="green"), False: Text("NO", style="bold red"), None: Text("")}
 
 
-class Display(Protocol):
-    """Shows a run; used in a `with` block, outside of which it shows nothing."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    def begin(self, timeline: Timeline, copies: int) -> None:
-        """Learn where samples will be, and how many copies of messages are to be settled."""
-
-    def tell(self, event: Event) -> None:
-        """Show something that happened."""
-
-    def show(self, sample: Sample) -> None:
-        """Show how both regions stand now."""
+def choose_display(console: Console, *, is_plain: bool) -> "PlainDisplay":
+    return PlainDisplay() if is_plain or not console.is_terminal else LiveDisplay(console)
 
 
 class PlainDisplay:
-    """One line for each event, and one every couple of seconds while anything moves."""
+    """One line for each event, and one every couple of seconds while anything changes.
+
+    Used in a `with` block, outside of which it shows nothing.
+    """
 
     def __init__(self) -> None:
         self._next_line_at = 0.0
@@ -43,55 +48,99 @@ class PlainDisplay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
+    def __exit__(self, *_: object) -> None:
+        pass
 
-    def begin(self, timeline: Timeline, copies: int) -> None:
-        """Plain lines carry no progress: they need neither."""
+    def begin(self, timeline: SampleTimeline, copies: int) -> None:
+        """Learn where samples will be, and how many copies of messages are to be settled."""
 
-    def tell(self, event: Event) -> None:
-        """Print the event with its time of day."""
+    def show_event(self, event: RunEvent) -> None:
         self._print(event.at, event.text)
 
-    def show(self, sample: Sample) -> None:
-        """Print the sample, if it is news and the last one is old enough."""
-        line = " | ".join(region_line(name, region) for name, region in sample.regions.items())
+    def show_sample(self, sample: CloudSample) -> None:
+        line = " | ".join(describe_region(*region) for region in sample.regions.items())
         if time.monotonic() < self._next_line_at or line == self._last_line:
             return
         self._next_line_at, self._last_line = time.monotonic() + LINE_SECONDS, line
         self._print(sample.at, f"   {line}")
 
     def _print(self, at: float, text: str) -> None:
-        sys.stdout.write(f"{clock(at)} {text}\n")
+        sys.stdout.write(f"{format_time(at)} {text}\n")
         sys.stdout.flush()
 
 
-def region_line(name: str, region: RegionSample) -> str:
-    """Say in one line how a region stands."""
-    return (
-        f"{name} {standing(region)}: {region.waiting} waiting, "
-        f"{region.scheduled} scheduled, {region.settled} settled"
+class LiveDisplay(PlainDisplay):
+    """Draws the newest sample in place; events scroll by above it."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=8, transient=True)
+        self._timeline = SampleTimeline(0.0)
+        self._copies = 0
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def begin(self, timeline: SampleTimeline, copies: int) -> None:
+        self._timeline, self._copies = timeline, copies
+
+    def show_event(self, event: RunEvent) -> None:
+        line = Text.assemble((format_time(event.at), "dim"), " ", event.text)
+        self._console.print(line)
+
+    def show_sample(self, sample: CloudSample) -> None:
+        grid = Table.grid(expand=True)
+        panels = []
+        for style, (name, region) in zip(STYLES, sample.regions.items(), strict=False):
+            grid.add_column(ratio=1)
+            panels.append(self._panel(name, region, style))
+        grid.add_row(*panels)
+        progress = Table.grid(padding=(0, 1))
+        settled = min(sample.settled, self._copies)
+        seconds = self._timeline.seconds(sample.at)
+        progress.add_row(
+            ProgressBar(total=self._copies, completed=settled, width=50),
+            f"{sample.settled} of {self._copies} copies settled, {seconds:.0f} s",
+        )
+        self._live.update(Group(grid, progress))
+
+    def _panel(self, name: str, region: RegionSample, style: str) -> Panel:
+        table = Table.grid(padding=(0, 2))
+        table.add_row("host", UP if region.host_up else DOWN)
+        table.add_row("namespace", UP if region.namespace_up else DOWN)
+        table.add_row("waiting", str(region.waiting))
+        table.add_row("scheduled", str(region.scheduled))
+        table.add_row("settled", str(region.settled))
+        rates = settle_rates(self._timeline.samples, name)
+        newest = f"{rates[-1]:3.0f} " if rates else ""
+        table.add_row("a second", Text(newest + draw_bars(rates), style=style))
+        is_up = region.host_up and region.namespace_up
+        return Panel(table, title=name, border_style=style if is_up else "bold red")
+
+
+def draw_bars(values: Sequence[float]) -> str:
+    highest = max(values, default=0.0) or 1.0
+    steps = len(BARS) - 1
+    return "".join(
+        BARS[min(steps, round(value / highest * steps))] for value in values[-BARS_SHOWN:]
     )
 
 
-def standing(region: RegionSample) -> str:
-    """Say which parts of a region are up."""
-    match region.host_up, region.namespace_up:
-        case True, True:
-            return "up"
-        case False, False:
-            return "DOWN"
-        case False, True:
-            return "host DOWN"
-        case _:
-            return "namespace DOWN"
-
-
-def clock(at: float) -> str:
-    """Return the local time of day of a moment."""
-    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+def print_summary(console: Console, result: DemoResult) -> None:
+    """Print what was checked and counted, then in one sentence whether all promises held."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for row in result.rows():
+        table.add_row(MARKS[row.is_good], row.label, row.value)
+    console.print()
+    console.print(table)
+    console.print()
+    for problem in result.problems():
+        console.print(Text(f"BROKEN  {problem}", style="bold red"), soft_wrap=True)
+    if not result.problems():
+        console.print(Text("every promise held", style="bold green"))
+    console.print(f"report: {result.options.report}", soft_wrap=True, highlight=False)

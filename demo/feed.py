@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.children import Child
-from demo.options import Options
-from demo.stack import SECONDARY_DELAY_SECONDS, Stack
+from demo.options import DemoOptions
+from testbed.children import Child
+from testbed.cloud import CloudProcess
 
 NEWS = b"feed: "
 # Spark has nothing to lose by being killed: what was sent is safe, and so is sending it again.
@@ -16,14 +16,14 @@ GRACE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Feed:
-    """A running feed. It is `finished` only when it ended well."""
+class FeedProcess:
+    """A running feed."""
 
     child: Child
     summary: Path
     read: int = 0
 
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the feed has ended; raises ChildFailed when it ended badly."""
         if self.child.is_running:
             return False
@@ -32,8 +32,8 @@ class Feed:
             raise self.child.failure(f"the feed failed with exit status {status}")
         return True
 
-    def news(self) -> Iterator[str]:
-        """Yield what the feed said of its progress since the last call."""
+    def read_news(self) -> Iterator[str]:
+        """Yield what the feed logged of its progress since the last call."""
         with self.child.log.open("rb") as log:
             log.seek(self.read)
             for line in log:
@@ -43,42 +43,27 @@ class Feed:
                 if line.startswith(NEWS):
                     yield line.decode(errors="replace").strip()
 
-    def rejected(self) -> int | None:
-        """Return how many rows the feed says it rejected, or None when it never said."""
+    def count_rejected(self) -> int | None:
+        """How many rows the feed says it rejected, or None when it did not come to its end."""
         if not self.summary.exists():
             return None
         rejects: dict[str, int] = json.loads(self.summary.read_text())["rejects"]
         return sum(rejects.values())
 
 
-def start_feed(stack: Stack, options: Options, rate: float) -> Feed:
-    """Start the feed against a stack at `rate` messages a second."""
+def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedProcess:
+    """Start the feed against a cloud at `rate` messages a second."""
     summary = options.data / "feed.json"
     summary.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "spark.feed", "--days", str(options.days)]
+    command = [sys.executable, "-m", "samples.flights.feed", "--days", str(options.days)]
     command += ["--rate", f"{rate:g}", "--rejects", str(options.data / "rejects")]
     command += ["--summary", str(summary)]
     if options.source:
         command += ["--source", str(options.source)]
-    log = options.logs / "feed.log"
-    child = Child(command, log=log, environment=settings(stack), grace_seconds=GRACE_SECONDS)
-    return Feed(child, summary)
-
-
-def settings(stack: Stack) -> Mapping[str, str]:
-    """Return the app settings a feed needs to reach the stack."""
-    contract = stack.contract
-    regions = list(contract["servicebus"])
-    containers = contract["containers"]
-    return {
-        "LOCKSTEP_REGIONS": ",".join(regions),
-        "LOCKSTEP_REGION": regions[0],
-        "LOCKSTEP_QUEUE": contract["queue"],
-        "LOCKSTEP_OUTPUT_QUEUE": "lockstep-out",
-        "LOCKSTEP_DATABASE": contract["cosmos"]["database"],
-        "LOCKSTEP_JOURNAL": containers["journal"],
-        "LOCKSTEP_LEASES": containers["leases"],
-        "LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS),
-        "Cosmos": stack.cosmos_connection,
-        **{f"ServiceBus_{name}": text for name, text in contract["servicebus"].items()},
-    }
+    child = Child(
+        command,
+        log=options.logs / "feed.log",
+        environment=cloud.app_settings(),
+        grace_seconds=GRACE_SECONDS,
+    )
+    return FeedProcess(child, summary)

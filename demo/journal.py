@@ -3,34 +3,28 @@
 Reading costs request units like any client's; take the counters first.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from demo.history import Entry, Status, entry_of, owed_by
-from demo.stack import Stack
+from demo.checker import AppliedMessage, StoredEntry, StoredStatus
+from testbed.cloud import CloudProcess
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """The entries of every session, and what documents of any kind still owe."""
+class JournalReading:
+    """The entries of every session, and the names of documents with something to deliver."""
 
-    entries: tuple[Entry, ...]
-    owed: tuple[str, ...]
-
-    def completed(self) -> Iterator[Entry]:
-        """Walk over the entries that stand for effects."""
-        return (entry for entry in self.entries if entry.status is Status.COMPLETED)
+    entries: tuple[StoredEntry, ...]
+    pending: tuple[str, ...]
 
 
-def read_journal(stack: Stack) -> Reading:
-    """Read every document of the journal."""
-    with journal_container(stack) as container:
+def read_journal(cloud: CloudProcess) -> JournalReading:
+    with cloud.open_container() as container:
         documents = list(container.read_all_items())
-    return Reading(
-        entries=tuple(entry_of(document) for document in documents if is_entry(document)),
-        owed=tuple(name for document in documents if (name := owed_by(document))),
+    return JournalReading(
+        entries=tuple(read_entry(document) for document in documents if is_entry(document)),
+        pending=tuple(name for document in documents if (name := name_pending(document))),
     )
 
 
@@ -39,12 +33,25 @@ def is_entry(document: Mapping[str, Any]) -> bool:
     return document.get("kind") == "entry"
 
 
-@contextmanager
-def journal_container(stack: Stack) -> Iterator[Any]:
-    """Open the container; the SDK's own type says Any of nearly everything it returns."""
-    from azure.cosmos import CosmosClient
+def read_entry(document: Mapping[str, Any]) -> StoredEntry:
+    """Read one document of kind `entry`; a document of another shape raises KeyError."""
+    state = document.get("state") or {}
+    return StoredEntry(
+        session=document["session"],
+        position=int(document["id"]),
+        status=StoredStatus(document["status"]),
+        covers=tuple(
+            AppliedMessage(one["id"], int(one["sequence"]), one["digest"])
+            for one in document["covers"]
+        ),
+        events=state.get("events"),
+        region=document["owner"]["region"],
+        at=int(document["_ts"]),
+    )
 
-    contract = stack.contract
-    with CosmosClient(contract["cosmos"]["endpoint"], contract["cosmos"]["key"]) as client:
-        database = client.get_database_client(contract["cosmos"]["database"])
-        yield database.get_container_client(contract["containers"]["journal"])
+
+def name_pending(document: Mapping[str, Any]) -> str | None:
+    """The name of a document with something still to deliver, or None for any other."""
+    if document.get("kind") == "owed" or document.get("owing"):
+        return f"{document['session']}/{document['id']}"
+    return None

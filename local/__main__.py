@@ -1,6 +1,7 @@
 """`python -m local serve`: the local cloud as one process, until SIGINT or SIGTERM."""
 
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -16,9 +17,8 @@ from typing import NoReturn
 
 from local.cloud import Cloud, CloudOptions
 from local.config import InvalidLocalConfig, load_config
-from local.cosmos.answers import Refusal
-from local.data_directory import DataInUse, held
-from local.host_process import HostFailed
+from local.cosmos.responses import RequestRefused
+from local.hosts import HostFailed
 from local.loopback import HOST
 
 USAGE_ERROR = 2
@@ -98,14 +98,12 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def port_base(text: str) -> int:
-    """A port number that leaves room above it."""
     if not text.isdigit() or not 1 <= int(text) <= 65000:
         raise argparse.ArgumentTypeError("must be a number from 1 to 65000")
     return int(text)
 
 
 def address(text: str) -> str:
-    """An IP address."""
     try:
         return str(ip_address(text))
     except ValueError as error:
@@ -113,32 +111,35 @@ def address(text: str) -> str:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """One NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
 
 
-class Interrupted(BaseException):
+class DataInUse(RuntimeError):
+    """Another process serves from the directory."""
+
+
+class StopRequested(BaseException):
     """A signal asks for the end, wherever the main thread is; not an error."""
 
 
 def interrupt(*_: object) -> None:
-    """Raise Interrupted, once: what stops already is not to be interrupted again."""
+    """Raise StopRequested, once: what stops already is not to be interrupted again."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    raise Interrupted
+    raise StopRequested
 
 
 def serve(arguments: argparse.Namespace) -> NoReturn:
-    """Run until a signal, then raise Interrupted; or raise what keeps the cloud from starting."""
+    """Run until a signal, then raise StopRequested; or raise what keeps the cloud from starting."""
     for number in STOP_SIGNALS:
         signal.signal(number, interrupt)
     if arguments.until_stdin_ends:
         threading.Thread(target=stop_at_end_of_stdin, daemon=True).start()
     config = load_config(arguments.config or arguments.app / "local.config.json")
-    with held(arguments.data), log_directory(arguments) as logs:
+    with lock_directory(arguments.data), log_directory(arguments) as logs:
         options = CloudOptions(
             logs=logs,
             app=None if arguments.no_hosts else arguments.app.resolve(),
@@ -162,6 +163,21 @@ def stop_at_end_of_stdin() -> None:
 
 
 @contextmanager
+def lock_directory(directory: Path | None) -> Iterator[None]:
+    """Create and hold the directory, if one is given; raises DataInUse. A dead holder frees it."""
+    if directory is None:
+        yield
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DataInUse(f"{directory} is in use by another process") from error
+        yield
+
+
+@contextmanager
 def log_directory(arguments: argparse.Namespace) -> Iterator[Path]:
     """Where host logs go; a temporary directory is removed at the end."""
     if arguments.logs or arguments.data:
@@ -172,16 +188,15 @@ def log_directory(arguments: argparse.Namespace) -> Iterator[Path]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; the answer is the exit status."""
     arguments = parse_arguments(words)
     try:
         serve(arguments)
-    except Interrupted:
+    except StopRequested:
         return 0
     except HostFailed as error:
         print(f"python -m local: {error}", file=sys.stderr)
         return HOST_ERROR
-    except (InvalidLocalConfig, Refusal, DataInUse, OSError) as error:
+    except (InvalidLocalConfig, RequestRefused, DataInUse, OSError) as error:
         print(f"python -m local: {error}", file=sys.stderr)
         return USAGE_ERROR
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from local.config import LocalConfig, filled
-from local.control import Control, Depths
+from local.config import LocalConfig, fill_placeholders
+from local.control import Control, QueueDepths
 from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Faults
-from local.host_process import HostSpec
-from local.hosts import Hosts
+from local.hosts import Hosts, HostSpec
 from local.loopback import HOST, held_port
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.server import Namespace
@@ -49,10 +48,18 @@ class Cloud:
         self._config = config
         self._options = options
         self._running = ExitStack()
+        regions = config.hosts.regions
+        first_host = 2 + len(config.namespaces)
+        first_hub = first_host + len(regions)
+        first_cosmos_region = first_hub + len(regions)
+        self._host_ports = {name: self._port(first_host + at) for at, name in enumerate(regions)}
+        self._hub_ports = {name: self._port(first_hub + at) for at, name in enumerate(regions)}
         self.cosmos = Cosmos(
             config.cosmos,
             port=self._port(1),
-            region_ports=[self._port(at) for at in region_offsets(config)],
+            region_ports=[
+                self._port(first_cosmos_region + at) for at in range(len(config.cosmos.regions))
+            ],
             faults=self.faults,
             counters=self.counters,
             data_dir=options.data,
@@ -91,10 +98,10 @@ class Cloud:
         """
         try:
             for namespace in self.namespaces.values():
-                self._begin(namespace)
-            self._begin(self.cosmos)
+                self._start(namespace)
+            self._start(self.cosmos)
             for region in self._config.hosts.hubs:
-                self._begin_hub(region)
+                self._start_hub(region)
             self.hosts = Hosts(self._host_specs())
             self.control = Control(
                 port=self._port(0),
@@ -105,8 +112,8 @@ class Cloud:
                 depths=self.depths,
                 targets=self.targets,
             )
-            self._begin(self.control)
-            self._begin(self.hosts)
+            self._start(self.control)
+            self._start(self.hosts)
         except BaseException:
             self.stop()
             raise
@@ -115,10 +122,12 @@ class Cloud:
         """Stop in the reverse order of starting; a second call does nothing."""
         self._running.close()
 
-    def depths(self) -> Depths:
-        """Messages by state, per namespace and queue, topic or subscription."""
+    def depths(self) -> QueueDepths:
         return {
-            name: {entity: namespace.depth(entity) for entity in entities(namespace.config)}
+            name: {
+                entity: namespace.depth(entity)
+                for entity in entities_with_messages(namespace.config)
+            }
             for name, namespace in self.namespaces.items()
         }
 
@@ -148,56 +157,47 @@ class Cloud:
             "containers": {one.name: one.name for one in self._config.cosmos.containers},
         }
 
-    def _begin_hub(self, region: str) -> None:
-        """Start a region's task hub."""
+    def _start(self, part: "Namespace | Cosmos | DurableBackend | Hosts | Control") -> None:
+        part.start()
+        self._running.callback(part.stop)
+
+    def _start_hub(self, region: str) -> None:
         from local.durable.backend import DurableBackend
 
         hub = DurableBackend(
-            region,
-            port=self._port(hub_offset(self._config, region)),
-            faults=self.faults,
-            counters=self.counters,
+            region, port=self._hub_ports[region], faults=self.faults, counters=self.counters
         )
-        self._begin(hub)
+        self._start(hub)
         self.durable[region] = hub
-
-    def _begin(self, part: "Namespace | Cosmos | DurableBackend | Hosts | Control") -> None:
-        part.start()
-        self._running.callback(part.stop)
 
     def _port(self, offset: int) -> int:
         base = self._options.port_base
         return 0 if base is None else base + offset
 
     def _host_specs(self) -> list[HostSpec]:
-        app = self._options.app
-        regions = self._config.hosts.regions if app else ()
-        return [
-            HostSpec(
-                region,
-                app or Path(),
-                {
-                    **self._kept(),
-                    **filled(self._config.hosts.values, self._places(region)),
-                    **self._options.settings,
-                },
-                self._options.logs / f"host-{region}.log",
-                self._host_port(region),
+        options = self._options
+        if options.app is None:
+            return []
+        # Where hosts keep what outlives them, if anything does.
+        kept = {"LOCAL_HOST_DATA": str(options.data.resolve() / "hosts")} if options.data else {}
+        specs = []
+        for region in self._config.hosts.regions:
+            values = fill_placeholders(self._config.hosts.values, self._addresses(region))
+            # The port is held until the cloud stops, whatever becomes of the host.
+            port = held_port(self._host_ports[region], f"the host of region {region}")
+            specs.append(
+                HostSpec(
+                    region,
+                    options.app,
+                    {**kept, **values, **options.settings},
+                    options.logs / f"host-{region}.log",
+                    self._running.enter_context(port),
+                )
             )
-            for region in regions
-        ]
+        return specs
 
-    def _host_port(self, region: str) -> int:
-        """The port of a region's host, held until the cloud stops, whatever becomes of the host."""
-        port = self._port(2 + len(self.namespaces) + self._config.hosts.regions.index(region))
-        return self._running.enter_context(held_port(port, f"the host of region {region}"))
-
-    def _kept(self) -> dict[str, str]:
-        """Where hosts keep what outlives them, if anything does."""
-        data = self._options.data
-        return {"LOCAL_HOST_DATA": str(data.resolve() / "hosts")} if data else {}
-
-    def _places(self, region: str) -> dict[str, str]:
+    def _addresses(self, region: str) -> dict[str, str]:
+        """What the placeholders in the app settings of a region's host stand for."""
         buses = {f"servicebus.{n}": ns.connection_string for n, ns in self.namespaces.items()}
         hubs = {f"durable.{name}": hub.address for name, hub in self.durable.items()}
         if region in self.durable:
@@ -205,19 +205,7 @@ class Cloud:
         return buses | hubs | {"region": region, "cosmos": self.cosmos.connection_string}
 
 
-def hub_offset(config: LocalConfig, region: str) -> int:
-    """The place of a region's task hub among the ports: each region of a host has one."""
-    regions = config.hosts.regions
-    return 2 + len(config.namespaces) + len(regions) + regions.index(region)
-
-
-def region_offsets(config: LocalConfig) -> range:
-    """The places of the regions of Cosmos among the ports."""
-    first = 2 + len(config.namespaces) + 2 * len(config.hosts.regions)
-    return range(first, first + len(config.cosmos.regions))
-
-
-def entities(config: NamespaceConfig) -> list[str]:
+def entities_with_messages(config: NamespaceConfig) -> list[str]:
     """The names of everything in a namespace that can hold messages."""
     names = [queue.name for queue in config.queues]
     for topic in config.topics:

@@ -76,7 +76,11 @@ def parse_config(document: Any) -> LocalConfig:
         CosmosConfig.parse(document["Cosmos"]),
         parse_hosts(document.get("Hosts", {})),
     )
-    check_placeholders(config)
+    # A placeholder that nothing takes is refused here, not when the hosts start.
+    names = ["region", "cosmos", "durable"]
+    names += [f"servicebus.{namespace.name}" for namespace in config.namespaces]
+    names += [f"durable.{region}" for region in config.hosts.regions]
+    fill_placeholders(config.hosts.values, dict.fromkeys(names, ""))
     return config
 
 
@@ -100,26 +104,15 @@ def parse_hosts(section: Any) -> HostsConfig:
     return HostsConfig(tuple(regions), values)
 
 
-def check_placeholders(config: LocalConfig) -> None:
-    """Raise InvalidLocalConfig for an app setting with a placeholder that nothing takes."""
-    known = ["region", "cosmos", "durable"]
-    known += [f"servicebus.{namespace.name}" for namespace in config.namespaces]
-    known += [f"durable.{region}" for region in config.hosts.regions]
-    filled(config.hosts.values, dict.fromkeys(known, ""))
-
-
-def filled(values: Mapping[str, str], places: Mapping[str, str]) -> dict[str, str]:
+def fill_placeholders(values: Mapping[str, str], addresses: Mapping[str, str]) -> dict[str, str]:
     """App settings with `{name}` replaced; an unknown name raises InvalidLocalConfig."""
-    return {key: fill(key, value, places) for key, value in values.items()}
 
+    def fill(key: str, text: str) -> str:
+        unknown = [name for name in PLACEHOLDER.findall(text) if name not in addresses]
+        if unknown:
+            raise InvalidLocalConfig(
+                f"Hosts.Values.{key}: {{{unknown[0]}}} is not a known placeholder"
+            )
+        return PLACEHOLDER.sub(lambda match: addresses[match[1]], text)
 
-def fill(key: str, text: str, places: Mapping[str, str]) -> str:
-    """One app setting with its placeholders replaced."""
-
-    def place(match: re.Match[str]) -> str:
-        name = match.group(1)
-        if name not in places:
-            raise InvalidLocalConfig(f"Hosts.Values.{key}: {{{name}}} is not a known placeholder")
-        return places[name]
-
-    return PLACEHOLDER.sub(place, text)
+    return {key: fill(key, text) for key, text in values.items()}

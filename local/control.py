@@ -1,4 +1,4 @@
-"""The control endpoint: what happened (counters), what shall break (faults), which hosts live.
+"""The control endpoint: counters, injected faults, hosts.
 
     GET  /health                  {"status": "ok"}
     GET  /counters                counts by component, and "queues": depths by namespace and entity
@@ -20,16 +20,15 @@ from typing import Any
 
 from aiohttp import web
 
-from local.cosmos.regions import UnknownRegion
+from local.cosmos.regions.write_region import UnknownRegion
 from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Fault, Faults, InvalidFault
-from local.host_process import HostFailed
-from local.hosts import Hosts
+from local.hosts import HostFailed, Hosts
 from local.loopback import HOST, LoopbackService
 from local.targets import Target, check_aim
 
-type Depths = dict[str, dict[str, dict[str, int]]]
+type QueueDepths = dict[str, dict[str, dict[str, int]]]
 
 
 class ControlRefusal(Exception):
@@ -52,7 +51,7 @@ class Control:
         counters: Counters,
         hosts: Hosts,
         cosmos: Cosmos,
-        depths: Callable[[], Depths],
+        depths: Callable[[], QueueDepths],
         targets: Callable[[], list[Target]],
     ) -> None:
         self._faults = faults
@@ -65,15 +64,12 @@ class Control:
 
     @property
     def url(self) -> str:
-        """Where it answers; known once started."""
         return f"http://{HOST}:{self._service.port}"
 
     def start(self) -> None:
-        """Listen; raises PortTaken."""
         self._service.start(self._handle)
 
     def stop(self) -> None:
-        """Stop listening."""
         self._service.stop()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -98,7 +94,7 @@ class Control:
             case "GET", ["hosts"]:
                 return self._hosts.listing()
             case "POST", ["hosts", region]:
-                return await self._act(region, await json_of(request))
+                return await self._act_on_host(region, request)
             case _:
                 raise ControlRefusal(404, f"{request.method} {request.path} is not offered")
 
@@ -107,7 +103,7 @@ class Control:
             case "GET", []:
                 return self._faults.listing()
             case "POST", []:
-                document = await json_of(request)
+                document = await read_json(request)
                 return {"id": await asyncio.to_thread(self._arm, document)}
             case "DELETE", []:
                 return {"lifted": self._faults.disarm()}
@@ -126,24 +122,17 @@ class Control:
 
     async def _answer_write_region(self, request: web.BaseRequest) -> dict[str, Any]:
         if request.method == "POST":
-            await self._move_write_region(await json_of(request))
+            region = only_field(await read_json(request), "region", "a move of the write region")
+            try:
+                await asyncio.to_thread(self._cosmos.move_write_region, region)
+            except UnknownRegion as error:
+                raise ControlRefusal(400, str(error)) from error
         return {"region": self._cosmos.write_region, "regions": list(self._cosmos.regions)}
 
-    async def _move_write_region(self, document: dict[str, Any]) -> None:
-        unknown = [name for name in document if name != "region"]
-        if unknown:
-            raise ControlRefusal(400, f"a move of the write region has no field {unknown[0]!r}")
+    async def _act_on_host(self, region: str, request: web.BaseRequest) -> dict[str, Any]:
+        action = only_field(await read_json(request), "action", "an action on a host")
         try:
-            await asyncio.to_thread(self._cosmos.move_write_region, str(document.get("region")))
-        except UnknownRegion as error:
-            raise ControlRefusal(400, str(error)) from error
-
-    async def _act(self, region: str, document: dict[str, Any]) -> dict[str, Any]:
-        unknown = [name for name in document if name != "action"]
-        if unknown:
-            raise ControlRefusal(400, f"an action on a host has no field {unknown[0]!r}")
-        try:
-            return await asyncio.to_thread(self._hosts.act, region, str(document.get("action")))
+            return await asyncio.to_thread(self._hosts.act, region, action)
         except KeyError as error:
             raise ControlRefusal(404, f"no host of region {region!r} is supervised") from error
         except ValueError as error:
@@ -152,7 +141,7 @@ class Control:
             raise ControlRefusal(500, str(error)) from error
 
 
-async def json_of(request: web.BaseRequest) -> dict[str, Any]:
+async def read_json(request: web.BaseRequest) -> dict[str, Any]:
     """The body, which must be a JSON object."""
     try:
         document = json.loads(await request.read() or b"{}")
@@ -161,3 +150,11 @@ async def json_of(request: web.BaseRequest) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ControlRefusal(400, "the body must be a JSON object")
     return document
+
+
+def only_field(document: dict[str, Any], name: str, what: str) -> str:
+    """The text of the one field a document may have."""
+    unknown = [key for key in document if key != name]
+    if unknown:
+        raise ControlRefusal(400, f"{what} has no field {unknown[0]!r}")
+    return str(document.get(name))

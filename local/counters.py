@@ -1,7 +1,7 @@
 """What every component of the local cloud counts: operations, bytes and request units.
 
-Counts are exact and monotone; they are the only measure the tests rely on, because clocks on a
-shared machine lie.
+Counts are exact and only grow; tests rely on them rather than on times, which depend on what else
+the machine does.
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from threading import Lock
 
 
 @dataclass(slots=True)
-class Tally:
+class OperationTally:
     """One row: how often an operation ended in a status, and what it cost."""
 
     count: int = 0
@@ -27,7 +27,9 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._tallies: defaultdict[tuple[str, str, str], Tally] = defaultdict(Tally)
+        self._tallies: defaultdict[tuple[str, str, str], OperationTally] = defaultdict(
+            OperationTally
+        )
 
     def add(
         self,

@@ -1,4 +1,4 @@
-"""Breaking things on purpose: the faults a component asks about before and after it acts.
+"""Injected faults: every component asks for them before and after it acts.
 
 A fault names what it hits (component, operation) and what happens. `*` matches anything. Faults are
 matched in the order in which they were added; the first that applies wins.
@@ -29,11 +29,12 @@ class Action(StrEnum):
     CLOCK_OFFSET = "clock-offset"  # the component's clock is `seconds` ahead
 
 
-# Only those who ask for them by name know what these mean: queues of their deliveries, the store of
-# its reads and its clock.
-OF_DELIVERIES = frozenset({Action.DUPLICATE, Action.LOSE_LOCK})
-ASKED_BY_NAME = OF_DELIVERIES | {Action.STALE_READ, Action.CLOCK_OFFSET}
-# What a component is in, as long as it is in force.
+# Only queues can carry out the first two, only the store the others: a component that does not name
+# them never gets them.
+DELIVERY_ACTIONS = frozenset({Action.DUPLICATE, Action.LOSE_LOCK})
+STORE_ACTIONS = frozenset({Action.STALE_READ, Action.CLOCK_OFFSET})
+COMMON_ACTIONS = frozenset(Action) - DELIVERY_ACTIONS - STORE_ACTIONS
+# States of a component, in force as long as the fault is.
 STATES = frozenset({Action.DOWN, Action.CLOCK_OFFSET})
 
 
@@ -46,8 +47,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def is_whole(value: object) -> bool:
-    """Whether a JSON value is a whole number."""
+def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -72,89 +72,87 @@ class Fault:
     @classmethod
     def parse(cls, document: dict[str, Any]) -> "Fault":
         """Read a fault from JSON; unknown fields and bad values raise InvalidFault."""
-        known = [one.name for one in fields(cls)]
+        names = [one.name for one in fields(cls)]
         for name in document:
-            if name not in known:
-                raise InvalidFault(f"a fault has no field {name!r}, only {', '.join(known)}")
+            if name not in names:
+                raise InvalidFault(f"a fault has no field {name!r}, only {', '.join(names)}")
         for name in ("component", "action"):
             if name not in document:
                 raise InvalidFault(f"a fault needs the field {name!r}")
-        fault = cls(**{**document, "action": read_action(document["action"])})
+        action = document["action"]
+        if not isinstance(action, str) or action not in frozenset(Action):
+            raise InvalidFault(f"there is no action {action!r}, only {', '.join(Action)}")
+        fault = cls(**{**document, "action": Action(action)})
         fault.check()
         return fault
 
     def check(self) -> None:
         """Raise InvalidFault for a value of the wrong kind or out of range."""
-        self._check_what()
-        self._check_when()
-        if self.action is Action.CLOCK_OFFSET and self.operation != "*":
-            raise InvalidFault("clock-offset is of no operation")
-        if self.action in ASKED_BY_NAME - OF_DELIVERIES and not self.seconds:
-            raise InvalidFault(f"{self.action} needs seconds")
-        if self.substatus is not None and self.action is not Action.STATUS:
-            raise InvalidFault(f"{self.action} has no substatus, only status has")
-        if self.is_whole and (self.times is not None or self.rate < 1.0):
-            raise InvalidFault(
+        lasts = self.duration_seconds
+        is_clock = self.action is Action.CLOCK_OFFSET
+        rules = {
+            "component and operation must be names": (
+                isinstance(self.component, str) and isinstance(self.operation, str)
+            ),
+            "region must be a name, or null": self.region is None or isinstance(self.region, str),
+            "seconds must be a number": is_number(self.seconds),
+            "seconds must not be negative, but for clock-offset": (
+                is_clock or not is_number(self.seconds) or self.seconds >= 0
+            ),
+            "status must be a number from 400 to 599": (
+                is_integer(self.status) and 400 <= self.status <= 599
+            ),
+            "substatus must be a whole number, or null": (
+                self.substatus is None or is_integer(self.substatus)
+            ),
+            "rate must lie within 0..1": is_number(self.rate) and 0.0 <= self.rate <= 1.0,
+            "times must be a whole number above zero, or null": (
+                self.times is None or (is_integer(self.times) and self.times >= 1)
+            ),
+            "duration_seconds must be a number above zero, or null": (
+                lasts is None or (is_number(lasts) and lasts > 0)
+            ),
+            "clock-offset is of no operation": not is_clock or self.operation == "*",
+            f"{self.action} needs seconds": self.action not in STORE_ACTIONS or self.seconds != 0,
+            f"{self.action} has no substatus, only status has": (
+                self.substatus is None or self.action is Action.STATUS
+            ),
+            (
                 f"{self.action} for every operation takes neither times nor rate: "
                 "end it by duration_seconds, or lift it"
-            )
-
-    def _check_what(self) -> None:
-        if not isinstance(self.component, str) or not isinstance(self.operation, str):
-            raise InvalidFault("component and operation must be names")
-        if self.region is not None and not isinstance(self.region, str):
-            raise InvalidFault("region must be a name, or null")
-        if not is_number(self.seconds):
-            raise InvalidFault("seconds must be a number")
-        if self.seconds < 0 and self.action is not Action.CLOCK_OFFSET:
-            raise InvalidFault("seconds must not be negative, but for clock-offset")
-        if not is_whole(self.status) or not 400 <= self.status <= 599:
-            raise InvalidFault("status must be a number from 400 to 599")
-        if self.substatus is not None and not is_whole(self.substatus):
-            raise InvalidFault("substatus must be a whole number, or null")
-
-    def _check_when(self) -> None:
-        if not is_number(self.rate) or not 0.0 <= self.rate <= 1.0:
-            raise InvalidFault("rate must lie within 0..1")
-        if self.times is not None and (not is_whole(self.times) or self.times < 1):
-            raise InvalidFault("times must be a whole number above zero, or null")
-        lasts = self.duration_seconds
-        if lasts is not None and (not is_number(lasts) or lasts <= 0):
-            raise InvalidFault("duration_seconds must be a number above zero, or null")
+            ): not self.is_state or (self.times is None and self.rate == 1.0),
+        }
+        for reason, holds in rules.items():
+            if not holds:
+                raise InvalidFault(reason)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it is a state of the component, not what befalls an operation now and then."""
+    def is_state(self) -> bool:
+        """Whether it is a state of the whole component, not something that hits operations."""
         return self.action in STATES and self.operation == "*"
 
     def covers(self, component: str, region: str | None = None) -> bool:
-        """Whether the rule speaks of this component, or of what it is part of."""
-        whole = self.component
-        covered = whole in ("*", component) or component.startswith(f"{whole}.")
-        return covered and self.region in (None, region)
+        """Whether the rule is for this component, or for what it is part of."""
+        own = self.component
+        return (own in ("*", component) or component.startswith(f"{own}.")) and self.region in (
+            None,
+            region,
+        )
 
-    def hits(self, component: str, operation: str, region: str | None = None) -> bool:
-        """Whether the rule speaks of this operation."""
+    def applies_to(self, component: str, operation: str, region: str | None = None) -> bool:
         return self.covers(component, region) and self.operation in ("*", operation)
-
-
-def read_action(value: object) -> Action:
-    """An action by its name."""
-    if not isinstance(value, str) or value not in frozenset(Action):
-        raise InvalidFault(f"there is no action {value!r}, only {', '.join(Action)}")
-    return Action(value)
 
 
 @dataclass(slots=True)
 class ArmedFault:
-    """A fault in force, with what is left of it."""
+    """A fault in force, and how often it has hit."""
 
     id: int
     fault: Fault
     since: float
     hits: int = 0
 
-    def spent(self, now: float) -> bool:
+    def is_spent(self, now: float) -> bool:
         """Whether its time or its number of hits has run out."""
         fault = self.fault
         late = fault.duration_seconds is not None and now - self.since >= fault.duration_seconds
@@ -175,47 +173,47 @@ class Faults:
         self._random = random.Random(self.seed)  # noqa: S311 - a replayable choice, not a secret
 
     def arm(self, fault: Fault) -> int:
-        """Put a fault in force; the answer is the number to disarm it by."""
+        """Put a fault in force; return the number to disarm it by."""
         with self._lock:
             armed = ArmedFault(next(self._ids), fault, time.monotonic())
             self._armed.append(armed)
-        for tell in list(self._watchers):
-            tell()
+        for callback in list(self._watchers):
+            callback()
         return armed.id
 
     def disarm(self, fault_id: int | None = None) -> int:
-        """Lift one fault, or all; the answer is how many were lifted."""
+        """Lift one fault, or all; return how many were lifted."""
         with self._lock:
             kept = [a for a in self._armed if fault_id is not None and a.id != fault_id]
             lifted = len(self._armed) - len(kept)
             self._armed = kept
             return lifted
 
-    def watch(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Call back after each arming, on the thread that arms; returns how to end that."""
-        self._watchers.append(tell)
-        return lambda: self._watchers.remove(tell)
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back after each arming, on the thread that arms; call the result to end that."""
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback)
 
-    def strike(
+    def inject(
         self,
         component: str,
         operation: str,
         *,
         region: str | None = None,
-        among: Collection[Action] = frozenset(Action) - ASKED_BY_NAME,
+        actions: Collection[Action] = COMMON_ACTIONS,
     ) -> Fault | None:
-        """The fault that hits this operation now, or None; a hit is spent by asking.
+        """The fault to inject into this operation now, or None; asking counts as a hit.
 
-        Faults whose action is not `among` those the caller can carry out are passed over.
+        Faults whose action is not among `actions`, which the caller can carry out, do not count.
         """
         if not self._armed:
             return None
         with self._lock:
-            self._forget_spent()
+            self._remove_spent()
             for armed in self._armed:
                 if (
-                    armed.fault.action in among
-                    and armed.fault.hits(component, operation, region)
+                    armed.fault.action in actions
+                    and armed.fault.applies_to(component, operation, region)
                     and self._random.random() < armed.fault.rate
                 ):
                     armed.hits += 1
@@ -224,31 +222,23 @@ class Faults:
 
     def is_down(self, component: str, region: str | None = None) -> bool:
         """Whether a DOWN fault covers the whole component; asking spends nothing."""
-        if not self._armed:
-            return False
-        with self._lock:
-            self._forget_spent()
-            return any(
-                a.fault.action is Action.DOWN
-                and a.fault.is_whole
-                and a.fault.covers(component, region)
-                for a in self._armed
-            )
+        down = self.in_force(Action.DOWN)
+        return any(fault.is_state and fault.covers(component, region) for fault in down)
 
     def in_force(self, action: Action) -> list[Fault]:
         """The faults of one action, whatever they cover; asking spends nothing."""
         if not self._armed:
             return []
         with self._lock:
-            self._forget_spent()
+            self._remove_spent()
             return [a.fault for a in self._armed if a.fault.action is action]
 
     def listing(self) -> list[dict[str, Any]]:
         """The faults in force, for the control endpoint."""
         with self._lock:
-            self._forget_spent()
+            self._remove_spent()
             return [{"id": a.id, **asdict(a.fault), "hits": a.hits} for a in self._armed]
 
-    def _forget_spent(self) -> None:
+    def _remove_spent(self) -> None:
         now = time.monotonic()
-        self._armed = [armed for armed in self._armed if not armed.spent(now)]
+        self._armed = [armed for armed in self._armed if not armed.is_spent(now)]

@@ -1,9 +1,144 @@
-"""The Functions hosts of all regions, started and stopped together."""
+"""The Functions hosts of all regions, each a child process that can be killed and restarted."""
 
-from collections.abc import Sequence
-from typing import Any
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock, Thread
+from typing import IO, Any
+from urllib.parse import urlsplit
 
-from local.host_process import HostProcess, HostSpec
+READY_SECONDS_MAX = 120.0
+DRAIN_SECONDS_MAX = 30.0
+LOG_TAIL_BYTES = 2000
+
+
+class HostFailed(RuntimeError):
+    """A host did not become ready; the message ends with the tail of its log."""
+
+
+class HostState(StrEnum):
+    RUNNING = "running"
+    STOPPED = "stopped"  # on request
+    DEAD = "dead"  # by itself
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpec:
+    """What to run: an app, in a region, with app settings on top of the inherited environment."""
+
+    region: str
+    app: Path
+    settings: Mapping[str, str]
+    log: Path
+    port: int = 0
+
+
+class HostProcess:
+    """A host that keeps its port from one start to the next.
+
+    It holds the child's stdin open, so that the child ends with us even when we are killed.
+    """
+
+    def __init__(self, spec: HostSpec) -> None:
+        self._spec = spec
+        self._port = spec.port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ready: Future[bytes] = Future()
+        self._launching = Lock()
+        self._was_stopped = False
+        self.url = ""
+
+    @property
+    def state(self) -> HostState:
+        if self._process is not None and self._process.poll() is None:
+            return HostState.RUNNING
+        return HostState.STOPPED if self._was_stopped else HostState.DEAD
+
+    def describe(self) -> dict[str, Any]:
+        pid = self._process.pid if self._process and self.state is HostState.RUNNING else None
+        return {
+            "state": self.state.value,
+            "url": self.url,
+            "pid": pid,
+            "log": str(self._spec.log),
+        }
+
+    def launch(self) -> None:
+        """Begin to start; does nothing when it runs."""
+        with self._launching:
+            if self.state is HostState.RUNNING:
+                return
+            self._was_stopped = False
+            self._ready = Future()
+            self._process = self._spawn()
+        arguments = (self._process.stdout, self._ready)
+        Thread(target=read_first_line, args=arguments, daemon=True).start()
+
+    def await_ready(self) -> None:
+        """Return when what was launched answers; raises HostFailed, and nothing is left of it."""
+        try:
+            ready = json.loads(self._ready.result(READY_SECONDS_MAX))
+            self.url = str(ready["url"])
+        except (TimeoutError, ValueError, KeyError, TypeError) as error:
+            self.kill()
+            tail = self._spec.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+            raise HostFailed(
+                f"the host of region {self._spec.region} did not start; its log ends with:\n{tail}"
+            ) from error
+        self._port = urlsplit(self.url).port or 0
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is drained."""
+        self._was_stopped = True
+        if self._process is not None:
+            self._process.kill()
+            self._reap(self._process)
+
+    def terminate(self) -> None:
+        """Send SIGTERM without waiting for the end."""
+        self._was_stopped = True
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def stop(self) -> None:
+        """SIGTERM, then wait until it has drained; SIGKILL when that takes too long."""
+        self.terminate()
+        if self._process is None:
+            return
+        try:
+            self._process.wait(DRAIN_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._reap(self._process)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        spec = self._spec
+        command = [sys.executable, "-m", "local.functions_host"]
+        command += ["--app", str(spec.app), "--port", str(self._port), "--region", spec.region]
+        spec.log.parent.mkdir(parents=True, exist_ok=True)
+        # The directory that holds `local` comes first, whatever the working directory is.
+        paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
+        path = os.pathsep.join(filter(None, paths))
+        with spec.log.open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - our own module, no shell
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **spec.settings, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 class Hosts:
@@ -14,11 +149,9 @@ class Hosts:
 
     @property
     def urls(self) -> dict[str, str]:
-        """Where each host answers HTTP; known once started."""
         return {region: process.url for region, process in self._processes.items()}
 
     def listing(self) -> dict[str, dict[str, Any]]:
-        """State, url, process id and log file by region."""
         return {region: process.describe() for region, process in self._processes.items()}
 
     def start(self) -> None:
@@ -29,7 +162,8 @@ class Hosts:
             for process in self._processes.values():
                 process.await_ready()
         except BaseException:
-            self.kill_all()
+            for process in self._processes.values():
+                process.kill()
             raise
 
     def stop(self) -> None:
@@ -38,11 +172,6 @@ class Hosts:
             process.terminate()
         for process in self._processes.values():
             process.stop()
-
-    def kill_all(self) -> None:
-        """SIGKILL to all."""
-        for process in self._processes.values():
-            process.kill()
 
     def act(self, region: str, action: str) -> dict[str, Any]:
         """Kill, stop or start one host; returns its description when that is done.
@@ -61,3 +190,14 @@ class Hosts:
             case _:
                 raise ValueError(f"action must be kill, stop or start, not {action!r}")
         return process.describe()
+
+
+def read_first_line(stream: IO[bytes] | None, first: Future[bytes]) -> None:
+    """Set a pipe's first line, empty if there is none; read on, so that its writer never blocks."""
+    if stream is None:
+        first.set_result(b"")
+        return
+    with stream:
+        first.set_result(stream.readline())
+        for _ in stream:
+            continue

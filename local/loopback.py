@@ -1,4 +1,4 @@
-"""An HTTP service on 127.0.0.1 with an event loop in a thread of its own.
+"""HTTP services on 127.0.0.1 with an event loop in a thread of its own, and ports held for later.
 
 The parts of the local cloud are started and stopped from ordinary blocking code (a test, a signal
 handler), whatever loop that code may or may not run.
@@ -16,9 +16,9 @@ from aiohttp import web
 
 HOST = "127.0.0.1"
 SHUTDOWN_SECONDS = 0.5
-TURNS = 3  # of the loop, in which connections join their server or take leave of it
+LOOP_PASSES = 3  # in which connections register with their server, or leave it
 
-type Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+type HttpHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class PortTaken(OSError):
@@ -44,7 +44,6 @@ class LoopbackService:
 
     @property
     def port(self) -> int:
-        """The port it listens on; known once started."""
         return self._ports[0]
 
     @property
@@ -52,7 +51,7 @@ class LoopbackService:
         """The other ports it listens on, in the order in which they were asked for."""
         return self._ports[1:]
 
-    def start(self, handler: Handler) -> None:
+    def start(self, handler: HttpHandler) -> None:
         """Listen; raises PortTaken when a port cannot be had. Returns when it is reachable."""
         thread = LoopThread(self._name)
         try:
@@ -74,12 +73,12 @@ class LoopbackService:
         if self._thread is None:
             raise RuntimeError(f"{self._name} is not running")
 
-        async def at_once() -> T:
+        async def run() -> T:
             return work()
 
-        return self._thread.run(at_once())
+        return self._thread.run(run())
 
-    async def _listen(self, handler: Handler) -> web.ServerRunner:
+    async def _listen(self, handler: HttpHandler) -> web.ServerRunner:
         server = web.Server(handler, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
@@ -99,14 +98,14 @@ class LoopbackService:
         # What is being accepted needs its server for a moment: close that only afterwards.
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener)
-        await some_turns()
+        await run_pending()
         await self._runner.cleanup()
-        await some_turns()
+        await run_pending()
 
 
-async def some_turns() -> None:
-    """Let the loop do what is due."""
-    for _ in range(TURNS):
+async def run_pending() -> None:
+    """Let the loop run what is due."""
+    for _ in range(LOOP_PASSES):
         await asyncio.sleep(0)
 
 
@@ -114,27 +113,27 @@ class LoopThread:
     """An event loop that runs in a thread until `end`."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     def run[T](self, work: Coroutine[Any, Any, T]) -> T:
         """Run to the end on the loop, while the calling thread waits."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def end(self) -> None:
-        """Stop the loop and join the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self._loop.close()
+        self.loop.close()
 
 
 @contextmanager
 def held_port(port: int, name: str, host: str = HOST) -> Iterator[int]:
-    """Hold a port, 0 for any that is free, for somebody who listens on it now and then.
+    """Hold a port, 0 for any that is free, for a process that does not listen on it all the time.
 
-    While nobody does, it is given to none who did not ask for its number, such as clients for their
-    own ends. Raises PortTaken. Only Linux lets two sockets share a port; elsewhere it is not held.
+    Meanwhile the system gives it to nobody who did not ask for its number, such as clients for
+    their own ends. Raises PortTaken. Only Linux lets two sockets share a port; elsewhere it is not
+    held.
     """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""SQLite files that tell by which version of this program they were written."""
+"""SQLite files that name the version of this program that wrote them."""
 
 import sqlite3
 from pathlib import Path

@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from simulation.campaign import Totals, campaign, smallest
-from simulation.plays import PLAYS
-from simulation.run import Report
-from simulation.weather import CLIMATES
+from simulation.campaign import CampaignTotals, run_campaign
+from simulation.faults import PROFILES
+from simulation.run import RunReport, shrink
+from simulation.scenarios import SCENARIOS
 
 INTERRUPTED = 130
 SHOWN_MAX = 10
@@ -24,27 +24,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says; the answer is the exit status."""
     options = parser().parse_args(arguments)
     began = time.monotonic()
-    totals = Totals()
+    totals = CampaignTotals()
     is_interrupted = False
     try:
         run_all(options, totals, began)
     except KeyboardInterrupt:
         is_interrupted = True
         print("interrupted", file=sys.stderr)
-    print(summary(totals, options.climate, time.monotonic() - began))
+    print(summary(totals, options.profile, time.monotonic() - began))
     if is_interrupted:
         return INTERRUPTED
     if options.shrink:
         for report in totals.failed[:SHRUNK_MAX]:
-            print(story(smallest(report)))
+            print(describe(shrink(report, SCENARIOS[report.scenario])))
     return 1 if totals.failed else 0
 
 
-def run_all(options: argparse.Namespace, totals: Totals, began: float) -> None:
-    """Run the seeds and add them up; tell of failures at once, and of progress now and then."""
+def run_all(options: argparse.Namespace, totals: CampaignTotals, began: float) -> None:
+    """Run the seeds and add them up; print failures at once, and progress now and then."""
     shown_at = began
     seeds = range(options.first, options.first + options.seeds)
-    for part in campaign(options.play, options.climate, seeds, options.jobs):
+    for part in run_campaign(options.scenario, options.profile, seeds, options.jobs):
         for report in part.failed[: max(0, SHOWN_MAX - len(totals.failed))]:
             print(failure(report), flush=True)
         totals.include(part)
@@ -54,7 +54,6 @@ def run_all(options: argparse.Namespace, totals: Totals, began: float) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     found = argparse.ArgumentParser(
         prog="python -m simulation",
         description=__doc__,
@@ -63,51 +62,53 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--seeds", type=int, default=200, help="how many seeds are run")
     found.add_argument("--first", type=int, default=0, help="the first seed")
     found.add_argument(
-        "--play", choices=sorted(PLAYS), default="any", help="what the seeds play; orders are sagas"
+        "--scenario",
+        choices=sorted(SCENARIOS),
+        default="any",
+        help="what each seed runs; orders are sagas",
     )
-    found.add_argument("--climate", choices=sorted(CLIMATES), default="rough")
+    found.add_argument("--profile", choices=sorted(PROFILES), default="rough")
     found.add_argument("--jobs", type=int, default=1, help="how many processes run seeds")
     found.add_argument(
-        "--shrink", action="store_true", help="look for the fewest misfortunes that break it"
+        "--shrink", action="store_true", help="look for the fewest faults that break a promise"
     )
     return found
 
 
-def replay(report: Report) -> str:
+def replay(report: RunReport) -> str:
     """The command that runs a seed again."""
-    what = f"--climate {report.climate.name} --play {report.play}"
+    what = f"--profile {report.profile.name} --scenario {report.scenario}"
     return f"python -m simulation --first {report.seed} --seeds 1 {what} --shrink"
 
 
-def failure(report: Report) -> str:
-    """What a seed broke, and how to see it again."""
+def failure(report: RunReport) -> str:
+    """The promises that a seed broke, and the command that runs it again."""
     broken = "\n".join(f"  {str(violation)[:300]}" for violation in report.violations[:3])
     return f"seed {report.seed} breaks promises:\n{broken}\n  replay: {replay(report)}"
 
 
-def story(report: Report) -> str:
-    """A seed's variant and its misfortunes, and what they broke."""
+def describe(report: RunReport) -> str:
+    """A seed's variant and its faults, and what they broke."""
     lines = [
-        f"seed {report.seed} plays {report.play} in {report.variant}",
-        *(f"  {m}" for m in report.diary),
+        f"seed {report.seed} runs {report.scenario} with {report.variant}",
+        *(f"  {fault}" for fault in report.faults),
+        *(f"  broke {str(violation)[:600]}" for violation in report.violations[:3]),
     ]
-    return "\n".join([*lines, *(f"  broke {str(v)[:600]}" for v in report.violations[:3])])
+    return "\n".join(lines)
 
 
-def progress(totals: Totals, wanted: int, seconds: float) -> str:
-    """How far it is."""
+def progress(totals: CampaignTotals, wanted: int, seconds: float) -> str:
     return (
         f"{totals.runs}/{wanted} seeds, {totals.runs / seconds:.1f} a second, "
         f"{len(totals.failed)} failed"
     )
 
 
-def summary(totals: Totals, climate: str, seconds: float) -> str:
-    """What all runs came to."""
+def summary(totals: CampaignTotals, profile: str, seconds: float) -> str:
     faults = "\n".join(f"  {count:>9,}  {kind}" for kind, count in totals.faults.most_common())
     ends = ", ".join(f"{name} {count:,}" for name, count in totals.outcomes.most_common())
     return (
-        f"{totals.runs:,} seeds in {climate} weather, {len(totals.failed)} failed: "
+        f"{totals.runs:,} seeds with {profile} faults, {len(totals.failed)} failed: "
         f"{totals.messages:,} messages, {totals.entries:,} entries, "
         f"{totals.virtual_seconds / 3600:,.0f} virtual hours in {seconds:,.0f} s "
         f"({totals.runs / max(seconds, 1e-9):.1f} seeds a second)\n"

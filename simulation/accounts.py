@@ -1,16 +1,22 @@
 """A small business to simulate: accounts that book amounts, in every kind of handler."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
 from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault, Output
 from shared.domain.message import Message
+from simulation.clients import RETRIES
+from simulation.host import QUEUE
+from simulation.recorder import Violation, state_of
+from simulation.workload import Workload, is_from_long_ago
+from simulation.world import World
 
 # Longer than a lease now and then, so that claims are renewed.
 EFFECT_SECONDS = 9.0
-# What is forwarded is told from what was sent by its size.
+# Added to forwarded amounts, so that they differ from those that were sent.
 FORWARDED = 10_000
 # Over what a queue takes, and over what an entry keeps when limits are small.
 BOAST_CHARACTERS = 2_000
@@ -18,7 +24,7 @@ LETTER_CHARACTERS = 400
 
 
 class Amount(BaseModel):
-    """What an account is told; `to` is the account that an amount is forwarded to."""
+    """What comes to an account; `to` is the account that an amount is forwarded to."""
 
     amount: int
     to: str | None = None
@@ -41,128 +47,207 @@ class Receipt(BaseModel):
 
 
 @dataclass
-class Outside:
-    """A system that is called: which keys came with which amounts, and who was turned away."""
+class ExternalSystem:
+    """A system that handlers call: the amounts that came with each key, and keys refused once."""
 
     calls: list[tuple[str, int]] = field(default_factory=list)
-    turned_away: set[str] = field(default_factory=set)
+    refused_once: set[str] = field(default_factory=set)
 
-    async def pay(self, key: str, amount: int, *, is_shy: bool) -> None:
-        """Take a payment; a shy one fails at first."""
-        if is_shy and key not in self.turned_away:
-            self.turned_away.add(key)
-            raise ConnectionError("the outside is busy")
+    async def pay(self, key: str, amount: int, *, fails_first: bool) -> None:
+        """Take a payment; some fail at first."""
+        if fails_first and key not in self.refused_once:
+            self.refused_once.add(key)
+            raise ConnectionError("the external system is busy")
         self.calls.append((key, amount))
 
 
-def business(outside: Outside) -> Handlers:
-    """The handlers of the accounts."""
-    handlers = Handlers()
-    add_books(handlers)
-    add_letters(handlers)
-    add_failures(handlers)
-    add_effects(handlers, outside)
-    return handlers
-
-
 def booked(account: Account, body: Amount) -> Account:
-    """The account with one more amount."""
     return Account(amounts=[*account.amounts, body.amount])
 
 
 def receipt(account: Account, context: Context, text: str = "") -> Output:
-    """A receipt for everything booked so far, which no second run may give otherwise."""
+    """A receipt for everything booked so far, the same in every run of the handler."""
     total = sum(account.amounts)
     lucky = context.random.randrange(1_000_000)
     body = Receipt(total=total, receipt=context.new_id(), lucky_number=lucky, text=text)
     return Output("account.receipt", body)
 
 
-def add_books(handlers: Handlers) -> None:
-    """Handlers that depend on nothing but state and message."""
-
-    @handlers.register("account.add", state=Account, body=Amount)
-    def add(account: Account, body: Amount, _: Context) -> Account:
-        """Book an amount in silence."""
-        return booked(account, body)
-
-    @handlers.register("account.bill", state=Account, body=Amount)
-    def bill(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount and send a receipt, which is kept with the entry."""
-        after = booked(account, body)
-        return Handled(after, (receipt(after, context),))
-
-    @handlers.register("account.state", state=Account, body=Amount, kind=Kind.DETERMINISTIC)
-    def state(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount and send two receipts, which are made again when they are needed."""
-        after = booked(account, body)
-        price = context.captured("price", lambda: len(account.amounts))
-        return Handled(after, (receipt(after, context, f"{price}"), receipt(after, context)))
-
-    @handlers.register("account.forward", state=Account, body=Amount)
-    def forward(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount here and in another account."""
-        after = booked(account, body)
-        there = Output("account.bill", Amount(amount=body.amount + FORWARDED), body.to, to="in")
-        return Handled(after, (there, receipt(after, context)))
+pure_handlers = Handlers()
 
 
-def add_letters(handlers: Handlers) -> None:
-    """Handlers with outputs that are too large for an entry, or for a queue."""
-
-    @handlers.register("account.letter", state=Account, body=Amount)
-    def letter(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount and send more than an entry keeps where limits are small."""
-        after = booked(account, body)
-        text = "l" * LETTER_CHARACTERS
-        return Handled(after, tuple(receipt(after, context, text) for _ in range(3)))
-
-    @handlers.register("account.boast", state=Account, body=Amount)
-    def boast(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount and send what no queue takes between two receipts."""
-        after = booked(account, body)
-        texts = ("", "b" * BOAST_CHARACTERS, "")
-        return Handled(after, tuple(receipt(after, context, text) for text in texts))
+@pure_handlers.register("account.add", state=Account, body=Amount)
+def add(account: Account, body: Amount, _: Context) -> Account:
+    """Book an amount in silence."""
+    return booked(account, body)
 
 
-def add_failures(handlers: Handlers) -> None:
-    """Handlers that fail."""
-
-    @handlers.register("account.hint", state=Account, body=Amount, on_fault=OnFault.SKIP)
-    def hint(_: Account, __: Amount, ___: Context) -> Account:
-        """Fail, but nobody minds."""
-        raise ArithmeticError("hints are not taken")
-
-    @handlers.register("account.burn", state=Account, body=Amount)
-    def burn(account: Account, body: Amount, _: Context) -> Account:
-        """Fail until a person corrects the message."""
-        if body.is_wrong:
-            raise ArithmeticError("this is wrong")
-        return booked(account, body)
+@pure_handlers.register("account.bill", state=Account, body=Amount)
+def bill(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send a receipt, which is kept with the entry."""
+    after = booked(account, body)
+    return Handled(after, (receipt(after, context),))
 
 
-def add_effects(handlers: Handlers, outside: Outside) -> None:
-    """Handlers that call the outside."""
+@pure_handlers.register("account.state", state=Account, body=Amount, kind=Kind.DETERMINISTIC)
+def state(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send two receipts, which are made again when they are needed."""
+    after = booked(account, body)
+    price = context.captured("price", lambda: len(account.amounts))
+    return Handled(after, (receipt(after, context, f"{price}"), receipt(after, context)))
+
+
+@pure_handlers.register("account.forward", state=Account, body=Amount)
+def forward(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount here and in another account."""
+    after = booked(account, body)
+    there = Output("account.bill", Amount(amount=body.amount + FORWARDED), body.to, to="in")
+    return Handled(after, (there, receipt(after, context)))
+
+
+@pure_handlers.register("account.letter", state=Account, body=Amount)
+def letter(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send more than an entry keeps where limits are small."""
+    after = booked(account, body)
+    text = "l" * LETTER_CHARACTERS
+    return Handled(after, tuple(receipt(after, context, text) for _ in range(3)))
+
+
+@pure_handlers.register("account.boast", state=Account, body=Amount)
+def boast(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and send what no queue takes between two receipts."""
+    after = booked(account, body)
+    texts = ("", "b" * BOAST_CHARACTERS, "")
+    return Handled(after, tuple(receipt(after, context, text) for text in texts))
+
+
+@pure_handlers.register("account.hint", state=Account, body=Amount, on_fault=OnFault.SKIP)
+def hint(_: Account, __: Amount, ___: Context) -> Account:
+    """Fail, and the session goes on."""
+    raise ArithmeticError("hints are not taken")
+
+
+@pure_handlers.register("account.burn", state=Account, body=Amount)
+def burn(account: Account, body: Amount, _: Context) -> Account:
+    """Fail until a person corrects the message."""
+    if body.is_wrong:
+        raise ArithmeticError("this is wrong")
+    return booked(account, body)
+
+
+def business(external: ExternalSystem) -> Handlers:
+    """All handlers of the accounts."""
+    handlers = Handlers()
 
     @handlers.register("account.wire", state=Account, body=Amount, kind=Kind.EFFECTFUL)
     async def wire(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount after a long call to the outside."""
+        """Book an amount after a long call to the external system."""
         key = context.new_id()
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
-        await outside.pay(key, body.amount, is_shy=context.random.random() < 0.2)
+        await external.pay(key, body.amount, fails_first=context.random.random() < 0.2)
         after = booked(account, body)
         return Handled(after, (receipt(after, context),))
 
-    @handlers.register("account.tell", body=Amount, kind=Kind.IDEMPOTENT)
-    async def tell(state: BaseModel, body: Amount, context: Context) -> Handled[BaseModel]:
-        """Tell somebody; telling twice does no harm."""
-        await outside.pay(context.new_id(), body.amount, is_shy=False)
-        return Handled(state, (Output("account.told", body, ordered=False),))
+    @handlers.register("account.notify", body=Amount, kind=Kind.IDEMPOTENT)
+    async def notify(state: BaseModel, body: Amount, context: Context) -> Handled[BaseModel]:
+        """Notify an external system, which may happen twice."""
+        await external.pay(context.new_id(), body.amount, fails_first=False)
+        return Handled(state, (Output("account.notified", body, ordered=False),))
+
+    return Handlers.joined([pure_handlers, handlers])
 
 
 def corrected(message: Message) -> bytes | None:
-    """What a person makes of a message that failed: only a burning is worth it."""
+    """What the operator makes of a message that failed; only `account.burn` can be corrected."""
     if message.type != "account.burn":
         return None
     body = Amount.model_validate_json(message.body)
     return body.model_copy(update={"is_wrong": False}).model_dump_json().encode()
+
+
+NEVER_BOOKED = frozenset({"account.hint", "account.unknown", "account.notify"})
+
+
+def account_violations(
+    world: World, load: Workload, external: ExternalSystem
+) -> Iterator[Violation]:
+    """Each amount is booked once, each producer's in order, and the external system was called."""
+    journal = world.journal
+    booked = {s: list(state_of(journal, s).get("amounts", [])) for s in journal.store.entries}
+    for session, amounts in booked.items():
+        if len(set(amounts)) != len(amounts):
+            yield Violation("P2", f"{session}: an effect twice in {amounts}")
+    yield from check_sent(world, load, booked)
+    yield from check_forwarded(world, booked)
+    yield from check_external_system(world, external, booked)
+
+
+def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> Iterator[Violation]:
+    """What is safe is booked, and nothing else; each producer's amounts are in order."""
+    safe = world.senders.sent.safe
+    contested = {message.id for series in load.series for message in series.messages}
+    contested |= {message.id for message in load.conflicting}
+    for message in safe:
+        amount = amount_in(message)
+        is_booked = amount in booked.get(message.session, ())
+        if is_never_booked(message):
+            if is_booked:
+                yield Violation("P9", f"{message.session}: {message.type} booked {amount}")
+        elif not is_booked and message.id not in contested and not is_skipped(world, message):
+            yield Violation("P1", f"{message.session}: {amount} is missing")
+    for line in load.publish_plans:
+        amounts = booked.get(line.session, [])
+        sent = [Amount.model_validate_json(d.body).amount for o in line.operations for d in o]
+        places = [amounts.index(amount) for amount in sent if amount in amounts]
+        if places != sorted(places):
+            yield Violation("P3", f"{line.session} {line.group}: {sent} came as {amounts}")
+
+
+def is_never_booked(message: Message) -> bool:
+    """Whether a message has no effect on an account, whatever happens."""
+    return message.type in NEVER_BOOKED or is_from_long_ago(message)
+
+
+def is_skipped(world: World, message: Message) -> bool:
+    """Whether the operator skipped a message."""
+    looks = world.operator.decisions[message.session, message.id]
+    return looks > RETRIES and message.type != "account.burn"
+
+
+def amount_in(message: Message) -> int:
+    return Amount.model_validate_json(message.body).amount
+
+
+def check_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Violation]:
+    """What one account forwards another one books, and nothing else."""
+    came = {
+        (q.message.session, amount_in(q.message)): None
+        for namespace in world.namespaces.values()
+        for q in namespace.accepted[QUEUE]
+        if q.message.type == "account.forward"
+    }
+    forwarded = {
+        amount + FORWARDED for session, amount in came if amount in booked.get(session, ())
+    }
+    arrived = {amount for amounts in booked.values() for amount in amounts if amount > FORWARDED}
+    if forwarded != arrived:
+        yield Violation("P1", f"{sorted(forwarded)} were forwarded, {sorted(arrived)} booked")
+
+
+def check_external_system(
+    world: World, external: ExternalSystem, booked: dict[str, list[int]]
+) -> Iterator[Violation]:
+    """The external system was called, and gets the same amount whenever a key comes again."""
+    amounts = dict(external.calls)
+    for key, amount in external.calls:
+        if amounts[key] != amount:
+            yield Violation("P4", f"{key} came with {amount} and {amounts[key]}")
+    called = set(amounts.values())
+    for message in world.senders.sent.safe:
+        amount = amount_in(message)
+        is_notification = message.type == "account.notify"
+        is_paid = message.type == "account.wire" and amount in booked.get(message.session, ())
+        if (is_notification or is_paid) and amount not in called:
+            yield Violation(
+                "P1", f"{message.session}: the external system was never called with {amount}"
+            )

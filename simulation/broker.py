@@ -1,7 +1,7 @@
-"""A namespace as the platform has it: sessions with locks, redelivery, and all its tricks.
+"""A Service Bus namespace: sessions with locks, redelivery, duplicates and reordering.
 
-Locks are kept by the broker's clock. Within a session messages come in order, unless the weather
-reorders them; what is not settled while the lock holds comes again.
+Locks are kept by the broker's clock. Within a session messages come in order, unless a fault that
+is injected reorders them. What is not settled while the lock holds is delivered again.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
-from simulation.bell import Bell
-from simulation.weather import Weather
+from simulation.faults import FaultInjector
+from simulation.virtual_time import Signal
 
 LOCK_SECONDS = 10.0
-# What its queues take; a message over it is refused for good.
+# What its queues take; a larger message is refused for good.
 BODY_BYTES_MAX = 1_500
 
 
 @dataclass(eq=False, slots=True)
-class Queued:
+class QueuedMessage:
     """A message in a queue."""
 
     message: Message
@@ -38,66 +38,64 @@ class SessionLock:
 
 @dataclass
 class Namespace:
-    """One region's queues. In `down` nobody reaches it. `accepted` is all it ever took."""
+    """One region's queues, unavailable during `down`. `accepted` is all it ever took in."""
 
     region: str
-    weather: Weather
+    injector: FaultInjector
     down: tuple[float, float] | None = None
-    queues: dict[str, list[Queued]] = field(default_factory=lambda: defaultdict(list))
-    accepted: dict[str, list[Queued]] = field(default_factory=lambda: defaultdict(list))
+    queues: dict[str, list[QueuedMessage]] = field(default_factory=lambda: defaultdict(list))
+    accepted: dict[str, list[QueuedMessage]] = field(default_factory=lambda: defaultdict(list))
     locks: dict[tuple[str, str], SessionLock] = field(default_factory=dict)
     redeliveries: int = 0
 
     def __post_init__(self) -> None:
-        self.bell = Bell(self.down)
+        self.signal = Signal(self.down)
 
     def is_down(self, now: float) -> bool:
-        """Whether nobody reaches the namespace."""
-        return self.bell.is_down(now)
+        return self.signal.is_down(now)
 
     def accept(self, queue: str, messages: Sequence[Message], visible_at: float) -> None:
         """Take messages in up to the first that is too large; the platform may take one twice."""
-        weather = self.weather
+        injector = self.injector
         where = f"{self.region} {queue}"
         for message in messages:
             if len(message.body) > BODY_BYTES_MAX:
                 raise InvalidMessage(f"a message is too large for {queue!r}")
-            self.put(queue, Queued(message, visible_at))
-            if weather.strikes(weather.climate.duplicates, "duplicate", where, visible_at):
-                self.put(queue, Queued(message, visible_at))
+            self.put(queue, QueuedMessage(message, visible_at))
+            if injector.inject(injector.profile.duplicates, "duplicate", where, visible_at):
+                self.put(queue, QueuedMessage(message, visible_at))
 
-    def put(self, queue: str, queued: Queued) -> None:
-        """Keep a message, and wake whoever listens when it is visible."""
+    def put(self, queue: str, queued: QueuedMessage) -> None:
+        """Keep a message, and wake the listeners when it is visible."""
         self.queues[queue].append(queued)
         self.accepted[queue].append(queued)
-        self.bell.ring_at(queued.visible_at)
+        self.signal.notify_at(queued.visible_at)
 
     async def next_session(self, queue: str) -> SessionLock:
-        """Wait for a session that has something visible and nobody holds, and lock it."""
+        """Wait for a session with a visible message and without a lock, and lock it."""
         loop = asyncio.get_running_loop()
         while (lock := self.lock_session(queue, loop.time())) is None:
-            await self.bell.heard()
+            await self.signal.wait()
         return lock
 
     def lock_session(self, queue: str, now: float) -> SessionLock | None:
-        """Lock a session, if there is one to take."""
         if self.is_down(now):
-            self.bell.ring_at(now)
+            self.signal.notify_at(now)
             return None
         ready = dict.fromkeys(q.message.session for q in self.queues[queue] if q.visible_at <= now)
         free = [s for s in ready if (queue, s) not in self.locks or not self.is_held(queue, s, now)]
         if not free:
             return None
-        lock = SessionLock(self.weather.chance.pick(free), now + LOCK_SECONDS)
+        lock = SessionLock(self.injector.rng.pick(free), now + LOCK_SECONDS)
         self.locks[queue, lock.session] = lock
-        self.bell.ring_at(lock.until)
+        self.signal.notify_at(lock.until)
         return lock
 
     def is_held(self, queue: str, session: str, now: float) -> bool:
-        """Whether somebody's lock still holds; if so, whoever listens hears of its end."""
+        """Whether a lock still holds; if so, the listeners are woken at its end."""
         until = self.locks[queue, session].until
         if now < until:
-            self.bell.ring_at(until)
+            self.signal.notify_at(until)
         return now < until
 
     def holds(self, queue: str, lock: SessionLock, now: float) -> bool:
@@ -105,7 +103,7 @@ class Namespace:
         known = self.locks.get((queue, lock.session))
         return known is lock and now < lock.until and not self.is_down(now)
 
-    def deliver(self, queue: str, lock: SessionLock, now: float, most: int) -> list[Queued]:
+    def deliver(self, queue: str, lock: SessionLock, now: float, most: int) -> list[QueuedMessage]:
         """The session's next messages, if the lock holds."""
         if not self.holds(queue, lock, now):
             return []
@@ -113,9 +111,9 @@ class Namespace:
         ready = [
             q for q in self.queues[queue] if q.message.session == session and q.visible_at <= now
         ]
-        weather = self.weather
-        if len(ready) > 1 and weather.strikes(
-            weather.climate.reorders, "reorder", f"{self.region} {session}", now
+        injector = self.injector
+        if len(ready) > 1 and injector.inject(
+            injector.profile.reorders, "reorder", f"{self.region} {session}", now
         ):
             ready.insert(0, ready.pop(1))
         taken = ready[:most]
@@ -124,11 +122,11 @@ class Namespace:
             self.redeliveries += queued.deliveries > 1
         return taken
 
-    def complete(self, queue: str, lock: SessionLock, queued: Queued, now: float) -> bool:
+    def complete(self, queue: str, lock: SessionLock, queued: QueuedMessage, now: float) -> bool:
         """Settle, while the lock holds; the settlement may get lost."""
-        weather = self.weather
-        if not self.holds(queue, lock, now) or weather.strikes(
-            weather.climate.lost_settlements, "lost settlement", f"{self.region} {queue}", now
+        injector = self.injector
+        if not self.holds(queue, lock, now) or injector.inject(
+            injector.profile.lost_settlements, "lost settlement", f"{self.region} {queue}", now
         ):
             return False
         if queued in self.queues[queue]:
@@ -136,12 +134,10 @@ class Namespace:
         return True
 
     def release(self, queue: str, lock: SessionLock) -> None:
-        """Give the session back."""
         if self.locks.get((queue, lock.session)) is lock:
             del self.locks[queue, lock.session]
-            self.bell.ring()
+            self.signal.notify()
 
     def renew(self, queue: str, lock: SessionLock, now: float) -> None:
-        """Keep the session, unless it is lost."""
         if self.holds(queue, lock, now):
             lock.until = now + LOCK_SECONDS

@@ -1,30 +1,201 @@
-"""A region's function app: sessions taken side by side, the change feed, the timers."""
+"""A region's function app: sessions taken side by side, the change feed, timers and sagas."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
+import grpc  # type: ignore[import-untyped]
+
+from functions.saga_instances import begin_instances
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message
+from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import Conflicting, Expired, Outcome
-from shared.storage.documents import decode_pending
-from simulation.broker import LOCK_SECONDS, Namespace, Queued, SessionLock
-from simulation.feed import Feed
-from simulation.loop import now
+from shared.engine.sagas.sagas import Sagas
+from shared.storage.documents import Document, decode_pending
+from simulation.broker import LOCK_SECONDS, Namespace, QueuedMessage, SessionLock
+from simulation.faults import FaultInjector
 from simulation.process import Process
-from simulation.saga_worker import SagaWorker
-from simulation.tally import Tally
+from simulation.recorder import Observations, RecordingStore
+from simulation.replay import TaskCompleted, TaskFailed, replay
+from simulation.task_hub import HubReply, LeasedActivity, TaskHub
+from simulation.virtual_time import now
 
 QUEUE = "in"
 SESSIONS_AT_ONCE = 2
 BATCH_MESSAGES = 5
-# How long the host keeps a session that nothing comes for, and how often it looks.
+# How long the host keeps a session for which nothing comes, and how often it asks meanwhile.
 IDLE_SECONDS = 1.0
-LOOKS_WHILE_IDLE = 4
+RECEIVES_WHILE_IDLE = 4
 FEED_SECONDS = 2.0
+# How many changes are shown again when a lease changes hands.
+CHANGES_REPEATED = 20
+# How long the platform waits before it shows the feed again to a function that failed.
+FEED_RETRY_SECONDS = 5.0
 SWEEP_SECONDS = 6.0
+TURNS_AT_ONCE = 2
+ACTIVITIES_AT_ONCE = 3
+WORK_SECONDS_MAX = 0.02
+
+GRPC_CODES = {
+    HubReply.EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    HubReply.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    HubReply.OVER: grpc.StatusCode.FAILED_PRECONDITION,
+}
+
+
+@dataclass
+class ChangeFeed:
+    """One region's view of the changes; one process at a time follows it.
+
+    A change feed shows only the newest version of what changed, and may show changes again.
+    """
+
+    region: str
+    store: RecordingStore
+    injector: FaultInjector
+    position: int = 0
+    follower: Process | None = None
+
+    def is_followed_by(self, process: Process) -> bool:
+        """Whether the process holds the lease; it gets that of a dead one."""
+        if self.follower is None or self.follower.is_killed:
+            self.follower = process
+        return self.follower is process
+
+    def read(self) -> list[Document]:
+        """What changed since the last read; the feed moves on whatever becomes of it."""
+        start, self.position = self.position, len(self.store.changes)
+        if start == self.position:
+            return []
+        skips = self.injector.profile.feed_skips
+        if self.injector.inject(skips, "feed skips", self.region, now()):
+            return []
+        return self.documents(start)
+
+    def peek(self) -> tuple[list[Document], int]:
+        """What changed since the position, and where to move the feed once that is handled."""
+        end = len(self.store.changes)
+        return (self.documents(self.position) if self.position < end else []), end
+
+    def documents(self, start: int) -> list[Document]:
+        """What changed from a position on, as it is now."""
+        repeats = self.injector.profile.feed_repeats
+        if self.injector.inject(repeats, "feed repeats", self.region, now()):
+            start = max(0, start - CHANGES_REPEATED)
+        changed = dict.fromkeys(self.store.changes[start:])
+        documents = [self.store.partitions[session].get(name) for session, name in changed]
+        return [document for document in documents if document is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class HubClient:
+    """See functions.saga_instances.TaskHub: a process's way to its region's hub."""
+
+    process: Process
+    hub: TaskHub
+
+    async def schedule_new_orchestration(
+        self,
+        orchestrator: str,
+        /,
+        *,
+        input: Any,  # noqa: A002 - the SDK's name
+        instance_id: str,
+    ) -> str:
+        work = json.dumps(input)
+        await self.call(f"begin {orchestrator}", lambda: self.hub.begin(instance_id, work))
+        return instance_id
+
+    async def raise_orchestration_event(self, instance_id: str, event_name: str, /) -> None:
+        await self.call("raise event", lambda: self.hub.raise_event(instance_id, event_name))
+
+    async def call(self, name: str, apply: Callable[[], HubReply]) -> None:
+        """Call the hub; raises what gRPC raises."""
+        if self.hub.is_down():
+            await self.process.wait(0.01)
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE)
+        try:
+            reply = await self.process.call(name, apply, writes=True)
+        except LockstepError:
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE) from None
+        if reply in GRPC_CODES:
+            raise grpc.aio.AioRpcError(GRPC_CODES[reply])
+
+
+@dataclass
+class SagaWorker:
+    """A process's part in sagas: it runs orchestrators and activities, and follows a feed."""
+
+    process: Process
+    services: Services
+    hub: TaskHub
+    feed: ChangeFeed
+    observed: Observations
+
+    def __post_init__(self) -> None:
+        self.book = Sagas(self.services.commands)
+        self.activities = self.book.activities()
+        self.client = HubClient(self.process, self.hub)
+
+    def start(self) -> None:
+        for _ in range(TURNS_AT_ONCE):
+            self.process.start(self.run_orchestrators())
+        for _ in range(ACTIVITIES_AT_ONCE):
+            self.process.start(self.perform_activities())
+        self.process.start(self.follow_feed())
+
+    async def work_a_moment(self) -> None:
+        """Take a moment, in which the process may be frozen or killed."""
+        await self.process.wait(self.process.injector.rng.delay(WORK_SECONDS_MAX))
+
+    async def run_orchestrators(self) -> None:
+        while True:
+            turn = await self.hub.next_turn()
+            await self.work_a_moment()
+            result = replay(turn.events)
+            await self.work_a_moment()
+            self.hub.commit(turn, result)
+
+    async def perform_activities(self) -> None:
+        while True:
+            leased = await self.hub.next_activity()
+            await self.work_a_moment()
+            result = await self.perform(leased)
+            await self.work_a_moment()
+            self.hub.finish(leased, result)
+
+    async def perform(self, leased: LeasedActivity) -> TaskCompleted | TaskFailed:
+        """What becomes of an activity; one that raises has failed."""
+        activity = leased.activity
+        perform = self.activities[Activity(activity.name)]
+        try:
+            answer = await perform(json.loads(activity.input))
+        except LockstepError as error:
+            self.observed.failures.append(f"{activity.name}: {error!r}")
+            return TaskFailed(activity.number, repr(error))
+        except Exception as surprise:
+            self.observed.surprises.append(f"{self.process.name} {activity.name}: {surprise!r}")
+            return TaskFailed(activity.number, repr(surprise))
+        return TaskCompleted(activity.number, json.dumps(answer))
+
+    async def follow_feed(self) -> None:
+        """Begin the sagas that the feed shows, again for as long as that fails: nothing is lost."""
+        while True:
+            await self.process.wait(FEED_SECONDS)
+            if not self.feed.is_followed_by(self.process):
+                continue
+            documents, end = self.feed.peek()
+            try:
+                await begin_instances(self.services, self.book, self.client, documents)
+            except (LockstepError, grpc.aio.AioRpcError):
+                await self.process.wait(FEED_RETRY_SECONDS)
+            else:
+                self.feed.position = end
 
 
 @dataclass
@@ -34,87 +205,81 @@ class Host:
     process: Process
     services: Services
     namespace: Namespace
-    feed: Feed
-    tally: Tally
+    feed: ChangeFeed
+    observed: Observations
     saga_worker: SagaWorker | None = None
 
     def start(self) -> None:
-        """Listen to everything."""
         for _ in range(SESSIONS_AT_ONCE):
-            self.process.start(self.listen())
+            self.process.start(self.receive_sessions())
         self.process.start(self.follow_feed())
         self.process.start(self.sweep())
         if self.saga_worker is not None:
             self.saga_worker.start()
 
-    async def listen(self) -> None:
-        """Take one session after the other."""
+    async def receive_sessions(self) -> None:
         while True:
             lock = await self.namespace.next_session(QUEUE)
-            renewing = self.process.start(self.renew(lock))
+            renewing = self.process.start(self.renew_lock(lock))
             try:
-                await self.process.wait(self.process.weather.chance.delay(0.05))
-                await self.take(lock)
+                await self.process.wait(self.process.injector.rng.delay(0.05))
+                await self.process_session(lock)
             finally:
                 renewing.cancel()
-                if not self.process.is_dead:
+                if not self.process.is_killed:
                     self.namespace.release(QUEUE, lock)
 
-    async def renew(self, lock: SessionLock) -> None:
+    async def renew_lock(self, lock: SessionLock) -> None:
         """Keep the session lock, as the host does, unless the broker loses it."""
-        weather = self.process.weather
+        injector = self.process.injector
         while True:
             await self.process.wait(LOCK_SECONDS / 3)
-            lost = weather.climate.lock_losses
-            if weather.strikes(lost, "session lock lost", self.process.name, now()):
+            lost = injector.profile.lock_losses
+            if injector.inject(lost, "session lock lost", self.process.name, now()):
                 self.namespace.release(QUEUE, lock)
                 return
             self.namespace.renew(QUEUE, lock, now())
 
-    async def take(self, lock: SessionLock) -> None:
+    async def process_session(self, lock: SessionLock) -> None:
         """Process a session's messages until none comes any more, or one fails."""
         while taken := await self.next_messages(lock):
-            if not await self.received([queued.message for queued in taken]):
+            if not await self.consume_deliveries([queued.message for queued in taken]):
                 return
-            await self.process.wait(self.process.weather.chance.delay(0.02))
-            if not self.completed(lock, taken):
+            await self.process.wait(self.process.injector.rng.delay(0.02))
+            settled = [self.namespace.complete(QUEUE, lock, queued, now()) for queued in taken]
+            if not all(settled):
                 return
 
-    async def next_messages(self, lock: SessionLock) -> list[Queued]:
-        """What is delivered next; nothing when the session was idle for long enough."""
+    async def next_messages(self, lock: SessionLock) -> list[QueuedMessage]:
+        """The next delivery; nothing when the session was idle for long enough."""
         most = BATCH_MESSAGES if self.services.worker.policy.batches else 1
-        for _ in range(LOOKS_WHILE_IDLE):
+        for _ in range(RECEIVES_WHILE_IDLE):
             if taken := self.namespace.deliver(QUEUE, lock, now(), most):
                 return taken
-            await self.process.wait(IDLE_SECONDS / LOOKS_WHILE_IDLE)
+            await self.process.wait(IDLE_SECONDS / RECEIVES_WHILE_IDLE)
         return []
 
-    def completed(self, lock: SessionLock, taken: Sequence[Queued]) -> bool:
-        """Settle each delivery; whether all could be."""
-        settled = [self.namespace.complete(QUEUE, lock, queued, now()) for queued in taken]
-        return all(settled)
-
-    async def received(self, messages: Sequence[Message]) -> bool:
+    async def consume_deliveries(self, messages: Sequence[Message]) -> bool:
         """Consume deliveries as the triggers do; whether they may be settled."""
         try:
             for is_numbered, group in groupby(messages, lambda message: message.number is not None):
                 await self.consume(list(group), is_numbered=is_numbered)
         except LockstepError as error:
-            self.tally.abandoned.append(f"{now():.3f} s {self.process.name}: {error!r}")
+            self.observed.abandoned.append(f"{now():.3f} s {self.process.name}: {error!r}")
         except Exception as surprise:
-            self.tally.surprises.append(f"{self.process.name}: {surprise!r}")
+            self.observed.surprises.append(f"{self.process.name}: {surprise!r}")
         else:
             return True
-        # It comes again at once, so do not spin on a store that is away.
+        # The messages are delivered again at once, so do not spin on a store that is unavailable.
         await self.process.wait(1.0)
         return False
 
     async def consume(self, messages: Sequence[Message], *, is_numbered: bool) -> None:
-        """Take messages through the journal, as one batch where that is asked for."""
+        """Take messages through the journal, as one batch where batches are configured."""
         if is_numbered and self.services.worker.policy.batches:
             outcomes = await self.services.batches.consume(messages)
             for message, outcome in zip(messages, outcomes, strict=True):
-                await self.conclude(message, outcome)
+                await self.handle_outcome(message, outcome)
             return
         for message in messages:
             try:
@@ -122,11 +287,10 @@ class Host:
             except InvalidMessage as error:
                 await self.reject(message, str(error))
             else:
-                await self.conclude(message, outcome)
+                await self.handle_outcome(message, outcome)
 
-    async def conclude(self, message: Message, outcome: Outcome) -> None:
-        """Report what no journal takes."""
-        self.tally.outcomes[type(outcome).__name__] += 1
+    async def handle_outcome(self, message: Message, outcome: Outcome) -> None:
+        self.observed.outcomes[type(outcome).__name__] += 1
         if isinstance(outcome, Conflicting | Expired):
             await self.reject(message, outcome.reason)
 
@@ -135,10 +299,10 @@ class Host:
         properties = wire.to_properties(message)
         rejecter = self.services.rejecter
         report = await rejecter.reject(message.session, properties, message.body, reason)
-        self.tally.rejected[message.session, message.id, message.digest] = report.id
+        self.observed.rejected[message.session, message.id, message.digest] = report.id
 
     async def follow_feed(self) -> None:
-        """Show the rescuer what changed; the feed moves on whatever becomes of it."""
+        """Show the rescuer what changed."""
         while True:
             await self.process.wait(FEED_SECONDS)
             if self.feed.is_followed_by(self.process):
@@ -146,7 +310,6 @@ class Host:
                 await self.services.recovery.recover(owings)
 
     async def sweep(self) -> None:
-        """Run the timers' work."""
         while True:
             await self.process.wait(SWEEP_SECONDS)
             try:

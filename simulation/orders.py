@@ -1,41 +1,47 @@
 """A small business to simulate: orders as sagas, over stock, accounts and shelves.
 
 Orders are those of `functions.handlers.orders`. Other sagas have any plan there can be, and their
-steps go to shelves, too, whose keepers refuse, stumble and call the outside.
+steps go to shelves, too, whose handlers refuse, fail and call an external system.
 """
 
 import asyncio
 import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pydantic import BaseModel
 
 from functions.handlers import orders
 from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault
+from shared.domain.journal import Json
 from shared.domain.message import Message
-from shared.domain.saga.plan import Plan, Refusal
-from shared.domain.saga.record import SagaKinds
+from shared.domain.saga.plan import Plan, Refusal, Step, StepOutcome, key_of
+from shared.domain.saga.record import SagaKinds, SagaRecord
+from simulation.recorder import Violation, state_of
+from simulation.world import World
 
-PLAY = "saga.play"
+PLACE, ANY_PLAN = "order.place", "saga.any_plan"
 PUT, TAKE, SPILL, CALL = "shelf.put", "shelf.take", "shelf.spill", "shelf.call"
 # Longer than a lease now and then, and than a step's time.
 EFFECT_SECONDS = 7.0
 
 
-class Mood(StrEnum):
-    """How a keeper takes a command."""
+class Reaction(StrEnum):
+    """How the shelf's handler reacts to a command."""
 
-    WILLING = "willing"
-    UNWILLING = "unwilling"  # it is refused
-    CLUMSY = "clumsy"  # it fails, until a person lets it go
-    MENDED = "mended"  # it fails, until a person corrects it
+    ACCEPT = "accept"
+    REFUSE = "refuse"
+    FAIL = "fail"  # until the operator skips it
+    FAIL_UNTIL_CORRECTED = "fail until corrected"
 
 
 class Item(BaseModel):
     """What is put onto a shelf, or taken away."""
 
     name: str
-    mood: Mood = Mood.WILLING
+    reaction: Reaction = Reaction.ACCEPT
 
 
 class Shelf(BaseModel):
@@ -45,13 +51,11 @@ class Shelf(BaseModel):
 
 
 def business() -> Handlers:
-    """The handlers of everything that takes part."""
     handlers = Handlers()
     kinds = SagaKinds(handlers)
 
-    @kinds.register(PLAY, body=Plan)
-    def play(plan: Plan, _: Context) -> Plan:
-        """Any plan at all."""
+    @kinds.register(ANY_PLAN, body=Plan)
+    def any_plan(plan: Plan, _: Context) -> Plan:
         return plan
 
     add_shelves(handlers)
@@ -62,16 +66,12 @@ def business() -> Handlers:
 
 
 def add_shelves(handlers: Handlers) -> None:
-    """The keepers of shelves."""
-
     @handlers.register(PUT, state=Shelf, body=Item)
     def put(shelf: Shelf, item: Item, _: Context) -> Handled[Shelf]:
-        """Put something onto the shelf."""
         return moved(shelf, item, "+")
 
     @handlers.register(TAKE, state=Shelf, body=Item)
     def take(shelf: Shelf, item: Item, _: Context) -> Handled[Shelf]:
-        """Take it away again."""
         return moved(shelf, item, "-")
 
     @handlers.register(SPILL, state=Shelf, body=Item, on_fault=OnFault.SKIP)
@@ -81,25 +81,117 @@ def add_shelves(handlers: Handlers) -> None:
 
     @handlers.register(CALL, state=Shelf, body=Item, kind=Kind.EFFECTFUL)
     async def call(shelf: Shelf, item: Item, context: Context) -> Handled[Shelf]:
-        """Ask somebody outside first, who takes his time."""
+        """Call an external system first, which takes a while."""
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
         return moved(shelf, item, "+")
 
 
 def moved(shelf: Shelf, item: Item, sign: str) -> Handled[Shelf]:
-    """The shelf after a command, if its keeper is in the mood for it."""
-    match item.mood:
-        case Mood.WILLING:
+    """The shelf after a command, if the item's reaction is to accept."""
+    match item.reaction:
+        case Reaction.ACCEPT:
             return Handled(Shelf(log=[*shelf.log, f"{sign}{item.name}"]))
-        case Mood.UNWILLING:
+        case Reaction.REFUSE:
             return Handled(shelf, answer=Refusal(refused="not now"))
-        case Mood.CLUMSY | Mood.MENDED:
+        case Reaction.FAIL | Reaction.FAIL_UNTIL_CORRECTED:
             raise ArithmeticError(f"{item.name} fell down")
 
 
 def corrected(message: Message) -> bytes | None:
-    """What a person makes of a message that failed."""
     item = json.loads(message.body)
-    if item.get("mood") != Mood.MENDED:
+    if item.get("reaction") != Reaction.FAIL_UNTIL_CORRECTED:
         return None
     return Item(name=item["name"]).model_dump_json().encode()
+
+
+DONE_ONCE = frozenset({StepOutcome.DONE, StepOutcome.UNDONE, StepOutcome.KEPT})
+STAYS = frozenset({StepOutcome.DONE, StepOutcome.KEPT})
+
+
+@dataclass
+class ExpectedStates:
+    """What should be in stock, in accounts and on shelves; `came` is what was delivered."""
+
+    came: Counter[str] = field(default_factory=Counter)
+    gone: Counter[str] = field(default_factory=Counter)
+    charged: Counter[str] = field(default_factory=Counter)
+    shipped: Counter[str] = field(default_factory=Counter)
+    reserved: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    shelved: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, step: Step, outcome: StepOutcome | None) -> None:
+        """Add what a step left behind."""
+        session, body = step.do.session, step.do.body
+        stays = outcome in STAYS
+        match step.do.type:
+            case "stock.reserve" if stays:
+                self.gone[session] += body["quantity"]
+                self.reserved[session][body["order"]] = body["quantity"]
+            case "stock.ship" if stays:
+                self.shipped[session] += self.reserved[session].pop(body["order"])
+            case "account.charge" if outcome in DONE_ONCE:
+                self.charged[session] += body["amount"]
+                self.gone[session] += body["amount"] if stays else 0
+            case kind if kind in (PUT, CALL) and outcome in DONE_ONCE:
+                self.shelved[session][f"+{body['name']}"] += 1
+                if outcome is StepOutcome.UNDONE:
+                    self.shelved[session][f"-{body['name']}"] += 1
+
+
+def order_violations(world: World) -> Iterator[Violation]:
+    """Goods, money and shelves are as the sagas' outcomes say."""
+    expected_states = ExpectedStates()
+    for message in world.senders.sent.safe:
+        if message.type in ("stock.receive", "account.deposit"):
+            body = world.handlers.of(message.type).body.model_validate_json(message.body)
+            expected_states.came[message.session] += sum(body.model_dump().values())
+    sessions = list(world.journal.store.entries)
+    sagas = {key: state_of(world.journal, s) for s in sessions if (key := key_of(s)) is not None}
+    for key, state in sagas.items():
+        record = SagaRecord.model_validate(state)
+        for step in record.plan.steps if record.plan else ():
+            expected_states.add(step, record.outcomes.get(step.name))
+        if record.kind == PLACE:
+            yield from order_document(key, record, state_of(world.journal, f"order:{key}"))
+    for session in sessions:
+        expected = expected_of(expected_states, session)
+        found = state_of(world.journal, session)
+        if expected is not None and comparable(found) != expected:
+            yield Violation("P2", f"{session} is {found}, and should be {expected}")
+
+
+def order_document(key: str, record: SagaRecord, order: Json) -> Iterator[Violation]:
+    """An order's document says what its saga says."""
+    submitted = record.outcomes.get("submit")
+    expected = {
+        StepOutcome.UNDONE: "cancelled",
+        StepOutcome.DONE: "completed" if "complete" in record.outcomes else "submitted",
+        StepOutcome.REFUSED: None,
+        None: None,
+    }
+    if order.get("status") not in (expected.get(submitted), "new"):
+        yield Violation("P5", f"order:{key} is {order}, and its saga {record.state}")
+
+
+def expected_of(expected_states: ExpectedStates, session: str) -> Json | None:
+    """What the state of a session should be; None for sessions of another kind."""
+    left = expected_states.came[session] - expected_states.gone[session]
+    match session.partition(":")[0]:
+        case "stock":
+            return {
+                "received": expected_states.came[session],
+                "left": left,
+                "shipped": expected_states.shipped[session],
+                "reserved": expected_states.reserved[session],
+            }
+        case "account":
+            return {"balance": left, "paid": expected_states.charged[session]}
+        case "shelf":
+            return {"log": dict(expected_states.shelved[session])}
+        case _:
+            return None
+
+
+def comparable(state: Json) -> Json:
+    """A state in which the order on a shelf does not matter."""
+    return {"log": dict(Counter(state.get("log", [])))} if state.keys() <= {"log"} else state

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.trial import check
+from simulation.testing import check
 
 
 @pytest.fixture
 def simulation() -> Callable[..., int]:
-    """Run handlers through seeded stories; see simulation.trial.check."""
+    """Run handlers through seeded simulations; see simulation.testing.check."""
     return check

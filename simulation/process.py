@@ -1,14 +1,22 @@
-"""A process that can die or freeze at any await; of the dead nothing is ever heard again."""
+"""Processes that can die or freeze at any await, and the journal and bus as they reach them.
+
+A killed process does nothing more, and nothing reaches it.
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.adapters.injected_faults import ProcessKilled
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.errors import LockstepError, OutcomeUnknown, Throttled, Unavailable
-from simulation.loop import now
-from simulation.weather import Misfortune, Weather
+from shared.domain.journal import Entry
+from shared.domain.message import Message
+from simulation.broker import Namespace
+from simulation.faults import FaultInjector, NetworkFault
+from simulation.recorder import RecordingJournal
+from simulation.virtual_time import now
 
 ANSWER_SECONDS_MAX = 0.05
 # Often longer than a lease and a session lock.
@@ -19,45 +27,55 @@ RETRY_AFTER_SECONDS = 1.0
 INSTANT_SECONDS = 1e-6
 
 
-class Died(BaseException):
-    """The process is no more; nothing in it may catch this."""
-
-
 @dataclass
 class Process:
     """One simulated operating system process."""
 
     name: str
     region: str
-    weather: Weather
+    injector: FaultInjector
     # How wrong its clocks are.
     skew_seconds: float = 0.0
-    is_dead: bool = False
     frozen_until: float = 0.0
     # In the order of starting: a set would be in the order of memory addresses.
     tasks: dict[asyncio.Task[Any], None] = field(default_factory=dict)
-    death: asyncio.Event = field(default_factory=asyncio.Event)
+    killed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_killed(self) -> bool:
+        return self.killed.is_set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something that ends when the process dies."""
-        task = asyncio.create_task(self.mortal(work))
+        task = asyncio.create_task(self.run_until_killed(work))
         self.tasks[task] = None
         task.add_done_callback(self.tasks.pop)
         return task
 
-    async def mortal(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work; dying is an end like any other."""
+    async def run_until_killed(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except (Died, asyncio.CancelledError):
-            if not self.is_dead:
+        except (ProcessKilled, asyncio.CancelledError):
+            if not self.is_killed:
                 raise
 
-    def die(self) -> None:
-        """End every task, now."""
-        self.is_dead = True
-        self.death.set()
-        # The one that dies here and now ends by itself.
+    async def attempt[T](self, work: Awaitable[T]) -> T | None:
+        """What the work gives; None where it raised LockstepError, or the process died."""
+        results: list[T] = []
+
+        async def run() -> None:
+            try:
+                results.append(await work)
+            except LockstepError:
+                return
+
+        await self.start(run())
+        return results[0] if results else None
+
+    def kill(self) -> None:
+        """End every task at once."""
+        self.killed.set()
+        # The task that calls this ends by itself.
         here = asyncio.current_task()
         for task in list(self.tasks):
             if task is not here:
@@ -65,87 +83,87 @@ class Process:
 
     def freeze(self) -> None:
         """Stand still for a while, every task, as a paused virtual machine does."""
-        self.frozen_until = now() + self.weather.chance.delay(PAUSE_SECONDS_MAX)
+        self.frozen_until = now() + self.injector.rng.delay(PAUSE_SECONDS_MAX)
 
     async def call[T](self, name: str, apply: Callable[[], T], *, writes: bool) -> T:
-        """Call the outside: it takes time, and something may happen."""
-        chance = self.weather.chance
-        misfortune = self.weather.on_call(f"{self.name} {name}", now(), writes=writes)
-        await self.wait(chance.delay(ANSWER_SECONDS_MAX))
-        await self.suffer_before(misfortune, name, apply)
+        """Call the store, the bus or the task hub, which takes time and may go wrong."""
+        rng = self.injector.rng
+        fault = self.injector.draw_network_fault(f"{self.name} {name}", now(), writes=writes)
+        await self.wait(rng.delay(ANSWER_SECONDS_MAX))
+        await self.fail_before(fault, name, apply)
         answer = apply()
-        if misfortune is Misfortune.ECHOED:
+        if fault is NetworkFault.SENT_TWICE:
             answer = apply()
-        chance.note(
+        rng.trace_event(
             f"{now():.6f} {self.name} {name} {getattr(answer, 'name', type(answer).__name__)}"
         )
-        await self.wait(chance.delay(ANSWER_SECONDS_MAX))
-        await self.suffer_after(misfortune, name)
+        await self.wait(rng.delay(ANSWER_SECONDS_MAX))
+        await self.fail_after(fault, name)
         return answer
 
-    async def suffer_before(
-        self, misfortune: Misfortune, name: str, apply: Callable[[], object]
+    async def fail_before(
+        self, fault: NetworkFault, name: str, apply: Callable[[], object]
     ) -> None:
-        """What happens before a call is applied, or instead."""
-        match misfortune:
-            case Misfortune.REFUSED | Misfortune.RETRY_WITH:
-                raise Unavailable(f"{name} {misfortune}")
-            case Misfortune.THROTTLED:
-                raise Throttled(f"{name} {misfortune}", RETRY_AFTER_SECONDS)
-            case Misfortune.LOST:
-                raise OutcomeUnknown(f"{name} {misfortune}")
-            case Misfortune.DELAYED:
-                late = self.weather.chance.delay(LATE_SECONDS_MAX)
-                asyncio.get_running_loop().call_later(late, applied_late, apply)
-                raise OutcomeUnknown(f"{name} is on its way")
-            case Misfortune.CRASH_BEFORE:
-                self.die()
-                raise Died(self.name)
-            case Misfortune.SLOW_BEFORE:
-                await self.crawl(apply)
-            case Misfortune.FROZEN_BEFORE:
+        """Fail as injected before the call is applied, or instead."""
+        match fault:
+            case NetworkFault.REFUSED | NetworkFault.RETRY_WITH:
+                raise Unavailable(f"{name} {fault}")
+            case NetworkFault.THROTTLED:
+                raise Throttled(f"{name} {fault}", RETRY_AFTER_SECONDS)
+            case NetworkFault.LOST:
+                raise OutcomeUnknown(f"{name} {fault}")
+            case NetworkFault.APPLIED_LATE:
+                late = self.injector.rng.delay(LATE_SECONDS_MAX)
+                asyncio.get_running_loop().call_later(late, apply_late, apply)
+                raise OutcomeUnknown(f"{name} may still be applied")
+            case NetworkFault.CRASH_BEFORE:
+                self.kill()
+                raise ProcessKilled(self.name)
+            case NetworkFault.SLOW_BEFORE:
+                await self.wait_for_slow_request(apply)
+            case NetworkFault.FROZEN_BEFORE:
                 self.freeze()
                 await self.wait(0.0)
             case _:
                 return
 
-    async def crawl(self, apply: Callable[[], object]) -> None:
-        """Wait for a slow request to arrive; it does, too, when nobody waits for it any more."""
+    async def wait_for_slow_request(self, apply: Callable[[], object]) -> None:
+        """Wait until a slow request arrives, which it does even if its sender dies."""
         try:
-            await self.wait(self.weather.chance.delay(PAUSE_SECONDS_MAX))
-        except (asyncio.CancelledError, Died):
-            if now() < self.weather.climate.fair_after:
-                applied_late(apply)
+            await self.wait(self.injector.rng.delay(PAUSE_SECONDS_MAX))
+        except (asyncio.CancelledError, ProcessKilled):
+            if now() < self.injector.profile.faults_end_at:
+                apply_late(apply)
             raise
 
-    async def suffer_after(self, misfortune: Misfortune, name: str) -> None:
-        """What happens after a call was applied."""
-        match misfortune:
-            case Misfortune.UNANSWERED:
-                raise OutcomeUnknown(f"{name} {misfortune}")
-            case Misfortune.CRASH_AFTER:
-                self.die()
-                raise Died(self.name)
-            case Misfortune.SLOW_AFTER:
-                await self.wait(self.weather.chance.delay(PAUSE_SECONDS_MAX))
-            case Misfortune.FROZEN_AFTER:
+    async def fail_after(self, fault: NetworkFault, name: str) -> None:
+        """Fail as injected after the call was applied."""
+        match fault:
+            case NetworkFault.UNANSWERED:
+                raise OutcomeUnknown(f"{name} {fault}")
+            case NetworkFault.CRASH_AFTER:
+                self.kill()
+                raise ProcessKilled(self.name)
+            case NetworkFault.SLOW_AFTER:
+                await self.wait(self.injector.rng.delay(PAUSE_SECONDS_MAX))
+            case NetworkFault.FROZEN_AFTER:
                 self.freeze()
                 await self.wait(0.0)
             case _:
                 return
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass; the frozen come back late from it, and the dead do not."""
+        """Let time pass; a frozen process goes on late, and a killed one does not."""
         await asyncio.sleep(seconds)
         if (left := self.frozen_until - now()) > INSTANT_SECONDS:
-            # Whoever was frozen again meanwhile notices at its next wait.
+            # A process that is frozen again meanwhile notices that at its next wait.
             await asyncio.sleep(left)
-        if self.is_dead:
-            raise Died(self.name)
+        if self.is_killed:
+            raise ProcessKilled(self.name)
 
 
-def applied_late(apply: Callable[[], object]) -> None:
-    """Apply a call whose caller has given up; a store that refuses it tells nobody."""
+def apply_late(apply: Callable[[], object]) -> None:
+    """Apply a call whose caller has given up, and so hears nothing of an error."""
     try:
         apply()
     except LockstepError:
@@ -159,7 +177,6 @@ class ProcessClock:
     process: Process
 
     def now(self) -> float:
-        """Seconds that never go back."""
         return now() + self.process.skew_seconds
 
     def today(self) -> float:
@@ -167,5 +184,91 @@ class ProcessClock:
         return EPOCH_SECONDS + self.now()
 
     async def sleep(self, seconds: float) -> None:
-        """Let this much time pass."""
         await self.process.wait(seconds)
+
+
+WRITES = frozenset(
+    {"append", "replace", "add_pending", "acknowledge", "stage", "save_ledger", "compact"}
+)
+
+
+class RemoteJournal:
+    """See ports.Journal. Every call goes through the process and may go wrong there."""
+
+    def __init__(self, process: Process, journal: RecordingJournal) -> None:
+        self.process = process
+        self.journal = journal
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        """A method of the in-memory twin, called over the network."""
+        method = getattr(self.journal, name)
+        writes = name in WRITES
+
+        async def remote_call(*arguments: Any, **options: Any) -> Any:
+            if writes and self.journal.is_read_only(now()):
+                await self.process.wait(0.01)
+                raise Unavailable(f"{name}: the write region fails over")
+            return await self.process.call(
+                name, lambda: result_of(method(*arguments, **options)), writes=writes
+            )
+
+        return remote_call
+
+    async def head(self, session: str, *, newest: bool = True) -> Entry | None:
+        """The newest entry, or an older one where that will do."""
+        head: Entry | None = await self.process.call(
+            "head", lambda: result_of(self.journal.head(session)), writes=False
+        )
+        if newest or head is None or head.position == 0:
+            return head
+        injector = self.process.injector
+        where = f"{self.process.name} head"
+        if not injector.inject(injector.profile.stale_reads, "stale read", where, now()):
+            return head
+        return self.journal.entry_at(session, head.position - 1) or head
+
+
+def result_of[T](work: Awaitable[T]) -> T:
+    """The result of a coroutine of the in-memory twin, which never waits for anything."""
+    coroutine: Any = work
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("the twin waited for something")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBus:
+    """See ports.Bus: the namespaces of all regions, as one process reaches them."""
+
+    process: Process
+    namespaces: dict[str, Namespace]
+
+    async def send(
+        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
+    ) -> None:
+        """Send, perhaps only the first of them."""
+        namespace = self.namespaces[region]
+        if namespace.is_down(now()):
+            await self.process.wait(0.01)
+            raise Unavailable(f"region {region} is unavailable")
+        sent = self.first_of(messages, f"{self.process.name} send {region} {queue}")
+        await self.process.call(
+            f"send {region} {queue}",
+            lambda: namespace.accept(queue, sent, now() + delay_seconds),
+            writes=True,
+        )
+        if len(sent) < len(messages):
+            raise OutcomeUnknown("part of a batch was sent")
+
+    def first_of(self, messages: Sequence[Message], where: str) -> Sequence[Message]:
+        """All messages, or as many as get through."""
+        injector = self.process.injector
+        if len(messages) < 2 or not injector.inject(
+            injector.profile.calls, "half a batch", where, now()
+        ):
+            return messages
+        return messages[: int(injector.rng.delay(len(messages)))]

@@ -25,121 +25,161 @@ from durabletask.task import (
 )
 
 from functions.saga_instances import saga
-from simulation.history import (
-    Answered,
-    Asked,
-    Began,
-    Event,
-    Failed,
-    Fired,
-    Raised,
-    Scheduled,
-    TimerSet,
-    TurnBegan,
-)
+
+# What a task hub keeps of an instance, named as in Durable Functions. Times are virtual seconds,
+# inputs and results are JSON, and `number` tells the tasks of an instance apart.
+
+
+@dataclass(frozen=True, slots=True)
+class OrchestratorStarted:
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionStarted:
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScheduled:
+    number: int
+    name: str
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerCreated:
+    number: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCompleted:
+    number: int
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventRaised:
+    name: str
+
+
+type ScheduledAction = TaskScheduled | TimerCreated
+type NewEvent = ExecutionStarted | TaskCompleted | TaskFailed | TimerFired | EventRaised
+type HistoryEvent = OrchestratorStarted | NewEvent | ScheduledAction
 
 NO_TIME = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TurnResult:
     """What a turn came to: what the orchestrator asks for next, and how it ended, if it has."""
 
-    asked: tuple[Asked, ...]
+    scheduled: tuple[ScheduledAction, ...]
     status: str | None
     ended: str | None
     failed: str | None
 
 
-def replayed(events: Iterable[Event]) -> Outcome:
-    """Run the orchestrator over its history, what is new included."""
-    context = Context()
+def replay(events: Iterable[HistoryEvent]) -> TurnResult:
+    """Run the orchestrator over its history, new events included."""
+    context = ReplayContext()
     failed = None
     try:
         for event in events:
-            context.take(event)
+            context.apply(event)
     except Exception as error:
-        # As durabletask has it: what an orchestrator raises is the end of its instance.
+        # In durabletask, too, an orchestrator that raises ends its instance.
         failed = f"{type(error).__name__}: {error}"
-    asked = () if failed else tuple(context.asked.values())
-    return Outcome(asked, context.status, context.ended, failed)
+    scheduled = () if failed else tuple(context.scheduled.values())
+    return TurnResult(scheduled, context.status, context.ended, failed)
 
 
 @dataclass
-class Context:
-    """One run of the orchestrator, and all it can ask for.
+class ReplayContext:
+    """One run of the orchestrator. Methods without a docstring are those of OrchestrationContext.
 
-    `asked` is what the history does not have yet; `tried_again` are the activities that are tried
+    `scheduled` is what the history does not have yet; `retries` are the activities that are tried
     again, by the number of the timer before it. `now` is in virtual seconds.
     """
 
     now: float = 0.0
     number: int = 0
-    asked: dict[int, Asked] = field(default_factory=dict)
+    scheduled: dict[int, ScheduledAction] = field(default_factory=dict)
     waiting: dict[int, CompletableTask[Any]] = field(default_factory=dict)
-    activities: dict[int, Scheduled] = field(default_factory=dict)
-    tried_again: dict[int, tuple[Scheduled, RetryableTask[Any]]] = field(default_factory=dict)
-    raised: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    listening: dict[str, deque[CancellableTask[Any]]] = field(
+    activities: dict[int, TaskScheduled] = field(default_factory=dict)
+    retries: dict[int, tuple[TaskScheduled, RetryableTask[Any]]] = field(default_factory=dict)
+    buffered_events: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    listeners: dict[str, deque[CancellableTask[Any]]] = field(
         default_factory=lambda: defaultdict(deque)
     )
     generator: Generator[Task[Any], Any, str] | None = None
-    yielded: Task[Any] | None = None
+    awaited: Task[Any] | None = None
     status: str | None = None
     ended: str | None = None
 
-    def take(self, event: Event) -> None:
-        """Go on by one event."""
+    def apply(self, event: HistoryEvent) -> None:
         match event:
-            case TurnBegan(at):
+            case OrchestratorStarted(at):
                 self.now = at
-            case Began(work):
-                self.begin(json.loads(work))
-            case Scheduled() | TimerSet():
+            case ExecutionStarted(given):
+                self.begin(json.loads(given))
+            case TaskScheduled() | TimerCreated():
                 self.compare(event)
-            case Raised(name):
-                self.hear(name)
-            case Answered(number, answer):
-                self.complete(number, json.loads(answer))
-            case Failed(number, reason):
+            case EventRaised(name):
+                self.receive_event(name)
+            case TaskCompleted(number, result):
+                self.complete(number, json.loads(result))
+            case TaskFailed(number, reason):
                 self.fail(number, reason)
-            case Fired(number):
+            case TimerFired(number):
                 self.fire(number)
 
-    def begin(self, work: Mapping[str, Any]) -> None:
+    def begin(self, given: Mapping[str, Any]) -> None:
         """Run up to the first task."""
-        self.generator = saga(cast(OrchestrationContext, self), work)
+        self.generator = saga(cast(OrchestrationContext, self), given)
         try:
-            self.yielded = next(self.generator)
+            self.awaited = next(self.generator)
         except StopIteration as stopped:
             self.ended = stopped.value
 
     def resume(self) -> None:
-        """Go on for as long as the tasks that are waited for are complete."""
-        while self.ended is None and self.generator and self.yielded and self.yielded.is_complete:
+        """Run on for as long as the awaited tasks are complete."""
+        while self.ended is None and self.generator and self.awaited and self.awaited.is_complete:
             try:
-                if self.yielded.is_failed:
-                    self.yielded = self.generator.throw(self.yielded.get_exception())
+                if self.awaited.is_failed:
+                    self.awaited = self.generator.throw(self.awaited.get_exception())
                 else:
-                    self.yielded = self.generator.send(self.yielded.get_result())
+                    self.awaited = self.generator.send(self.awaited.get_result())
             except StopIteration as stopped:
                 self.ended = stopped.value
 
-    def compare(self, event: Asked) -> None:
-        """What was asked for must be asked for now."""
-        asked = self.asked.pop(event.number, None)
-        if asked != event:
-            raise NonDeterminismError(f"asked for {event}, and now for {asked}")
+    def compare(self, event: ScheduledAction) -> None:
+        """Require that the orchestrator asks for what it asked for before."""
+        scheduled = self.scheduled.pop(event.number, None)
+        if scheduled != event:
+            raise NonDeterminismError(f"asked for {event}, and now for {scheduled}")
 
-    def complete(self, number: int, answer: Any) -> None:
-        """A task has its result; of one that nobody waits for any more nobody hears."""
+    def complete(self, number: int, result: Any) -> None:
+        """Give a task its result, if the orchestrator still waits for it."""
         waiting = self.waiting.pop(number, None)
         if waiting is not None:
-            waiting.complete(answer)
+            waiting.complete(result)
             self.resume()
 
     def fail(self, number: int, reason: str) -> None:
-        """An activity failed: it is tried again after a while, or its task has failed."""
+        """Schedule a failed activity again after a while, or fail its task."""
         waiting = self.waiting.pop(number, None)
         if not isinstance(waiting, RetryableTask):
             return
@@ -150,34 +190,32 @@ class Context:
             return
         waiting.increment_attempt_count()
         self.create_timer(delay)
-        self.tried_again[self.number] = (self.activities[number], waiting)
+        self.retries[self.number] = (self.activities[number], waiting)
 
     def fire(self, number: int) -> None:
-        """A timer is over, perhaps one after which an activity is tried again."""
-        if number not in self.tried_again:
+        """Complete a timer, or try the activity again that waits for it."""
+        if number not in self.retries:
             self.complete(number, None)
         elif self.waiting.pop(number, None) is not None:
-            activity, waiting = self.tried_again[number]
-            self.asked[activity.number] = activity
+            activity, waiting = self.retries[number]
+            self.scheduled[activity.number] = activity
             self.waiting[activity.number] = waiting
 
-    def hear(self, name: str) -> None:
-        """Wake whoever listens; if nobody does, whoever listens next has heard it."""
-        if not self.listening[name]:
-            self.raised[name] += 1
+    def receive_event(self, name: str) -> None:
+        """Complete the first task that waits for the event, or buffer the event."""
+        if not self.listeners[name]:
+            self.buffered_events[name] += 1
             return
-        self.listening[name].popleft().complete(None)
+        self.listeners[name].popleft().complete(None)
         self.resume()
 
     def next_number(self) -> int:
-        """The number of the next task."""
         self.number += 1
         return self.number
 
     def create_timer(self, delay: timedelta) -> TimerTask:
-        """See OrchestrationContext."""
         number, timer = self.next_number(), TimerTask()
-        self.asked[number] = TimerSet(number, self.now + delay.total_seconds())
+        self.scheduled[number] = TimerCreated(number, self.now + delay.total_seconds())
         self.waiting[number] = timer
         return timer
 
@@ -188,11 +226,10 @@ class Context:
         input: Any,  # noqa: A002 - the SDK's name
         retry_policy: RetryPolicy,
     ) -> CompletableTask[Any]:
-        """See OrchestrationContext."""
         number = self.next_number()
-        activity = Scheduled(number, name, json.dumps(input, sort_keys=True))
-        self.asked[number] = self.activities[number] = activity
-        # Nobody asks when the tries began: there is no time for all of them together.
+        activity = TaskScheduled(number, name, json.dumps(input, sort_keys=True))
+        self.scheduled[number] = self.activities[number] = activity
+        # The saga sets no time for all attempts together, so when they began does not matter.
         waiting: CompletableTask[Any] = RetryableTask(
             retry_policy, pb.OrchestratorAction(), NO_TIME, is_sub_orch=False
         )
@@ -200,15 +237,13 @@ class Context:
         return waiting
 
     def wait_for_external_event(self, name: str) -> CancellableTask[Any]:
-        """See OrchestrationContext."""
-        heard: CancellableTask[Any] = CancellableTask()
-        if self.raised[name]:
-            self.raised[name] -= 1
-            heard.complete(None)
+        event: CancellableTask[Any] = CancellableTask()
+        if self.buffered_events[name]:
+            self.buffered_events[name] -= 1
+            event.complete(None)
         else:
-            self.listening[name].append(heard)
-        return heard
+            self.listeners[name].append(event)
+        return event
 
     def set_custom_status(self, status: str) -> None:
-        """See OrchestrationContext."""
         self.status = status

@@ -1,97 +1,123 @@
-"""One run from a seed: what happened, and what was broken."""
+"""One run from a seed: what happened, what was broken, and the fewest faults that break it."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.saga.plan import key_of
 from shared.domain.saga.record import kinds_of
-from simulation.chance import Chance, Mishap
-from simulation.limits import small_limits
-from simulation.loop import now, run
-from simulation.plays import Play, Prepare, accounts
-from simulation.process import Died
-from simulation.variant import Variant, variant_of
-from simulation.verdict import violations
-from simulation.weather import Climate
-from simulation.witness import Violation, state_of
+from simulation.checks import violations
+from simulation.faults import FaultProfile, InjectedFault, SeededRandom
+from simulation.recorder import Violation, state_of
+from simulation.scenarios import Scenario, ScenarioFactory, accounts
+from simulation.variant import Variant, small_limits, variant_of
+from simulation.virtual_time import now, run
 from simulation.world import World
+
+SHRINK_RUNS_MAX = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """What became of a run."""
 
-    play: str
+    scenario: str
     seed: int
-    climate: Climate
+    profile: FaultProfile
     variant: Variant
     trace: str
     messages: int
     entries: int
-    diary: tuple[Mishap, ...]
+    faults: tuple[InjectedFault, ...]
     outcomes: Counter[str]
     violations: tuple[Violation, ...]
     virtual_seconds: float
 
-    @property
-    def faults(self) -> Counter[str]:
-        """How often what went wrong."""
-        return Counter(mishap.kind for mishap in self.diary)
-
 
 def simulate(
     seed: int,
-    climate: Climate,
+    profile: FaultProfile,
     *,
     allowed: Collection[int] | None = None,
-    prepare: Prepare = accounts,
-) -> Report:
-    """Run a seed; only the allowed misfortunes happen, by their number."""
-    chance = Chance(seed, allowed)
-    variant = variant_of(chance)
-    play = prepare(chance, variant)
-    if kinds_of(play.handlers):
+    scenario: ScenarioFactory = accounts,
+) -> RunReport:
+    """Run a seed. Only the faults whose numbers are allowed are injected; None allows all."""
+    rng = SeededRandom(seed, allowed)
+    variant = variant_of(rng)
+    chosen = scenario(rng, variant)
+    if kinds_of(chosen.handlers):
         # What a saga's steps answered is read for as long as it may go on: it is not compacted.
         variant = replace(variant, small_limits=False)
     with small_limits(wanted=variant.small_limits):
-        return run(story(chance, climate, variant, play))
+        return run(run_scenario(rng, profile, variant, chosen))
 
 
-async def story(chance: Chance, climate: Climate, variant: Variant, play: Play) -> Report:
-    """Run a world to its rest and judge it."""
-    world = World(chance, climate, variant, play.handlers, play.correct)
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: listen(world, context))
+async def run_scenario(
+    rng: SeededRandom, profile: FaultProfile, variant: Variant, scenario: Scenario
+) -> RunReport:
+    """Run a world until nothing is left to do, and check it."""
+    world = World(rng, profile, variant, scenario.handlers, scenario.correct)
+
+    def record_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        # A task that ended with its process is no surprise.
+        if not isinstance(error, ProcessKilled | asyncio.CancelledError):
+            world.observed.surprises.append(f"{context['message']}: {error!r}")
+
+    asyncio.get_running_loop().set_exception_handler(record_error)
     try:
-        await world.run(play.load, play.errands)
-        found = [*violations(world), *play.judge(world)]
+        await world.run(scenario.load, scenario.saga_requests)
+        found = [*violations(world), *scenario.check(world)]
     except TimeoutError as error:
-        found = [Violation("P6", f"no rest: {error}")]
-    return Report(
-        play=play.name,
-        seed=chance.seed,
-        climate=climate,
+        found = [Violation("P6", f"it never finished: {error}")]
+    sagas = filter(key_of, world.journal.store.entries) if world.hubs else ()
+    ends = Counter(f"saga {state_of(world.journal, s).get('state')}" for s in sagas)
+    return RunReport(
+        scenario=scenario.name,
+        seed=rng.seed,
+        profile=profile,
         variant=variant,
-        trace=chance.trace.hexdigest()[:16],
-        messages=play.load.size,
+        trace=rng.trace.hexdigest()[:16],
+        messages=scenario.load.size,
         entries=sum(len(entries) for entries in world.journal.store.entries.values()),
-        diary=tuple(chance.diary),
-        outcomes=world.tally.outcomes + ends_of(world),
+        faults=tuple(world.injector.faults),
+        outcomes=world.observed.outcomes + ends,
         violations=tuple(found),
         virtual_seconds=now(),
     )
 
 
-def ends_of(world: World) -> Counter[str]:
-    """How many sagas came to which end."""
-    sessions = filter(key_of, world.journal.store.entries) if world.hubs else ()
-    return Counter(f"saga {state_of(world.journal, s).get('state')}" for s in sessions)
+def shrink(report: RunReport, scenario: ScenarioFactory) -> RunReport:
+    """The same failure with as few faults as a greedy search finds.
+
+    Larger parts are left out first, then single faults. A fault that is left out changes all that
+    follows it, so each try is a run of its own.
+    """
+    smallest = report
+    size = max(1, len(report.faults) // 2)
+    runs_left = SHRINK_RUNS_MAX
+    while runs_left > 0:
+        before = smallest
+        for fewer in parts_left_out(smallest, size):
+            if runs_left <= 0:
+                break
+            runs_left -= 1
+            found = simulate(report.seed, report.profile, allowed=fewer, scenario=scenario)
+            if found.violations and len(found.faults) < len(smallest.faults):
+                smallest = found
+                break
+        if smallest is before:
+            if size == 1:
+                break
+            size //= 2
+    return smallest
 
 
-def listen(world: World, context: dict[str, Any]) -> None:
-    """Remember what a task failed with, unless it ended with its process."""
-    error = context.get("exception")
-    if not isinstance(error, Died | asyncio.CancelledError):
-        world.tally.surprises.append(f"{context['message']}: {error!r}")
+def parts_left_out(report: RunReport, size: int) -> Iterator[list[int]]:
+    """The numbers of a run's faults without a part of this size, for each such part."""
+    numbers = [fault.number for fault in report.faults]
+    for start in range(0, len(numbers), size):
+        yield [*numbers[:start], *numbers[start + size :]]

@@ -1,11 +1,46 @@
-"""What sort of world a seed plays in: how many, how large, and with which of the settings."""
+"""What sort of world a seed gets: how many, how large, and with which of the settings."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 
+from shared.domain import producer
+from shared.engine.consume import fold
+from shared.engine.operate import compact
 from shared.engine.worker import Policy, WaitLimits
-from simulation.chance import Chance
+from shared.storage import documents, limits
+from simulation.faults import SeededRandom
 
-# Longer than any backlog of a run in fair weather.
+type Limit = tuple[ModuleType, str, int]
+
+SMALL: tuple[Limit, ...] = (
+    (documents, "MILESTONE_EVERY", 5),
+    # Shorter than a pause, so that a slow attempt finds its stages gone.
+    (documents, "STAGED_SECONDS", 20),
+    (compact, "REMOVED_AT_ONCE", 4),
+    (fold, "INLINE_BYTES_MAX", 1_600),
+    (limits, "INLINE_BYTES_MAX", 1_600),
+    (limits, "STAGE_BYTES_MAX", 1_400),
+    (producer, "REMEMBERED_MAX", 4),
+)
+
+
+@contextmanager
+def small_limits(*, wanted: bool) -> Iterator[None]:
+    """The small limits, where wanted, until the end of the block."""
+    limits = SMALL if wanted else ()
+    usual = [(module, name, getattr(module, name)) for module, name, _ in limits]
+    for module, name, value in limits:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in usual:
+            setattr(module, name, value)
+
+
+# Longer than any backlog of a run without faults.
 LONG_DELAY_SECONDS = 40.0
 
 
@@ -18,7 +53,7 @@ class Variant:
     hosts: int = 2
     batches: bool = False
     delay_seconds: float = 3.0
-    spread: bool = False
+    affinity: bool = False
     acknowledge_seconds: float = 1.0
     small_limits: bool = False
 
@@ -37,9 +72,8 @@ class Variant:
         )
 
 
-def variant_of(chance: Chance) -> Variant:
-    """The variant of a seed."""
-    draw = chance.stream("variant")
+def variant_of(rng: SeededRandom) -> Variant:
+    draw = rng.stream("variant")
     is_long = draw.random() < 0.12
     return Variant(
         sessions=1 if is_long else draw.choice((1, 1, 2, 2, 3)),
@@ -48,7 +82,7 @@ def variant_of(chance: Chance) -> Variant:
         batches=draw.random() < 0.25,
         # Both regions see a message at once, or one after the other, or long after it is done.
         delay_seconds=draw.choice((0.0, 3.0, 3.0, 3.0, LONG_DELAY_SECONDS)),
-        spread=draw.random() < 0.25,
+        affinity=draw.random() < 0.25,
         acknowledge_seconds=draw.choice((0.0, 1.0)),
         small_limits=is_long or draw.random() < 0.2,
     )

@@ -17,10 +17,10 @@ KINDS = (
 )
 # What fails, and a type that nobody handles.
 BAD_KINDS = ("account.hint", "account.burn", "account.unknown")
-PLAIN_KINDS = ("account.add", "account.bill", "account.wire", "account.tell")
+PLAIN_KINDS = ("account.add", "account.bill", "account.wire", "account.notify")
 GROUPS = ("bank", "till")
-# How often a sender that numbers for itself has a rival, or a producer is taken over from.
-RIVALS = 0.25
+# How often a sender that numbers for itself has competition, or a producer is taken over from.
+COMPETING_SENDERS = 0.25
 TAKEN_OVER = 0.2
 LATER_SECONDS = 8.0
 LONG_AGO_SECONDS = 30 * 24 * 3600.0
@@ -29,7 +29,7 @@ type Operation = tuple[Draft, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PublishPlan:
     """What one producer publishes to a session, operation by operation, from some time on."""
 
     session: str
@@ -40,8 +40,8 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """Messages of a sender that numbers for itself, and does not hear of those who do it too."""
+class NumberedSeries:
+    """Messages of a sender that numbers for itself, and knows of no other such sender."""
 
     messages: tuple[Message, ...]
     begin_seconds: float = 0.0
@@ -51,25 +51,19 @@ class Series:
 class Workload:
     """Everything that is sent. `conflicting` are plain messages whose ids were used before."""
 
-    lines: tuple[Line, ...] = ()
-    series: tuple[Series, ...] = ()
+    publish_plans: tuple[PublishPlan, ...] = ()
+    series: tuple[NumberedSeries, ...] = ()
     plain: tuple[Message, ...] = ()
     conflicting: tuple[Message, ...] = field(default=())
 
     @property
     def size(self) -> int:
-        """How many messages there are."""
-        drafts = sum(len(operation) for line in self.lines for operation in line.operations)
+        drafts = sum(len(operation) for line in self.publish_plans for operation in line.operations)
         numbered = sum(len(series.messages) for series in self.series)
         return drafts + numbered + len(self.plain) + len(self.conflicting)
 
 
-def workload_of(draw: random.Random, variant: Variant) -> Workload:
-    """A workload of the accounts."""
-    return Accounts(draw, variant).workload()
-
-
-class Accounts:
+class AccountMessages:
     """Draws messages; no two of a session have the same amount."""
 
     def __init__(self, draw: random.Random, variant: Variant) -> None:
@@ -79,32 +73,30 @@ class Accounts:
         self.amount = 0
 
     def workload(self) -> Workload:
-        """Everything for every session."""
-        lines: list[Line] = []
+        publish_plans: list[PublishPlan] = []
         plain: list[Message] = []
-        series: list[Series] = []
+        series: list[NumberedSeries] = []
         for session in self.sessions:
             for group in GROUPS[: self.draw.randint(1, len(GROUPS))]:
-                lines += self.lines(session, group)
+                publish_plans += self.publish_plans(session, group)
             plain += [self.plain(session) for _ in range(self.draw.randint(0, 2))]
-            if self.draw.random() < RIVALS and not self.variant.small_limits:
-                series += self.rivals(session)
+            if self.draw.random() < COMPETING_SENDERS and not self.variant.small_limits:
+                series += self.competing_series(session)
         conflicting = [self.conflicting(message) for message in plain if self.draw.random() < 0.15]
         if self.variant.small_limits:
             conflicting = []
-        return Workload(tuple(lines), tuple(series), tuple(plain), tuple(conflicting))
+        return Workload(tuple(publish_plans), tuple(series), tuple(plain), tuple(conflicting))
 
-    def lines(self, session: str, group: str) -> list[Line]:
-        """One producer's operations; now and then a second one takes over."""
-        lines = [Line(session, group, self.operations(session, group))]
+    def publish_plans(self, session: str, group: str) -> list[PublishPlan]:
+        """One producer's operations; in some runs a second producer takes over."""
+        publish_plans = [PublishPlan(session, group, self.operations(session, group))]
         if self.draw.random() < TAKEN_OVER:
             begin = self.draw.random() * LATER_SECONDS
             operations = self.operations(session, group)[:2]
-            lines.append(Line(session, group, operations, 1, begin))
-        return lines
+            publish_plans.append(PublishPlan(session, group, operations, 1, begin))
+        return publish_plans
 
     def operations(self, session: str, group: str) -> tuple[Operation, ...]:
-        """Drafts in operations of some."""
         operations: list[Operation] = []
         sent = 0
         while sent < self.variant.messages:
@@ -114,22 +106,20 @@ class Accounts:
         return tuple(operations)
 
     def draft(self, session: str, group: str) -> Draft:
-        """A message that a producer will number."""
         kind = self.draw.choice(BAD_KINDS if self.draw.random() < 0.04 else KINDS)
         body = self.body(kind)
         return Draft(derive_id(session, group, str(self.amount)), kind, body, moment(0.0))
 
-    def rivals(self, session: str) -> list[Series]:
+    def competing_series(self, session: str) -> list[NumberedSeries]:
         """A sender that numbers for itself, and one of a higher owner level in its place."""
         count = self.draw.randint(3, 5)
         from_number = self.draw.randint(1, count - 1)
         begin = self.draw.random() * LATER_SECONDS
         old = tuple(self.numbered(session, 0, n) for n in range(count))
         new = tuple(self.numbered(session, 1, n) for n in range(from_number, count))
-        return [Series(old), Series(new, begin)]
+        return [NumberedSeries(old), NumberedSeries(new, begin)]
 
     def numbered(self, session: str, level: int, sequence: int) -> Message:
-        """A message that its sender numbers."""
         identity = derive_id(session, "mainframe", str(level), str(sequence))
         number = Number("mainframe", level, sequence)
         body = self.body("account.bill")

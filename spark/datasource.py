@@ -1,21 +1,22 @@
 """`df.write.format("lockstep")`: the executors send events through the product's producer.
 
-Promised: a retried task sends the same ids, numbers and bytes, so it adds no effect; a session's
-order is kept, if each session's rows come whole and in order in one partition, as `numbering.py`
-leaves them. Not promised: that a failed write sent nothing. What was sent stays sent, and running
-the job again completes it. A stream is written alike, batch by batch; see LockstepStreamWriter.
+Promised: a retried task sends the same ids, numbers and bytes, so it adds no effect. A session's
+order is kept if all its rows are in one partition and in order, as `numbering.py` arranges them.
+Not promised: that a failed write has sent nothing. What was sent stays sent, and running the job
+again completes it. A stream is written in the same way, batch by batch; see LockstepStreamWriter.
 """
 
 import asyncio
 import gc
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark import TaskContext
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamWriter,
@@ -25,19 +26,19 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from shared.domain.errors import LockstepError
+from shared.domain.message import Message
 from shared.settings import Settings
-from spark.options import OptionRefused, WriteOptions
-from spark.pace import Pace
-from spark.patience import Patience
-from spark.progress import Progress
+from spark.numbering import arrange_in_event_order, arrange_in_runs
+from spark.options import ROWS_MAX_DEFAULT, OptionRefused, WriteOptions
+from spark.progress import TaskProgress
 from spark.schemas import EVENTS
-from spark.sending import Counts, Manner, Send, send_rows
+from spark.sending import RateLimiter, SendCounts, SendMessages, SendPolicy, SendRetry, send_rows
 
-# Messages are many small objects and none is part of a cycle: looking for cycles as often as Python
-# does by itself takes a tenth of a task's time.
+# Messages are many small objects, and none is part of a cycle: looking for cycles as often as
+# Python does by default takes a tenth of a task's time.
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
-type OpenSend = Callable[[Mapping[str, str]], AbstractAsyncContextManager[Send]]
+type OpenSender = Callable[[Mapping[str, str]], AbstractAsyncContextManager[SendMessages]]
 
 
 class SchemaRefused(ValueError):
@@ -46,24 +47,29 @@ class SchemaRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionSent(WriterCommitMessage):
-    """What one task tells the driver."""
+    """What one task returns to the driver."""
 
-    counts: Counts
+    counts: SendCounts
 
 
 @asynccontextmanager
-async def through_producer(settings: Mapping[str, str]) -> AsyncIterator[Send]:
-    """Send through the product's producer, open while in the context."""
+async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
+    """Send through the product's producer, which is open inside the `with`."""
     from shared.wiring import open_producer
 
     async with open_producer(Settings.read(settings)) as producer:
-        yield producer.send
+
+        async def send(messages: Sequence[Message]) -> SendCounts:
+            published = await producer.send(messages)
+            return SendCounts(published.sent, published.pending)
+
+        yield send
 
 
 class LockstepDataSource(DataSource):
     """Writes events (schemas.EVENTS), in batch or as a stream; append only. Options: options.py."""
 
-    open_send: OpenSend = staticmethod(through_producer)
+    open_sender: OpenSender = staticmethod(open_sender)
 
     @classmethod
     def name(cls) -> str:
@@ -78,90 +84,92 @@ class LockstepDataSource(DataSource):
         if overwrite:
             raise OptionRefused("what was sent cannot be overwritten; use mode('append')")
         require_schema(schema)
-        return LockstepWriter(WriteOptions.read(self.options), self.open_send)
+        return LockstepWriter(WriteOptions.read(self.options), self.open_sender)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """As `writer`, before a stream begins."""
+        """Like `writer`, before a stream begins."""
         if overwrite:
             raise OptionRefused("what was sent cannot be overwritten; use outputMode('append')")
         require_schema(schema)
-        return LockstepStreamWriter(WriteOptions.read(self.options), self.open_send)
+        return LockstepStreamWriter(WriteOptions.read(self.options), self.open_sender)
 
 
 @dataclass(frozen=True)
-class Partition:
-    """Sends one partition in a task of its own."""
+class PartitionWriter:
+    """Sends one partition, in a task of its own."""
 
     options: WriteOptions
-    open_send: OpenSend
+    open_sender: OpenSender
 
     def write(self, iterator: Iterator[Row]) -> PartitionSent:
         """Send one partition; raises what the producer raises, so that Spark tries again."""
         gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-        progress = Progress(TaskContext.get(), self.options.progress)
+        progress = TaskProgress(TaskContext.get(), self.options.progress)
         try:
             counts = asyncio.run(self.send(iterator, progress))
         except LockstepError as error:
-            progress.say(f"{type(error).__name__}: {error}")
+            progress.log(f"{type(error).__name__}: {error}")
             raise
-        progress.end(counts)
+        progress.finish(counts)
         return PartitionSent(counts)
 
-    async def send(self, rows: Iterator[Row], progress: Progress) -> Counts:
+    async def send(self, rows: Iterator[Row], progress: TaskProgress) -> SendCounts:
         """Send the rows at this task's share of the rate."""
-        async with self.open_send(self.options.settings) as send:
-            return await send_rows(rows, send, self.manner, progress)
+        options = self.options
+        policy = SendPolicy(
+            options.batch,
+            RateLimiter(options.rate_per_task),
+            options.owner_level,
+            options.gaps,
+            SendRetry(options.patience),
+        )
+        async with self.open_sender(options.settings) as send:
+            return await send_rows(rows, send, policy, progress)
 
-    @property
-    def manner(self) -> Manner:
-        """How this task sends."""
-        told = self.options
-        pace, patience = Pace(told.rate_of_a_task), Patience(told.patience)
-        return Manner(told.batch, pace, told.owner_level, told.gaps, patience)
-
-    def sum_up(self, messages: list[WriterCommitMessage | None], **beside: int) -> None:
-        """Write the sum of all tasks to the summary file, where one was asked for."""
+    def write_summary(self, messages: list[WriterCommitMessage | None], **beside: int) -> None:
+        """Write the sum of all tasks to the summary file, if the options name one."""
         parts = [message.counts for message in messages if isinstance(message, PartitionSent)]
         if self.options.summary is not None:
-            told = beside | asdict(sum(parts, Counts()))
-            Path(self.options.summary).write_text(json.dumps(told))
+            document = beside | asdict(sum(parts, SendCounts()))
+            Path(self.options.summary).write_text(json.dumps(document))
 
 
-class LockstepWriter(Partition, DataSourceWriter):
-    """Sends each partition; the driver sums up."""
+class LockstepWriter(PartitionWriter, DataSourceWriter):
+    """Sends each partition; the driver adds up the counts."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Sum up. Nothing is sent here, so a driver that dies before it has lost nothing."""
-        self.sum_up(messages)
+        """Add up. Nothing is sent here, so nothing is lost if the driver dies before it."""
+        self.write_summary(messages)
 
 
-class LockstepStreamWriter(Partition, DataSourceStreamWriter):
+class LockstepStreamWriter(PartitionWriter, DataSourceStreamWriter):
     """Sends each partition of each micro-batch, sorted by session and number.
 
-    A restart from the checkpoint sends the last batch again: same ids, numbers and bytes. Write it
-    repartitioned by session. A task holds its part of a micro-batch in memory to sort it.
+    A restart from the checkpoint sends the last batch again, with the same ids, numbers and bytes.
+    The stream must be repartitioned by session. A task holds its part of a micro-batch in memory
+    to sort it.
     """
 
     def write(self, iterator: Iterator[Row]) -> PartitionSent:
         """Sort and send one partition."""
-        return super().write(iter(sorted(iterator, key=sort_key)))
+        return super().write(iter(sorted(iterator, key=make_sort_key)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Sum up the batch. Nothing is sent here."""
-        self.sum_up(messages, batch=batchId)
+        """Add up the batch. Nothing is sent here."""
+        self.write_summary(messages, batch=batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was sent stays sent; the batch will be sent again."""
+        """Do nothing: what was sent stays sent, and the batch will be sent again."""
 
 
-def sort_key(row: Row) -> tuple[str, str, int]:
-    """Where a row of a stream belongs; a null sorts first, to be refused by name as it is sent."""
+def make_sort_key(row: Row) -> tuple[str, str, int]:
+    """A row's place in its part of a stream. A null sorts first; sending refuses it by name."""
     sequence = row["sequence"]
     return (row["session"] or "", row["group"] or "", -1 if sequence is None else sequence)
 
 
 def require_schema(schema: StructType) -> None:
-    """Raise SchemaRefused naming every column that misses, has another type, or is too much."""
+    """Raise SchemaRefused naming every column that is missing, has another type, or is unknown."""
     wanted = {field.name: field.dataType for field in EVENTS.fields}
     found = {field.name: field.dataType for field in schema.fields}
     faults = [f"no column {name!r}" for name in wanted if name not in found]
@@ -173,3 +181,39 @@ def require_schema(schema: StructType) -> None:
     faults += [f"unknown column {name!r}" for name in found if name not in wanted]
     if faults:
         raise SchemaRefused(f"not a table of events: {'; '.join(faults)}")
+
+
+@dataclass(frozen=True, slots=True)
+class EventWriter:
+    """Sends a table of events from the executors: at a rate and in event order, or in bulk.
+
+    `gaps` is for a part of what was sent before. `settings` are connections, over those in the
+    environment in which Spark's JVM was started; connections in the environment stay out of Spark's
+    plans and web pages. `progress` is the address to which the tasks send how far they are.
+    """
+
+    rate: float | None = None
+    batch: int = ROWS_MAX_DEFAULT
+    gaps: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    source: type[LockstepDataSource] = LockstepDataSource
+    progress: str | None = None
+
+    def send(self, rows: DataFrame) -> SendCounts:
+        """Send events (schemas.EVENTS and more columns); the counts of all partitions, added up."""
+        spark = rows.sparkSession
+        partitions = spark.sparkContext.defaultParallelism
+        spark.dataSource.register(self.source)
+        arrange = arrange_in_event_order if self.rate else arrange_in_runs
+        with TemporaryDirectory(prefix="lockstep-feed-") as folder:
+            summary = Path(folder, "counts.json")
+            writer = arrange(rows, partitions).write.format(self.source.name()).mode("append")
+            writer = writer.options(**self.settings).options(
+                batch=self.batch, summary=str(summary), gaps="allow" if self.gaps else "refuse"
+            )
+            if self.progress:
+                writer = writer.options(progress=self.progress)
+            if self.rate:
+                writer = writer.options(rate=self.rate, partitions=partitions)
+            writer.save()
+            return SendCounts(**json.loads(summary.read_text()))

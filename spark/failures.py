@@ -1,4 +1,4 @@
-"""What went wrong inside Spark, in one line."""
+"""Why a job cannot go on, in one line."""
 
 import re
 from collections.abc import Sequence
@@ -11,46 +11,49 @@ from pyspark.errors import PySparkException
 # Spark wraps most errors of its Java side in its own classes, but not all of them.
 SparkFailure = (PySparkException, Py4JJavaError)
 
-# The last line of a Python traceback: the class of the error, a colon and what it says.
+# The last line of a Python traceback: the class of the error, a colon and the message.
 RAISED = re.compile(r"((\w+\.)+\w+|\w+(Error|Exception)): \S")
-# Python's wrapping of an error of Java, which says nothing itself.
+# Python's wrapper for a Java error. Its own line says nothing about the cause.
 WRAPPED = "py4j.protocol.Py4JJavaError: "
 THROWN, CAUSED_BY, FRAME = ": ", "Caused by: ", "\t"
-# A failed stream is described after what went wrong in it.
+# Spark appends a description of the stream to what went wrong in it.
 STREAM_FOLLOWS = "\n=== Streaming Query ==="
 
 
-def root_cause(error: PySparkException | Py4JJavaError) -> str:
-    """The line that says what happened; the others say where."""
-    told = str(error).partition(STREAM_FOLLOWS)[0].strip()
-    lines = told.splitlines() or [type(error).__name__]
+class JobRefused(Exception):
+    """The job cannot go on. The message is one line that tells its user why."""
+
+
+def find_root_cause(error: PySparkException | Py4JJavaError) -> str:
+    """The line of an error that says what happened; the other lines say where.
+
+    The sources are tried in this order, because each later one is less specific: the last line of
+    a Python traceback, the line Java threw with the last cause in its stack trace, and the
+    innermost cause of the Java exception itself.
+    """
+    message = str(error).partition(STREAM_FOLLOWS)[0].strip()
+    lines = message.splitlines() or [type(error).__name__]
     raised = [line for line in lines if RAISED.match(line) and not line.startswith(WRAPPED)]
     if raised:
         return raised[-1]
     thrown = [line.removeprefix(THROWN) for line in lines if line.startswith(THROWN)]
     head = thrown[0] if thrown else lines[0]
-    cause = last_cause(lines) or innermost(in_java(error))
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    cause = find_last_cause(lines) or find_innermost_cause(java)
     return head if not cause or cause in head else f"{head} {cause}"
 
 
-def last_cause(lines: Sequence[str]) -> str:
-    """The last cause that Java names in its own telling, in one line; empty where it names none."""
+def find_last_cause(lines: Sequence[str]) -> str:
+    """The last "Caused by" of a Java stack trace, in one line; empty if there is none."""
     starts = [n for n, line in enumerate(lines) if line.startswith(CAUSED_BY)]
     if not starts:
         return ""
-    said = takewhile(lambda line: not line.startswith(FRAME), lines[starts[-1] :])
-    return " ".join(" ".join(said).removeprefix(CAUSED_BY).split())
+    cause = takewhile(lambda line: not line.startswith(FRAME), lines[starts[-1] :])
+    return " ".join(" ".join(cause).removeprefix(CAUSED_BY).split())
 
 
-def in_java(error: PySparkException | Py4JJavaError) -> Any:
-    """The exception as Java threw it; None for one that Python raised."""
-    if isinstance(error, Py4JJavaError):
-        return error.java_exception
-    return getattr(error, "_origin", None)
-
-
-def innermost(java: Any) -> str:
-    """What the cause of all causes says, in one line; empty where it caused itself."""
+def find_innermost_cause(java: Any) -> str:
+    """The message of a Java exception's innermost cause, in one line; empty if it has no cause."""
     if java is None or java.getCause() is None:
         return ""
     while (cause := java.getCause()) is not None:

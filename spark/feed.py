@@ -4,207 +4,230 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import Settings
-from spark.arguments import add_changes, add_sending, add_source, file_to_write
-from spark.changes import ChangesFeed, Told
-from spark.intake import (
-    NOTHING,
-    Intake,
-    Source,
-    flights_source,
-    mapped_source,
-    plus,
-    require_replaceable,
-    take_in,
+from spark.cli import (
+    add_manifest_argument,
+    add_sending_arguments,
+    add_source_arguments,
+    add_spark_arguments,
+    parse_whole_number,
+    run_job,
 )
-from spark.job import ended
-from spark.loading import Load
+from spark.console import JobConsole
+from spark.datasource import EventWriter
+from spark.facts import SourceFacts, extract_facts
+from spark.incremental import ChangePolicies, ChangePolicy, IncrementalFeed, SendResult
 from spark.manifest import Manifest
-from spark.mapped_sources import read_mapped, since, stream_mapped
-from spark.mapping import Mapping
-from spark.numbering import numbered
-from spark.options import app_settings
-from spark.planning import Policies
-from spark.runtime import spark_session
-from spark.sources import located
-from spark.voice import Voice
+from spark.mapping import SourceMapping
+from spark.numbering import number_facts
+from spark.options import read_app_settings
+from spark.rejects import RowCounts, account_for_rows, require_replaceable
+from spark.runtime import open_spark
+from spark.sources import filter_since, read_table, stream_table
 
-REJECTS_DEFAULT = "rejects"
 JOB = "feed"
 
 DESCRIPTION = """\
-Turn rows into numbered events, one ordered stream per session, and send them to both regions. The
-rows are flights, one session per aircraft, or what a mapping declares (docs/spark.md). Connections
-come from the app settings in the environment (LOCKSTEP_*, ServiceBus_<region>, Cosmos). Running it
-again over the same source sends the same ids, numbers and bytes, and so adds no effect; with a
-manifest it sends nothing but what is new, late or changed."""
+Turn rows into numbered events, one ordered stream per session, and send them to both regions. A
+mapping declares what the rows mean (docs/spark.md). Connections come from the app settings in the
+environment (LOCKSTEP_*, ServiceBus_<region>, Cosmos). Running it again over the same source sends
+the same ids, numbers and bytes, and so adds no effect; with a manifest it sends only what is new,
+late or changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedResult:
+    """What became of the rows, and what was sent."""
+
+    rows: RowCounts = field(default_factory=RowCounts)
+    sending: SendResult = field(default_factory=SendResult)
+
+    def __add__(self, other: "FeedResult") -> "FeedResult":
+        return FeedResult(self.rows + other.rows, self.sending + other.sending)
+
+
+type FeedSource = Callable[[SparkSession], FeedResult]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the feed; the exit status is 0 only when every event is safe in at least one region."""
-    described = parser()
-    chosen = described.parse_args(arguments)
-    if wrong := contradiction(chosen):
-        described.error(wrong)
-    voice = Voice(JOB, chosen.quiet)
-    return ended(voice, lambda: feed(chosen, voice))
+    """Run the feed; the exit status is 0 only if every event is safe in at least one region."""
+    parser = build_feed_parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.stream and not (chosen.manifest and chosen.checkpoint):
+        parser.error("--stream needs --manifest and --checkpoint")
+    if chosen.stream and chosen.dry_run:
+        parser.error("--stream cannot be a dry run")
+    console = JobConsole(JOB, chosen.quiet)
+
+    def job() -> int:
+        mapping = SourceMapping.read(chosen.mapping)
+        feed_source = feed_stream if chosen.stream else feed_table
+        opened = nullcontext(lambda spark: feed_source(spark, mapping, chosen, console))
+        return run_feed(opened, chosen, console)
+
+    return run_job(console, job)
 
 
-def parser() -> ArgumentParser:
-    """What the command line takes."""
-    described = ArgumentParser(prog="python -m spark.feed", description=DESCRIPTION)
-    add_source(described)
-    add_sending(described)
-    add_changes(described)
-    described.add_argument(
+def build_feed_parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python -m spark.feed", description=DESCRIPTION)
+    add_source_arguments(parser)
+    add_feed_arguments(parser)
+    parser.add_argument(
+        "--full", action="store_true", help="also read what is older than the last watermark"
+    )
+    parser.add_argument(
+        "--stream", action="store_true", help="read the source as a folder of files, each once"
+    )
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="folder in which a stream records what it has read"
+    )
+    parser.add_argument(
+        "--every",
+        type=parse_whole_number,
+        metavar="SECONDS",
+        help="keep reading a stream at this interval (default: read what is there, then end)",
+    )
+    return parser
+
+
+def add_feed_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of every feed, whatever its source is."""
+    add_manifest_argument(parser)
+    add_sending_arguments(parser)
+    add_spark_arguments(parser)
+    parser.add_argument(
         "--rejects",
-        default=REJECTS_DEFAULT,
+        default="rejects",
         metavar="DIR",
         help="folder for rows that cannot become events, as JSON lines (default: %(default)s)",
     )
-    described.add_argument(
-        "--summary", type=file_to_write, metavar="FILE", help="write the counts as JSON"
+    kinds = (
+        ("late", "belongs before rows that were fed"),
+        ("changed", "was fed with another content"),
     )
-    described.add_argument("--dry-run", action="store_true", help="do all but send")
-    return described
+    for name, what in kinds:
+        parser.add_argument(
+            f"--{name}",
+            type=ChangePolicy,
+            choices=list(ChangePolicy),
+            default=ChangePolicy.APPEND,
+            help=f"with --manifest, a row that {what}: sent as the session's next event, or "
+            "rejected (default: %(default)s)",
+        )
 
 
-def contradiction(chosen: Namespace) -> str | None:
-    """What cannot be meant, in one line."""
-    if chosen.mapping and not chosen.source:
-        return "--mapping needs --source"
-    if chosen.stream and not (chosen.mapping and chosen.manifest and chosen.checkpoint):
-        return "--stream needs --mapping, --manifest and --checkpoint"
-    if chosen.stream and chosen.dry_run:
-        return "--stream cannot be a dry run"
-    return None
+def run_feed(
+    opened: AbstractContextManager[FeedSource], chosen: Namespace, console: JobConsole
+) -> int:
+    """Run a feed with the arguments of `add_feed_arguments`, and print its result.
 
-
-def feed(chosen: Namespace, voice: Voice) -> int:
-    """Extract, transform, load; then say what was done. The exit status."""
+    `opened` is entered before Spark is started, and gives the function that feeds the source.
+    """
     started = time.monotonic()
-    mapping = Mapping.read(chosen.mapping) if chosen.mapping else None
     if not chosen.dry_run:
-        Settings.read(app_settings({}))
-    voice.say("starting Spark")
-    with located(chosen.source) as path, spark_session(chosen.master) as spark:
+        Settings.read(read_app_settings({}))
+    console.log("starting Spark")
+    with opened as feed_source, open_spark(chosen.master) as spark:
         require_replaceable(spark, chosen.rejects)
-        if chosen.stream and mapping:
-            intake, told = follow(spark, path, mapping, chosen, voice)
-        else:
-            source = extract(spark, path, mapping, chosen, voice)
-            intake, told = feed_source(spark, source, chosen, voice)
-    summarise(intake, told, time.monotonic() - started, chosen)
+        result = feed_source(spark)
+    print_result(result, time.monotonic() - started, chosen)
     return 0
 
 
-def extract(
-    spark: SparkSession, path: str, mapping: Mapping | None, chosen: Namespace, voice: Voice
-) -> Source:
-    """The source, read and judged; with a watermark, what is not older than the last run's."""
-    voice.say(f"reading {path}")
-    if mapping is None:
-        return flights_source(spark, path, chosen.days)
-    mark = None
+def feed_table(
+    spark: SparkSession, mapping: SourceMapping, chosen: Namespace, console: JobConsole
+) -> FeedResult:
+    """Feed a table; if it has a watermark, only what is not older than the last run's."""
+    console.log(f"reading {chosen.source}")
+    watermark = None
     if chosen.manifest and mapping.watermark and not chosen.full:
-        mark = Manifest(spark, chosen.manifest).history().watermark
-    if mark:
-        voice.say(f"from {mapping.watermark} {mark} on")
-    return mapped_source(since(read_mapped(spark, path, mapping), mapping, mark), mapping)
+        watermark = Manifest(spark, chosen.manifest).read_history().watermark
+    if watermark:
+        console.log(f"from {mapping.watermark} {watermark} on")
+    table = filter_since(read_table(spark, chosen.source, mapping), mapping, watermark)
+    return feed_facts(extract_facts(table, mapping), chosen, console)
 
 
-def feed_source(
-    spark: SparkSession, source: Source, chosen: Namespace, voice: Voice
-) -> tuple[Intake, Told]:
-    """Judge and number, then send everything or, by the manifest, what is new."""
-    voice.say(f"judging and numbering; rejects go to {chosen.rejects}")
-    with voice.stage("judging"):
-        intake = take_in(source, chosen.rejects, again=chosen.stream)
-    if chosen.manifest:
-        return intake, changes_feed(spark, chosen, voice).run(source, dry=chosen.dry_run)
-    if chosen.dry_run:
-        return intake, Told()
-    voice.say("sending" + (f", {chosen.rate:g} a second" if chosen.rate else ""))
-    events = numbered(source.facts, chosen.group)
-    with voice.stage("sending", intake.events) as stage:
-        load = Load(chosen.rate, chosen.batch, progress=stage.address)
-        return intake, Told(counts=load.send(events))
+def feed_facts(
+    source: SourceFacts, chosen: Namespace, console: JobConsole, *, is_batch: bool = False
+) -> FeedResult:
+    """Validate and number facts, then send all of them or, by the manifest, those that changed.
 
-
-def changes_feed(spark: SparkSession, chosen: Namespace, voice: Voice) -> ChangesFeed:
-    """The feed by a manifest, as the command line has it."""
-    return ChangesFeed(
-        Manifest(spark, chosen.manifest),
-        chosen.group,
-        Policies(chosen.late, chosen.changed),
-        Load(chosen.rate, chosen.batch),
-        chosen.rejects,
-        voice,
-    )
-
-
-def follow(
-    spark: SparkSession, folder: str, mapping: Mapping, chosen: Namespace, voice: Voice
-) -> tuple[Intake, Told]:
-    """Feed a folder's files as they come: those that are there, or on and on every few seconds.
-
-    The checkpoint says which files were read; the manifest makes a batch that comes twice no news.
+    A batch of a stream may replace its own rejects, because a batch that comes again after a crash
+    has the same rows.
     """
-    done = Done()
+    console.log(f"validating rows; rejected ones go to {chosen.rejects}")
+    with console.show_progress("validating"):
+        counts = account_for_rows(source, chosen.rejects, replace=is_batch)
+    if chosen.manifest:
+        incremental = IncrementalFeed(
+            Manifest(source.facts.sparkSession, chosen.manifest),
+            chosen.group,
+            ChangePolicies(chosen.late, chosen.changed),
+            EventWriter(chosen.rate, chosen.batch),
+            chosen.rejects,
+            console,
+        )
+        return FeedResult(counts, incremental.run(source, dry=chosen.dry_run))
+    if chosen.dry_run:
+        return FeedResult(counts)
+    console.log("sending" + (f", {chosen.rate:g} a second" if chosen.rate else ""))
+    events = number_facts(source.facts, chosen.group)
+    with console.show_progress("sending", counts.events) as display:
+        sent = EventWriter(chosen.rate, chosen.batch, progress=display.address).send(events)
+    return FeedResult(counts, SendResult(counts=sent))
 
-    def batch(table: DataFrame, number: int) -> None:
-        voice.say(f"batch {number}")
+
+def feed_stream(
+    spark: SparkSession, mapping: SourceMapping, chosen: Namespace, console: JobConsole
+) -> FeedResult:
+    """Feed the files of a folder: those that are there now, or with --every also later ones.
+
+    The checkpoint records which files were read. A batch that comes again after a crash is
+    unchanged by the manifest, so it is not sent twice.
+    """
+    total = FeedResult()
+
+    def feed_batch(table: DataFrame, number: int) -> None:
+        nonlocal total
+        console.log(f"batch {number}")
         rejects = f"{chosen.rejects}/batch-{number}"
-        told = Namespace(**{**vars(chosen), "rejects": rejects})
-        source = mapped_source(table, mapping)
-        done.add(*feed_source(table.sparkSession, source, told, voice))
+        of_batch = Namespace(**{**vars(chosen), "rejects": rejects})
+        source = extract_facts(table, mapping)
+        total += feed_facts(source, of_batch, console, is_batch=True)
         source.release()
 
-    writer = stream_mapped(spark, folder, mapping).writeStream.foreachBatch(batch)
-    writer = writer.option("checkpointLocation", chosen.checkpoint)
-    writer = (
-        writer.trigger(processingTime=f"{chosen.every} seconds")
-        if chosen.every
-        else writer.trigger(availableNow=True)
-    )
-    writer.start().awaitTermination()
-    return done.intake, done.told
+    stream = stream_table(spark, chosen.source, mapping).writeStream.foreachBatch(feed_batch)
+    stream = stream.option("checkpointLocation", chosen.checkpoint)
+    if chosen.every:
+        stream = stream.trigger(processingTime=f"{chosen.every} seconds")
+    else:
+        stream = stream.trigger(availableNow=True)
+    stream.start().awaitTermination()
+    return total
 
 
-@dataclass(slots=True)
-class Done:
-    """The sum of all batches of a stream, however many there were."""
-
-    intake: Intake = NOTHING
-    told: Told = field(default_factory=Told)
-
-    def add(self, intake: Intake, told: Told) -> None:
-        """Count one more batch."""
-        names = {**self.told.standings, **told.standings}
-        stood = {n: self.told.standings.get(n, 0) + told.standings.get(n, 0) for n in names}
-        resumed, counts = self.told.resumed + told.resumed, self.told.counts + told.counts
-        self.intake, self.told = plus(self.intake, intake), Told(stood, resumed, counts)
-
-
-def summarise(intake: Intake, told: Told, seconds: float, chosen: Namespace) -> None:
-    """Tell people on stdout, and programs in the summary file."""
-    document = asdict(intake) | asdict(told.counts) | {"seconds": round(seconds, 1)}
+def print_result(result: FeedResult, seconds: float, chosen: Namespace) -> None:
+    """Print the counts for people, and write them as JSON to the summary file."""
+    rows, sending = result.rows, result.sending
+    document = asdict(rows) | asdict(sending.counts) | {"seconds": round(seconds, 1)}
     if chosen.manifest:
-        document |= {"standings": told.standings, "resumed": told.resumed}
+        document |= {"standings": sending.standings, "resumed": sending.resumed}
     if chosen.summary is not None:
         chosen.summary.write_text(json.dumps(document, indent=2) + "\n")
     lines = [
-        f"{intake.rows} rows became {intake.events} events of {intake.sessions} sessions",
-        f"{sum(intake.rejects.values())} rows rejected",
-        *(f"  {count} {reason}" for reason, count in intake.rejects.items()),
-        *(f"{count} {standing}" for standing, count in told.standings.items()),
-        *([f"{told.resumed} resumed from an unfinished run"] if told.resumed else []),
-        f"{told.counts.sent} sent, {told.counts.owed} copies owed, {seconds:.1f} s",
+        f"{rows.rows} rows became {rows.events} events of {rows.sessions} sessions",
+        f"{sum(rows.rejects.values())} rows rejected",
+        *(f"  {count} {reason}" for reason, count in rows.rejects.items()),
+        *(f"{count} {standing}" for standing, count in sending.standings.items()),
+        *([f"{sending.resumed} resumed from an unfinished run"] if sending.resumed else []),
+        f"{sending.counts.sent} sent, {sending.counts.pending} copies pending, {seconds:.1f} s",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
 

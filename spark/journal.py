@@ -1,10 +1,11 @@
-"""The journal as a table: `spark.read.format("lockstep.journal")`, or what was exported of it.
+"""The journal as a table: `spark.read.format("lockstep.journal")`, or an export of it.
 
-The account's feed ranges are the partitions, so executors read it side by side and no disk between
-them is assumed. It is read as it stands while the reading lasts, not at one instant.
+The account's feed ranges are the partitions, so executors read them side by side, and need no
+shared disk. The journal is read while it may change, so the table is not a snapshot of one instant.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from shared.settings import Connection, connection, text
-from spark.books import ENTRIES
-from spark.options import OptionRefused, app_settings
+from shared.settings import connection, text
+from spark.options import OptionRefused, read_app_settings
+from spark.reconciliation import COVERED, ENTRIES
 
 QUERY = "SELECT c.session, c.id, c.status, c.covers FROM c WHERE c.kind = 'entry'"
-NEEDED = (
+JOURNAL_SETTINGS = (
     "Cosmos",
     "Cosmos__accountEndpoint",
     "Cosmos__clientId",
@@ -33,14 +34,14 @@ EXPORTED = StructType(
 
 
 @dataclass(frozen=True)
-class FeedRange(InputPartition):
-    """A part of the journal's container, as Cosmos DB names it."""
+class JournalPartition(InputPartition):
+    """A feed range of the journal's container, as Cosmos DB describes it."""
 
     value: Mapping[str, Any]
 
 
 class JournalSource(DataSource):
-    """The entries of the journal (books.ENTRIES). Options: the app settings of the account."""
+    """The entries of the journal (reconciliation.ENTRIES). Options: the account's app settings."""
 
     @classmethod
     def name(cls) -> str:
@@ -48,17 +49,16 @@ class JournalSource(DataSource):
         return "lockstep.journal"
 
     def schema(self) -> StructType:
-        """Which messages an entry covers, and how it ended."""
         return ENTRIES
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader; raises OptionRefused, or InvalidSettings where the account is not named."""
-        known = {name.lower() for name in NEEDED}
+        """A reader; raises OptionRefused, or InvalidSettings if the settings name no account."""
+        known = {name.lower() for name in JOURNAL_SETTINGS}
         if unknown := sorted({name.lower() for name in self.options} - known):
             raise OptionRefused(f"unknown options: {', '.join(unknown)}")
         if schema.simpleString() != ENTRIES.simpleString():
             raise OptionRefused(f"{self.name()} has columns of its own; read it without a schema")
-        return JournalReader(journal_settings(self.options))
+        return JournalReader(read_journal_settings(self.options))
 
 
 @dataclass(frozen=True)
@@ -67,64 +67,58 @@ class JournalReader(DataSourceReader):
 
     settings: Mapping[str, str]
 
-    def partitions(self) -> Sequence[FeedRange]:
-        """The feed ranges, as the account has them now."""
-        with account(self.settings) as client:
-            ranges = container(client, self.settings).read_feed_ranges(force_refresh=True)
-            return [FeedRange(feed_range) for feed_range in ranges]
+    def partitions(self) -> Sequence[JournalPartition]:
+        """The feed ranges that the account has now."""
+        with open_journal(self.settings) as journal:
+            ranges = journal.read_feed_ranges(force_refresh=True)
+            return [JournalPartition(feed_range) for feed_range in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """The entries of one feed range, a page at a time."""
-        with account(self.settings) as client:
-            journal = container(client, self.settings)
+        with open_journal(self.settings) as journal:
             for entry in journal.query_items(QUERY, feed_range=dict(partition.value)):
-                yield (entry["session"], entry["id"], entry["status"], covers(entry))
+                covers = [tuple(c.get(name) for name in COVERED.names) for c in entry["covers"]]
+                yield (entry["session"], entry["id"], entry["status"], covers)
 
 
-def covers(entry: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """What an entry covers, as rows of books.COVERED."""
-    names = ("id", "type", "digest", "group", "sequence")
-    return [tuple(covered.get(name) for name in names) for covered in entry["covers"]]
-
-
-def journal_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Where the journal is: the driver's environment, overridden by options."""
-    found = {name: value for name, value in app_settings(options).items() if name in NEEDED}
+def read_journal_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """The settings of the journal's account: the driver's environment, overridden by options."""
+    settings = read_app_settings(options)
+    found = {name: value for name, value in settings.items() if name in JOURNAL_SETTINGS}
     connection(found, "Cosmos", "accountEndpoint")
     return found
 
 
-def account(settings: Mapping[str, str]) -> CosmosClient:
-    """A client for a connection string, or for an endpoint reached with an identity."""
-    where: Connection = connection(settings, "Cosmos", "accountEndpoint")
-    if where.connection_string is not None:
-        return CosmosClient.from_connection_string(where.connection_string)
-    identity = DefaultAzureCredential(managed_identity_client_id=where.client_id)
-    return CosmosClient(str(where.endpoint), identity)
-
-
-def container(client: CosmosClient, settings: Mapping[str, str]) -> ContainerProxy:
-    """The journal's container."""
-    database = client.get_database_client(text(settings, "LOCKSTEP_DATABASE"))
-    return database.get_container_client(text(settings, "LOCKSTEP_JOURNAL"))
+@contextmanager
+def open_journal(settings: Mapping[str, str]) -> Iterator[ContainerProxy]:
+    """The journal's container, by a connection string, or by an endpoint and an identity."""
+    account = connection(settings, "Cosmos", "accountEndpoint")
+    if account.connection_string is not None:
+        client = CosmosClient.from_connection_string(account.connection_string)
+    else:
+        identity = DefaultAzureCredential(managed_identity_client_id=account.client_id)
+        client = CosmosClient(str(account.endpoint), identity)
+    with client:
+        database = client.get_database_client(text(settings, "LOCKSTEP_DATABASE"))
+        yield database.get_container_client(text(settings, "LOCKSTEP_JOURNAL"))
 
 
 def read_journal(spark: SparkSession, exported: str | None) -> DataFrame:
-    """The entries of the account, or of JSON lines or Parquet exported by its change feed.
+    """The entries in the account, or in JSON lines or Parquet exported by its change feed.
 
-    An export may hold a document more than once, as change feeds tell it: the newest `_ts` counts.
-    One with a broken line fails, when it is read.
+    A change feed repeats a document whenever it changes, so an export may hold it several times;
+    the one with the newest `_ts` counts. An export with a broken line fails when it is read.
     """
     if exported is None:
         spark.dataSource.register(JournalSource)
         return spark.read.format(JournalSource.name()).load()
     reader = spark.read.schema(EXPORTED).option("mode", "FAILFAST")
     is_parquet = exported.rstrip("/").endswith(".parquet")
-    return newest(reader.parquet(exported) if is_parquet else reader.json(exported))
+    return keep_newest(reader.parquet(exported) if is_parquet else reader.json(exported))
 
 
-def newest(documents: DataFrame) -> DataFrame:
-    """Each entry once (books.ENTRIES), as its newest version has it; nothing else."""
+def keep_newest(documents: DataFrame) -> DataFrame:
+    """The entries (reconciliation.ENTRIES) among documents, each in its newest version."""
     entries = documents.where(F.coalesce("kind", F.lit("entry")) == "entry")
     version = F.max_by(F.struct("status", "covers"), F.coalesce("_ts", F.lit(0)))
     return (

@@ -1,17 +1,18 @@
-"""What a job has fed, kept beside the job: any folder that Spark can write, on disk or in a lake.
+"""The record of what a job has fed: any folder that Spark can write, on disk or in a lake.
 
-A run is bound in three steps, each of which stands or is not there at all: the plan's files, the
-step `planned`, and, once everything was sent, the step `sent`. A crash before `planned` leaves
-files that nobody reads; a crash after it leaves a plan that the next run sends first, byte for
-byte. So a number is bound to its content before the content is first sent.
+A run of a feed is recorded in three steps, each of which is there completely or not at all: the
+files of its plan; the step `planned`, which binds the run to the plan; and the step `sent`, once
+everything was sent. A crash before `planned` leaves files that nobody reads. A crash after it
+leaves a plan that the next run sends first, byte for byte. So a number is bound to its content
+before that content is sent for the first time.
 
-Two feeds at once do no harm, with no lock to be left behind. Each writes a plan of its own, and
-only one of them gets the name of the step `planned`: the other is refused before it has sent
-anything. A feed that begins while another is sending sends that one's plan too, the same ids,
-numbers and bytes, before its own goes on from there.
+Two feeds may use a manifest at the same time, and there is no lock that a dead feed could leave
+behind. Each writes a plan of its own, but only one of them gets the name of the file `planned`; the
+other is refused before it has sent anything. A feed that begins while another one is sending sends
+that plan too (the same ids, numbers and bytes, so it has no second effect) and continues from it.
 
-A manifest grows with what was fed, and only its columns `session`, `key`, `place`, `digest` and
-`sequence` are read to plan the next run.
+A manifest grows with what was fed. To plan the next run, only the columns `session`, `key`,
+`place`, `digest` and `sequence` are read.
 """
 
 import json
@@ -25,30 +26,34 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from spark.exclusive import Files
+from spark.failures import JobRefused
+from spark.files import SparkFiles
 from spark.schemas import PLAN
 
 PLANNED, SENT = "planned", "sent"
-WHOSE = (StructField("run", IntegerType()), StructField("feed", StringType()))
+RUN_OF_FEED = (StructField("run", IntegerType()), StructField("feed", StringType()))
 STEPS = StructType(
     [
-        *WHOSE,
+        *RUN_OF_FEED,
         StructField("step", StringType()),
         StructField("events", LongType()),
         StructField("watermark", StringType()),
         StructField("since", StringType()),
     ]
 )
-NOTHING_THERE = "PATH_NOT_FOUND"
+PATH_NOT_FOUND = "PATH_NOT_FOUND"
 
 
-class ManifestRefused(Exception):
-    """The manifest holds something that is not a feed's, or another feed came first."""
+class ManifestRefused(JobRefused):
+    """The folder is not a manifest, or another feed has bound the run first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A run's plan was bound by a feed, or all of it was sent; `since` when, for people to read."""
+class ManifestStep:
+    """A feed has bound a run to its plan (`planned`), or has sent all of it (`sent`).
+
+    `since` is the driver's time, for people to read; nothing is decided by it.
+    """
 
     run: int
     feed: str
@@ -59,10 +64,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """The steps that were taken, the oldest run first."""
+class ManifestHistory:
+    """All steps in a manifest, the oldest run first."""
 
-    steps: Sequence[Step] = ()
+    steps: Sequence[ManifestStep] = ()
 
     @property
     def newest(self) -> int:
@@ -71,18 +76,18 @@ class History:
 
     @property
     def bound(self) -> list[str]:
-        """Every bound run, with the feed whose plan of it counts."""
+        """Every bound run, with the feed whose plan it is bound to."""
         return [f"{step.run}/{step.feed}" for step in self.steps if step.step == PLANNED]
 
     @property
-    def unsent(self) -> list[Step]:
+    def unsent(self) -> list[ManifestStep]:
         """The runs that were bound and not sent, the oldest first."""
         sent = {step.run for step in self.steps if step.step == SENT}
         return [step for step in self.steps if step.step == PLANNED and step.run not in sent]
 
     @property
     def watermark(self) -> str | None:
-        """How far runs that were sent have read their source; None before the first."""
+        """How far the source was read by runs that were sent; None before the first."""
         marks = (step.watermark for step in reversed(self.steps) if step.step == SENT)
         return next((mark for mark in marks if mark is not None), None)
 
@@ -97,46 +102,50 @@ class Manifest:
 
     @property
     def feed(self) -> str:
-        """What this feed is called in the manifest: Spark's name of the application, and a token.
+        """The name of this feed in the manifest: Spark's application id, and a random token.
 
-        An application may run two feeds, and two machines may name theirs alike.
+        The token is needed because an application may run two feeds, and two machines may give
+        their applications the same id.
         """
         return f"{self.spark.sparkContext.applicationId}-{self.token}"
 
-    def history(self) -> History:
-        """Every step that was taken until now."""
-        rows = self.read("steps", "json", STEPS).collect()
+    def read_history(self) -> ManifestHistory:
+        """Every step until now. Raises ManifestRefused for steps without a feed's name."""
+        rows = self.read_table("steps", "json", STEPS).collect()
         if any(row["feed"] is None for row in rows):
-            raise ManifestRefused(f"{self.path} says of a run, but not whose it is; take a new one")
-        steps = [Step(*(row[name] for name in STEPS.names)) for row in rows]
-        return History(sorted(steps, key=lambda step: (step.run, step.step)))
+            raise ManifestRefused(f"{self.path} has runs without a feed; use a new one")
+        steps = [ManifestStep(*(row[name] for name in STEPS.names)) for row in rows]
+        return ManifestHistory(sorted(steps, key=lambda step: (step.run, step.step)))
 
-    def fed(self, group: str, history: History) -> DataFrame:
-        """All that a group was bound to by then (schemas.PLAN)."""
-        written = self.read("plan", "parquet", StructType([*PLAN.fields, *WHOSE]))
+    def read_fed(self, group: str, history: ManifestHistory) -> DataFrame:
+        """All that the runs in a history are bound to for a group (schemas.PLAN)."""
+        written = self.read_table("plan", "parquet", StructType([*PLAN.fields, *RUN_OF_FEED]))
         is_bound = F.concat_ws("/", "run", "feed").isin(history.bound)
         return written.where(is_bound & (F.col("group") == group)).select(*PLAN.names)
 
-    def plan_of(self, step: Step) -> DataFrame:
+    def read_plan(self, step: ManifestStep) -> DataFrame:
         """What one run is bound to (schemas.PLAN)."""
-        return self.spark.read.schema(PLAN).parquet(self.plan(step.run, step.feed))
+        return self.spark.read.schema(PLAN).parquet(self.locate_plan(step.run, step.feed))
 
-    def bind(self, run: int, plan: DataFrame, watermark: str | None) -> Step:
-        """Bind a run to its plan; it is to be sent next.
+    def bind(self, run: int, plan: DataFrame, watermark: str | None) -> ManifestStep:
+        """Bind a run to its plan, which must be sent next.
 
-        Raises ManifestRefused when another feed has bound the run since the history was read.
+        Raises ManifestRefused if another feed has bound the run since the history was read.
         """
-        place = self.plan(run, self.feed)
+        place = self.locate_plan(run, self.feed)
         plan.write.parquet(place, mode="overwrite")
         count = self.spark.read.schema(PLAN).parquet(place).count()
-        planned = Step(run, self.feed, PLANNED, count, watermark, now())
-        if not self.take(planned):
+        planned = ManifestStep(run, self.feed, PLANNED, count, watermark, format_now())
+        if not self.write_step(planned):
             self.require_own(run)
         return planned
 
     def require_own(self, run: int) -> None:
-        """Raise ManifestRefused when another feed has bound a run; our own answer may be lost."""
-        steps = self.history().steps
+        """Raise ManifestRefused if another feed has bound a run.
+
+        The name can also be taken because our own write succeeded and its answer was lost.
+        """
+        steps = self.read_history().steps
         first = next((s for s in steps if (s.run, s.step) == (run, PLANNED)), None)
         if first is None:
             raise ManifestRefused(f"{self.path}: the step of run {run} cannot be read")
@@ -146,38 +155,38 @@ class Manifest:
                 f"{first.since}, after this one had read it; its own plan was not sent, run again"
             )
 
-    def settle(self, planned: Step) -> None:
-        """Note that all of a run was sent; another feed may have noted it already."""
-        self.take(replace(planned, step=SENT, since=now()))
+    def mark_sent(self, planned: ManifestStep) -> None:
+        """Record that all of a run was sent; another feed may have recorded it already."""
+        self.write_step(replace(planned, step=SENT, since=format_now()))
 
-    def take(self, step: Step) -> bool:
-        """Write a step: one file of one line, there whole or not at all; False if it was taken."""
-        said = {name: value for name, value in asdict(step).items() if value is not None}
+    def write_step(self, step: ManifestStep) -> bool:
+        """Write a step as a file of one line; False if the step has been written before."""
+        document = {name: value for name, value in asdict(step).items() if value is not None}
         name = f"{self.path}/steps/run={step.run}/step={step.step}/step.json"
-        return Files(self.spark).create(name, json.dumps(said) + "\n")
+        return SparkFiles(self.spark).create(name, json.dumps(document) + "\n")
 
-    def plan(self, run: int, feed: str) -> str:
-        """Where a feed keeps its plan of a run."""
+    def locate_plan(self, run: int, feed: str) -> str:
+        """The folder of a feed's plan for a run."""
         return f"{self.path}/plan/run={run}/feed={feed}"
 
-    def require(self) -> None:
-        """Raise FilesRefused when the file system cannot keep two feeds apart."""
-        Files(self.spark).require(self.path)
+    def require_exclusive(self) -> None:
+        """Raise FilesRefused if two feeds could get the same name on this file system."""
+        SparkFiles(self.spark).require_exclusive(self.path)
 
-    def read(self, table: str, form: str, schema: StructType) -> DataFrame:
-        """A table of the manifest; empty where nothing was written yet."""
+    def read_table(self, table: str, form: str, schema: StructType) -> DataFrame:
+        """A table of the manifest; empty if nothing was written yet."""
         try:
             return self.spark.read.format(form).schema(schema).load(f"{self.path}/{table}")
         except AnalysisException as error:
-            if error.getCondition() != NOTHING_THERE:
+            if error.getCondition() != PATH_NOT_FOUND:
                 raise ManifestRefused(
                     f"{self.path} is no manifest: {error.getCondition()}"
                 ) from None
-        # Rows from Python, even none, would start a Python worker to hand them over.
+        # A table made from Python rows, even from none, would start a Python worker to read them.
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema)
         return self.spark.range(0).select(*nothing)
 
 
-def now() -> str:
-    """The driver's time, for people to read; nothing is decided by it."""
+def format_now() -> str:
+    """The driver's time, for people to read."""
     return datetime.now(UTC).isoformat(timespec="seconds")

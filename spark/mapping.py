@@ -2,20 +2,21 @@
 
 import json
 import re
-from collections.abc import Mapping as Table
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from spark.failures import JobRefused
 from spark.schemas import BROKEN_LINE
 
-TYPE = re.compile(
+COLUMN_TYPE = re.compile(
     r"string|boolean|tinyint|smallint|int|bigint|float|double|date|timestamp|timestamp_ntz"
     r"|decimal\(\d+,\d+\)"
 )
-WHOLE = ("tinyint", "smallint", "int", "bigint")
-# Options of Spark's readers by which rows would be lost or misread, in lower case.
+WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+# Options of Spark's readers, in lower case, that would lose rows or read them wrongly.
 FIXED_OPTIONS = {
     "columnnameofcorruptrecord",
     "columnpruning",
@@ -24,40 +25,38 @@ FIXED_OPTIONS = {
     "inferschema",
     "mode",
 }
-# How late a row may come, as Spark writes intervals; a date knows days only.
-LATENESS = {
+# How lateness is written for each type of watermark, as Spark writes intervals.
+LATENESS_FORMS = {
     **dict.fromkeys(("timestamp", "timestamp_ntz"), re.compile(r"\d+ (second|minute|hour|day)s?")),
     "date": re.compile(r"\d+ days?"),
-    **dict.fromkeys(WHOLE, re.compile(r"\d+")),
+    **dict.fromkeys(WHOLE_NUMBERS, re.compile(r"\d+")),
 }
-# What has one order everywhere and a text that says all of it.
-ORDERED = (*WHOLE, "string", "date", "timestamp", "timestamp_ntz")
+# Types with the same order everywhere, and with a text that keeps the whole value.
+ORDERABLE_TYPES = (*WHOLE_NUMBERS, "string", "date", "timestamp", "timestamp_ntz")
 
 
-class Format(StrEnum):
-    """The formats a mapping can be declared for."""
-
+class SourceFormat(StrEnum):
     CSV = "csv"
     JSON = "json"
     PARQUET = "parquet"
 
 
-class MappingRefused(Exception):
-    """A mapping that cannot be used; the text names what is wrong with it."""
+class MappingRefused(JobRefused):
+    """The mapping cannot be used; the text names what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    """How rows become facts. `columns` gives every column that is used its Spark type.
+class SourceMapping:
+    """How rows become facts. `columns` gives the Spark type of every column that is used.
 
-    `key` tells the facts of a session apart for good; `order` is where they belong in it. `type` is
-    the message type of all rows, or `type_column` holds it. `body` are the columns a message says,
-    as one JSON object. `time` and `watermark` are optional columns; rows are read that are up to
-    `lateness` behind the highest watermark; `options` go to Spark's reader.
+    `key` identifies a row within its session for good, and `order` is its position there. `type` is
+    the message type of all rows, or `type_column` holds it. `body` lists the columns of the
+    message, which is one JSON object. `time` and `watermark` are optional columns. Rows are read
+    that are up to `lateness` behind the highest watermark. `options` go to Spark's reader.
     """
 
-    format: Format
-    columns: Table[str, str]
+    format: SourceFormat
+    columns: Mapping[str, str]
     session: str
     key: tuple[str, ...]
     order: tuple[str, ...]
@@ -67,35 +66,39 @@ class Mapping:
     time: str | None = None
     watermark: str | None = None
     lateness: str | None = None
-    options: Table[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_texts(self)
-        require_types(self.columns)
-        require_options(self.options)
+        for name in ("session", "type", "type_column", "time", "watermark", "lateness"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise MappingRefused(f"{name} must be text, not {value!r}")
+        require_column_types(self.columns)
+        require_reader_options(self.options)
         if (self.type is None) == (self.type_column is None):
             raise MappingRefused("a mapping needs either type or type_column")
-        if unknown := [name for name in self.used if name not in self.columns]:
+        if unknown := [name for name in self.used_columns if name not in self.columns]:
             raise MappingRefused(f"no type is declared for the columns {', '.join(unknown)}")
         for name in (*self.order, *filter(None, (self.watermark,))):
-            if self.columns[name] not in ORDERED:
+            if self.columns[name] not in ORDERABLE_TYPES:
                 raise MappingRefused(f"{name} is {self.columns[name]}: that cannot be an order")
         if self.lateness is not None:
             require_lateness(self.lateness, self.columns.get(self.watermark or ""))
 
     @property
-    def needed(self) -> tuple[str, ...]:
-        """The columns in which a row must say something."""
+    def required_columns(self) -> tuple[str, ...]:
+        """The columns that must not be empty in any row."""
         optional = filter(None, (self.type_column, self.watermark))
         return tuple(dict.fromkeys((self.session, *self.key, *self.order, *optional)))
 
     @property
-    def used(self) -> tuple[str, ...]:
-        """Every column the mapping speaks of."""
-        return tuple(dict.fromkeys((*self.needed, *self.body, *filter(None, (self.time,)))))
+    def used_columns(self) -> tuple[str, ...]:
+        """Every column that the mapping names."""
+        optional = filter(None, (self.time,))
+        return tuple(dict.fromkeys((*self.required_columns, *self.body, *optional)))
 
     @classmethod
-    def read(cls, file: Path) -> "Mapping":
+    def read(cls, file: Path) -> "SourceMapping":
         """Read a mapping from a JSON file; raises MappingRefused."""
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
@@ -103,10 +106,10 @@ class Mapping:
             raise MappingRefused(f"cannot read {file}: {error}") from None
         if not isinstance(document, dict):
             raise MappingRefused(f"{file} holds no JSON object")
-        return cls.of(document)
+        return cls.parse(document)
 
     @classmethod
-    def of(cls, document: Table[str, Any]) -> "Mapping":
+    def parse(cls, document: Mapping[str, Any]) -> "SourceMapping":
         """A mapping from its JSON object; raises MappingRefused."""
         known = {f.name for f in fields(cls)}
         if unknown := sorted(document.keys() - known):
@@ -114,33 +117,26 @@ class Mapping:
         required = ("format", "columns", "session", "key", "order", "body")
         if missing := [name for name in required if not document.get(name)]:
             raise MappingRefused(f"the mapping lacks {', '.join(missing)}")
-        if document["format"] not in set(Format):
-            raise MappingRefused(f"format {document['format']!r} is none of {', '.join(Format)}")
-        lists = {name: names(name, document[name]) for name in ("key", "order", "body")}
-        return cls(**{**document, **lists, "format": Format(document["format"])})
+        if document["format"] not in set(SourceFormat):
+            known_formats = ", ".join(SourceFormat)
+            raise MappingRefused(f"format {document['format']!r} is none of {known_formats}")
+        lists = {name: parse_columns(name, document[name]) for name in ("key", "order", "body")}
+        return cls(**{**document, **lists, "format": SourceFormat(document["format"])})
 
 
-def names(what: str, value: object) -> tuple[str, ...]:
-    """Column names from a JSON list."""
+def parse_columns(field_name: str, value: object) -> tuple[str, ...]:
+    """Column names from a JSON list; raises MappingRefused."""
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise MappingRefused(f"{what} must be a list of columns, not {value!r}")
+        raise MappingRefused(f"{field_name} must be a list of columns, not {value!r}")
     if repeated := sorted({name for name in value if value.count(name) > 1}):
-        raise MappingRefused(f"{what} names {', '.join(repeated)} more than once")
+        raise MappingRefused(f"{field_name} names {', '.join(repeated)} more than once")
     return tuple(value)
 
 
-def require_texts(mapping: Mapping) -> None:
-    """Raise MappingRefused for a field that is to be one text and is not."""
-    for name in ("session", "type", "type_column", "time", "watermark", "lateness"):
-        value = getattr(mapping, name)
-        if value is not None and not isinstance(value, str):
-            raise MappingRefused(f"{name} must be text, not {value!r}")
+def require_reader_options(options: object) -> None:
+    """Raise MappingRefused unless the options are an object without any that the feed sets itself.
 
-
-def require_options(options: object) -> None:
-    """Raise MappingRefused for options that no reader takes, and for those that are not to choose.
-
-    With another mode Spark would drop rows, and nobody would count them.
+    With another mode, for one, Spark would drop rows before anybody has counted them.
     """
     if not isinstance(options, dict):
         raise MappingRefused(f"options must be an object, not {options!r}")
@@ -148,21 +144,21 @@ def require_options(options: object) -> None:
         raise MappingRefused(f"the options {', '.join(fixed)} are the feed's own")
 
 
-def require_types(columns: object) -> None:
-    """Raise MappingRefused for a type that no column of a mapping can have."""
+def require_column_types(columns: object) -> None:
+    """Raise MappingRefused unless every column has a name and a type that can be mapped."""
     if not isinstance(columns, dict):
         raise MappingRefused(f"columns must give each column its type, not {columns!r}")
     for name, kind in columns.items():
         if name == BROKEN_LINE or "." in name or "`" in name:
             raise MappingRefused(f"a column cannot be mapped under the name {name!r}: rename it")
-        if not isinstance(kind, str) or not TYPE.fullmatch(kind):
+        if not isinstance(kind, str) or not COLUMN_TYPE.fullmatch(kind):
             raise MappingRefused(f"column {name!r} cannot have the type {kind!r}")
 
 
 def require_lateness(lateness: object, kind: str | None) -> None:
-    """Raise MappingRefused unless a watermark of a type can be so much behind."""
+    """Raise MappingRefused unless the lateness fits the type of the watermark."""
     if kind is None:
         raise MappingRefused("lateness needs a watermark")
-    form = LATENESS.get(kind)
+    form = LATENESS_FORMS.get(kind)
     if form is None or not isinstance(lateness, str) or not form.fullmatch(lateness):
         raise MappingRefused(f"a watermark that is {kind} cannot be {lateness!r} late")

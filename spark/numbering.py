@@ -1,6 +1,6 @@
-"""Numbers for facts, ids for numbers, and the order in which events are sent.
+"""Number facts, derive ids from the numbers, and order events for sending.
 
-Pure DataFrame functions. Equal inputs give equal numbers, ids and bytes on any cluster.
+Pure DataFrame functions: equal inputs give equal numbers, ids and bytes on any cluster.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -8,65 +8,64 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark.schemas import EVENTS, PLAN
 
-# A session's events are sent in runs of at most so many, so that a deep one lets the others pass.
+# At most this many events of a session are sent in a row, so that a session with very many events
+# does not hold up the others of its partition.
 RUN_EVENTS = 50
 
 
-def numbered(facts: DataFrame, group: str, begin: str | None = None) -> DataFrame:
-    """Facts as a plan (schemas.PLAN), numbered without gaps per session in order of place.
+def number_facts(facts: DataFrame, group: str, begin: str | None = None) -> DataFrame:
+    """Facts as a plan (schemas.PLAN), numbered per session without gaps, in order of `place`.
 
-    Numbers begin at 0, or at what the column `begin` says of the session.
+    Numbers begin at 0, or at what the column named by `begin` holds for the session.
     """
+    # Body and key decide between facts with the same place, so that the order is always the same.
     in_order = Window.partitionBy("session").orderBy("place", "body", "key")
-    ahead = F.lit(0) if begin is None else F.coalesce(F.col(begin), F.lit(0))
+    first = F.lit(0) if begin is None else F.coalesce(F.col(begin), F.lit(0))
     return (
-        facts.withColumn("sequence", (F.row_number().over(in_order) - 1 + ahead).cast("long"))
+        facts.withColumn("sequence", (F.row_number().over(in_order) - 1 + first).cast("long"))
         .withColumn("group", F.lit(group))
-        .withColumn("id", event_id())
-        .withColumn("digest", content_digest())
+        .withColumn("id", derive_event_id())
+        .withColumn("digest", digest_event())
         .select(*PLAN.names)
     )
 
 
-def event_id() -> Column:
-    """The same id for the same place in the same session, however often the feed runs."""
-    place = F.concat_ws("\n", "group", "session", F.col("sequence").cast("string"))
-    return F.substring(F.sha2(place, 256), 1, 32)
+def derive_event_id() -> Column:
+    """The id of an event, from its group, session and number alone: the same in every run."""
+    identity = F.concat_ws("\n", "group", "session", F.col("sequence").cast("string"))
+    return F.substring(F.sha2(identity, 256), 1, 32)
 
 
-def content_digest() -> Column:
-    """What the journal calls the digest of a message: SHA-256 of type, a zero byte and body."""
-    return F.sha2(F.concat(utf8("type"), F.unhex(F.lit("00")), utf8("body")), 256)
+def digest_event() -> Column:
+    """The digest of an event as the journal computes it: SHA-256 of type, a zero byte and body."""
+    content = F.concat(F.encode("type", "UTF-8"), F.unhex(F.lit("00")), F.encode("body", "UTF-8"))
+    return F.sha2(content, 256)
 
 
-def utf8(name: str) -> Column:
-    """The bytes of a text column."""
-    return F.encode(name, "UTF-8")
+def arrange_in_event_order(rows: DataFrame, partitions: int) -> DataFrame:
+    """Order events by their times. Each session is whole and in order within one partition.
 
-
-def in_event_order(rows: DataFrame, lanes: int) -> DataFrame:
-    """Events as they happened, in `lanes` partitions, each session whole and in order in one.
-
-    An event waits for the one before it: where a session's times run backwards, order wins.
+    An event is never before its session's earlier numbers: if the times of a session run
+    backwards, the numbers decide.
     """
     so_far = Window.partitionBy("session").orderBy("sequence")
     so_far = so_far.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return (
         rows.withColumn("due", F.max("time").over(so_far))
-        .repartition(lanes, "session")
+        .repartition(partitions, "session")
         .sortWithinPartitions("due", "session", "sequence")
         .select(*EVENTS.names)
     )
 
 
-def in_runs(rows: DataFrame, lanes: int) -> DataFrame:
-    """Events for bulk: each session whole and in order in one of `lanes` partitions.
+def arrange_in_runs(rows: DataFrame, partitions: int) -> DataFrame:
+    """Order events for bulk sending. Each session is whole and in order within one partition.
 
-    Sessions take turns in runs of RUN_EVENTS, so few operations carry many events, and a session
-    with a third of all rows holds no other one up.
+    Sessions alternate in runs of RUN_EVENTS: an operation carries many events of one session, and
+    a session with a third of all rows does not hold up the others.
     """
     return (
-        rows.repartition(lanes, "session")
+        rows.repartition(partitions, "session")
         .withColumn("run", F.floor(F.col("sequence") / RUN_EVENTS))
         .sortWithinPartitions("run", "session", "sequence")
         .select(*EVENTS.names)

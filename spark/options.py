@@ -1,23 +1,22 @@
-"""What `df.write.format("lockstep")` can be told, beside what the driver's environment says.
+"""The options of `df.write.format("lockstep")`, and the app settings in the environment.
 
-Spark lower-cases the names of options; the names of app settings are given their case back.
+Spark turns the names of options into lower case; the names of app settings get their case back.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 
 from shared.domain.message import OWNER_LEVEL_MAX
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Settings
-from spark.patience import PATIENCE_DEFAULT_SECONDS
 from spark.progress import ADDRESS
+from spark.sending import PATIENCE_DEFAULT_SECONDS
 
 REGIONS, REGION = "LOCKSTEP_REGIONS", "LOCKSTEP_REGION"
 IDENTITY_SUFFIXES = ("", "__accountEndpoint", "__fullyQualifiedNamespace", "__clientId")
 ROWS_MAX_DEFAULT = 500
-OWN = {"rate", "partitions", "batch", "summary", "owner_level", "gaps", "patience", "progress"}
-# What Spark itself adds for a stream.
-SPARKS = {"checkpointlocation", "path"}
+# Options that Spark itself adds for a stream.
+STREAM_OPTIONS = {"checkpointlocation", "path"}
 GAPS = ("refuse", "allow")
 
 
@@ -29,14 +28,14 @@ class OptionRefused(ValueError):
 class WriteOptions:
     """The options of one write, checked.
 
-    `rate` is messages per second over all tasks, None for no limit; it is shared evenly between the
-    `partitions`, as tasks cannot see how many there are. `batch` is how many rows a task holds
-    before it sends them. `summary` is a file on the driver that gets the counts. `owner_level`
-    fences writers of the same group with a lower one. `gaps` allows numbers to skip, as in a part
-    of what was sent before; what follows a gap waits until the gap is filled. `patience` is how
-    many seconds an operation is repeated while no region takes it, before the task fails.
-    `progress` is an Ear's address, for tasks to tell how far they are; without it they say so on
-    their stderr.
+    `rate` is messages per second over all tasks, or None for no limit. It is divided evenly by
+    `partitions`, because a task cannot see how many tasks there are. `batch` is how many rows a
+    task holds before it sends them. `summary` is a file on the driver for the counts. `owner_level`
+    fences writers of the same group that have a lower level. `gaps` allows numbers to skip, as they
+    do in a part of what was sent before; what follows a gap waits until the gap is filled.
+    `patience` is for how many seconds an operation is repeated while no region takes it, before the
+    task fails. `progress` is the address of a ProgressListener, to which the tasks send how far
+    they are; without it they write that to their stderr.
     """
 
     settings: Mapping[str, str]
@@ -53,41 +52,51 @@ class WriteOptions:
     def read(cls, options: Mapping[str, str]) -> "WriteOptions":
         """Check the options; raises OptionRefused, or InvalidSettings for the app settings."""
         given = {name.lower(): value for name, value in options.items()}
-        settings = app_settings(given)
+        settings = read_app_settings(given)
         Settings.read(settings)
-        known = {name.lower() for name in setting_names(settings)} | OWN | SPARKS
-        if unknown := sorted(given.keys() - known):
+        known = {name.lower() for name in list_setting_names(settings)}
+        if unknown := sorted(given.keys() - known - WRITE_OPTIONS - STREAM_OPTIONS):
             raise OptionRefused(f"unknown options: {', '.join(unknown)}")
         if "rate" in given and "partitions" not in given:
             raise OptionRefused("rate needs partitions: how many tasks share it")
+        gaps, progress = given.get("gaps", GAPS[0]), given.get("progress")
+        if gaps not in GAPS:
+            raise OptionRefused(f"gaps must be {' or '.join(GAPS)}, not {gaps!r}")
+        if progress is not None and not ADDRESS.fullmatch(progress):
+            raise OptionRefused(f"progress must be host:port/token, not {progress!r}")
+        rate, partitions = given.get("rate"), given.get("partitions")
+        patience = given.get("patience", str(PATIENCE_DEFAULT_SECONDS))
         return cls(
             settings=settings,
-            rate=rate(given["rate"]) if "rate" in given else None,
-            partitions=count("partitions", given["partitions"]) if "partitions" in given else None,
-            batch=count("batch", given.get("batch", str(ROWS_MAX_DEFAULT))),
+            rate=None if rate is None else parse_number("rate", rate),
+            partitions=None if partitions is None else parse_count("partitions", partitions),
+            batch=parse_count("batch", given.get("batch", str(ROWS_MAX_DEFAULT))),
             summary=given.get("summary"),
-            owner_level=level(given.get("owner_level", "0")),
-            gaps=choice("gaps", given.get("gaps", GAPS[0]), GAPS) == "allow",
-            patience=seconds(given.get("patience", str(PATIENCE_DEFAULT_SECONDS))),
-            progress=address(given["progress"]) if "progress" in given else None,
+            owner_level=parse_owner_level(given.get("owner_level", "0")),
+            gaps=gaps == "allow",
+            patience=parse_number("patience", patience),
+            progress=progress,
         )
 
     @property
-    def rate_of_a_task(self) -> float | None:
+    def rate_per_task(self) -> float | None:
         """Messages per second for one task, or None for no limit."""
         if self.rate is None or self.partitions is None:
             return None
         return self.rate / self.partitions
 
 
-def app_settings(options: Mapping[str, str]) -> dict[str, str]:
+WRITE_OPTIONS = {field.name for field in fields(WriteOptions)} - {"settings"}
+
+
+def read_app_settings(options: Mapping[str, str]) -> dict[str, str]:
     """The app's settings: the driver's environment, overridden by options.
 
     A job runs in no region; without LOCKSTEP_REGION it publishes as the first of LOCKSTEP_REGIONS.
     """
     given = {name.lower(): value for name, value in options.items()}
     found = {REGIONS: given.get(REGIONS.lower(), os.environ.get(REGIONS, ""))}
-    for name in setting_names(found):
+    for name in list_setting_names(found):
         value = given.get(name.lower(), os.environ.get(name))
         if value is not None:
             found[name] = value
@@ -95,7 +104,7 @@ def app_settings(options: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def setting_names(settings: Mapping[str, str]) -> Iterator[str]:
+def list_setting_names(settings: Mapping[str, str]) -> Iterator[str]:
     """Every setting there can be, given the regions."""
     regions = [region.strip() for region in settings[REGIONS].split(",") if region.strip()]
     yield from (setting.name for setting in SETTINGS if setting.name != "Cosmos")
@@ -103,51 +112,27 @@ def setting_names(settings: Mapping[str, str]) -> Iterator[str]:
         yield from (connection + suffix for suffix in IDENTITY_SUFFIXES)
 
 
-def rate(value: str) -> float:
-    """Messages per second; raises OptionRefused."""
+def parse_number(name: str, value: str) -> float:
+    """A rate, or the seconds of a patience, which may be 0; raises OptionRefused."""
+    wanted = {"rate": "a number above zero", "patience": "seconds from 0 on"}[name]
     try:
         number = float(value)
     except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise OptionRefused(f"rate must be a number above zero, not {value!r}")
+        number = -1.0
+    if not 0 <= number < float("inf") or (name == "rate" and not number):
+        raise OptionRefused(f"{name} must be {wanted}, not {value!r}")
     return number
 
 
-def count(name: str, value: str) -> int:
+def parse_count(name: str, value: str) -> int:
     """A whole number from 1; raises OptionRefused."""
     if not value.isdecimal() or int(value) < 1:
         raise OptionRefused(f"{name} must be a whole number from 1, not {value!r}")
     return int(value)
 
 
-def seconds(value: str) -> float:
-    """A time from zero on; raises OptionRefused."""
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise OptionRefused(f"patience must be seconds from 0 on, not {value!r}")
-    return number
-
-
-def address(value: str) -> str:
-    """Where progress is told; raises OptionRefused."""
-    if not ADDRESS.fullmatch(value):
-        raise OptionRefused(f"progress must be host:port/token, not {value!r}")
-    return value
-
-
-def level(value: str) -> int:
+def parse_owner_level(value: str) -> int:
     """An owner level; raises OptionRefused."""
     if not value.isdecimal() or int(value) > OWNER_LEVEL_MAX:
         raise OptionRefused(f"owner_level must be within 0..{OWNER_LEVEL_MAX}, not {value!r}")
     return int(value)
-
-
-def choice(name: str, value: str, known: Sequence[str]) -> str:
-    """One of a few words; raises OptionRefused."""
-    if value not in known:
-        raise OptionRefused(f"{name} must be {' or '.join(known)}, not {value!r}")
-    return value

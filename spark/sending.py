@@ -1,156 +1,198 @@
-"""One task's rows through the producer: many sessions at once, each in its order."""
+"""Send one task's rows through the producer: many sessions side by side, each in its order."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import batched, pairwise
-from typing import Protocol
 
 from pyspark.sql import Row
 
-from shared.domain.errors import InvalidMessage
+from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
 from shared.domain.message import Message, Number
-from spark.pace import Pace
-from spark.patience import Patience
 from spark.schemas import EVENTS
 
-# How many sessions a task sends to at the same time.
+# To how many sessions a task sends at the same time.
 SESSIONS_AT_ONCE = 16
-# What an event must say; the time is the sender's to leave out.
+# What an event must have; the time may be left out.
 REQUIRED = tuple(name for name in EVENTS.names if name != "time")
+# With a rate, a buffer holds no more than this share of a second: four small bursts a second
+# instead of one large one.
+BURST_SECONDS = 0.25
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.5, 5.0
+PATIENCE_DEFAULT_SECONDS = 60.0
 
 
 class BrokenSequence(InvalidMessage):
-    """A session's numbers skip or run backwards within a partition; nothing more was sent."""
-
-
-class Answer(Protocol):
-    """What the producer says of the messages it made safe."""
-
-    @property
-    def sent(self) -> int:
-        """How many are in at least one region."""
-
-    @property
-    def owed(self) -> int:
-        """How many copies another region still has to get."""
-
-
-type Send = Callable[[Sequence[Message]], Awaitable[Answer]]
+    """A session's numbers skip or run backwards within a partition. Nothing more was sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Messages made safe, and the copies of them still owed to a region."""
+class SendCounts:
+    """Messages that are in at least one region, and copies still pending for another region."""
 
     sent: int = 0
-    owed: int = 0
+    pending: int = 0
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.sent + other.sent, self.owed + other.owed)
+    def __add__(self, other: "SendCounts") -> "SendCounts":
+        return SendCounts(self.sent + other.sent, self.pending + other.pending)
+
+
+type SendMessages = Callable[[Sequence[Message]], Awaitable[SendCounts]]
 
 
 @dataclass(slots=True)
-class Continuity:
-    """Remembers the last number of every session and group, and refuses what does not follow.
+class RateLimiter:
+    """Lets `per_second` messages through, or any number if that is None.
 
-    Where gaps are allowed, numbers may skip; they never run backwards.
+    Time lost in a stall is not made up for: afterwards the rate is the same, not higher.
+    """
+
+    per_second: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    free_at: float = 0.0
+
+    def limit_burst(self, rows_max: int) -> int:
+        """How many messages one buffer may hold."""
+        if self.per_second is None:
+            return rows_max
+        return max(1, min(rows_max, round(self.per_second * BURST_SECONDS)))
+
+    async def acquire(self, count: int) -> None:
+        """Wait until `count` more messages may be sent."""
+        if self.per_second is None:
+            return
+        now = self.clock()
+        if now < self.free_at:
+            await self.sleep(self.free_at - now)
+        self.free_at = max(now, self.free_at) + count / self.per_second
+
+
+@dataclass(frozen=True, slots=True)
+class SendRetry:
+    """Repeats an operation for some seconds while no region surely takes it.
+
+    The messages are the same each time, so repeating them adds no effect.
+    """
+
+    seconds: float = 0.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def run[T](self, operation: Callable[[], Awaitable[T]]) -> T:
+        """The operation's result; raises its OutcomeUnknown or Unavailable after the last try."""
+        ends_at = self.clock() + self.seconds
+        wait = FIRST_RETRY_SECONDS
+        while True:
+            try:
+                return await operation()
+            except (OutcomeUnknown, Unavailable):
+                if self.clock() + wait > ends_at:
+                    raise
+            await self.sleep(wait)
+            wait = min(2 * wait, LONGEST_RETRY_SECONDS)
+
+
+@dataclass(slots=True)
+class SequenceCheck:
+    """Remembers the last number of every session and group, and refuses what does not follow it.
+
+    With `gaps`, numbers may skip, but they never run backwards.
     """
 
     gaps: bool = False
     last: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def require(self, messages: Iterable[Message]) -> None:
+    def require_next(self, messages: Iterable[Message]) -> None:
         """Raise BrokenSequence unless each message continues its session; the first may be any."""
         for message in messages:
-            number = number_of(message)
-            place = (message.session, number.group)
-            before = self.last.get(place)
+            number = get_number(message)
+            key = (message.session, number.group)
+            before = self.last.get(key)
             if before is not None and not self.follows(before, number.sequence):
                 raise BrokenSequence(
                     f"session {message.session!r} of group {number.group!r} goes from number "
                     f"{before} to {number.sequence} within a partition; write it repartitioned by "
                     "session and sorted by sequence within partitions"
                 )
-            self.last[place] = number.sequence
+            self.last[key] = number.sequence
 
     def follows(self, before: int, after: int) -> bool:
-        """Whether a number may come after another."""
         return after > before if self.gaps else after == before + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How a task sends: rows held at once, pace, owner level, whether gaps are fine, patience."""
+class SendPolicy:
+    """How a task sends. `rows_max` is how many rows it holds at once."""
 
     rows_max: int
-    pace: Pace = field(default_factory=Pace)
+    rate: RateLimiter = field(default_factory=RateLimiter)
     owner_level: int = 0
     gaps: bool = False
-    patience: Patience = field(default_factory=Patience)
+    retry: SendRetry = field(default_factory=SendRetry)
 
 
 async def send_rows(
-    rows: Iterable[Row], send: Send, manner: Manner, report: Callable[[Counts], None]
-) -> Counts:
-    """Send rows (schemas.EVENTS) buffer by buffer; `report` hears the sum after each.
+    rows: Iterable[Row],
+    send: SendMessages,
+    policy: SendPolicy,
+    report: Callable[[SendCounts], None],
+) -> SendCounts:
+    """Send rows (schemas.EVENTS) buffer by buffer; `report` is called with the sum after each.
 
-    A buffer is checked whole before any of it is sent, and is done before the next one begins, so
-    a session's messages never overtake each other. Raises InvalidMessage for a row that is no
-    event, BrokenSequence for a gap or disorder, and whatever `send` raises.
+    A whole buffer is checked before any of it is sent, and all of it is sent before the next one
+    begins, so a session's messages never overtake each other. Raises InvalidMessage for a row that
+    is no event, BrokenSequence for a gap or disorder, and whatever `send` raises.
     """
-    total, continuity = Counts(), Continuity(manner.gaps)
-    for buffer in batched(rows, manner.pace.burst(manner.rows_max), strict=False):
-        messages = [message_of(row, manner.owner_level) for row in buffer]
-        continuity.require(messages)
-        await manner.pace.admit(len(messages))
-        total += await send_sessions(messages, send, manner.patience)
+    total, check = SendCounts(), SequenceCheck(policy.gaps)
+    for buffer in batched(rows, policy.rate.limit_burst(policy.rows_max), strict=False):
+        messages = [build_message(row, policy.owner_level) for row in buffer]
+        check.require_next(messages)
+        await policy.rate.acquire(len(messages))
+        total += await send_sessions(messages, send, policy.retry)
         report(total)
     return total
 
 
-async def send_sessions(messages: Sequence[Message], send: Send, patience: Patience) -> Counts:
-    """Send each session's messages, some sessions at a time; the first failure ends it all."""
-    turns = asyncio.Semaphore(SESSIONS_AT_ONCE)
+async def send_sessions(
+    messages: Sequence[Message], send: SendMessages, retry: SendRetry
+) -> SendCounts:
+    """Send the messages of each session, several sessions at once; the first failure ends all."""
+    slots = asyncio.Semaphore(SESSIONS_AT_ONCE)
 
-    async def in_turn(part: Sequence[Message]) -> Counts:
-        done = Counts()
-        async with turns:
-            for run in runs(part):
-                answer = await patience.until_safe(partial(send, run))
-                done += Counts(answer.sent, answer.owed)
+    async def send_session(part: Sequence[Message]) -> SendCounts:
+        done = SendCounts()
+        async with slots:
+            for run in split_into_runs(part):
+                done += await retry.run(partial(send, run))
         return done
 
+    sessions: dict[tuple[str, str], list[Message]] = defaultdict(list)
+    for message in messages:
+        sessions[message.session, get_number(message).group].append(message)
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(in_turn(part)) for part in by_session(messages)]
+            tasks = [group.create_task(send_session(part)) for part in sessions.values()]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    return sum((task.result() for task in tasks), Counts())
+    return sum((task.result() for task in tasks), SendCounts())
 
 
-def by_session(messages: Iterable[Message]) -> Iterator[Sequence[Message]]:
-    """The messages of each session and group, in their order."""
-    parts: dict[tuple[str, str], list[Message]] = defaultdict(list)
-    for message in messages:
-        parts[message.session, number_of(message).group].append(message)
-    yield from parts.values()
-
-
-def runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+def split_into_runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     """One session's messages in runs of consecutive numbers, as the producer takes them."""
     start = 0
     for place, (before, after) in enumerate(pairwise(messages), start=1):
-        if number_of(after).sequence != number_of(before).sequence + 1:
+        if get_number(after).sequence != get_number(before).sequence + 1:
             yield messages[start:place]
             start = place
     yield messages[start:]
 
 
-def message_of(row: Row, owner_level: int = 0) -> Message:
-    """A row as the message it stands for; raises InvalidMessage naming what is null in it."""
+def build_message(row: Row, owner_level: int = 0) -> Message:
+    """The message of a row; raises InvalidMessage naming the columns that are null."""
     event = dict(zip(row.__fields__, row, strict=True))
     if missing := [name for name in REQUIRED if event[name] is None]:
         raise InvalidMessage(f"an event has no {', '.join(missing)}: {row}")
@@ -164,8 +206,8 @@ def message_of(row: Row, owner_level: int = 0) -> Message:
     )
 
 
-def number_of(message: Message) -> Number:
-    """The number every message of a feed carries."""
+def get_number(message: Message) -> Number:
+    """The number of a message of a feed; raises InvalidMessage if it has none."""
     if message.number is None:
         raise InvalidMessage(f"message {message.id!r} has no number")
     return message.number

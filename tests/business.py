@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from itertools import count, product
 from typing import Any
 
+from shared.adapters.injected_faults import CallFault, FaultPlan, ProcessKilled
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
 from shared.domain.errors import LockstepError
@@ -17,7 +18,6 @@ from shared.domain.journal import Owner
 from shared.domain.message import Message
 from shared.engine.build import Services, build
 from shared.ports import Clock
-from shared.testkit.strikes import How, Killed, Strike
 from tests.world import REGIONS, Account, Amount, Boast, Receipt, World, handlers, message
 
 LEASE_SECONDS = 30.0
@@ -185,33 +185,20 @@ def worker_with(
     )
 
 
-@dataclass
-class First(Strike):
-    """The first call of one operation goes wrong."""
-
-    operation: str = ""
-
-    def suffer[T](self, operation: str, apply: Callable[[], T]) -> T:
-        """Apply the operation, or go wrong."""
-        if self.at is None and operation == self.operation:
-            self.at = len(self.made)
-        return super().suffer(operation, apply)
-
-
 async def dies(
     world: World,
     arriving: Message,
     operation: str,
-    how: How,
+    how: CallFault,
     work: Callable[[], Awaitable[object]] | None = None,
 ) -> None:
     """The east takes the message, or does other work, and dies at the first such call."""
-    strike = First(how=how, operation=operation)
-    world.journal.mishaps = world.bus.mishaps = strike
+    fault_plan = FaultPlan()
+    fault_plan.plan(operation, how)
+    world.journal.fault_plan = world.bus.fault_plan = fault_plan
     try:
         await (work() if work else world.east.consumer.consume(arriving))
-    except Killed:
-        strike.is_over = True
+    except ProcessKilled:
         world.east = world.worker("east")
         return
     raise AssertionError(f"nobody called {operation}")
@@ -228,7 +215,7 @@ async def swept(world: World) -> None:
     """Leases run out, and each region sweeps; one that goes wrong, or left something, again."""
     for _, region in product(range(2), REGIONS):
         world.clock.seconds += LEASE_OVER
-        with suppress(LockstepError, Killed):
+        with suppress(LockstepError, ProcessKilled):
             await world.worker(region).recovery.sweep()
 
 

@@ -1,43 +1,43 @@
 """Let every call that some work makes go wrong in every way, one at a time, and recover from it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from itertools import product
 
 import pytest
 
+from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Handlers
 from shared.domain.message import Message
 from shared.engine.worker import Policy
-from shared.testkit.strikes import How, Killed, Strike
+from shared.testkit.regions import call_faults
 from tests.world import LAG_SECONDS, POLICY, World
 
 type Work = Callable[[World], Awaitable[None]]
 
 
-class StruckWorld(World):
+class FaultyWorld(World):
     """A world in which one call goes wrong."""
 
-    def __init__(self, strike: Strike, handlers: Handlers, policy: Policy = POLICY) -> None:
-        self.strike = strike
+    def __init__(self, fault_plan: FaultPlan, handlers: Handlers, policy: Policy = POLICY) -> None:
+        self.fault_plan = fault_plan
         super().__init__(VirtualClock(), policy=policy, handlers=handlers)
-        self.journal.mishaps = self.bus.mishaps = strike
+        self.journal.fault_plan = self.bus.fault_plan = fault_plan
 
 
 async def worlds(
     work: Work, handlers: Handlers, policy: Policy = POLICY
-) -> AsyncIterator[StruckWorld]:
+) -> AsyncIterator[FaultyWorld]:
     """The work's undisturbed world first, then one for every call and every way of going wrong."""
-    quiet = StruckWorld(Strike(), handlers, policy)
+    quiet = FaultyWorld(FaultPlan(), handlers, policy)
     await work(quiet)
-    quiet.strike.is_over = True
+    quiet.fault_plan.is_over = True
     yield quiet
-    for at, how in product(range(len(quiet.strike.made)), How):
-        struck = StruckWorld(Strike(at=at, how=how), handlers, policy)
-        await work(struck)
-        struck.strike.is_over = True
-        yield struck
+    for faults in call_faults(len(quiet.fault_plan.made)):
+        faulty = FaultyWorld(FaultPlan(faults), handlers, policy)
+        await work(faulty)
+        faulty.fault_plan.is_over = True
+        yield faulty
 
 
 async def redelivered(world: World, *arrivals: Message) -> None:
@@ -52,7 +52,7 @@ async def until_settled(world: World, batch: Sequence[Message]) -> None:
         worker = (world.east, world.west)[attempt % 2]
         try:
             await worker.batches.consume(batch)
-        except (LockstepError, Killed):
+        except (LockstepError, ProcessKilled):
             world.east, world.west = world.worker("east"), world.worker("west")
             world.clock.seconds += LAG_SECONDS
         else:
@@ -61,13 +61,13 @@ async def until_settled(world: World, batch: Sequence[Message]) -> None:
 
 
 async def rest(world: World) -> None:
-    """Let the sweeps of both regions run until nothing is owed; a struck one runs again."""
+    """Let the sweeps of both regions run until nothing is owed; one that fails runs again."""
     for _ in range(4):
         world.clock.seconds += LAG_SECONDS
         for region in ("east", "west"):
             try:
                 await world.worker(region).recovery.sweep()
-            except (LockstepError, Killed):
+            except (LockstepError, ProcessKilled):
                 continue
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from typing import Any
 
+from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
@@ -32,7 +33,6 @@ from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 from shared.engine.worker import Policy, WaitLimits
-from shared.testkit.strikes import Killed, Strike
 
 REGIONS = ("east", "west")
 STAND_BY_SECONDS = 60.0
@@ -42,12 +42,12 @@ POLICY = Policy(output_queue="out", error_queue="errors", waits=WaitLimits(gap_s
 class Stage:
     """A journal, a bus and a clock, and as many workers as are asked for."""
 
-    def __init__(self, handlers: Handlers, strike: Strike | None = None) -> None:
+    def __init__(self, handlers: Handlers, fault_plan: FaultPlan | None = None) -> None:
         self.handlers = handlers
         self.clock = VirtualClock()
-        self.strike = strike or Strike()
-        self.journal = MemoryJournal(self.clock, self.strike)
-        self.bus = MemoryBus(self.clock, self.strike)
+        self.fault_plan = fault_plan or FaultPlan()
+        self.journal = MemoryJournal(self.clock, self.fault_plan)
+        self.bus = MemoryBus(self.clock, self.fault_plan)
         self.started = 0
 
     def worker(self, region: str = "east") -> Services:
@@ -96,7 +96,7 @@ class Stage:
         return SagaRecord.model_validate(self.state(f"saga:{key}"))
 
     def entries(self) -> dict[str, int]:
-        """How many entries each session has."""
+        """CallFault many entries each session has."""
         heads = {session: self.journal.newest(session) for session in list(self.journal.partitions)}
         return {session: head.position + 1 for session, head in heads.items() if head}
 
@@ -198,10 +198,10 @@ class Walk:
             raise Unavailable("no answer")
         dies = self.activities - 1 == self.dies_at
         if dies and self.dies_before:
-            raise Killed(call.activity)
+            raise ProcessKilled(call.activity)
         answer = await self.activities_by_name[call.activity](call.work)
         if dies:
-            raise Killed(call.activity)
+            raise ProcessKilled(call.activity)
         return answer
 
     async def listen(self, name: str, seconds: float) -> bool:

@@ -3,17 +3,17 @@
 from collections.abc import Awaitable, Callable
 
 from functions.handlers import orders
+from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.domain.errors import LockstepError
 from shared.domain.saga.plan import SagaState
-from shared.testkit.strikes import Killed, Strike
 from tests.saga_stage import REGIONS, Stage, Walk, stocked
 
 
-async def walked(placed: str, event: str | None, end: SagaState, strike: Strike) -> Stage:
+async def walked(placed: str, event: str | None, end: SagaState, fault_plan: FaultPlan) -> Stage:
     """Place an order, let an event come, and walk to the end; the stage before is not struck."""
-    strike.is_over = True
-    stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
-    strike.is_over = False
+    fault_plan.is_over = True
+    stage = await stocked(Stage(orders.handlers, fault_plan), ["p", "q"], 100)
+    fault_plan.is_over = False
     await insist(lambda region: stage.book(region).start("o-1", "order.place", placed.encode()))
     if event is not None:
         await insist(lambda region: stage.book(region).add_event("o-1", event))
@@ -33,6 +33,6 @@ async def insist[T](work: Callable[[str], Awaitable[T]]) -> T:
     for region in REGIONS * 2:
         try:
             return await work(region)
-        except (LockstepError, Killed):
+        except (LockstepError, ProcessKilled):
             continue
     raise AssertionError("no worker came to the end")

@@ -9,49 +9,46 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench.arguments import positive
-from bench.cloud import BenchFailed
-from bench.counts.aims import aims
-from bench.counts.table import batch_line, table
-from bench.counts.visits import Plan, batches, visits
+from bench.counts.aims import list_aims
+from bench.counts.table import format_batch, format_table
+from bench.counts.waves import CountPlan, count_batches, count_visits
 from bench.load import BODY_BYTES
 from bench.systems import IN_BATCHES, OURS, SYSTEMS
+from testbed.command import exit_status, parse_count, run_program
 
-AIM_MISSED, NOT_MEASURED, INTERRUPTED = 1, 2, 130
+AIM_MISSED = 1
 
 
-def plan_of(words: Sequence[str]) -> Plan:
-    """Read the command line."""
+def parse_plan(words: Sequence[str]) -> CountPlan:
     parser = argparse.ArgumentParser(
         prog="python -m bench.counts",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--sessions", type=positive, default=20, help="sessions of a wave (20)")
-    parser.add_argument("--each", type=several, default=20, help="messages of a visit (20)")
+    parser.add_argument("--sessions", type=parse_count, default=20, help="sessions of a wave (20)")
+    parser.add_argument("--each", type=parse_several, default=20, help="messages of a visit (20)")
     options = parser.parse_args(words)
-    return Plan(options.sessions, options.each)
+    return CountPlan(options.sessions, options.each)
 
 
-def several(text: str) -> int:
+def parse_several(text: str) -> int:
     """A number from 2 on: the first message of a visit is cold, the others are warm."""
-    if positive(text) < 2:
+    if parse_count(text) < 2:
         raise argparse.ArgumentTypeError("must be at least 2")
     return int(text)
 
 
-def run(plan: Plan) -> int:
-    """Count, print, judge."""
+def run(plan: CountPlan) -> int:
     counted = {}
     for system in SYSTEMS:
-        progress(f"counting {system.name}")
-        counted[system.name] = visits(system, plan)
+        show_progress(f"counting {system.name}")
+        counted[system.name] = count_visits(system, plan)
     print(f"{plan.sessions} sessions, {BODY_BYTES} bytes a body, {plan.each} messages a visit\n")
-    print(table(counted), flush=True)
-    progress(f"counting {IN_BATCHES.name}")
-    batch = batches(IN_BATCHES)
-    print(batch_line(batch))
-    missed = [aim for aim in aims(counted[OURS.name], batch) if not aim.holds]
+    print(format_table(counted), flush=True)
+    show_progress(f"counting {IN_BATCHES.name}")
+    batch = count_batches(IN_BATCHES)
+    print(format_batch(batch))
+    missed = [aim for aim in list_aims(counted[OURS.name], batch) if not aim.holds]
     for aim in missed:
         print(f"aim missed: {aim}")
     if not missed:
@@ -59,22 +56,15 @@ def run(plan: Plan) -> int:
     return AIM_MISSED if missed else 0
 
 
-def progress(what: str) -> None:
-    """Say on stderr what is being done."""
+def show_progress(what: str) -> None:
     print(f"... {what}", file=sys.stderr, flush=True)
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the answer is the exit status."""
-    plan = plan_of(words)
-    try:
-        return run(plan)
-    except (BenchFailed, OSError) as error:
-        print(f"python -m bench.counts: {error}", file=sys.stderr)
-        return NOT_MEASURED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    """Run the command; returns the exit status."""
+    plan = parse_plan(words)
+    return exit_status("python -m bench.counts", lambda: run(plan))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from bench.counts.visits import Visits
-from bench.counts.waves import Costs
+from bench.counts.waves import MessageCosts, VisitCosts
 
 # Counts are exact, but the mean of a wave is a quotient.
 ROUNDING = 1e-6
@@ -19,15 +18,13 @@ class Aim:
 
     @property
     def holds(self) -> bool:
-        """Whether it is small enough."""
         return self.value <= self.most + ROUNDING
 
     def __str__(self) -> str:
         return f"{self.what}: {self.value:.2f}, at most {self.most:g}"
 
 
-def aims(ours: Visits, batch: Costs) -> list[Aim]:
-    """Every aim with what was counted."""
+def list_aims(ours: VisitCosts, batch: MessageCosts) -> list[Aim]:
     situations = {"cold": ours.cold, "warm": ours.warm, "again": ours.again}
     everywhere = list(situations.values())
     return [
@@ -39,7 +36,7 @@ def aims(ours: Visits, batch: Costs) -> list[Aim]:
         Aim("request units over both regions, warm", ours.warm.both.units, 9.5),
         Aim("request units in batches of 10", batch.both.units, 2.0),
         *(
-            Aim(f"secondary writes and refused writes, {name}", attempts(costs), 0.0)
+            Aim(f"secondary writes and refused writes, {name}", count_attempts(costs), 0.0)
             for name, costs in situations.items()
         ),
         Aim("secondary reads, cold", ours.cold.secondary.reads, 1.0),
@@ -49,6 +46,5 @@ def aims(ours: Visits, batch: Costs) -> list[Aim]:
     ]
 
 
-def attempts(costs: Costs) -> float:
-    """What the secondary tried to write, whether it could or not."""
+def count_attempts(costs: MessageCosts) -> float:
     return costs.secondary.writes + costs.secondary.refused

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from bench.counts.visits import Visits
-from bench.counts.waves import Costs
+from bench.counts.waves import MessageCosts, VisitCosts
 
 LABEL_WIDTH, CELL_WIDTH = 30, 7
 SITUATIONS = ("cold", "warm", "again")
 
-type Row = tuple[str, Callable[[Costs], float]]
+type CostRow = tuple[str, Callable[[MessageCosts], float]]
 
-ROWS: Mapping[str, tuple[Row, ...]] = {
+ROWS: Mapping[str, tuple[CostRow, ...]] = {
     "primary region": (
         ("strong writes", lambda costs: costs.primary.writes),
         ("documents written", lambda costs: costs.primary.documents),
@@ -32,13 +31,12 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
 }
 
 
-def table(counted: Mapping[str, Visits]) -> str:
+def format_table(counted: Mapping[str, VisitCosts]) -> str:
     """Every figure per message: systems side by side, each cold, warm and again."""
-    return "\n".join(line.rstrip() for line in lines(counted))
+    return "\n".join(line.rstrip() for line in format_lines(counted))
 
 
-def lines(counted: Mapping[str, Visits]) -> Iterator[str]:
-    """The lines of the table."""
+def format_lines(counted: Mapping[str, VisitCosts]) -> Iterator[str]:
     width = CELL_WIDTH * len(SITUATIONS)
     yield " " * LABEL_WIDTH + "".join(f"{name:>{width}}" for name in counted)
     heads = "".join(f"{situation:>{CELL_WIDTH}}" for situation in SITUATIONS)
@@ -46,13 +44,14 @@ def lines(counted: Mapping[str, Visits]) -> Iterator[str]:
     for section, rows in ROWS.items():
         yield section
         for label, figure in rows:
-            yield row(f"  {label}", figure, counted)
+            yield format_row(f"  {label}", figure, counted)
     feeds = "".join(f"{visits.feed_units:>{width}.2f}" for visits in counted.values())
     yield "  change feed, request units".ljust(LABEL_WIDTH) + feeds
 
 
-def row(label: str, figure: Callable[[Costs], float], counted: Mapping[str, Visits]) -> str:
-    """One figure of every system and situation."""
+def format_row(
+    label: str, figure: Callable[[MessageCosts], float], counted: Mapping[str, VisitCosts]
+) -> str:
     cells = (
         f"{figure(costs):>{CELL_WIDTH}.2f}"
         for visits in counted.values()
@@ -61,7 +60,7 @@ def row(label: str, figure: Callable[[Costs], float], counted: Mapping[str, Visi
     return label.ljust(LABEL_WIDTH) + "".join(cells)
 
 
-def batch_line(batch: Costs) -> str:
+def format_batch(batch: MessageCosts) -> str:
     """What batches of ten cost, ours only."""
     return (
         f"batches of 10, per message: {batch.primary.writes:.2f} strong writes, "

@@ -8,19 +8,21 @@ it. Then how long it takes to start and stop, and its memory while many messages
 """
 
 import argparse
+import json
 import tempfile
+import time
 from pathlib import Path
 
-from bench.local import cosmos, service_bus
-from bench.local.emulator import Emulator, running
-from bench.local.measure import HEAD
+import psutil
+
+from bench.local import operations
+from testbed.cloud import HOST, CloudProcess, is_open, running_cloud
 
 MEMORY_STEPS = 10
 WARM_UP_MESSAGES, WARM_UP_ITEMS = 500, 200
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.local",
         description=__doc__,
@@ -38,51 +40,58 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def print_rates(emulator: Emulator, messages: int, items: int) -> None:
-    """Measure every kind of operation, after a warm-up."""
-    service_bus.pass_through(emulator, WARM_UP_MESSAGES)
-    sending, receiving = service_bus.pass_through(emulator, messages)
-    print(HEAD)
-    for row in (sending, receiving, service_bus.both(sending, receiving)):
+def print_rates(emulator: CloudProcess, messages: int, items: int) -> None:
+    operations.pass_through(emulator, WARM_UP_MESSAGES)
+    sending, receiving = operations.pass_through(emulator, messages)
+    print(operations.HEAD)
+    for row in (sending, receiving, operations.add_timings(sending, receiving)):
         print(row.line())
-    for row in cosmos.run(emulator, items):
+    for row in operations.access_items(emulator, items):
         print(row.line(), flush=True)
 
 
-def print_memory(emulator: Emulator, total: int) -> None:
-    """Pass messages through and print the emulator's memory after each tenth."""
+def print_memory(emulator: CloudProcess, total: int) -> None:
     step = total // MEMORY_STEPS
     if step == 0:
         return
-    print(f"\nmemory before                {emulator.memory_bytes() / 2**20:8.1f} MiB", flush=True)
+    process = psutil.Process(emulator.child.pid)
+    memory = process.memory_info().rss / 2**20
+    print(f"\nmemory before                {memory:8.1f} MiB", flush=True)
     for passed in range(step, step * MEMORY_STEPS + 1, step):
-        service_bus.pass_through(emulator, step)
-        memory = emulator.memory_bytes() / 2**20
+        operations.pass_through(emulator, step)
+        memory = process.memory_info().rss / 2**20
         print(f"  after {passed:8d} messages    {memory:8.1f} MiB", flush=True)
 
 
-def print_stop(emulator: Emulator) -> None:
-    """Stop it, and say what is left of it."""
-    seconds = emulator.stop()
-    print(f"\nstart {emulator.start_seconds:.2f} s, stop {seconds:.2f} s", end="")
-    print(f", ports still open: {emulator.open_ports() or 'none'}")
-
-
 def measure(options: argparse.Namespace, scratch: Path) -> None:
-    """Measure all, or sample where the time goes."""
-    data = scratch / "data" if options.data else None
-    profile = scratch / "profile" if options.profile else None
-    with running(data, profile=profile) as emulator:
+    words = ["--no-hosts"]
+    if options.data:
+        words += ["--data", str(scratch / "data")]
+    profile = scratch / "profile"
+    program = ("-m", "bench.local.sampling", str(profile)) if options.profile else ("-m", "local")
+    began = time.perf_counter()
+    with running_cloud(*words, program=program) as emulator:
+        start_seconds = time.perf_counter() - began
         print_rates(emulator, options.messages, options.items)
-        if profile is None:
+        if not options.profile:
             print_memory(emulator, options.memory)
-        print_stop(emulator)
-    if profile is not None:
+        began = time.perf_counter()
+        emulator.stop()
+        stop_seconds = time.perf_counter() - began
+        still_open = [port for port in find_ports(emulator) if is_open(port)]
+    print(f"\nstart {start_seconds:.2f} s, stop {stop_seconds:.2f} s", end="")
+    print(f", ports still open: {still_open or 'none'}")
+    if options.profile:
         print(profile.read_text())
 
 
+def find_ports(emulator: CloudProcess) -> list[int]:
+    words = json.dumps(emulator.contract).replace("/", " ").replace(";", " ").split()
+    numbers = (word.partition(":")[2].strip('",}') for word in words if HOST in word)
+    return [int(number) for number in numbers if number.isdigit()]
+
+
 def main() -> None:
-    """Measure as asked on the command line."""
     options = parse_arguments()
     with tempfile.TemporaryDirectory(prefix="bench-local-") as scratch:
         measure(options, Path(scratch))

@@ -41,23 +41,21 @@ class Sampler:
         signal.setitimer(signal.ITIMER_PROF, INTERVAL_SECONDS, INTERVAL_SECONDS)
 
     def watch(self) -> None:
-        """Note what is being done, each time the timer rings."""
         while True:
             signal.sigwait({signal.SIGPROF})
             self._sample()
 
     def report(self) -> str:
-        """Shares of all samples, by package and by function."""
         count = max(self.own.total(), 1)
         packages: Counter[str] = Counter()
         for (path, _), hits in self.own.items():
-            packages[package_of(path)] += hits
+            packages[find_package(path)] += hits
         lines = [f"{count} samples", "", "by package, own time:"]
         lines += [f"  {hits / count:6.1%}  {name}" for name, hits in packages.most_common()]
         for title, samples in (("own time", self.own), ("with all it calls", self.total)):
             lines += ["", f"by function, {title}:"]
             lines += [
-                f"  {hits / count:6.1%}  {shortened(path)}:{name}"
+                f"  {hits / count:6.1%}  {shorten_path(path)}:{name}"
                 for (path, name), hits in samples.most_common(TOP)
             ]
         return "\n".join(lines)
@@ -65,32 +63,29 @@ class Sampler:
     def _sample(self) -> None:
         for thread, frame in sys._current_frames().items():
             if thread != threading.get_ident() and frame.f_code.co_name not in IDLE:
-                self.own[key_of(frame)] += 1
-                self.total.update(set(callers(frame)))
+                self.own[name_function(frame)] += 1
+                self.total.update(set(list_callers(frame)))
 
 
-def callers(frame: FrameType | None) -> list[tuple[str, str]]:
-    """A function and all that are under way because of it."""
+def list_callers(frame: FrameType | None) -> list[tuple[str, str]]:
     found = []
     while frame is not None:
-        found.append(key_of(frame))
+        found.append(name_function(frame))
         frame = frame.f_back
     return found
 
 
-def key_of(frame: FrameType) -> tuple[str, str]:
-    """A function by file and name."""
+def name_function(frame: FrameType) -> tuple[str, str]:
     return frame.f_code.co_filename, frame.f_code.co_qualname
 
 
-def package_of(path: str) -> str:
+def find_package(path: str) -> str:
     """The package a file is part of; those of `local` two levels deep."""
-    parts = Path(shortened(path)).parts
+    parts = Path(shorten_path(path)).parts
     return "/".join(parts[:2]) if parts[0] == "local" else parts[0]
 
 
-def shortened(path: str) -> str:
-    """A path below the library or the checkout it is from."""
+def shorten_path(path: str) -> str:
     for library in LIBRARIES:
         if path.startswith(f"{library}/"):
             return path.removeprefix(f"{library}/")

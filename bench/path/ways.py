@@ -13,7 +13,7 @@ from pathlib import Path
 
 from azure.servicebus.aio import ServiceBusClient
 
-from bench.load import on_the_wire, status
+from bench.load import make_status, to_sdk_message
 from bench.path.recorder import RecordedPath, recording
 from bench.systems import ROOT
 from functions.handlers import orders, tracking
@@ -68,8 +68,8 @@ async def running_worker() -> AsyncIterator[tuple[Services, Cloud]]:
 async def record_message(services: Services) -> RecordedPath:
     """From `Consumer.consume` to its answer: a numbered message for a pure handler, in turn."""
     for number in range(WARM_UPS):
-        await services.consumer.consume(status("N1", number))
-    message = status("N1", WARM_UPS)
+        await services.consumer.consume(make_status("N1", number))
+    message = make_status("N1", WARM_UPS)
     with recording(PRODUCT) as path:
         await services.consumer.consume(message)
     return path
@@ -104,8 +104,8 @@ async def record_send(cloud: Cloud) -> RecordedPath:
         client.get_queue_sender("lockstep") as sender,
     ):
         for number in range(WARM_UPS):
-            await sender.send_messages(on_the_wire(status("N2", number)))
-        message = on_the_wire(status("N2", WARM_UPS))
+            await sender.send_messages(to_sdk_message(make_status("N2", number)))
+        message = to_sdk_message(make_status("N2", WARM_UPS))
         with recording(BROKER) as path:
             await sender.send_messages(message)
     return path

@@ -22,15 +22,14 @@ import time
 from pathlib import Path
 
 from bench.spark_feed import table
-from bench.spark_feed.books import one_in
-from bench.spark_feed.runs import Sent, bare, fed, fresh_cloud
+from bench.spark_feed.reconciling import find_one_wrong_of
+from bench.spark_feed.runs import SendRun, run_bare_loops, run_feed, running_fresh_cloud
 
 SAMPLE = 120_000
 PROCESSES = (1, 2)
 
 
 def main() -> None:
-    """Measure as asked on the command line."""
     options = parse_arguments()
     options.logs.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -41,20 +40,21 @@ def main() -> None:
         if options.growth:
             grow(options, known, Path(scratch))
     if options.books:
-        step(f"reconciling {options.books:,} messages")
-        one_in(options.books)
+        show_step(f"reconciling {options.books:,} messages")
+        find_one_wrong_of(options.books)
     print(f"all of it took {time.monotonic() - began:.0f} s", flush=True)
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.spark_feed",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--days", type=int, default=1, help="of flights to compare with (1)")
-    parser.add_argument("--growth", type=sizes, default=[], help="days, comma separated (none)")
+    parser.add_argument(
+        "--growth", type=parse_sizes, default=[], help="days, comma separated (none)"
+    )
     parser.add_argument("--books", type=int, default=0, help="messages to reconcile (none)")
     parser.add_argument(
         "--sample", type=int, default=SAMPLE, help=f"events for the bare loops ({SAMPLE})"
@@ -65,46 +65,51 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def sizes(text: str) -> list[int]:
-    """Whole numbers, comma separated."""
+def parse_sizes(text: str) -> list[int]:
     return [int(word) for word in text.split(",") if word]
 
 
-def compare(options: argparse.Namespace, folder: Path) -> Sent:
+def compare(options: argparse.Namespace, folder: Path) -> SendRun:
     """The feed, its second run, and the bare loop in one and two processes; the feed's run."""
     print(f"{options.days} days of flights into two namespaces\n{table.HEAD}", flush=True)
-    with fresh_cloud(folder, options.logs) as beside:
-        step("feeding")
-        feed = fed(options.days, beside)
-        print(table.line("feed, local[2]", feed), flush=True)
-        step("feeding the same again")
-        print(table.line("feed again, nothing new", fed(options.days, beside)), flush=True)
+    with running_fresh_cloud(folder, options.logs) as feed_cloud:
+        show_step("feeding")
+        feed = run_feed(options.days, feed_cloud)
+        print(table.format_line("feed, local[2]", feed), flush=True)
+        show_step("feeding the same again")
+        print(
+            table.format_line("feed again, nothing new", run_feed(options.days, feed_cloud)),
+            flush=True,
+        )
     ratios = []
     for processes in PROCESSES:
         name = f"bare loop, {processes} process{'es' * (processes > 1)}"
-        step(f"{name}, a sample")
-        with fresh_cloud(folder, options.logs) as beside:
-            rival = bare(processes, options.sample, beside.manifest / "plan", beside)
-        print(table.line(name, rival), flush=True)
-        ratios.append(table.ratio(name, feed, rival))
+        show_step(f"{name}, a sample")
+        with running_fresh_cloud(folder, options.logs) as feed_cloud:
+            rival = run_bare_loops(
+                processes, options.sample, feed_cloud.manifest / "plan", feed_cloud
+            )
+        print(table.format_line(name, rival), flush=True)
+        ratios.append(table.format_ratio(name, feed, rival))
     if options.sample < feed.events:
         print(f"the bare loops sent a sample of {options.sample:,} events each time")
     print("\n".join(ratios), flush=True)
     return feed
 
 
-def grow(options: argparse.Namespace, known: dict[int, Sent], scratch: Path) -> None:
+def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) -> None:
     """The feed's time per row for some numbers of days; one that was measured is not repeated."""
     for days in options.growth:
         if days not in known:
-            step(f"feeding {days} days")
-            with fresh_cloud(scratch / f"days-{days}", options.logs) as beside:
-                known[days] = fed(days, beside)
-    print("\n".join(table.growth([(days, known[days]) for days in options.growth])), flush=True)
+            show_step(f"feeding {days} days")
+            with running_fresh_cloud(scratch / f"days-{days}", options.logs) as feed_cloud:
+                known[days] = run_feed(days, feed_cloud)
+    print(
+        "\n".join(table.format_growth([(days, known[days]) for days in options.growth])), flush=True
+    )
 
 
-def step(what: str) -> None:
-    """Say what begins."""
+def show_step(what: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what}\n")
     sys.stderr.flush()
 

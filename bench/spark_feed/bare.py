@@ -17,7 +17,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSend
 from azure.servicebus.exceptions import MessageSizeExceededError
 from pyarrow import parquet
 
-from bench.load import on_the_wire
+from bench.load import to_sdk_message
 from shared.domain.message import Message, Number
 
 COLUMNS = ("session", "group", "sequence", "type", "body", "id", "time")
@@ -37,7 +37,6 @@ def read(plan: str, part: int, parts: int, sample: int) -> list[Message]:
 def message(
     session: str, group: str, sequence: int, kind: str, body: str, identity: str, time: str
 ) -> Message:
-    """The message a row of the plan stands for."""
     return Message(identity, session, kind, body.encode(), Number(group, 0, sequence), time)
 
 
@@ -55,21 +54,19 @@ def send(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> Non
 
 
 def senders(queue: str, connections: Sequence[str], stack: ExitStack) -> Iterator[ServiceBusSender]:
-    """A sender for each namespace, open until the stack closes."""
     for connection in connections:
         client = stack.enter_context(ServiceBusClient.from_connection_string(connection))
         yield stack.enter_context(client.get_queue_sender(queue))
 
 
 def main() -> None:
-    """Read, then send as fast as it goes."""
     plan, queue, part, parts, sample, *connections = sys.argv[1:]
     messages = read(plan, int(part), int(parts), int(sample))
     with ExitStack() as stack:
         opened = list(senders(queue, connections, stack))
         began = time.time()
         for sender in opened:
-            send(sender, map(on_the_wire, messages))
+            send(sender, map(to_sdk_message, messages))
         ended = time.time()
     print(json.dumps({"messages": len(messages), "began": began, "ended": ended}))
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from bench.cloud import Cloud, running
-from bench.spark_feed.children import Ended, held_bytes, measured, together
+from bench.spark_feed.processes import ProcessCosts, measure, measure_together, read_held_bytes
+from testbed.cloud import CloudProcess, running_cloud
 
 QUEUE = "lockstep"
 GROUP = "flights"
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SendRun:
     """What one system did.
 
     `seconds` are those of the whole job for a feed, and those between the first and the last send
@@ -34,60 +34,50 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class FeedCloud:
     """A running cloud, and where a run beside it keeps its own."""
 
-    cloud: Cloud
+    cloud: CloudProcess
     folder: Path
     logs: Path
 
     @property
     def manifest(self) -> Path:
-        """What the feed has fed."""
         return self.folder / "manifest"
 
     @property
     def held_bytes(self) -> int:
-        """What the cloud holds."""
-        return held_bytes(self.cloud.pid)
+        return read_held_bytes(self.cloud.child.pid)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The app settings that reach the cloud."""
-        buses, cosmos = self.cloud.contract["servicebus"], self.cloud.contract["cosmos"]
-        connection = f"AccountEndpoint={cosmos['endpoint']};AccountKey={cosmos['key']};"
-        return {
-            "LOCKSTEP_REGIONS": ",".join(buses),
-            "LOCKSTEP_QUEUE": QUEUE,
-            "LOCKSTEP_DATABASE": cosmos["database"],
-            "Cosmos": connection,
-            **{f"ServiceBus_{region}": text for region, text in buses.items()},
-        }
+        return self.cloud.app_settings()
 
 
 @contextmanager
-def fresh_cloud(folder: Path, logs: Path) -> Iterator[Beside]:
+def running_fresh_cloud(folder: Path, logs: Path) -> Iterator[FeedCloud]:
     """A cloud without hosts that ends with the context; nobody takes what is sent to it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with running(["--no-hosts"], logs / "cloud") as cloud:
-        yield Beside(cloud, folder, logs)
+    with running_cloud("--no-hosts", logs=logs / "cloud") as cloud:
+        yield FeedCloud(cloud, folder, logs)
 
 
-def fed(days: int, beside: Beside) -> Sent:
-    """Feed so many days by the manifest."""
-    summary = beside.folder / "summary.json"
-    words = [f"--days={days}", f"--group={GROUP}", f"--manifest={beside.manifest}"]
-    words += [f"--rejects={beside.folder / 'rejects'}", f"--summary={summary}"]
-    done = measured("spark.feed", words, beside.environment, beside.logs / "feed.log")
-    told = json.loads(summary.read_text())
-    return Sent(
-        told["rows"],
-        told["sent"],
+def run_feed(days: int, feed_cloud: FeedCloud) -> SendRun:
+    path = feed_cloud.folder / "summary.json"
+    words = [f"--days={days}", f"--group={GROUP}", f"--manifest={feed_cloud.manifest}"]
+    words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
+    done = measure(
+        "samples.flights.feed", words, feed_cloud.environment, feed_cloud.logs / "feed.log"
+    )
+    summary = json.loads(path.read_text())
+    return SendRun(
+        summary["rows"],
+        summary["sent"],
         done.seconds,
-        sending_seconds(beside.manifest) if told["sent"] else 0.0,
+        sending_seconds(feed_cloud.manifest) if summary["sent"] else 0.0,
         done.busy_seconds,
         done.memory_bytes,
-        beside.held_bytes,
+        feed_cloud.held_bytes,
     )
 
 
@@ -98,9 +88,11 @@ def sending_seconds(manifest: Path) -> float:
     return (since["sent"] - since["planned"]).total_seconds()
 
 
-def bare(processes: int, sample: int, plan: Path, beside: Beside) -> Sent:
+def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedCloud) -> SendRun:
     """Send so many events of a feed's plan with so many bare loops at once."""
-    buses = [text for name, text in beside.environment.items() if name.startswith("ServiceBus_")]
+    buses = [
+        text for name, text in feed_cloud.environment.items() if name.startswith("ServiceBus_")
+    ]
     programs = [
         (
             "bench.spark_feed.bare",
@@ -108,16 +100,16 @@ def bare(processes: int, sample: int, plan: Path, beside: Beside) -> Sent:
         )
         for part in range(processes)
     ]
-    ended = together(programs, beside.environment, beside.logs / "bare.log")
-    return sent_together(ended, beside.held_bytes)
+    ended = measure_together(programs, feed_cloud.environment, feed_cloud.logs / "bare.log")
+    return add_up(ended, feed_cloud.held_bytes)
 
 
-def sent_together(ended: Sequence[Ended], cloud_bytes: int) -> Sent:
+def add_up(ended: Sequence[ProcessCosts], cloud_bytes: int) -> SendRun:
     """What several loops sent, from the first one's first send to the last one's last."""
-    told = [json.loads(each.output) for each in ended]
-    seconds = max(each["ended"] for each in told) - min(each["began"] for each in told)
-    events = sum(each["messages"] for each in told)
+    loops = [json.loads(each.output) for each in ended]
+    seconds = max(each["ended"] for each in loops) - min(each["began"] for each in loops)
+    events = sum(each["messages"] for each in loops)
     first = ended[0]
-    return Sent(
+    return SendRun(
         events, events, seconds, seconds, first.busy_seconds, first.memory_bytes, cloud_bytes
     )

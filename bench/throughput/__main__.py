@@ -16,22 +16,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
-from bench.arguments import positive
-from bench.cloud import BenchFailed
 from bench.systems import CLAIM_AND_UPDATE, EMPTY, IN_BATCHES, OURS, SYSTEMS, System
-from bench.throughput.sampled import sampled
-from bench.throughput.stage import (
+from bench.throughput.consuming import (
+    Consumption,
     ProcessId,
     Rate,
     Shape,
-    Stage,
-    stage,
+    running_system,
     with_bare_receiver,
     with_host,
 )
-from bench.throughput.table import profile_lines, ratio, table
+from bench.throughput.profile import sample_system
+from bench.throughput.table import compute_ratio, format_profile, format_table
+from testbed.command import exit_status, parse_count, run_program
 
-NOT_MEASURED, INTERRUPTED = 2, 130
 SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
 # With batches a host takes one session at a time and holds a drained one for a second.
 BATCH_SESSIONS_MAX = 10
@@ -45,15 +43,14 @@ class Contestant:
 
     name: str
     system: System
-    consume: Callable[[Stage], AbstractContextManager[ProcessId]] = with_host
+    consume: Callable[[Consumption], AbstractContextManager[ProcessId]] = with_host
 
     @property
-    def stage(self) -> AbstractContextManager[Stage]:
-        """Its cloud."""
-        return stage(self.system, self.system.app if self.consume is with_host else None)
+    def running(self) -> AbstractContextManager[Consumption]:
+        return running_system(self.system, self.system.app if self.consume is with_host else None)
 
 
-def contestants(shape: Shape) -> list[Contestant]:
+def list_contestants(shape: Shape) -> list[Contestant]:
     """Everybody; ours in batches too, where sessions are few and deep."""
     systems = [EMPTY, *SYSTEMS]
     if shape.sessions <= BATCH_SESSIONS_MAX:
@@ -62,17 +59,18 @@ def contestants(shape: Shape) -> list[Contestant]:
     return [Contestant(BARE, EMPTY, with_bare_receiver), *hosted]
 
 
-def arguments(words: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.throughput",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--rounds", type=positive, default=3, help="how often everybody runs (3)")
+    parser.add_argument(
+        "--rounds", type=parse_count, default=3, help="how often everybody runs (3)"
+    )
     parser.add_argument(
         "--shape",
-        type=shape_of,
+        type=parse_shape,
         action="append",
         metavar="SESSIONSxEACH",
         help="a load, repeatable (50x40, 1000x5, 4x500)",
@@ -81,8 +79,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def shape_of(text: str) -> Shape:
-    """Sessions x messages of each."""
+def parse_shape(text: str) -> Shape:
     sessions, _, each = text.partition("x")
     if not (sessions.isdigit() and each.isdigit()) or not int(sessions) * int(each):
         raise argparse.ArgumentTypeError("must be two numbers, as in 50x40")
@@ -90,58 +87,48 @@ def shape_of(text: str) -> Shape:
 
 
 def measure(shape: Shape, rounds: int) -> dict[str, list[Rate]]:
-    """Every contestant's rate in every round."""
     rates: defaultdict[str, list[Rate]] = defaultdict(list)
     with ExitStack() as running:
-        everybody = contestants(shape)
-        stages = {one.name: running.enter_context(one.stage) for one in everybody}
+        everybody = list_contestants(shape)
+        clouds = {one.name: running.enter_context(one.running) for one in everybody}
         for number in range(1, rounds + 1):
             for one in everybody:
-                progress(f"{shape.sessions}x{shape.each}, round {number}: {one.name}")
-                own = stages[one.name]
+                show_progress(f"{shape.sessions}x{shape.each}, round {number}: {one.name}")
+                own = clouds[one.name]
                 own.load(shape)
                 with one.consume(own) as pid:
                     rates[one.name].append(own.drain(shape, pid))
     return dict(rates)
 
 
-def verdicts(rates: dict[str, list[Rate]]) -> Iterator[str]:
-    """What became of the aims."""
+def compare_with_aims(rates: dict[str, list[Rate]]) -> Iterator[str]:
     for name, least in ((BARE, BARE_AIM), (CLAIM_AND_UPDATE.name, PATTERN_AIM)):
-        found = ratio(rates[OURS.name], rates[name])
+        found = compute_ratio(rates[OURS.name], rates[name])
         word = "holds" if found >= least else "missed"
         yield f"aim {word}: {found:.2f} of {name}, at least {least:g}"
 
 
-def run(options: argparse.Namespace) -> None:
-    """Measure and print."""
+def run(options: argparse.Namespace) -> int:
     shapes = options.shape or SHAPES
     for shape in shapes:
         rates = measure(shape, options.rounds)
-        print(table(shape, rates, OURS.name))
-        print("\n".join(verdicts(rates)), end="\n\n")
+        print(format_table(shape, rates, OURS.name))
+        print("\n".join(compare_with_aims(rates)), end="\n\n")
     if not options.no_profile:
-        progress(f"sampling {OURS.name}")
-        print("\n".join(profile_lines(*sampled(OURS, shapes[0]))))
+        show_progress(f"sampling {OURS.name}")
+        print("\n".join(format_profile(*sample_system(OURS, shapes[0]))))
+    return 0
 
 
-def progress(what: str) -> None:
-    """Say on stderr what is being done."""
+def show_progress(what: str) -> None:
     print(f"... {what}", file=sys.stderr, flush=True)
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the answer is the exit status."""
-    options = arguments(words)
-    try:
-        run(options)
-    except (BenchFailed, OSError) as error:
-        print(f"python -m bench.throughput: {error}", file=sys.stderr)
-        return NOT_MEASURED
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
+    """Run the command; returns the exit status."""
+    options = parse_arguments(words)
+    return exit_status("python -m bench.throughput", lambda: run(options))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

@@ -17,7 +17,6 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 
 async def serve_sessions(client: ServiceBusClient, queue: str, idle: float) -> None:
-    """Take the next session with messages, empty it, and so on."""
     while True:
         with suppress(OperationTimeoutError):
             receiver = client.get_queue_receiver(
@@ -29,7 +28,6 @@ async def serve_sessions(client: ServiceBusClient, queue: str, idle: float) -> N
 
 
 async def run(connection: str, queue: str, parallel: int, idle: float) -> None:
-    """Serve so many sessions at once until standard input ends."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
     async with ServiceBusClient.from_connection_string(connection) as client:
@@ -41,7 +39,6 @@ async def run(connection: str, queue: str, parallel: int, idle: float) -> None:
 
 
 def main() -> None:
-    """Read the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m bench.throughput.bare", description=__doc__)
     parser.add_argument("connection")
     parser.add_argument("queue")

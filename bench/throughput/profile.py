@@ -1,10 +1,16 @@
-"""Where the processor time of a host goes: by owner, and by function."""
+"""Where the processor time of a host goes, from a sampler inside it: by owner, and by function."""
 
+import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from bench.systems import ROOT
+from bench.systems import ROOT, System
+from bench.throughput.consuming import Consumption, Rate, Shape, running_system, with_host
+from testbed.control import request_json
 
 # By a part of the file's path, the first that matches; the innermost frame with an owner owns.
 OWNERS = {
@@ -25,6 +31,7 @@ OWNERS = {
     f"{ROOT}/functions/": "triggers and handlers (functions)",
     "/logging/": "logging",
 }
+WRAPPER = ROOT / "bench" / "throughput" / "profiled" / "function_app.py"
 NOBODY = "event loop"
 IMPORT = "<frozen importlib"
 ENGINE = (f"{ROOT}/shared/", f"{ROOT}/functions/")
@@ -42,7 +49,7 @@ class Profile:
     ours: dict[str, float]
 
 
-def profile_of(samples: Samples) -> Profile:
+def build_profile(samples: Samples) -> Profile:
     """Add the samples up, the largest share first; importing the app does not count."""
     samples = [(stack, seen) for stack, seen in samples if not any(IMPORT in f for f in stack)]
     total = sum(seen for _, seen in samples)
@@ -50,19 +57,17 @@ def profile_of(samples: Samples) -> Profile:
     itself: Counter[str] = Counter()
     ours: Counter[str] = Counter()
     for stack, seen in samples:
-        owners[owner_of(stack)] += seen
-        itself[short(stack[0])] += seen
-        ours.update(dict.fromkeys({short(f) for f in stack if f.startswith(ENGINE)}, seen))
-    return Profile(total, *(shares(counts, total) for counts in (owners, itself, ours)))
+        owners[find_owner(stack)] += seen
+        itself[shorten_frame(stack[0])] += seen
+        ours.update(dict.fromkeys({shorten_frame(f) for f in stack if f.startswith(ENGINE)}, seen))
+    return Profile(total, *(compute_shares(counts, total) for counts in (owners, itself, ours)))
 
 
-def shares(counts: Counter[str], total: int) -> dict[str, float]:
-    """Counts as parts of the whole."""
+def compute_shares(counts: Counter[str], total: int) -> dict[str, float]:
     return {name: seen / total for name, seen in counts.most_common()}
 
 
-def owner_of(stack: Sequence[str]) -> str:
-    """Who a sample belongs to."""
+def find_owner(stack: Sequence[str]) -> str:
     for frame in stack:
         path = frame.rpartition(":")[0]
         for part, owner in OWNERS.items():
@@ -71,7 +76,32 @@ def owner_of(stack: Sequence[str]) -> str:
     return NOBODY
 
 
-def short(frame: str) -> str:
-    """A frame without the way to its file."""
+def shorten_frame(frame: str) -> str:
     path, _, function = frame.rpartition(":")
     return f"{'/'.join(path.split('/')[-2:])}:{function}"
+
+
+def sample_system(system: System, shape: Shape) -> tuple[Rate, Profile]:
+    """How fast it was with the sampler, and where the host's time went."""
+    with running_sampled(system) as made:
+        made.load(shape)
+        with with_host(made) as pid:
+            rate = made.drain(shape, pid)
+            return rate, build_profile(read_samples(made))
+
+
+@contextmanager
+def running_sampled(system: System) -> Iterator[Consumption]:
+    """The system with a sampler in its host, which has the limits of its own host."""
+    settings = system.settings | {"BENCH_PROFILED_APP": str(system.app)}
+    with tempfile.TemporaryDirectory(prefix="bench-") as app:
+        shutil.copy(WRAPPER, app)
+        shutil.copy(system.app / "host.json", app)
+        with running_system(replace(system, settings=settings), Path(app)) as made:
+            yield made
+
+
+def read_samples(consumption: Consumption) -> Samples:
+    url = f"{consumption.host()['url']}/api/bench/profile"
+    noted: Samples = request_json("GET", url)[1]
+    return noted

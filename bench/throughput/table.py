@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from statistics import median
 
+from bench.throughput.consuming import Rate, Shape
 from bench.throughput.profile import Profile
-from bench.throughput.stage import Rate, Shape
 
 NAME_WIDTH = 20
 FUNCTIONS_SHOWN = 15
@@ -14,24 +14,22 @@ FUNCTIONS_SHOWN = 15
 type Rates = Mapping[str, Sequence[Rate]]
 
 
-def table(shape: Shape, rates: Rates, ours: str) -> str:
+def format_table(shape: Shape, rates: Rates, ours: str) -> str:
     """Medians over the rounds, their spread, and what ours is to each other contestant."""
-    return "\n".join(lines(shape, rates, ours))
+    return "\n".join(format_lines(shape, rates, ours))
 
 
-def lines(shape: Shape, rates: Rates, ours: str) -> Iterator[str]:
-    """The lines of the table."""
+def format_lines(shape: Shape, rates: Rates, ours: str) -> Iterator[str]:
     yield f"{shape.sessions} sessions of {shape.each} messages"
     yield (
         f"{'':{NAME_WIDTH}}{'msg/s':>8}{'min':>7}{'max':>7}{'ours is':>9}"
         f"{'consumer ms':>13}{'busy':>6}{'cloud ms':>10}{'busy':>6}"
     )
     for name, rounds in rates.items():
-        yield row(name, rounds, ratio(rates[ours], rounds))
+        yield format_row(name, rounds, compute_ratio(rates[ours], rounds))
 
 
-def row(name: str, rounds: Sequence[Rate], ours_is: float) -> str:
-    """One contestant."""
+def format_row(name: str, rounds: Sequence[Rate], ours_is: float) -> str:
     speeds = [rate.per_second for rate in rounds]
     consumer = median(rate.consumer_each for rate in rounds)
     cloud = median(rate.cloud_each for rate in rounds)
@@ -44,13 +42,13 @@ def row(name: str, rounds: Sequence[Rate], ours_is: float) -> str:
     )
 
 
-def ratio(ours: Sequence[Rate], theirs: Sequence[Rate]) -> float:
+def compute_ratio(ours: Sequence[Rate], theirs: Sequence[Rate]) -> float:
     """The median over the rounds: what the machine does to one round, it does to both."""
     pairs = zip(ours, theirs, strict=True)
     return median(own.per_second / other.per_second for own, other in pairs)
 
 
-def profile_lines(rate: Rate, profile: Profile) -> Iterator[str]:
+def format_profile(rate: Rate, profile: Profile) -> Iterator[str]:
     """Where the host's processor time goes, in shares and in milliseconds per message."""
     yield (
         f"where the host's {rate.consumer_each * 1000:.2f} ms per message go "

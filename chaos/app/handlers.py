@@ -2,7 +2,7 @@
 run of a handler that calls the outside.
 
 An output says which message was applied, at which place of its session, and the digest chain of
-everything before it, so a reader of the outputs needs nothing of the journal to judge them.
+everything before it, so a reader of the outputs needs nothing of the journal to check them.
 """
 
 import asyncio
@@ -12,8 +12,17 @@ import time
 
 from pydantic import BaseModel
 
-from chaos import chain
-from chaos.names import CURSED, EFFECTFUL, EFFECTS_QUEUE, PURE, RUNS_SETTING, SEEN
+from chaos.messages import (
+    APPLIED,
+    CHAIN_START,
+    EFFECTFUL,
+    EFFECTS_QUEUE,
+    FAILING,
+    PURE,
+    RUNS_SETTING,
+    extend_chain,
+    hash_content,
+)
 from functions.handlers import tracking
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault, Output
 
@@ -23,15 +32,15 @@ OUTSIDE_SECONDS = 0.05
 handlers = Handlers()
 
 
-class Followed(BaseModel):
+class FollowedAircraft(BaseModel):
     """An aircraft, how many of its messages were applied, and their chain."""
 
     aircraft: tracking.Aircraft = tracking.Aircraft()
     place: int = 0
-    chain: str = chain.START
+    chain: str = CHAIN_START
 
 
-class Seen(BaseModel):
+class AppliedEffect(BaseModel):
     """What an applied message says of itself; nothing that a second run would say otherwise."""
 
     session: str
@@ -42,13 +51,15 @@ class Seen(BaseModel):
     chain: str
 
 
-@handlers.register(PURE, state=Followed, body=tracking.FlightStatus)
-def follow(followed: Followed, event: tracking.FlightStatus, context: Context) -> Handled[Followed]:
-    """Track the aircraft and tell what was applied."""
+@handlers.register(PURE, state=FollowedAircraft, body=tracking.FlightStatus)
+def follow(
+    followed: FollowedAircraft, event: tracking.FlightStatus, context: Context
+) -> Handled[FollowedAircraft]:
+    """Track the aircraft and send what was applied."""
     message = context.message
-    content = chain.digest(message.type, message.body)
-    linked = chain.link(followed.chain, message.id, content)
-    seen = Seen(
+    content = hash_content(message.type, message.body)
+    linked = extend_chain(followed.chain, message.id, content)
+    effect = AppliedEffect(
         session=message.session,
         place=followed.place,
         sequence=message.number.sequence if message.number else -1,
@@ -57,26 +68,30 @@ def follow(followed: Followed, event: tracking.FlightStatus, context: Context) -
         chain=linked,
     )
     aircraft = tracking.track(followed.aircraft, event, context)
-    state = Followed(aircraft=aircraft, place=followed.place + 1, chain=linked)
-    return Handled(state, (Output(SEEN, seen, to=EFFECTS_QUEUE),))
+    state = FollowedAircraft(aircraft=aircraft, place=followed.place + 1, chain=linked)
+    return Handled(state, (Output(APPLIED, effect, to=EFFECTS_QUEUE),))
 
 
 @handlers.register(
-    EFFECTFUL, state=Followed, body=tracking.FlightStatus, kind=Kind.EFFECTFUL, attempts=1_000
+    EFFECTFUL,
+    state=FollowedAircraft,
+    body=tracking.FlightStatus,
+    kind=Kind.EFFECTFUL,
+    attempts=1_000,
 )
 async def announce(
-    followed: Followed, event: tracking.FlightStatus, context: Context
-) -> Handled[Followed]:
+    followed: FollowedAircraft, event: tracking.FlightStatus, context: Context
+) -> Handled[FollowedAircraft]:
     """Act on the outside, under a key that every run has, and then do the same as `follow`.
 
-    Its owner may be lost any number of times: in this weather that says nothing against it.
+    Its owner may be lost any number of times: under these faults that says nothing against it.
     """
     record_run(context)
     await asyncio.sleep(OUTSIDE_SECONDS)
     return follow(followed, event, context)
 
 
-@handlers.register(CURSED, state=NoState, body=BaseModel, on_fault=OnFault.SKIP)
+@handlers.register(FAILING, state=NoState, body=BaseModel, on_fault=OnFault.SKIP)
 def fail(_: NoState, __: BaseModel, context: Context) -> NoState:
     """Fail, always; the session goes on."""
     raise ValueError(f"message {context.message.id} was sent to fail")

@@ -1,101 +1,73 @@
-"""The verdict of a run, as lines and as one HTML page with the picture."""
+"""What came of a run of orders, as lines and as one HTML page with the sagas drawn over time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
-from string import Template
+from math import ceil
 
-from demo.row import Row
-from demo.sagas.books import Saga
-from demo.sagas.picture import Picture, draw
+from demo.sagas.checker import StoredSaga
+from testbed.charts import COLOURS, add_legend, draw_chart, draw_stacked_bars, mark_outage
+from testbed.pages import ReportPage, ReportRow
 
-PAGE = Template("""\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Lockstep: sagas through a region's death</title>
-<style>
-:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6676; --page: #fff; --card: #f6f7f9;
-  --completed: #1a7f4b; --compensated: #e08a1e; --failed: #c43131; --running: #2f6fdb; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6eaf0; --soft: #98a3b3; --page: #12161c;
-  --card: #1a2029; --completed: #5fd39a; --compensated: #f2a94a; --failed: #ff7b7b;
-  --running: #6ea1ff; } }
-body { max-width: 1000px; margin: 0 auto; padding: 32px 20px; background: var(--page);
-  color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
-svg { background: var(--card); border-radius: 10px; width: 100%; height: auto; }
-svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
-svg text.heading { fill: var(--text); font-weight: 600; }
-svg text.turn { fill: var(--failed); font-weight: 600; }
-.completed { fill: var(--completed); color: var(--completed); }
-.compensated { fill: var(--compensated); color: var(--compensated); }
-.failed { fill: var(--failed); color: var(--failed); }
-.running { fill: var(--running); color: var(--running); }
-.outage { fill: #d6454530; }
-.legend { margin-right: 18px; }
-td, th { text-align: left; padding: 4px 20px 4px 0; vertical-align: top; }
-th { font-weight: 500; }
-</style>
-<h1>$headline</h1>
-<p>$legend</p>
-$picture
-<table>$rows</table>
-</html>
-""")
-LEGEND = ("running", "completed", "compensated", "failed")
+# From below: what ended well, what was undone, what needs a person, what is still running.
+STATES = ("completed", "compensated", "failed", "running")
+STATE_COLOURS = [COLOURS[name] for name in ("good", "region1", "bad", "region0")]
+MARKS = {True: "ok", False: "BROKEN", None: ""}
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a run came to."""
+class SagaReport:
+    """What a run came to; `outage` is when `region` was gone, in seconds since the epoch."""
 
-    findings: Sequence[Row]
-    sagas: Sequence[Saga]
+    results: Sequence[ReportRow]
+    sagas: Sequence[StoredSaga]
     outage: tuple[float, float] | None
     region: str
+    started_at: float = 0.0
 
     @property
-    def is_broken(self) -> bool:
-        """Whether a promise was broken."""
-        return any(finding.is_good is False for finding in self.findings)
-
-    @property
-    def headline(self) -> str:
-        """The verdict in four words."""
-        return "A promise was broken" if self.is_broken else "Every promise held"
+    def page(self) -> ReportPage:
+        return ReportPage(
+            title="Lockstep: sagas through the outage of a region",
+            started_at=self.started_at,
+            problems=[],
+            is_good=not any(result.is_good is False for result in self.results),
+            chart=draw_sagas(self.sagas, self.outage, self.region),
+            sections={"Checks": self.results},
+        )
 
     def lines(self) -> Iterator[str]:
-        """The verdict for a terminal."""
         yield ""
-        for finding in self.findings:
-            yield f"{mark(finding):<7} {finding.label:<44} {finding.value}"
+        for result in self.results:
+            yield f"{MARKS[result.is_good]:<7} {result.label:<44} {result.value}"
         yield ""
-        yield self.headline
-
-    def write(self, path: Path) -> None:
-        """Write the page; raises OSError."""
-        rows = (
-            f"<tr><td>{escape(mark(f))}</td><th>{escape(f.label)}</th>"
-            f"<td>{escape(f.value)}</td></tr>"
-            for f in self.findings
-        )
-        legend = (f'<span class="legend {state}">&#9632; {state}</span>' for state in LEGEND)
-        page = PAGE.substitute(
-            headline=escape(self.headline),
-            legend="".join(legend),
-            picture=draw(Picture(self.sagas, self.outage, self.region)),
-            rows="".join(rows),
-        )
-        path.write_text(page, encoding="utf-8")
+        yield self.page.headline
 
 
-def mark(finding: Row) -> str:
-    """What stands before a finding."""
-    match finding.is_good:
-        case True:
-            return "ok"
-        case False:
-            return "BROKEN"
-        case None:
-            return ""
+def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, region: str) -> str:
+    """Draw how many sagas were in each state in each second; of no sagas there is no chart."""
+    if not sagas:
+        return ""
+    begin = int(min(saga.started_at for saga in sagas))
+    end = ceil(max(saga.ended_at or saga.started_at for saga in sagas) + 1)
+    found = [[find_state(saga, second) for saga in sagas] for second in range(begin, end)]
+    counts = {state: [states.count(state) for states in found] for state in STATES}
+    title = "sagas by state"
+    with draw_chart(title, heights=[300], end=end - begin, since="the first saga") as chart:
+        (panel,) = chart.panels
+        panel.set_title(title)
+        panel.set_ylabel("sagas")
+        draw_stacked_bars(panel, counts, STATE_COLOURS, unit="sagas", kinds=STATES)
+        if outage is not None:
+            left, right = (min(max(at, begin), end) - begin for at in outage)
+            mark_outage(panel, left, right, f"{region} is down")
+        add_legend(panel)
+    return chart.svg
+
+
+def find_state(saga: StoredSaga, at: float) -> str | None:
+    """The state a saga is drawn in at a time; None before it started."""
+    if at < saga.started_at:
+        return None
+    if saga.ended_at is None or at < saga.ended_at:
+        return "running"
+    return saga.state if saga.state in STATES else "failed"

@@ -1,29 +1,28 @@
-"""One run: orders in both regions, one of them killed in the middle, a verdict from the books."""
+"""One run: orders in both regions, one region killed in the middle, the journals checked."""
 
 import shutil
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from demo.journal import journal_container
-from demo.sagas.books import Books, Document
-from demo.sagas.orders import PlacedOrder, placed_orders
-from demo.sagas.regions import REGIONS, Regions, regions
-from demo.sagas.report import Report
-from demo.sagas.shop import Shop
-from demo.stack import Stack
+from demo.sagas.checker import SagaJournals
+from demo.sagas.orders import OrderClient, PlacedOrder, make_orders
+from demo.sagas.report import SagaReport
+from testbed.cloud import CloudProcess, running_cloud
+from testbed.faults import region_down
 
+# After so long without a decision a region leaves a saga to the other.
+LEASE_SECONDS = 5
 THREADS = 24
 END_SECONDS_MAX = 180.0
 KILLED_AFTER, BACK_AFTER = 0.4, 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SagaOptions:
     """What the command line asks for."""
 
     data: Path
@@ -34,98 +33,92 @@ class Options:
 
 
 @dataclass
-class Course:
-    """How a run goes: who is told what, and when a region was gone."""
+class SagaRun:
+    """Places orders and decides them; `outage` is when the primary was killed and came back."""
 
-    both: Regions
-    options: Options
+    cloud: CloudProcess
+    options: SagaOptions
     outage: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.shop = Shop(self.both)
-        self.region = REGIONS[0]
+        self.client = OrderClient(self.cloud.contract["hosts"])
+        self.regions = self.cloud.regions
+        self.faults = ExitStack()
 
     def send(self, orders: list[PlacedOrder]) -> None:
         """Place all orders at the rate, and let each be decided when its time has come."""
-        turns = {
+        changes = {
             int(len(orders) * KILLED_AFTER): self.kill,
-            int(len(orders) * BACK_AFTER): self.revive,
+            int(len(orders) * BACK_AFTER): self.restore,
         }
         began = time.monotonic()
         with ThreadPoolExecutor(THREADS) as threads:
             sent: list[Future[None]] = []
             for number, order in enumerate(orders):
-                if number in turns and self.options.kills:
-                    turns[number]()
+                if number in changes and self.options.kills:
+                    changes[number]()
                 time.sleep(max(0.0, began + number / self.options.rate - time.monotonic()))
                 sent.append(threads.submit(self.place, order, number))
             for one in sent:
                 one.result()
 
     def place(self, order: PlacedOrder, number: int) -> None:
-        """Place an order in one region, and say in the other what a person decides."""
-        self.shop.place(order, REGIONS[number % 2])
-        if order.says:
-            time.sleep(order.says_after)
-            self.shop.say(order, REGIONS[(number + 1) % 2])
+        """Place an order in one region, and send to the other what a person decides."""
+        self.client.place(order, self.regions[number % 2])
+        if order.decision:
+            time.sleep(order.decided_after)
+            self.client.decide(order, self.regions[(number + 1) % 2])
 
     def kill(self) -> None:
-        """Kill a region's host."""
-        self.both.kill(self.region)
+        """Kill the primary's host, and let nobody reach its namespace and its task hub."""
+        primary, secondary = self.regions
+        self.faults.enter_context(region_down(self.cloud.control, primary, f"durable.{primary}"))
         self.outage.append(time.time())
-        tell(f"{self.region} KILLED, with {self.shop.open_sagas('west')} sagas under way")
+        open_sagas = self.client.count_open_sagas(secondary)
+        log(f"{primary} KILLED, with {open_sagas} sagas under way")
 
-    def revive(self) -> None:
-        """Start the killed region's host again, on the task hub it left."""
-        self.both.start(self.region)
+    def restore(self) -> None:
+        """Start the killed host again, on the task hub it left."""
+        self.faults.close()
         self.outage.append(time.time())
-        tell(f"{self.region} is BACK, with everything it had under way")
+        log(f"{self.regions[0]} is BACK, with everything it had under way")
 
     def finish(self) -> None:
-        """Wait until neither region has a saga that is not over."""
-        for region in REGIONS:
-            self.shop.until(partial(self.is_done, region), END_SECONDS_MAX)
+        for region in self.regions:
+            is_done = partial(self.has_no_open_saga, region)
+            self.client.wait(is_done, END_SECONDS_MAX)
 
-    def is_done(self, region: str) -> bool:
-        """Whether a region's task hub has no saga left that is not over."""
-        return not self.shop.open_sagas(region)
+    def has_no_open_saga(self, region: str) -> bool:
+        return not self.client.count_open_sagas(region)
 
 
-def run(options: Options) -> int:
-    """Run the demo; the answer is the exit status: 0 when every promise held, else 1."""
-    with data_directory(options.data) as data, regions(data / "logs") as both:
-        tell("two regions are up; stocking up")
-        course = Course(both, options)
-        course.shop.stock_up()
-        tell(f"{options.orders} orders at {options.rate:g} a second, from both regions")
-        course.send(placed_orders(options.orders, options.seed))
-        tell("all orders are placed; waiting for the last sagas")
-        course.finish()
-        books = Books.of(documents(both.stack))
-        outage = (course.outage[0], course.outage[1]) if len(course.outage) == 2 else None
-        killed = course.region if options.kills else None
-        report = Report(books.verdict(options.orders, killed), books.sagas(), outage, course.region)
-    report.write(options.data / "report.html")
+def run(options: SagaOptions) -> int:
+    """Run the demo; returns the exit status: 0 when every promise held, else 1."""
+    started_at = time.time()
+    logs = options.data / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    settings = {"LOCKSTEP_LEASE_SECONDS": str(LEASE_SECONDS)}
+    with running_cloud(logs=logs, settings=settings) as cloud:
+        log("two regions are up; stocking up")
+        saga_run = SagaRun(cloud, options)
+        saga_run.client.stock_up()
+        log(f"{options.orders} orders at {options.rate:g} a second, from both regions")
+        saga_run.send(make_orders(options.orders, options.seed))
+        log("all orders are placed; waiting for the last sagas")
+        saga_run.finish()
+        with cloud.open_container() as container:
+            journals = SagaJournals.of(container.read_all_items())
+        primary = cloud.regions[0]
+        outage = (saga_run.outage[0], saga_run.outage[1]) if len(saga_run.outage) == 2 else None
+        results = journals.check(options.orders, primary if options.kills else None)
+    report = SagaReport(results, journals.read_sagas(), outage, primary, started_at)
+    path = options.data / "report.html"
+    report.page.write(path)
     for line in report.lines():
-        print(line)  # noqa: T201 - what the command says
-    tell(f"picture: {options.data / 'report.html'}")
-    return 1 if report.is_broken else 0
+        print(line)  # noqa: T201 - what the command prints
+    log(f"report: {path}")
+    return 0 if report.page.is_good else 1
 
 
-@contextmanager
-def data_directory(data: Path) -> Iterator[Path]:
-    """A directory for logs and report; those of an earlier run are removed."""
-    shutil.rmtree(data / "logs", ignore_errors=True)
-    data.mkdir(parents=True, exist_ok=True)
-    yield data
-
-
-def documents(stack: Stack) -> list[Document]:
-    """Every document of the journal, read with the plain Azure SDK."""
-    with journal_container(stack) as container:
-        return list(container.read_all_items())
-
-
-def tell(text: str) -> None:
-    """Say what happens, with the time of day."""
-    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)  # noqa: T201 - what the command says
+def log(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)  # noqa: T201 - what the command prints

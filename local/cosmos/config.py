@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.ring import PARTITIONS_MAX
+from local.cosmos.items.partitions import PARTITIONS_MAX
 
 ONE_REGION = ("Local",)
 NO_MARKS = str.maketrans("", "", " -_")
@@ -42,7 +42,7 @@ class CosmosConfig:
     def parse(cls, section: Mapping[str, Any]) -> "CosmosConfig":
         """Read the section; raises InvalidCosmosConfig naming the key at fault."""
         refuse_unknown(section, {"Regions", "Database", "Containers"}, "Cosmos")
-        database = text(section, "Database", "Cosmos")
+        database = read_text(section, "Database", "Cosmos")
         containers = section.get("Containers", [])
         if not isinstance(containers, list):
             raise InvalidCosmosConfig("Cosmos.Containers must be a list")
@@ -71,36 +71,26 @@ def parse_container(section: Any, where: str) -> ContainerConfig:
     refuse_unknown(
         section, {"Name", "PartitionKey", "DefaultTtl", "IndexingPolicy", "Partitions"}, where
     )
-    name = text(section, "Name", where)
-    path = text(section, "PartitionKey", where)
+    name = read_text(section, "Name", where)
+    path = read_text(section, "PartitionKey", where)
     if not path.startswith("/"):
         raise InvalidCosmosConfig(f"{where}.PartitionKey must be a path such as /session")
-    properties: dict[str, Any] = {
-        "id": name,
-        "partitionKey": {"paths": [path], "kind": "Hash", "version": 2},
-    }
-    for key, property_name in PROPERTIES.items():
-        if key in section:
-            properties[property_name] = section[key]
-    return ContainerConfig(name, properties, parse_partitions(section.get("Partitions", 1), where))
-
-
-def parse_partitions(count: Any, where: str) -> int:
-    """Read how many physical partitions a container is to have."""
+    optional = {written: section[key] for key, written in PROPERTIES.items() if key in section}
+    key_definition = {"paths": [path], "kind": "Hash", "version": 2}
+    properties = {"id": name, "partitionKey": key_definition, **optional}
+    count = section.get("Partitions", 1)
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
         raise InvalidCosmosConfig(f"{where}.Partitions must be a number from 1 to {PARTITIONS_MAX}")
-    return count
+    return ContainerConfig(name, properties, count)
 
 
 def refuse_unknown(section: Mapping[str, Any], known: set[str], where: str) -> None:
-    """Raise InvalidCosmosConfig for a key that is not among the known ones."""
     for key in section:
         if key not in known:
             raise InvalidCosmosConfig(f"{where}.{key} is not a known key")
 
 
-def text(section: Mapping[str, Any], key: str, where: str) -> str:
-    """A required, non-empty string."""
+def read_text(section: Mapping[str, Any], key: str, where: str) -> str:
     value = section.get(key)
     if not isinstance(value, str) or not value:
         raise InvalidCosmosConfig(f"{where}.{key} must be a non-empty string")

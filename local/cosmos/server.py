@@ -3,14 +3,12 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from local.cosmos.account import Account
-from local.cosmos.authorization import EMULATOR_KEY, MasterKey
 from local.cosmos.config import CosmosConfig
-from local.cosmos.gateway import Gateway
-from local.cosmos.targets import COMPONENT, targets
+from local.cosmos.http.account import CosmosAccount
+from local.cosmos.http.gateway import EMULATOR_KEY, Gateway, MasterKey
+from local.cosmos.http.requests import COMPONENT, list_targets
 from local.counters import Counters
 from local.faults import Faults
 from local.loopback import HOST, LoopbackService
@@ -48,18 +46,13 @@ class Cosmos:
         self._service = LoopbackService(
             COMPONENT, port=port, more_ports=more_ports if len(config.regions) > 1 else ()
         )
-        self._account: Account | None = None
+        self._account: CosmosAccount | None = None
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     @property
@@ -69,7 +62,6 @@ class Cosmos:
 
     @property
     def endpoint(self) -> str:
-        """The URL clients connect to."""
         return f"http://{HOST}:{self.port}/"
 
     @property
@@ -80,17 +72,17 @@ class Cosmos:
     def start(self) -> None:
         """Create what the config names, then listen; raises PortTaken.
 
-        A setting the account does not offer raises Refusal.
+        A setting the account does not offer raises RequestRefused.
         """
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        account = Account(self._path, clock=self._clock, regions=self._config.regions)
+        account = CosmosAccount(self._path, clock=self._clock, regions=self._config.regions)
         key = MasterKey(self.key)
         gateway = Gateway(account, key, self._faults, self._counters, self._clock)
         try:
-            account.provide(self._config)
+            account.create_missing(self._config)
             self._service.start(gateway.handle)
-            account.regions.serve_on(self._service.more_ports)
+            account.regions.set_ports(self._service.more_ports)
         except BaseException:
             account.close()
             raise
@@ -101,7 +93,7 @@ class Cosmos:
         account = self._account
         if account is None:
             return []
-        return targets(self._service.call(account.container_names), self._config.regions)
+        return list_targets(self._service.call(account.list_container_names), self._config.regions)
 
     @property
     def write_region(self) -> str:
@@ -115,17 +107,16 @@ class Cosmos:
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """The names of the regions."""
         return self._config.regions
 
     @property
     def region_endpoints(self) -> dict[str, str]:
-        """The URLs of the regions, for who wants to speak to one; none if there is one only."""
+        """The URLs of the regions, if there are several."""
         ports = zip(self._config.regions, self._service.more_ports, strict=False)
         return {name: f"http://{HOST}:{port}/" for name, port in ports}
 
     @property
-    def _running(self) -> Account:
+    def _running(self) -> CosmosAccount:
         if self._account is None:
             raise RuntimeError("the account is not running")
         return self._account

@@ -8,11 +8,9 @@ import grpc.aio  # type: ignore[import-untyped]
 from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 
 from local.counters import Counters
-from local.durable.alarms import Alarms
-from local.durable.gate import COMPONENT, Gate
-from local.durable.hub import TaskHub
-from local.durable.service import Sidecar
-from local.durable.targets import target
+from local.durable.hub import LeasingTaskHub
+from local.durable.service import COMPONENT, CallInterceptor, TaskHubService, target_of
+from local.durable.timing import Timers
 from local.faults import Faults
 from local.loopback import HOST, LoopThread, PortTaken
 from local.targets import Target
@@ -51,39 +49,35 @@ class DurableBackend:
         self._component = f"{COMPONENT}.{region}"
         self._port = port
         self._faults = faults or Faults()
-        self._gate = Gate(self._component, self._faults, counters or Counters())
+        self._interceptor = CallInterceptor(self._component, self._faults, counters or Counters())
         self._lease_seconds = lease_seconds
         self._running = ExitStack()
         self._server: grpc.aio.Server | None = None
 
     @property
     def port(self) -> int:
-        """The port it listens on; known once started."""
         return self._port
 
     @property
     def address(self) -> str:
-        """What a worker or client connects to."""
         return f"{HOST}:{self._port}"
 
     def targets(self) -> list[Target]:
-        """What faults can hit."""
-        return [target(self._component)]
+        return [target_of(self._component)]
 
     def start(self) -> None:
         """Listen; raises PortTaken when the port cannot be had."""
         with ExitStack() as starting:
             thread = LoopThread(self._component)
+            timers = Timers(thread.loop)
+            starting.callback(timers.close)  # after the loop's end, which sets off no more of them
             starting.callback(thread.end)
             threads = ThreadPoolExecutor(THREADS, thread_name_prefix=self._component)
             starting.callback(threads.shutdown)
-            alarms = Alarms()
-            server, sidecar = thread.run(self._listen(alarms, threads))
+            server, service = thread.run(self._listen(timers, threads))
             self._server = server
             starting.callback(lambda: thread.run(server.stop(STOP_SECONDS)))
-            starting.callback(self._faults.watch(sidecar.faults_have_changed))
-            alarms.start()
-            starting.callback(alarms.stop)
+            starting.callback(self._faults.watch(service.on_fault))
             self._running = starting.pop_all()
 
     def stop(self) -> None:
@@ -92,16 +86,16 @@ class DurableBackend:
         self._server = None  # not before the loop has ended: its sockets go with it
 
     async def _listen(
-        self, alarms: Alarms, threads: ThreadPoolExecutor
-    ) -> tuple[grpc.aio.Server, Sidecar]:
+        self, timers: Timers, threads: ThreadPoolExecutor
+    ) -> tuple[grpc.aio.Server, TaskHubService]:
         server = grpc.aio.server(threads, options=OPTIONS)
-        sidecar = Sidecar(self._gate, threads)
-        hub = TaskHub(self._lease_seconds, alarms, sidecar.work_is_there, sidecar.has_changed)
-        sidecar.serve(hub)
-        stubs.add_TaskHubSidecarServiceServicer_to_server(sidecar, server)  # type: ignore[no-untyped-call]
+        service = TaskHubService(self._interceptor, threads)
+        hub = LeasingTaskHub(self._lease_seconds, timers, service.on_work, service.on_change)
+        service.serve(hub)
+        stubs.add_TaskHubSidecarServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         try:
             self._port = server.add_insecure_port(self.address)
         except RuntimeError as error:
             raise PortTaken(self._port, self._component) from error
         await server.start()
-        return server, sidecar
+        return server, service

@@ -5,11 +5,13 @@ sub-orchestration however long that takes, and what belongs to an earlier run of
 not reach a later one.
 """
 
+from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, override
 
 from durabletask.internal import helpers
 from durabletask.internal import orchestrator_service_pb2 as pb
@@ -18,26 +20,50 @@ from durabletask.testing.in_memory_backend import (
     OrchestrationInstance,
 )
 
-from local.durable.alarms import Alarms
-
 HISTORY_EVENTS_MAX = 1_000_000
 WAKING = ("executionResumed", "executionTerminated")
+OVER = (
+    pb.ORCHESTRATION_STATUS_COMPLETED,
+    pb.ORCHESTRATION_STATUS_FAILED,
+    pb.ORCHESTRATION_STATUS_TERMINATED,
+)
 
 
-class TimedHub(InMemoryOrchestrationBackend):
-    """Instances and entities in memory; `on_change` is told the id of an instance that changed.
+class Timers:
+    """Runs each callback once, at its time or soon after, on a thread that serves no calls."""
 
-    It is called under the lock, on any thread, and must not block.
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="durable-timers")
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Run a callback in so many seconds; from any thread, while the loop runs."""
+        self._loop.call_soon_threadsafe(
+            self._loop.call_later, seconds, self._loop.run_in_executor, self._thread, callback
+        )
+
+    def close(self) -> None:
+        """End the thread; what is not due is never run. The loop must have ended before."""
+        self._thread.shutdown()
+
+
+class TimedBackend(InMemoryOrchestrationBackend):
+    """Instances and entities in memory; safe for threads.
+
+    Where the gRPC methods suffice, only they are overridden. The four private methods below have no
+    public counterpart: the package starts a thread that sleeps for each timer, delayed signal and
+    sub-orchestration, and queues instances that may not run. They need its private state, too. The
+    type checker fails when a version of the package no longer has one of these names (`override`).
     """
 
-    def __init__(self, alarms: Alarms, on_change: Callable[[str], None]) -> None:
+    def __init__(self, timers: Timers) -> None:
         super().__init__(max_history_size=HISTORY_EVENTS_MAX)
-        self._alarms = alarms
-        self._on_change = on_change
+        self._timers = timers
         self._starts: dict[str, datetime] = {}
         self._parents: dict[str, list[tuple[str, int]]] = {}
 
-    def StartInstance(self, request: pb.CreateInstanceRequest, context: Any) -> Any:  # noqa: N802
+    @override
+    def StartInstance(self, request: pb.CreateInstanceRequest, context: Any) -> Any:
         """Create an instance; one with a start time in the future stays pending until then."""
         with self._lock:
             response = super().StartInstance(request, context)
@@ -46,56 +72,45 @@ class TimedHub(InMemoryOrchestrationBackend):
             self._enqueue_orchestration(instance_id)
             start = request.scheduledStartTimestamp.ToDatetime(tzinfo=UTC)
             if start > datetime.now(UTC):
-                self._hold_until(instance_id, start)
+                self._starts[instance_id] = start
+                queued = self._orchestration_queue
+                self._orchestration_queue = deque(one for one in queued if one != instance_id)
+                self._orchestration_queue_set.discard(instance_id)
+                self._timers.after(seconds_until(start), partial(self._begin, instance_id, start))
             return response
 
-    def _hold_until(self, instance_id: str, start: datetime) -> None:
-        self._starts[instance_id] = start
-        queued = self._orchestration_queue
-        self._orchestration_queue = deque(one for one in queued if one != instance_id)
-        self._orchestration_queue_set.discard(instance_id)
-        self._alarms.after(seconds_until(start), partial(self._begin, instance_id, start))
-
-    def _begin(self, instance_id: str, start: datetime) -> None:
+    @override
+    def TerminateInstance(self, request: pb.TerminateRequest, context: Any) -> Any:
+        """Terminate an instance and, if that is asked for, the sub-orchestrations it waits for."""
         with self._lock:
-            if self._starts.get(instance_id) == start:
-                del self._starts[instance_id]
-                self._enqueue_orchestration(instance_id)
+            only_this = pb.TerminateRequest(instanceId=request.instanceId, recursive=False)
+            if request.HasField("output"):
+                only_this.output.CopyFrom(request.output)
+            response = super().TerminateInstance(only_this, context)
+            if request.recursive:
+                children = [
+                    child
+                    for child, parents in self._parents.items()
+                    if any(parent == request.instanceId for parent, _ in parents)
+                ]
+                for child in children:
+                    below = pb.TerminateRequest()
+                    below.CopyFrom(request)
+                    below.instanceId = child
+                    self.TerminateInstance(below, context)
+            return response
 
+    @override
     def _enqueue_orchestration(self, instance_id: str) -> None:
-        """Queue an instance for a turn, unless it is over, held, or has its turn just now."""
+        """Queue an instance for a turn, unless it is over, not started, or has its turn now."""
         instance = self._instances.get(instance_id)
-        if instance is None or self._is_terminal_status(instance.status):
+        if instance is None or instance.status in OVER:
             return
         if instance_id in self._starts or instance_id in self._orchestration_in_flight:
             return
         super()._enqueue_orchestration(instance_id)
 
-    def _rouse(self, instance_id: str) -> None:
-        """After a turn, queue the next one if something came up meanwhile."""
-        instance = self._instances.get(instance_id)
-        if instance is None or not instance.pending_events:
-            return
-        kinds = {event.WhichOneof("eventType") for event in instance.pending_events}
-        if instance.status != pb.ORCHESTRATION_STATUS_SUSPENDED or kinds.intersection(WAKING):
-            self._enqueue_orchestration(instance_id)
-
-    def _terminate_instance_internal(
-        self, instance_id: str, output: str | None, recursive: bool = False
-    ) -> None:
-        super()._terminate_instance_internal(instance_id, output)
-        if recursive:
-            for child in self._children(instance_id):
-                self._terminate_instance_internal(child, output, recursive)
-
-    def _children(self, instance_id: str) -> list[str]:
-        """The sub-orchestrations an instance waits for."""
-        return [
-            child
-            for child, parents in self._parents.items()
-            if any(parent == instance_id for parent, _ in parents)
-        ]
-
+    @override
     def _process_create_timer_action(
         self, instance: OrchestrationInstance, action: pb.OrchestratorAction
     ) -> None:
@@ -104,50 +119,64 @@ class TimedHub(InMemoryOrchestrationBackend):
         instance.history.append(created)
         if instance.status == pb.ORCHESTRATION_STATUS_PENDING:
             instance.status = pb.ORCHESTRATION_STATUS_RUNNING
-        self._alarms.after(seconds_until(fire_at), partial(self._fire, instance, created))
+        self._timers.after(seconds_until(fire_at), partial(self._fire, instance, created))
+
+    @override
+    def _schedule_delayed_entity_operation(
+        self, entity_id: str, event: pb.HistoryEvent, fire_at: datetime
+    ) -> None:
+        self._timers.after(seconds_until(fire_at), partial(self._signal, entity_id, event))
+
+    @override
+    def _watch_sub_orchestration(
+        self, parent_instance_id: str, sub_instance_id: str, task_id: int
+    ) -> None:
+        self._parents.setdefault(sub_instance_id, []).append((parent_instance_id, task_id))
+        self.notify_parents(sub_instance_id)
+
+    def notify_parents(self, instance_id: str) -> None:
+        """If an instance is over, give its end to those that wait for it; under the lock."""
+        instance = self._instances.get(instance_id)
+        if instance is None or instance.status not in OVER:
+            return
+        for parent_id, task_id in self._parents.pop(instance_id, ()):
+            parent = self._instances.get(parent_id)
+            if parent is not None and parent.status not in OVER:
+                self._add_event(parent, end_of_sub_orchestration(instance, task_id))
+
+    def resume_after_turn(self, instance_id: str) -> None:
+        """Queue the next turn of an instance if an event came up meanwhile; under the lock."""
+        instance = self._instances.get(instance_id)
+        if instance is None or not instance.pending_events:
+            return
+        kinds = {event.WhichOneof("eventType") for event in instance.pending_events}
+        if instance.status != pb.ORCHESTRATION_STATUS_SUSPENDED or kinds.intersection(WAKING):
+            self._enqueue_orchestration(instance_id)
+
+    def _begin(self, instance_id: str, start: datetime) -> None:
+        with self._lock:
+            if self._starts.get(instance_id) == start:
+                del self._starts[instance_id]
+                self._enqueue_orchestration(instance_id)
 
     def _fire(self, instance: OrchestrationInstance, created: pb.HistoryEvent) -> None:
         with self._lock:
             current = self._instances.get(instance.instance_id)
             if current is not instance or created not in instance.history:
                 return  # another run of the same id, which set other timers
-            if self._is_terminal_status(instance.status):
-                return
-            fire_at = created.timerCreated.fireAt.ToDatetime(tzinfo=UTC)
-            instance.pending_events.append(helpers.new_timer_fired_event(created.eventId, fire_at))
-            instance.last_updated_at = datetime.now(UTC)
-            self._enqueue_orchestration(instance.instance_id)
-
-    def _schedule_delayed_entity_operation(
-        self, entity_id: str, event: pb.HistoryEvent, fire_at: datetime
-    ) -> None:
-        self._alarms.after(seconds_until(fire_at), partial(self._signal, entity_id, event))
+            if instance.status not in OVER:
+                fire_at = created.timerCreated.fireAt.ToDatetime(tzinfo=UTC)
+                fired = helpers.new_timer_fired_event(created.eventId, fire_at)
+                self._add_event(instance, fired)
 
     def _signal(self, entity_id: str, event: pb.HistoryEvent) -> None:
         with self._lock:
             self._queue_entity_operation(entity_id, event)
 
-    def _watch_sub_orchestration(
-        self, parent_instance_id: str, sub_instance_id: str, task_id: int
-    ) -> None:
-        self._parents.setdefault(sub_instance_id, []).append((parent_instance_id, task_id))
-        self._tell_parents(sub_instance_id)
-
-    def _notify_waiters(self, instance_id: str) -> None:
-        super()._notify_waiters(instance_id)
-        self._tell_parents(instance_id)
-        self._on_change(instance_id)
-
-    def _tell_parents(self, instance_id: str) -> None:
-        instance = self._instances.get(instance_id)
-        if instance is None or not self._is_terminal_status(instance.status):
-            return
-        for parent_id, task_id in self._parents.pop(instance_id, ()):
-            parent = self._instances.get(parent_id)
-            if parent is not None and not self._is_terminal_status(parent.status):
-                parent.pending_events.append(end_of_sub_orchestration(instance, task_id))
-                parent.last_updated_at = datetime.now(UTC)
-                self._enqueue_orchestration(parent_id)
+    def _add_event(self, instance: OrchestrationInstance, event: pb.HistoryEvent) -> None:
+        instance.pending_events.append(event)
+        instance.last_updated_at = datetime.now(UTC)
+        self._enqueue_orchestration(instance.instance_id)
 
 
 def end_of_sub_orchestration(instance: OrchestrationInstance, task_id: int) -> pb.HistoryEvent:

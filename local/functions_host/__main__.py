@@ -15,23 +15,17 @@ import sys
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from local.functions_host import host_json, logs
-from local.functions_host.host import Host
-from local.functions_host.refusal import Refused
-from local.functions_host.settings import AppSettings
+from local.functions_host.config import host_json
+from local.functions_host.config.settings import AppSettings, Unsupported
+from local.functions_host.host import FunctionsHost
+from local.functions_host.worker import logs
 
 log = logging.getLogger(__name__)
 
-LEVELS = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
+LEVELS = ("debug", "info", "warning", "error")
 
 
-def arguments(words: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
+def parse_arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m local.functions_host",
         description="Runs an unmodified Azure Functions app (Python, function_app.py) on loopback.",
@@ -51,10 +45,10 @@ def take_stdout() -> TextIO:
     return announcements
 
 
-def watch_end(stopping: asyncio.Event) -> None:
+def watch_for_end(stopping: asyncio.Event) -> None:
     """Set the event on SIGTERM, SIGINT, and at the end of stdin where that can be waited for.
 
-    A file or the null device on stdin tells nothing about a supervisor and is not watched.
+    A file or the null device on stdin says nothing about a supervisor and is not watched.
     """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -73,25 +67,24 @@ def is_watchable(descriptor: int) -> bool:
 
 
 def read_stdin(stopping: asyncio.Event) -> None:
-    """Throw away what comes in; at its end, stop."""
+    """Discard what comes in; at its end, stop."""
     if not os.read(0, 65536):
         asyncio.get_running_loop().remove_reader(0)
         stopping.set()
 
 
-async def serve(options: argparse.Namespace, announcements: TextIO) -> int:
-    """Run the host until it is told to stop; the answer is the exit status."""
+async def serve(options: argparse.Namespace, level: int, announcements: TextIO) -> int:
     stopping = asyncio.Event()
-    watch_end(stopping)
+    watch_for_end(stopping)
     app = options.app.resolve()
     try:
         settings = AppSettings.load(app, os.environ)
         limits = host_json.load(app, settings.values)
-        logs.configure(options.region, LEVELS[options.log_level], limits.log_levels, sys.stderr)
+        logs.configure(options.region, level, limits.log_levels, sys.stderr)
         os.environ.update(settings.values)
-        host = await Host.load(app, options.port, options.region, settings, limits)
+        host = await FunctionsHost.load(app, options.port, options.region, settings, limits)
         url = await host.start()
-    except (Refused, OSError) as error:
+    except (Unsupported, OSError) as error:
         log.error("%s", error)
         return 1
     ready = {"url": url, "pid": os.getpid(), "functions": host.functions}
@@ -103,10 +96,11 @@ async def serve(options: argparse.Namespace, announcements: TextIO) -> int:
 
 def main() -> NoReturn:
     """Parse, serve, and end the process; a sync function that still runs cannot hold it."""
-    options = arguments(sys.argv[1:])
+    options = parse_arguments(sys.argv[1:])
     announcements = take_stdout()
-    logs.configure(options.region, LEVELS[options.log_level], {}, sys.stderr)
-    status = asyncio.run(serve(options, announcements))
+    level = logging.getLevelNamesMapping()[options.log_level.upper()]
+    logs.configure(options.region, level, {}, sys.stderr)
+    status = asyncio.run(serve(options, level, announcements))
     logging.shutdown()
     os._exit(status)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
-from local.functions_host.function import Function
-from local.functions_host.keys import Keys, key_of
+from local.functions_host.config.functions import AppFunction
+from local.functions_host.config.keys import Keys, key_of
 from local.functions_host.triggers.listener import Invocable, Listener
 from local.functions_host.web import Route, WebHandler, WebServer
 
@@ -24,28 +24,26 @@ VERSION = "4.1037.0"
 class Admin:
     """Answers `/admin/...` for a host."""
 
-    def __init__(self, region: str, listeners: Mapping[Function, Listener], keys: Keys) -> None:
+    def __init__(self, region: str, listeners: Mapping[AppFunction, Listener], keys: Keys) -> None:
         self._region = region
         self._keys = keys
         self._listeners = {function.name: (function, item) for function, item in listeners.items()}
         self._since = time.monotonic()
         self._runs: set[asyncio.Task[None]] = set()
 
-    def add_to(self, server: WebServer) -> None:
-        """Add the routes."""
+    def add_routes(self, server: WebServer) -> None:
         one = "/admin/functions/{name}"
         server.add(Route((0,), "/admin/host/ping", ("GET", "POST")), self.ping)
-        server.add(Route((0,), "/admin/host/status", ("GET",)), self._keyed(self.status))
-        server.add(Route((0,), "/admin/functions", ("GET",)), self._keyed(self.functions))
-        server.add(Route((0, 0, 2), one, ("GET",)), self._keyed(self.function))
+        server.add(Route((0,), "/admin/host/status", ("GET",)), self._keyed(self.get_status))
+        server.add(Route((0,), "/admin/functions", ("GET",)), self._keyed(self.list_functions))
+        server.add(Route((0, 0, 2), one, ("GET",)), self._keyed(self.get_function))
         server.add(Route((0, 0, 2), one, ("POST",)), self._keyed(self.run))
 
     async def ping(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's form
-        """Say that the process answers."""
         return web.Response()
 
-    async def status(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's form
-        """Say that the host runs, since when (milliseconds) and as which process."""
+    async def get_status(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's form
+        """State, uptime in milliseconds, and process of the host."""
         document = {
             "id": f"local-{self._region}",
             "state": "Running",
@@ -55,28 +53,21 @@ class Admin:
         }
         return web.json_response(document)
 
-    async def functions(self, request: web.Request) -> web.Response:  # noqa: ARG002 - as above
-        """List the functions with their bindings."""
+    async def list_functions(self, request: web.Request) -> web.Response:  # noqa: ARG002 - as above
         found = [describe(function) for function, _ in self._listeners.values()]
         return web.json_response(found)
 
-    async def function(self, request: web.Request) -> web.Response:
-        """Show one function with its bindings."""
-        name = request.match_info["name"]
-        if name not in self._listeners:
-            return web.Response(status=404, text=f"no function {name}")
-        return web.json_response(describe(self._listeners[name][0]))
+    async def get_function(self, request: web.Request) -> web.Response:
+        function, _ = self._find(request)
+        return web.json_response(describe(function))
 
     async def run(self, request: web.Request) -> web.Response:
         """Start one run of a function; 202 says that it started, the log how it ended."""
-        name = request.match_info["name"]
-        if name not in self._listeners:
-            return web.Response(status=404, text=f"no function {name}")
-        function, listener = self._listeners[name]
+        function, listener = self._find(request)
         if not isinstance(listener, Invocable):
             return web.Response(status=400, text=f"{function.trigger.type} is not run by hand")
         try:
-            text = input_of(await request.text())
+            text = read_input(await request.text())
         except ValueError as error:
             return web.Response(status=400, text=str(error))
         run = asyncio.create_task(listener.run_now(text))
@@ -92,6 +83,12 @@ class Admin:
         for run in late:
             run.cancel()
 
+    def _find(self, request: web.Request) -> tuple[AppFunction, Listener]:
+        name = request.match_info["name"]
+        if name not in self._listeners:
+            raise web.HTTPNotFound(text=f"no function {name}")
+        return self._listeners[name]
+
     def _keyed(self, action: WebHandler) -> WebHandler:
         async def answer(request: web.Request) -> web.StreamResponse:
             shown = key_of(request)
@@ -102,8 +99,7 @@ class Admin:
         return answer
 
 
-def describe(function: Function) -> dict[str, Any]:
-    """One entry of the list."""
+def describe(function: AppFunction) -> dict[str, Any]:
     bindings = [dict(binding.properties) for binding in (function.trigger, *function.others)]
     return {
         "name": function.name,
@@ -113,7 +109,7 @@ def describe(function: Function) -> dict[str, Any]:
     }
 
 
-def input_of(body: str) -> str:
+def read_input(body: str) -> str:
     """Read `{"input": "..."}`; an empty body is empty input, anything else ValueError."""
     if not body:
         return ""

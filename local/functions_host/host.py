@@ -5,27 +5,65 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from local.functions_host import host_json
 from local.functions_host.admin import Admin
-from local.functions_host.durable.work import DurableWork
-from local.functions_host.function import Function, read_function
-from local.functions_host.keys import Keys
-from local.functions_host.settings import AppSettings
-from local.functions_host.triggers.listener import HostContext, Listener
-from local.functions_host.triggers.table import LISTENERS, listener_of
+from local.functions_host.config.functions import AppFunction, read_function
+from local.functions_host.config.host_json import HostJson
+from local.functions_host.config.keys import Keys
+from local.functions_host.config.settings import AppSettings
+from local.functions_host.durable.extension import DurableExtension
+from local.functions_host.triggers.cosmos import CosmosListener
+from local.functions_host.triggers.durable import DurableListener
+from local.functions_host.triggers.http import HttpListener
+from local.functions_host.triggers.listener import (
+    HostContext,
+    Listener,
+    ListenerFactory,
+    log_result,
+)
+from local.functions_host.triggers.service_bus import ServiceBusListener
+from local.functions_host.triggers.timer import TimerListener
 from local.functions_host.web import WebServer
-from local.functions_host.worker import Worker
+from local.functions_host.worker.protos import TypedData
+from local.functions_host.worker.worker import AppWorker
 
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
 
 
-class Host:
+class ManualListener(Listener):
+    """The manual trigger: a function that only the admin endpoint runs."""
+
+    def __init__(self, function: AppFunction, context: HostContext) -> None:
+        function.trigger.only()
+        self._function = function
+        self._worker = context.worker
+
+    async def run_now(self, text: str) -> None:
+        """Invoke the function with the given text as its input."""
+        function = self._function
+        inputs = {function.trigger.name: TypedData(string=text)}
+        log_result(function.name, await self._worker.invoke(function.id, function.name, inputs))
+
+
+LISTENERS: dict[str, ListenerFactory] = {
+    "activityTrigger": DurableListener,
+    "cosmosDBTrigger": CosmosListener,
+    "entityTrigger": DurableListener,
+    "httpTrigger": HttpListener,
+    "manualTrigger": ManualListener,
+    "orchestrationTrigger": DurableListener,
+    "serviceBusTrigger": ServiceBusListener,
+    "timerTrigger": TimerListener,
+}
+"""Which listener serves which trigger; a type that is not here is Unsupported."""
+
+
+class FunctionsHost:
     """Runs one app for one region. `load` reads everything that can be refused."""
 
     def __init__(
-        self, context: HostContext, listeners: Mapping[Function, Listener], admin: Admin
+        self, context: HostContext, listeners: Mapping[AppFunction, Listener], admin: Admin
     ) -> None:
         self._context = context
         self._listeners = listeners
@@ -33,25 +71,25 @@ class Host:
 
     @classmethod
     async def load(
-        cls, app: Path, port: int, region: str, settings: AppSettings, limits: host_json.HostJson
-    ) -> "Host":
-        """Load the app and make its listeners; nothing listens yet. Raises Refused."""
-        worker = await Worker.load(app, limits.function_timeout_seconds)
-        durable = DurableWork(region, settings, limits.durable, worker)
+        cls, app: Path, port: int, region: str, settings: AppSettings, limits: HostJson
+    ) -> "FunctionsHost":
+        """Load the app and make its listeners; nothing listens yet. Raises Unsupported."""
+        worker = await AppWorker.load(app, limits.function_timeout_seconds)
         keys = Keys.read(settings.values)
-        context = HostContext(region, settings, limits, keys, worker, WebServer(port), durable)
-        listeners = {
-            function: listener_of(function, context)
-            for metadata in worker.metadata
-            for function in (read_function(metadata, settings, LISTENERS),)
-        }
+        durable = DurableExtension(region, settings, limits.durable, keys, worker)
+        web = WebServer(port)
+        context = HostContext(region, settings, limits, keys, worker, web, durable)
+        listeners: dict[AppFunction, Listener] = {}
+        for metadata in worker.metadata:
+            function = read_function(metadata, settings, LISTENERS)
+            listeners[function] = LISTENERS[function.trigger.type](function, context)
         for function in listeners:
             for binding in function.others:
                 if binding.type == "durableClient":
                     durable.add_client(function, binding)
-        durable.add_to(context.web)
+        durable.add_routes(web)
         admin = Admin(region, listeners, keys)
-        admin.add_to(context.web)
+        admin.add_routes(web)
         return cls(context, listeners, admin)
 
     @property
@@ -60,7 +98,7 @@ class Host:
         return [function.name for function in self._listeners]
 
     async def start(self) -> str:
-        """Start every listener and the web server; the answer is its URL."""
+        """Start every listener and the web server; return its URL."""
         url = await self._context.web.start(DRAIN_SECONDS)
         self._context.durable.start(url)
         for function, listener in self._listeners.items():

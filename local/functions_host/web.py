@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from local.functions_host.refusal import Refused
+from local.functions_host.config.settings import Unsupported
 
 type WebHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,14 +30,14 @@ class WebServer:
         self._runner: web.AppRunner | None = None
 
     def add(self, route: Route, handler: WebHandler) -> None:
-        """Add one route; the same path and method twice is Refused."""
+        """Add one route; the same path and method twice is Unsupported."""
         for other in self._routes:
             if other.path == route.path and set(other.methods) & set(route.methods):
-                raise Refused(f"two functions share the route {route.path}")
+                raise Unsupported(f"two functions share the route {route.path}")
         self._routes[route] = handler
 
     async def start(self, drain_seconds: float) -> str:
-        """Begin to serve; the answer is the URL. A port that is taken raises OSError."""
+        """Begin to serve; return the URL. A port that is taken raises OSError."""
         app = web.Application(client_max_size=BODY_LIMIT_BYTES, middlewares=[without_405])
         for route in sorted(self._routes):
             for method in route.methods:

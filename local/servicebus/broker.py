@@ -1,68 +1,186 @@
-"""What every link of a namespace shares: the gate, the clock, timers, and the end of a turn.
+"""What every link of a namespace shares: transactions, timers, counters and injected faults.
 
-Work is done in turns, one at a time, on the loop of one thread: the bytes of one client, or a
-timer. At the end of a turn the ledger is committed first and only then do bytes go out, so no
-client hears of anything that a killed process would forget.
+Work is done in transactions, one at a time, on the loop of one thread: the bytes of one client, or
+a timer. At the end of each the store is committed first, and only then do bytes go out, so no
+client is told of anything that a killed process would forget.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from local.counters import Counters
-from local.faults import Faults
-from local.servicebus.gate import Gate
-from local.servicebus.ledger import Ledger
+from local.faults import Action, Fault, Faults
+from local.servicebus.entities.message import Settlement
+from local.servicebus.entities.store import MessageStore
+from local.servicebus.protocol.errors import AmqpError, error_for_status
+
+NONE: frozenset[Action] = frozenset()
+ON_REQUEST = frozenset(
+    {Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER, Action.DROP_CONNECTION}
+)
+UNDER_LOCK = ON_REQUEST | {Action.LOSE_LOCK}
+ON_DELIVERY = frozenset({Action.DOWN, Action.DROP_CONNECTION, Action.DUPLICATE, Action.LOSE_LOCK})
+OPERATIONS: dict[
+    str, frozenset[Action]
+] = {  # every operation that is counted, with the actions of faults that can hit it
+    **dict.fromkeys(("authorize", "expire-lock"), NONE),
+    **dict.fromkeys(("accept", "send", "schedule", "cancel-scheduled", "unknown"), ON_REQUEST),
+    **dict.fromkeys(("peek", "receive-deferred", "list-sessions"), ON_REQUEST),
+    **dict.fromkeys(("add-rule", "remove-rule", "list-rules"), ON_REQUEST),
+    "deliver": ON_DELIVERY,
+    **dict.fromkeys([kind.value for kind in Settlement], UNDER_LOCK),
+    **dict.fromkeys(("renew-lock", "renew-session-lock"), UNDER_LOCK),
+    **dict.fromkeys(("get-session-state", "set-session-state"), UNDER_LOCK),
+}
 
 
-class Timer(Protocol):
-    """Something that will happen, unless it is cancelled."""
+class ClientConnection(Protocol):
+    """A client's connection, as the links on it see it."""
 
-    def cancel(self) -> None:
-        """Let it not happen."""
-        ...
+    @property
+    def is_open(self) -> bool: ...
+
+    def request_flush(self) -> None:
+        """There is something to write; it goes out at the end of the transaction."""
+
+    def flush(self) -> None: ...
+
+    def abort(self) -> None:
+        """Drop the connection abruptly."""
 
 
-class Writable(Protocol):
-    """A connection that may have bytes to write."""
+@dataclass(frozen=True, slots=True)
+class ClientOperation[Result]:
+    """One operation asked for by a client.
 
-    def write_out(self) -> None:
-        """Write them."""
-        ...
+    `apply` does it and returns the result or raises AmqpError; `respond` sends either to the
+    client. `count` and `size` (bytes) are for the counters. `expire_lock` ends the lock that the
+    operation is under, where there is one.
+    """
+
+    name: str
+    apply: Callable[[], Result]
+    respond: Callable[[Result | AmqpError], None]
+    connection: ClientConnection
+    count: int = 1
+    size: int = 0
+    expire_lock: Callable[[], object] | None = None
+
+
+class Interceptor:
+    """Every operation passes it: it is counted, and an injected fault may hit it on the way.
+
+    A DELAY holds the one operation back, so one sent after it may overtake it.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        *,
+        faults: Faults,
+        counters: Counters,
+        call_later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._component = component
+        self._faults = faults
+        self._counters = counters
+        self._call_later = call_later
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the whole namespace has to be down."""
+        return self._faults.is_down(self._component)
+
+    def execute(self, operation: ClientOperation[Any]) -> None:
+        """Do what was asked and respond, unless a fault is in the way."""
+        match self._take_fault(operation.name):
+            case None:
+                self._respond(operation, self._apply(operation))
+            case Fault(action=Action.STATUS, status=status):
+                self._respond(operation, self._count_refusal(operation, error_for_status(status)))
+            case Fault(action=Action.DELAY, seconds=seconds):
+                self._call_later(seconds, lambda: self._respond(operation, self._apply(operation)))
+            case Fault(action=Action.DROP_ANSWER):
+                self._apply(operation)
+            case Fault(action=Action.LOSE_LOCK):
+                result = self._apply(operation, before=operation.expire_lock)
+                self._respond(operation, result)
+            case Fault(action=Action.DOWN | Action.DROP_CONNECTION):
+                operation.connection.abort()
+
+    def take_delivery_fault(self) -> Fault | None:
+        return self._take_fault("deliver")
+
+    def count(self, operation: str, status: str = "ok", *, count: int = 1, size: int = 0) -> None:
+        """Count something that a client did not ask for."""
+        self._counters.add(self._component, operation, status, count=count, size=size)
+
+    def _take_fault(self, operation: str) -> Fault | None:
+        return self._faults.inject(self._component, operation, actions=OPERATIONS[operation])
+
+    def _apply(
+        self, operation: ClientOperation[Any], before: Callable[[], object] | None = None
+    ) -> Any:
+        try:
+            if before is not None:
+                before()
+            result = operation.apply()
+        except AmqpError as refusal:
+            return self._count_refusal(operation, refusal)
+        self.count(operation.name, count=operation.count, size=operation.size)
+        return result
+
+    def _respond(self, operation: ClientOperation[Any], result: Any) -> None:
+        if operation.connection.is_open:
+            operation.respond(result)
+            operation.connection.request_flush()
+
+    def _count_refusal(self, operation: ClientOperation[Any], refusal: AmqpError) -> AmqpError:
+        self.count(operation.name, refusal.condition.short_name)
+        return refusal
 
 
 class Broker:
-    """Shared by the links of one namespace, used on its thread only."""
+    """Used on its namespace's thread only."""
 
     def __init__(
-        self, component: str, *, faults: Faults, counters: Counters, ledger: Ledger
+        self, component: str, *, faults: Faults, counters: Counters, store: MessageStore
     ) -> None:
-        self.gate = Gate(component, faults=faults, counters=counters, later=self.later)
-        self._ledger = ledger
-        self._touched: dict[Writable, None] = {}
+        self.interceptor = Interceptor(
+            component, faults=faults, counters=counters, call_later=self.call_later
+        )
+        self._store = store
+        self._unflushed: dict[ClientConnection, None] = {}
 
     def now(self) -> float:
         """Seconds since 1970."""
         return time.time()
 
-    def later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Do something in a turn of its own, after some seconds; 0: before anybody is heard."""
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Around a piece of work: make its effects durable, and only then let clients know."""
+        try:
+            yield
+        finally:
+            self._store.commit()
+            while self._unflushed:
+                connection, _ = self._unflushed.popitem()
+                connection.flush()
+
+    def flush_after_commit(self, connection: ClientConnection) -> None:
+        self._unflushed.setdefault(connection)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
+        """Call in a transaction of its own, after some seconds; 0: before any client is read."""
         loop = asyncio.get_running_loop()
         if seconds <= 0:
-            return loop.call_soon(self.turn, callback)
-        return loop.call_later(seconds, self.turn, callback)
+            return loop.call_soon(self._call_in_transaction, callback)
+        return loop.call_later(seconds, self._call_in_transaction, callback)
 
-    def touched(self, connection: Writable) -> None:
-        """This connection has something to write when the turn ends."""
-        self._touched.setdefault(connection)
-
-    def turn(self, work: Callable[[], None]) -> None:
-        """Do a piece of work, keep its effects, and only then let clients know."""
-        try:
-            work()
-        finally:
-            self._ledger.commit()
-            while self._touched:
-                connection, _ = self._touched.popitem()
-                connection.write_out()
+    def _call_in_transaction(self, callback: Callable[[], None]) -> None:
+        with self.transaction():
+            callback()

@@ -1,27 +1,37 @@
 """What a namespace holds, read from the official emulator's `Config.json` format.
 
-Only what the engine keeps is accepted: any other key, kind of entity or value raises InvalidConfig
-with the place where it was found. Ignored without effect: `Logging` and, on an entity without
-duplicate detection, `DuplicateDetectionHistoryTimeWindow` (Microsoft's own sample carries both).
+Only what the broker honours is accepted: any other key, kind of entity or value raises
+InvalidConfig with the place where it was found. Ignored without effect: `Logging` and, on an
+entity without duplicate detection, `DuplicateDetectionHistoryTimeWindow` (Microsoft's own sample
+has both).
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.servicebus.properties import (
-    InvalidConfig,
-    parse_delivery_count,
-    parse_duplicate_window,
-    parse_flag,
-    parse_lock_seconds,
-    parse_name,
-    parse_time_to_live,
-    refuse_twins,
-    refuse_unknown,
+from local.servicebus.rules.filters import (
+    MATCH_ALL,
+    CorrelationFilter,
+    Filter,
+    SubscriptionRule,
+    SystemProperty,
+    UnsupportedRule,
+    sql_filter,
 )
-from local.servicebus.rules import EVERYTHING, Rule
-from local.servicebus.rules_config import parse_rule
+
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
+LOCK_SECONDS_MAX = 300.0
+DELIVERY_COUNT_MAX = 2000
+DUPLICATE_WINDOW_SECONDS_MIN = 20.0
+DUPLICATE_WINDOW_SECONDS_MAX = 7 * 86_400.0
+
+DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+SECONDS_PER = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
 
 SUBSCRIPTION_DEFAULTS: dict[str, Any] = {
     "RequiresSession": False,
@@ -38,8 +48,13 @@ TOPIC_DEFAULTS: dict[str, Any] = {
     "DuplicateDetectionHistoryTimeWindow": "PT10M",
 }
 QUEUE_DEFAULTS = SUBSCRIPTION_DEFAULTS | TOPIC_DEFAULTS
-# Known to the format, not kept by the engine: only these values change nothing and may stand.
-NOT_HONOURED = {"ForwardTo": ("", None), "ForwardDeadLetteredMessagesTo": ("", None)}
+# Known to the format, but not honoured: only these values, which change nothing, are accepted.
+UNSUPPORTED = {"ForwardTo": ("", None), "ForwardDeadLetteredMessagesTo": ("", None)}
+CORRELATION_PROPERTIES = {*(one.value for one in SystemProperty), "Properties"}
+
+
+class InvalidConfig(ValueError):
+    """The description of a namespace asks for something that is unknown or not honoured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +72,10 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConfig:
-    """One subscription: what it keeps is a queue whose name is the subscription's whole path."""
+    """One subscription: its messages are in a queue whose name is the subscription's whole path."""
 
     queue: QueueConfig
-    rules: tuple[Rule, ...] = EVERYTHING
+    rules: tuple[SubscriptionRule, ...] = MATCH_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +106,7 @@ def parse_namespaces(user_config: Mapping[str, Any]) -> tuple[NamespaceConfig, .
     """Read the `UserConfig` object; raises InvalidConfig naming what cannot be honoured."""
     refuse_unknown(user_config, {"Namespaces", "Logging"}, "UserConfig")
     namespaces = tuple(parse_namespace(entry) for entry in user_config.get("Namespaces", ()))
-    refuse_twins((namespace.name for namespace in namespaces), "namespace")
+    refuse_repeated((namespace.name for namespace in namespaces), "namespace")
     return namespaces
 
 
@@ -102,7 +117,7 @@ def parse_namespace(document: Mapping[str, Any]) -> NamespaceConfig:
     queues = tuple(parse_queue(entry) for entry in document.get("Queues", ()))
     topics = tuple(parse_topic(entry) for entry in document.get("Topics", ()))
     names = [queue.name for queue in queues] + [topic.name for topic in topics]
-    refuse_twins(names, f"namespace {name!r}: entity")
+    refuse_repeated(names, f"namespace {name!r}: entity")
     return NamespaceConfig(name, queues, topics)
 
 
@@ -115,13 +130,12 @@ def parse_queue(document: Mapping[str, Any]) -> QueueConfig:
 
 
 def parse_topic(document: Mapping[str, Any]) -> TopicConfig:
-    """Read one topic and its subscriptions."""
     name = parse_name(document, "a topic")
     where = f"topic {name!r}"
     refuse_unknown(document, {"Name", "Properties", "Subscriptions"}, where)
     properties = parse_properties(document, TOPIC_DEFAULTS, where)
     given = document.get("Subscriptions", ())
-    refuse_twins((parse_name(one, "a subscription") for one in given), f"{where}: subscription")
+    refuse_repeated((parse_name(one, "a subscription") for one in given), f"{where}: subscription")
     return TopicConfig(
         name,
         tuple(parse_subscription(entry, name) for entry in given),
@@ -137,25 +151,23 @@ def parse_subscription(document: Mapping[str, Any], topic: str) -> SubscriptionC
     refuse_unknown(document, {"Name", "Properties", "Rules"}, where)
     properties = parse_properties(document, SUBSCRIPTION_DEFAULTS, where)
     rules = tuple(parse_rule(entry, where) for entry in document.get("Rules", ()))
-    refuse_twins((rule.name for rule in rules), f"{where}: rule")
+    refuse_repeated((rule.name for rule in rules), f"{where}: rule")
     queue = read_queue(path, TOPIC_DEFAULTS | properties, where)
-    return SubscriptionConfig(queue, rules or EVERYTHING)
+    return SubscriptionConfig(queue, rules or MATCH_ALL)
 
 
 def parse_properties(
     document: Mapping[str, Any], defaults: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """The `Properties` of an entity, those left out filled in."""
     given = document.get("Properties", {})
     refuse_unknown(given, defaults, where)
-    for key, harmless in NOT_HONOURED.items():
+    for key, harmless in UNSUPPORTED.items():
         if given.get(key) not in harmless:
             raise InvalidConfig(f"{where}: {key} {given[key]!r} is not honoured")
     return {**defaults, **given}
 
 
 def read_queue(name: str, properties: Mapping[str, Any], where: str) -> QueueConfig:
-    """A queue from all of its properties."""
     return QueueConfig(
         name=name,
         requires_session=parse_flag(properties, "RequiresSession", where),
@@ -167,12 +179,113 @@ def read_queue(name: str, properties: Mapping[str, Any], where: str) -> QueueCon
     )
 
 
-__all__ = [
-    "InvalidConfig",
-    "NamespaceConfig",
-    "QueueConfig",
-    "SubscriptionConfig",
-    "TopicConfig",
-    "parse_namespaces",
-    "subscription_path",
-]
+# Rules
+
+
+def parse_rule(document: Mapping[str, Any], owner: str) -> SubscriptionRule:
+    """Read one rule; SQL filters and actions raise InvalidConfig."""
+    name = parse_name(document, f"{owner}: a rule")
+    where = f"{owner}: rule {name!r}"
+    refuse_unknown(document, {"Name", "Properties"}, where)
+    properties = document.get("Properties", {})
+    refuse_unknown(properties, {"FilterType", "SqlFilter", "CorrelationFilter"}, where)
+    try:
+        return SubscriptionRule(name, parse_filter(properties, where))
+    except UnsupportedRule as error:
+        raise InvalidConfig(f"{where}: {error}") from error
+
+
+def parse_filter(properties: Mapping[str, Any], where: str) -> Filter:
+    match properties.get("FilterType"):
+        case "Sql":
+            return sql_filter(str(properties.get("SqlFilter", {}).get("SqlExpression")))
+        case "Correlation":
+            return parse_correlation(properties.get("CorrelationFilter", {}), where)
+        case other:
+            raise InvalidConfig(f"{where}: FilterType {other!r} is neither Correlation nor Sql")
+
+
+def parse_correlation(document: Mapping[str, Any], where: str) -> CorrelationFilter:
+    refuse_unknown(document, CORRELATION_PROPERTIES, where)
+    system = {
+        name: document[name] for name in SystemProperty if document.get(name) not in (None, "")
+    }
+    for name, value in system.items():
+        if not isinstance(value, str):
+            raise InvalidConfig(f"{where}: {name} must be text, not {value!r}")
+    try:
+        return CorrelationFilter(system, document.get("Properties") or {})
+    except ValueError as error:
+        raise InvalidConfig(f"{where}: {error}") from error
+
+
+# Values, each refused with the place where it was found
+
+
+def parse_name(document: Mapping[str, Any], what: str) -> str:
+    name = document.get("Name")
+    if not isinstance(name, str) or not name or "$" in name.removeprefix("$Default"):
+        raise InvalidConfig(f"{what} has no usable Name: {name!r}")
+    return name
+
+
+def parse_flag(properties: Mapping[str, Any], key: str, where: str) -> bool:
+    value = properties[key]
+    if not isinstance(value, bool):
+        raise InvalidConfig(f"{where}: {key} must be true or false, not {value!r}")
+    return value
+
+
+def parse_delivery_count(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidConfig(f"{where}: MaxDeliveryCount must be a whole number, not {value!r}")
+    if not 1 <= value <= DELIVERY_COUNT_MAX:
+        raise InvalidConfig(f"{where}: MaxDeliveryCount {value} is not in 1..{DELIVERY_COUNT_MAX}")
+    return value
+
+
+def parse_lock_seconds(value: Any, where: str) -> float:
+    seconds = parse_seconds(value, where)
+    if not 0 < seconds <= LOCK_SECONDS_MAX:
+        raise InvalidConfig(f"{where}: LockDuration {value!r} is not in (0, PT5M]")
+    return seconds
+
+
+def parse_time_to_live(value: Any, where: str) -> float | None:
+    """How long a message may wait; None is for ever."""
+    return None if value is None else parse_seconds(value, where)
+
+
+def parse_duplicate_window(properties: Mapping[str, Any], where: str) -> float | None:
+    if not parse_flag(properties, "RequiresDuplicateDetection", where):
+        return None
+    value = properties["DuplicateDetectionHistoryTimeWindow"]
+    seconds = parse_seconds(value, where)
+    if not DUPLICATE_WINDOW_SECONDS_MIN <= seconds <= DUPLICATE_WINDOW_SECONDS_MAX:
+        key = "DuplicateDetectionHistoryTimeWindow"
+        raise InvalidConfig(f"{where}: {key} {value!r} is not in PT20S..P7D")
+    return seconds
+
+
+def parse_seconds(value: Any, where: str) -> float:
+    """An ISO 8601 duration of days, hours, minutes and seconds, as seconds."""
+    match = DURATION.fullmatch(value) if isinstance(value, str) else None
+    parts = {} if match is None else {k: v for k, v in match.groupdict().items() if v is not None}
+    if not parts:
+        raise InvalidConfig(f"{where}: {value!r} is not an ISO 8601 duration such as PT30S")
+    return sum(float(amount) * SECONDS_PER[unit] for unit, amount in parts.items())
+
+
+def refuse_unknown(document: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    unknown = sorted(set(document) - set(known))
+    if unknown:
+        raise InvalidConfig(f"{where}: not honoured: {', '.join(unknown)}")
+
+
+def refuse_repeated(names: Iterable[str], what: str) -> None:
+    """Raise InvalidConfig if a name occurs twice; Service Bus names ignore case."""
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise InvalidConfig(f"{what} {name!r} is declared twice")
+        seen.add(name.lower())

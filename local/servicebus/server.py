@@ -7,24 +7,19 @@ content ends with `stop`.
 Not promised: secrecy (the one key is known to everybody), transactions, SQL filters, forwarding.
 """
 
-import asyncio
-import threading
-from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 
 from local.counters import Counters
 from local.faults import Faults
-from local.loopback import HOST, held_port
-from local.servicebus.authorization import KEY, KEY_NAME
+from local.loopback import HOST, LoopThread, held_port
+from local.servicebus.broker import OPERATIONS
 from local.servicebus.config import NamespaceConfig
-from local.servicebus.gate import HONOURED
-from local.servicebus.hall import Hall
-from local.servicebus.ledger import Ledger, NoLedger
-from local.servicebus.store import Store
+from local.servicebus.entities.sqlite_store import SqliteMessageStore
+from local.servicebus.entities.store import MessageStore
+from local.servicebus.listener import AmqpListener
+from local.servicebus.protocol.authorization import KEY, KEY_NAME
 from local.targets import Target
-
-STOP_SECONDS_MAX = 30.0
-DEPTH_SECONDS_MAX = 30.0
 
 
 class Namespace:
@@ -48,10 +43,9 @@ class Namespace:
         self._counters = counters
         self._data_dir = data_dir
         self._name = f"servicebus.{config.name}"
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-        self._hall: Hall | None = None
+        self._thread: LoopThread | None = None
+        self._held_port = ExitStack()
+        self._listener: AmqpListener
 
     @property
     def connection_string(self) -> str:
@@ -65,32 +59,25 @@ class Namespace:
         """Return when clients can connect; raises PortTaken."""
         if self._thread is not None:
             raise RuntimeError(f"namespace {self.config.name} is already running")
-        listening: Future[int] = Future()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._run(listening)), name=self._name, daemon=True
-        )
-        self._thread.start()
+        thread = LoopThread(self._name)
         try:
-            self.port = listening.result()
+            self.port = thread.run(self._open())
         except BaseException:
-            self._thread.join()
-            self._thread = None
+            thread.end()
             raise
+        self._thread = thread
 
     def stop(self) -> None:
-        """Close every connection and the ledger; a second call does nothing."""
-        thread, loop, stopping = self._thread, self._loop, self._stopping
-        if thread is None or loop is None or stopping is None:
-            return
-        loop.call_soon_threadsafe(stopping.set)
-        thread.join(STOP_SECONDS_MAX)
-        if thread.is_alive():
-            raise RuntimeError(f"{self._name} does not stop")
-        self._thread = None
+        """Close every connection and the store; a second call does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.run(self._close())
+            finally:
+                thread.end()
 
     def targets(self) -> list[Target]:
-        """What faults can hit."""
-        return [Target(self._name, HONOURED)]
+        return [Target(self._name, OPERATIONS)]
 
     def depth(self, entity: str) -> dict[str, int]:
         """Messages by state; raises KeyError for an unknown entity.
@@ -99,37 +86,26 @@ class Namespace:
         The keys are active, scheduled, locked, deferred and dead_lettered. May be called from any
         thread while the namespace runs.
         """
-        loop, hall = self._loop, self._hall
-        if self._thread is None or loop is None or hall is None:
+        if self._thread is None:
             raise RuntimeError(f"namespace {self.config.name} is not running")
-        store = hall.store(entity)
-        depth: Future[dict[str, int]] = Future()
-        loop.call_soon_threadsafe(lambda: depth.set_result(store.depth()))
-        return depth.result(DEPTH_SECONDS_MAX)
+        return self._thread.run(self._count_messages(entity))
 
-    async def _run(self, listening: Future[int]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
+    async def _open(self) -> int:
+        store = MessageStore()
+        if self._data_dir is not None:
+            store = SqliteMessageStore(self._data_dir / f"servicebus-{self.config.name}.sqlite")
+        self._listener = AmqpListener(self.config, self._faults, self._counters, store)
         try:
             # Held, because nobody listens on it while the namespace is down.
-            with held_port(self.port, self._name, self.host) as port:
-                await self._serve(port, listening, self._stopping)
-        except BaseException as error:
-            if listening.done():
-                raise
-            listening.set_exception(error)
+            port = self._held_port.enter_context(held_port(self.port, self._name, self.host))
+            return await self._listener.listen(self.host, port)
+        except BaseException:
+            await self._close()
+            raise
 
-    async def _serve(self, port: int, listening: Future[int], stopping: asyncio.Event) -> None:
-        hall = self._hall = Hall(self.config, self._faults, self._counters, self._open_ledger())
-        try:
-            listening.set_result(await hall.listen(self.host, port))
-            beating = asyncio.create_task(hall.beat())
-            await stopping.wait()
-            beating.cancel()
-        finally:
-            await hall.close()
+    async def _close(self) -> None:
+        with self._held_port:
+            await self._listener.close()
 
-    def _open_ledger(self) -> Ledger:
-        if self._data_dir is None:
-            return NoLedger()
-        return Store(self._data_dir / f"servicebus-{self.config.name}.sqlite")
+    async def _count_messages(self, entity: str) -> dict[str, int]:
+        return self._listener.catalog.find(entity).depth()

@@ -7,8 +7,8 @@ somebody sleeps.
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
+from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import MemoryStore, VirtualClock
-from shared.adapters.mishaps import Mishaps
 from shared.domain.journal import Entry, Marker, MessageIdentity
 from shared.domain.message import Message, Number
 from shared.domain.outbox import NO_OUTBOX, DestinationBatch, Outbox, PendingOutbox, Staged
@@ -41,6 +41,7 @@ from shared.storage.documents import (
     parked_id,
     position_id,
     processed_by_position,
+    session_in,
     staged_ids,
     version_of,
     written_at,
@@ -60,15 +61,15 @@ from shared.storage.queries import shows_need
 class MemoryJournal:
     """A Journal whose documents live in a dictionary, in stored form."""
 
-    def __init__(self, clock: VirtualClock, mishaps: Mishaps | None = None) -> None:
+    def __init__(self, clock: VirtualClock, fault_plan: FaultPlan | None = None) -> None:
         self.clock = clock
-        self.mishaps = mishaps or Mishaps()
+        self.fault_plan = fault_plan or FaultPlan()
         self.store = MemoryStore(clock)
         self.partitions = self.store.partitions
 
     async def head(self, session: str, *, newest: bool = True) -> Entry | None:  # noqa: ARG002
         """See Entries.head: always the newest."""
-        return self.mishaps.suffer("head", lambda: self.newest(session))
+        return self.fault_plan.perform("head", lambda: self.newest(session))
 
     async def entry(self, session: str, position: int) -> Entry | None:
         found = self.read("entry", session, position_id(position))
@@ -84,7 +85,7 @@ class MemoryJournal:
     async def processed(
         self, session: str, position: int, limit: int
     ) -> Mapping[int, Sequence[MessageIdentity]]:
-        return self.mishaps.suffer(
+        return self.fault_plan.perform(
             "processed", lambda: processed_by_position(self.page(session, position, limit))
         )
 
@@ -119,14 +120,14 @@ class MemoryJournal:
         limit: int,
     ) -> Sequence[str]:
         before = self.clock.now() - older_than_seconds
-        found = self.mishaps.suffer(
+        found = self.fault_plan.perform(
             f"sessions.{need.value}",
             lambda: self.store.search(need, region, before, frozenset(excluded)),
         )
-        return list(dict.fromkeys(document["session"] for document in found[:limit]))
+        return list(dict.fromkeys(session_in(document) for document in found[:limit]))
 
     async def faulted_entries(self, session: str) -> Sequence[Entry]:
-        found = self.mishaps.suffer("faulted_entries", lambda: self.store.flagged(session))
+        found = self.fault_plan.perform("faulted_entries", lambda: self.store.flagged(session))
         faulted = [
             decode_entry(document)
             for document in found
@@ -137,7 +138,7 @@ class MemoryJournal:
     async def pending(
         self, session: str, regions: Sequence[str], *, limit: int = PENDING_MAX
     ) -> Sequence[PendingOutbox]:
-        return self.mishaps.suffer(
+        return self.fault_plan.perform(
             "pending", lambda: self.pending_outboxes(session, regions)[:limit]
         )
 
@@ -157,14 +158,14 @@ class MemoryJournal:
                 operations = acknowledge_operations(document, delivered, refused or {})
                 self.store.apply(pending.session, operations)
 
-        self.mishaps.suffer("acknowledge", strike_off)
+        self.fault_plan.perform("acknowledge", strike_off)
 
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
         for document in encode_staged(session, attempt, batches):
             self.write("stage", session, [CreateDocument(document, WriteResult.TAKEN)])
 
     async def staged(self, session: str, staged: Staged) -> Sequence[DestinationBatch]:
-        found = self.mishaps.suffer(
+        found = self.fault_plan.perform(
             "staged", lambda: [self.store.read(session, part) for part in staged_ids(staged)]
         )
         return [batch for document in found if document for batch in decode_staged(document)]
@@ -182,11 +183,11 @@ class MemoryJournal:
         return version_of(self.partitions[session][ledger_id(ledger.group)])
 
     async def oldest_entries(self, session: str, limit: int) -> Sequence[Entry]:
-        return self.mishaps.suffer("oldest_entries", lambda: self.entries(session)[:limit])
+        return self.fault_plan.perform("oldest_entries", lambda: self.entries(session)[:limit])
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:
         before = self.clock.now() - older_than_seconds
-        found = self.mishaps.suffer("milestone", lambda: self.store.flagged(session))
+        found = self.fault_plan.perform("milestone", lambda: self.store.flagged(session))
         marked = [d for d in found if shows_need(d, SessionNeed.COMPACTION)]
         return newest_milestone(marked, before)
 
@@ -195,11 +196,11 @@ class MemoryJournal:
 
     def read(self, name: str, session: str, document_id: str) -> Document | None:
         """A point read, unless it goes wrong as planned."""
-        return self.mishaps.suffer(name, lambda: self.store.read(session, document_id))
+        return self.fault_plan.perform(name, lambda: self.store.read(session, document_id))
 
     def write(self, name: str, session: str, operations: Sequence[Operation]) -> WriteResult:
         """A transactional batch, unless it goes wrong as planned."""
-        return self.mishaps.suffer(name, lambda: self.store.apply(session, operations))
+        return self.fault_plan.perform(name, lambda: self.store.apply(session, operations))
 
     def page(self, session: str, position: int, limit: int) -> list[Document]:
         """The entries from a position on; a limit of one is a point read."""

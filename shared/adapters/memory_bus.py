@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import VirtualClock
-from shared.adapters.mishaps import Mishaps
 from shared.domain.errors import InvalidMessage, Unavailable
 from shared.domain.message import BODY_BYTES_MAX, Message
 
@@ -25,9 +25,9 @@ class MemoryBus:
     `largest` gives for a queue is refused for good, after those before it were taken.
     """
 
-    def __init__(self, clock: VirtualClock, mishaps: Mishaps | None = None) -> None:
+    def __init__(self, clock: VirtualClock, fault_plan: FaultPlan | None = None) -> None:
         self.clock = clock
-        self.mishaps = mishaps or Mishaps()
+        self.fault_plan = fault_plan or FaultPlan()
         self.queues: dict[tuple[str, str], list[QueuedCopy]] = defaultdict(list)
         self.unavailable: set[str | tuple[str, str]] = set()
         self.largest: dict[tuple[str, str], int] = {}
@@ -37,7 +37,7 @@ class MemoryBus:
     ) -> None:
         if self.unavailable & {region, (region, queue)}:
             raise Unavailable(f"region {region} is unavailable")
-        self.mishaps.suffer(
+        self.fault_plan.perform(
             f"send.{region}", lambda: self.put(region, queue, messages, delay_seconds)
         )
 

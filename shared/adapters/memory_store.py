@@ -9,6 +9,7 @@ from copy import deepcopy
 from shared.domain.errors import TooLarge
 from shared.ports import SessionNeed, WriteResult
 from shared.storage.documents import (
+    TTL_FIELD,
     VERSION_FIELD,
     WRITTEN_FIELD,
     Document,
@@ -79,7 +80,7 @@ class MemoryStore:
         return self.partitions[session].get(end) if end else None
 
     def is_over(self, document: Document) -> bool:
-        ttl = document.get("ttl", -1)
+        ttl = document.get(TTL_FIELD, -1)
         return bool(ttl >= 0 and self.clock.now() >= written_at(document) + ttl)
 
     def search(

@@ -1,18 +1,29 @@
-"""A message as the caller of the public client sees it: content, and the number it was given."""
+"""What a program publishes: messages, each with its content and its number, and batches of them."""
 
-from shared.domain.errors import AlreadyPublished
-from shared.domain.producer import Draft
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
 
-# Only to check a message before its session is known.
+from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
+from shared.domain.message import require_id
+from shared.domain.producer import Draft, ProducerOptions
+from shared.storage.limits import (
+    OPERATION_BYTES_MAX,
+    OPERATION_MESSAGES_MAX,
+    measure_operation,
+    widest_number,
+)
+
+# Stands for the session while a message is checked before its session is known.
 ANY_SESSION = "session"
 
 
 class SessionMessage:
-    """Content to be published once, under an id of the caller's that stays the same on every try.
+    """Content that is published once, under an id of the caller's that is the same on every try.
 
-    `published_sequence_number` is None until it was published, and stays None after a failure.
-    `time`, `reply_to` and `reply_session` are those of Message. Raises InvalidMessage for what
-    could be sent to no session.
+    `published_sequence_number` is None until the message was published, and stays None after a
+    failure. `time`, `reply_to` and `reply_session` are those of Message. Raises InvalidMessage for
+    content that could not be sent to any session.
     """
 
     def __init__(
@@ -37,19 +48,96 @@ class SessionMessage:
 
     @property
     def published_sequence_number(self) -> int | None:
-        """The number it was published under."""
+        """The number under which the message was published."""
         return self._published
 
     def require_unpublished(self) -> None:
-        """Raise AlreadyPublished where it has a number."""
+        """Raise AlreadyPublished if the message has a number."""
         if self._published is not None:
             raise AlreadyPublished(
                 f"message {self._draft.id!r} was published as number {self._published}"
             )
 
     def mark_published(self, sequence: int) -> None:
-        """Remember the number; only a producer says so."""
+        """Remember the number. Only a producer calls this."""
         self._published = sequence
 
     def __repr__(self) -> str:
         return f"SessionMessage(id={self._draft.id!r}, number={self._published})"
+
+
+class BatchState(Enum):
+    """Only an open batch takes messages."""
+
+    OPEN = auto()
+    SENDING = auto()
+    PUBLISHED = auto()
+
+
+class MessageBatch:
+    """Messages for one session that surely fit into one operation.
+
+    Nothing can be added while the batch is sent, nor once it was published; a failure opens it
+    again. Sizes are the bytes that the messages take in the journal, with the longest number that
+    there can be.
+    """
+
+    def __init__(
+        self, session: str, options: ProducerOptions, max_size_in_bytes: int | None = None
+    ) -> None:
+        require_id("session", session)
+        limit = OPERATION_BYTES_MAX if max_size_in_bytes is None else max_size_in_bytes
+        if not 0 < limit <= OPERATION_BYTES_MAX:
+            raise InvalidMessage(f"a batch has 1 to {OPERATION_BYTES_MAX} bytes, not {limit}")
+        self.session = session
+        self.max_size_in_bytes = limit
+        self.size_in_bytes = 0
+        self.number = widest_number(options.producer_group_id, options.owner_level)
+        self.messages: list[SessionMessage] = []
+        self.state = BatchState.OPEN
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def starting_published_sequence_number(self) -> int | None:
+        """The number of the first message once the batch was published; the others follow it.
+
+        A message that was published before under the same id keeps the number it had.
+        """
+        return self.messages[0].published_sequence_number if self.messages else None
+
+    def try_add(self, message: SessionMessage) -> bool:
+        """Add a message and return True, or return False if the batch is too full for it.
+
+        Raises AlreadyPublished if the batch is being sent or was published, or if the message was;
+        TooLarge for a message that no batch of this size can take.
+        """
+        if self.state is not BatchState.OPEN:
+            raise AlreadyPublished(f"nothing can be added: the batch is {self.state.name.lower()}")
+        message.require_unpublished()
+        size = measure_operation([message.draft.in_session(self.session, self.number)])
+        if size > self.max_size_in_bytes:
+            raise TooLarge(f"a message of {size} bytes, the batch takes {self.max_size_in_bytes}")
+        if self.size_in_bytes + size > self.max_size_in_bytes:
+            return False
+        if len(self.messages) == OPERATION_MESSAGES_MAX:
+            return False
+        self.messages.append(message)
+        self.size_in_bytes += size
+        return True
+
+    def add(self, message: SessionMessage) -> None:
+        """As `try_add`, but raises TooLarge instead of returning False."""
+        if not self.try_add(message):
+            raise TooLarge(f"the batch is full with {len(self)} messages")
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Lock the batch while it is sent. It stays locked if its messages were published."""
+        self.state = BatchState.SENDING
+        try:
+            yield
+        finally:
+            is_published = self.starting_published_sequence_number is not None
+            self.state = BatchState.PUBLISHED if is_published else BatchState.OPEN

@@ -1,4 +1,4 @@
-"""The options of an idempotent producer: for all sessions, and for single ones."""
+"""Who publishes to a session, and what a producer knows of a session it publishes to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,12 @@ from shared.domain.producer import ProducerOptions
 
 @dataclass(frozen=True, slots=True)
 class PartitionPublishingOptions:
-    """What differs for one session; what is None is as for all others.
+    """What differs for one session. A field that is None is the same as for all other sessions.
 
     `starting_sequence_number` is where the caller's own record of the session goes on. It must
-    agree with the ledger: the next number, or the first one of the newest operation, whose answer
-    the caller may have missed. A session that the group never published to starts at 0.
+    agree with the ledger: it is either the next number, or the first number of the newest
+    operation, whose answer the caller may have missed. A session that the group has never
+    published to starts at 0.
     """
 
     producer_group_id: str | None = None
@@ -21,10 +22,24 @@ class PartitionPublishingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class IdempotentProducerOptions:
-    """Who publishes. Without an owner level it is 0; a session's options override these.
+class PartitionPublishingProperties:
+    """A producer's view of a session (the partition). What is not known yet is None.
 
-    Raises InvalidOptions, for every session named, before anything is opened.
+    Before the first successful send it repeats the options; the store is not asked.
+    """
+
+    partition_id: str
+    producer_group_id: str | None
+    owner_level: int | None
+    last_published_sequence_number: int | None
+    is_idempotent_publishing_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotentProducerOptions:
+    """Who publishes. The owner level is 0 unless it is given; a session's options override these.
+
+    Raises InvalidOptions for any session named here, before anything is opened.
     """
 
     producer_group_id: str
@@ -33,20 +48,21 @@ class IdempotentProducerOptions:
 
     def __post_init__(self) -> None:
         for session in ("", *self.partition_options):
-            self.for_session(session)
+            self.resolve(session)
 
-    def said_of(self, session: str) -> PartitionPublishingOptions:
-        """What these options say of a session, with None where they leave it open."""
-        own = self.partition_options.get(session, PartitionPublishingOptions())
-        level = self.owner_level if own.owner_level is None else own.owner_level
-        group = self.producer_group_id if own.producer_group_id is None else own.producer_group_id
-        return PartitionPublishingOptions(group, level, own.starting_sequence_number)
-
-    def for_session(self, session: str) -> ProducerOptions:
+    def resolve(self, session: str) -> ProducerOptions:
         """The options with which a session's first operation begins."""
-        said = self.said_of(session)
-        return ProducerOptions(
-            self.producer_group_id if said.producer_group_id is None else said.producer_group_id,
-            said.owner_level or 0,
-            said.starting_sequence_number,
-        )
+        group, level, start = self.merge(session)
+        return ProducerOptions(group, level or 0, start)
+
+    def get_initial_properties(self, session: str) -> PartitionPublishingProperties:
+        """The properties of a session to which this producer has not published anything yet."""
+        group, level, start = self.merge(session)
+        return PartitionPublishingProperties(session, group, level, start - 1 if start else None)
+
+    def merge(self, session: str) -> tuple[str, int | None, int | None]:
+        """A session's group, owner level and starting number: its own, else the general ones."""
+        own = self.partition_options.get(session, PartitionPublishingOptions())
+        group = self.producer_group_id if own.producer_group_id is None else own.producer_group_id
+        level = self.owner_level if own.owner_level is None else own.owner_level
+        return group, level, own.starting_sequence_number

@@ -1,7 +1,6 @@
 """Test a handler as it will live: under duplicates, reordering, crashes and redelivery."""
 
 from shared.testkit.exercise import Report, exercise
-from shared.testkit.found import Found
-from shared.testkit.given import Given, given
+from shared.testkit.given import Found, Given, given
 
 __all__ = ["Found", "Given", "Report", "exercise", "given"]

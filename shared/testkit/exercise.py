@@ -1,54 +1,85 @@
-"""Put handlers through everything that messages go through, and compare with a quiet run."""
+"""Put handlers through everything that messages go through, and compare with an undisturbed run."""
 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, product
 from typing import Any
 
+from shared.adapters.injected_faults import FaultPlan
 from shared.domain.handler import Handlers
+from shared.domain.journal import Json, Status
 from shared.domain.message import Message
-from shared.testkit.disturbances import Deliver, Struck, fitting, in_turn, strikes
-from shared.testkit.elsewhere import require_same_elsewhere
-from shared.testkit.found import Found
-from shared.testkit.given import Given, as_sent
+from shared.storage.documents import decode_identities
+from shared.testkit.given import Found, Given, as_sent, described
+from shared.testkit.other_process import require_same_elsewhere
 from shared.testkit.purity import checked_runs
-from shared.testkit.seen import Fault, Seen, difference, look
-from shared.testkit.stage import Stage
+from shared.testkit.regions import ERROR_QUEUE, REGIONS, TwoRegions, call_faults
 
 RUNS_MAX = 1_000
 HASH_SEEDS = (1, 2)
+BATCH = 10
+EAST, WEST = REGIONS
+
+# A region's queue, a session in it, and the producer group that orders what was sent to it.
+type Stream = tuple[str, str, str, str]
+# Id, type and body of a message.
+type SentOutput = tuple[str, str, bytes]
+type Deliver = Callable[[TwoRegions, Sequence[Message]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A message that failed, and why."""
+
+    session: str
+    type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """States, outputs and faults; each output once, in the order of first arrival."""
+
+    states: Mapping[str, Json]
+    outputs: Mapping[Stream, tuple[SentOutput, ...]]
+    faults: tuple[Fault, ...]
+    sent: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What the messages came to, the same in every one of the runs."""
 
-    seen: Seen
+    result: RunResult
     runs: int
 
     def state(self, session: str) -> dict[str, Any]:
         """The state of a session in the end; a KeyError names the sessions that there are."""
-        if session not in self.seen.states:
-            raise KeyError(f"no session {session!r} among {sorted(self.seen.states)}")
-        return dict(self.seen.states[session])
+        if session not in self.result.states:
+            raise KeyError(f"no session {session!r} among {sorted(self.result.states)}")
+        return dict(self.result.states[session])
 
     def outputs(self, message_type: str | None = None) -> list[dict[str, Any]]:
         """The bodies of the outputs of a type, or of all, in the order of sending."""
-        wanted = (m for m in self.seen.sent if message_type in (None, m.type))
+        wanted = (m for m in self.result.sent if message_type in (None, m.type))
         return [json.loads(message.body) for message in wanted]
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The outputs whole: ids, numbers and sessions included."""
-        return self.seen.sent
+        return self.result.sent
 
     @property
     def faults(self) -> tuple[Fault, ...]:
         """The messages that failed, with the reasons."""
-        return self.seen.faults
+        return self.result.faults
 
 
 def exercise(
@@ -61,61 +92,229 @@ def exercise(
     """Run the messages undisturbed, then under every disturbance; all must come to the same.
 
     Pure and deterministic handlers are also watched, run again, and run in other processes. Raises
-    Found, an AssertionError, for the first thing that is wrong. At most `runs_max` runs are struck.
+    Found, an AssertionError, for the first thing that is wrong. Faults are injected into calls in
+    at most `runs_max` runs.
     """
     sent = as_sent(messages)
     require_same_elsewhere(checked_runs(handlers, sent), hash_seeds)
-    with silenced():
-        return asyncio.run(disturbed(handlers, sent, runs_max))
+    logger = logging.getLogger("lockstep")
+    before = logger.level
+    # What the engine logs of so many failures would hide what is found.
+    logger.setLevel(logging.CRITICAL)
+    try:
+        return asyncio.run(compare_runs(handlers, sent, runs_max))
+    finally:
+        logger.setLevel(before)
 
 
-async def disturbed(handlers: Handlers, messages: Sequence[Message], runs_max: int) -> Report:
-    """Compare every disturbed run with the quiet one."""
-    stage = Stage(handlers)
-    quiet = await ended(stage, in_turn, messages)
+async def compare_runs(handlers: Handlers, messages: Sequence[Message], runs_max: int) -> Report:
+    """Compare every disturbed run with the undisturbed one."""
+    regions = TwoRegions(handlers)
+    undisturbed = await run(regions, in_turn, messages)
     runs = 1
-    for disturbance in fitting(messages):
-        with named(lambda: disturbance.name):  # noqa: B023 - it is called before the next one
-            require_same(quiet, await ended(Stage(handlers), disturbance.deliver, messages))
+    for name, deliver in disturbances(messages):
+        with found_when(lambda: name):  # noqa: B023 - it is called before the next one
+            require_same(undisturbed, await run(TwoRegions(handlers), deliver, messages))
         runs += 1
-    for strike in strikes(len(stage.strike.made), runs_max):
-        struck = Struck()
-        with named(lambda: f"when, during {struck.during}, {strike}"):  # noqa: B023
-            require_same(quiet, await ended(Stage(handlers, strike), struck.deliver, messages))
+    for plan in fault_plans(len(regions.faults.made), runs_max):
+        delivery = InterruptedDelivery()
+        with found_when(lambda: f"when, during {delivery.interrupted}, {plan}"):  # noqa: B023
+            disturbed = await run(TwoRegions(handlers, plan), delivery.deliver, messages)
+            require_same(undisturbed, disturbed)
         runs += 1
-    return Report(quiet, runs)
+    return Report(undisturbed, runs)
 
 
-async def ended(stage: Stage, deliver: Deliver, messages: Sequence[Message]) -> Seen:
-    """What is to be seen after the messages were delivered in some way."""
-    await deliver(stage, messages)
-    await stage.rest()
-    return await look(stage)
+def fault_plans(calls: int, runs_max: int) -> Iterator[FaultPlan]:
+    """Every call going wrong in every way; evenly chosen ones where that is too many."""
+    every = list(call_faults(calls))
+    step = max(1, -(-len(every) // runs_max))
+    yield from map(FaultPlan, every[::step])
 
 
-def require_same(quiet: Seen, disturbed: Seen) -> None:
+async def run(regions: TwoRegions, deliver: Deliver, messages: Sequence[Message]) -> RunResult:
+    """Deliver the messages in some way, let the sweeps run, and read what that came to."""
+    await deliver(regions, messages)
+    await regions.finish()
+    return await read_result(regions)
+
+
+def require_same(undisturbed: RunResult, disturbed: RunResult) -> None:
     """Raise Found where a disturbance changed anything."""
-    found = difference(quiet, disturbed)
+    found = difference(undisturbed, disturbed)
     if found:
         raise Found(found)
 
 
 @contextmanager
-def silenced() -> Iterator[None]:
-    """Keep what the engine logs of so many failures from hiding what was found."""
-    logger = logging.getLogger("lockstep")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-
-
-@contextmanager
-def named(when: Callable[[], str]) -> Iterator[None]:
-    """Say under which disturbance something was found."""
+def found_when(name: Callable[[], str]) -> Iterator[None]:
+    """Name the disturbance under which something was found."""
     try:
         yield
     except Found as found:
-        raise Found(f"{when()}: {found}") from None
+        raise Found(f"{name()}: {found}") from None
+
+
+# What messages go through in production, each as one way to deliver the same messages.
+
+
+async def in_turn(regions: TwoRegions, messages: Sequence[Message], region: str = EAST) -> None:
+    """Each message once, in order, to one region."""
+    for message in messages:
+        await regions.settle(region, message)
+
+
+async def twice(regions: TwoRegions, messages: Sequence[Message]) -> None:
+    for message in messages:
+        await regions.settle(EAST, message)
+        await regions.settle(EAST, message)
+
+
+async def in_both_regions(regions: TwoRegions, messages: Sequence[Message]) -> None:
+    for message in messages:
+        await asyncio.gather(regions.settle(EAST, message), regions.settle(WEST, message))
+
+
+async def with_late_copies(regions: TwoRegions, messages: Sequence[Message]) -> None:
+    """All messages, and copies of all of them to workers that remember nothing."""
+    await in_turn(regions, messages)
+    for region in REGIONS:
+        regions.workers[region] = regions.new_worker(region)
+        for message in reversed(messages):
+            await regions.settle(region, message)
+
+
+async def backwards(regions: TwoRegions, messages: Sequence[Message]) -> None:
+    await in_turn(regions, messages[::-1])
+
+
+async def in_batches(regions: TwoRegions, messages: Sequence[Message]) -> None:
+    """Neighbours of one session together."""
+    for _, group in groupby(messages, lambda message: message.session):
+        together = list(group)
+        for start in range(0, len(together), BATCH):
+            await regions.settle(EAST, *together[start : start + BATCH])
+
+
+async def during_an_outage(regions: TwoRegions, messages: Sequence[Message]) -> None:
+    """No output reaches the west until it is available again."""
+    regions.bus.unavailable = {WEST}
+    await in_turn(regions, messages)
+    regions.bus.unavailable = set()
+
+
+async def shuffled(seed: int, regions: TwoRegions, messages: Sequence[Message]) -> None:
+    """All messages and their copies in any order, to any region, some to a new worker."""
+    draw = random.Random(seed)  # noqa: S311 - to be repeated, not to surprise
+    deliveries = list(product(messages, REGIONS))
+    draw.shuffle(deliveries)
+    for message, region in deliveries:
+        if draw.random() < 0.2:
+            regions.workers[region] = regions.new_worker(region)
+        await regions.settle(region, message)
+
+
+def disturbances(messages: Sequence[Message]) -> Iterator[tuple[str, Deliver]]:
+    """Ways of delivery that must change nothing, with their names."""
+    yield "when only the other region takes them", partial(in_turn, region=WEST)
+    yield "when each message comes twice", twice
+    yield "when both regions take each message at once", in_both_regions
+    yield "when copies of all messages come late", with_late_copies
+    yield "when they come in batches", in_batches
+    yield "when one region is unavailable for a while", during_an_outage
+    # Un-numbered messages have no order but that of their arrival.
+    if all(message.number for message in messages):
+        yield "when they come backwards", backwards
+        for seed in range(3):
+            yield f"in shuffled order {seed}", partial(shuffled, seed)
+
+
+@dataclass
+class InterruptedDelivery:
+    """Delivers in turn, and notes the message during which a call went wrong."""
+
+    interrupted: str = "the sweep"
+
+    async def deliver(self, regions: TwoRegions, messages: Sequence[Message]) -> None:
+        """Deliver each message until it is settled."""
+        for message in messages:
+            before = len(regions.faults.made)
+            await regions.settle(EAST, message)
+            if regions.faults.at.keys() & range(before, len(regions.faults.made)):
+                self.interrupted = described(message)
+
+
+async def read_result(regions: TwoRegions) -> RunResult:
+    """What the regions hold when nothing is left to do."""
+    worker = regions.new_worker(EAST).worker
+    sessions = sorted(s for s in regions.journal.partitions if regions.journal.store.newest(s))
+    arrived = {
+        at: [delivered.message for delivered in queue] for at, queue in regions.bus.queues.items()
+    }
+    streams: dict[Stream, dict[SentOutput, None]] = defaultdict(dict)
+    for (region, queue), messages in arrived.items():
+        for message in messages:
+            group = message.number.group if message.number else ""
+            output = (message.id, message.type, message.body)
+            streams[region, queue, message.session, group][output] = None
+    faults = (
+        Fault(session, decode_identities(document)[0].type, document["reason"])
+        for session, documents in regions.journal.partitions.items()
+        for document in documents.values()
+        if document.get("status") == Status.FAULTED.value
+    )
+    return RunResult(
+        states={s: await worker.state_after(await worker.read_head(s)) for s in sessions},
+        # The order of what is not numbered does not count.
+        outputs={at: tuple(sent if at[-1] else sorted(sent)) for at, sent in streams.items()},
+        faults=tuple(sorted(faults, key=lambda f: (f.session, f.type, f.reason))),
+        sent=tuple(
+            dict.fromkeys(
+                message
+                for (region, queue), messages in arrived.items()
+                for message in messages
+                if region == EAST and queue != ERROR_QUEUE
+            )
+        ),
+    )
+
+
+def difference(undisturbed: RunResult, disturbed: RunResult) -> str | None:
+    """The first thing that a disturbance changed, in words."""
+    for session in sorted({*undisturbed.states, *disturbed.states}):
+        before, after = (
+            "none" if state is None else json.dumps(state, sort_keys=True)
+            for state in (undisturbed.states.get(session), disturbed.states.get(session))
+        )
+        if before != after:
+            return f"the state of {session!r} is {after}, undisturbed it is {before}"
+    if undisturbed.faults != disturbed.faults:
+        return f"the faults are {disturbed.faults}, undisturbed they are {undisturbed.faults}"
+    for stream in sorted({*undisturbed.outputs, *disturbed.outputs}):
+        changed = output_difference(
+            undisturbed.outputs.get(stream, ()), disturbed.outputs.get(stream, ())
+        )
+        if changed:
+            region, queue, session, _ = stream
+            return f"in queue {queue!r} of region {region}, for session {session!r}, {changed}"
+    return None
+
+
+def output_difference(
+    undisturbed: tuple[SentOutput, ...], disturbed: tuple[SentOutput, ...]
+) -> str | None:
+    """How the outputs of one stream differ, in words."""
+
+    def named(output: SentOutput) -> str:
+        message_id, message_type, body = output
+        return f"{message_type} {body.decode()} (id {message_id})"
+
+    for place, (before, after) in enumerate(zip(undisturbed, disturbed, strict=False), start=1):
+        if before != after:
+            return f"output {place} is {named(after)}, undisturbed it is {named(before)}"
+    both = min(len(undisturbed), len(disturbed))
+    if missing := undisturbed[both:]:
+        return f"output {both + 1} is missing: {named(missing[0])}"
+    if extra := disturbed[both:]:
+        return f"output {both + 1} is too many: {named(extra[0])}"
+    return None

@@ -1,4 +1,4 @@
-"""The messages that a team gives its handlers, and how they are numbered."""
+"""The messages that a team gives its handlers, how they are numbered, and what is said of them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,10 @@ from shared.domain.message import Message, Number, derive_id
 
 GROUP = "given"
 SENT_AT = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
+
+
+class Found(AssertionError):
+    """A handler does not keep what its kind promises, or a fault changed what it gives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,20 @@
-"""Hold pure and deterministic handlers to it: the same input gives the same bytes, always."""
+"""Check that pure and deterministic handlers give the same bytes for the same input, always."""
 
+import builtins
+import io
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+import os
+import random
+import secrets
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from types import CodeType, FrameType
 from typing import Any
 
 from pydantic import BaseModel
@@ -20,29 +32,55 @@ from shared.domain.journal import Json
 from shared.domain.message import Message
 from shared.engine.handle import handle
 from shared.storage.documents import encode_batch
-from shared.testkit.found import Found
-from shared.testkit.given import described
-from shared.testkit.witness import witnessed
+from shared.testkit.given import Found, described
 
-type Shown = dict[str, Any]
+NOW = "use context.now, the sender's time"
+IDS = "use context.new_id()"
+RANDOMNESS = "use context.random"
+OUTSIDE = "look it up with context.captured(...), or declare the handler effectful"
+HASHES = "hash() of text differs between processes: use hashlib"
+
+FUNCTIONS: dict[Any, str] = {
+    time.time: NOW,
+    time.time_ns: NOW,
+    time.monotonic: NOW,
+    time.monotonic_ns: NOW,
+    time.perf_counter: NOW,
+    time.localtime: NOW,
+    time.gmtime: NOW,
+    os.urandom: RANDOMNESS,
+    os.getpid: OUTSIDE,
+    io.open: OUTSIDE,
+    builtins.hash: HASHES,
+}
+CLOCK_METHODS = {"now", "utcnow", "today"}
+PYTHON: dict[CodeType, tuple[str, str]] = {
+    uuid.uuid1.__code__: ("uuid.uuid1()", IDS),
+    uuid.uuid4.__code__: ("uuid.uuid4()", IDS),
+    secrets.token_bytes.__code__: ("secrets.token_bytes()", RANDOMNESS),
+}
+# The hidden generator behind the functions of the module random.
+SHARED_RANDOM = random.random.__self__  # type: ignore[attr-defined]
+
+type ComparableResult = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class HandlerRun:
     """A handler's run on a message: what it started from, and what it gave."""
 
     handler: Handler
     before: HandlerInput
     message: Message
-    shown: Shown
+    result: ComparableResult
 
 
-def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Run]:
+def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[HandlerRun]:
     """The runs of the messages in turn, each checked. Raises Found.
 
     Sessions of other kinds of handlers are left out from there on: nobody can foresee their state.
     """
-    runs: list[Run] = []
+    runs: list[HandlerRun] = []
     befores: dict[str, HandlerInput | None] = {}
     for message in messages:
         before = befores.setdefault(message.session, HandlerInput())
@@ -56,7 +94,7 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Run]:
             befores[message.session] = None if halts else before
             continue
         captured = HandlerInput(before.state, before.produced, result.captured)
-        runs.append(Run(handler, captured, message, shown(result)))
+        runs.append(HandlerRun(handler, captured, message, comparable(result)))
         befores[message.session] = HandlerInput(result.state, result.produced)
     for run in reversed(runs):
         require_same(run, repeated(run), "when it runs again after the others")
@@ -64,23 +102,22 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Run]:
 
 
 def is_pure(handler: Handler) -> bool:
-    """Whether the handler promises to depend on its input alone."""
     return handler.kind in (Kind.PURE, Kind.DETERMINISTIC)
 
 
 def checked_run(handler: Handler, before: HandlerInput, message: Message) -> HandlerResult | None:
-    """Run a handler under watch, and once more; None where it fails."""
-    with witnessed() as witness:
+    """HandlerRun a handler under watch, and once more; None where it fails."""
+    with recorded_calls() as calls:
         try:
             result = handle.run_pure(handler, before, message)
         except Exception:
             return None
-    if witness.seen:
-        called, advice = witness.seen[0]
+    if calls.found:
+        called, advice = calls.found[0]
         raise Found(f"the {handler.kind} handler of {described(message)} calls {called}: {advice}")
     require_untouched(handler, before, message)
     captured = HandlerInput(before.state, before.produced, result.captured)
-    run = Run(handler, captured, message, shown(result))
+    run = HandlerRun(handler, captured, message, comparable(result))
     require_same(run, repeated(run), "when it runs a second time")
     return result
 
@@ -99,15 +136,15 @@ def require_untouched(handler: Handler, before: HandlerInput, message: Message) 
             )
 
 
-def repeated(run: Run) -> Shown:
+def repeated(run: HandlerRun) -> ComparableResult:
     """What the handler gives when it runs again on the same input."""
-    return shown(handle.run_pure(run.handler, run.before, run.message))
+    return comparable(handle.run_pure(run.handler, run.before, run.message))
 
 
-def require_same(run: Run, again: Shown, when: str) -> None:
+def require_same(run: HandlerRun, again: ComparableResult, when: str) -> None:
     """Raise Found where a later run gave something else."""
-    if again != run.shown:
-        first, second = difference(run.shown, again)
+    if again != run.result:
+        first, second = differing_parts(run.result, again)
         raise Found(
             f"the handler of {described(run.message)} gives something else {when}: first {first},"
             f" then {second}. It keeps something between runs (a module variable, a default"
@@ -116,7 +153,7 @@ def require_same(run: Run, again: Shown, when: str) -> None:
         )
 
 
-def difference(first: Shown, second: Shown) -> tuple[str, str]:
+def differing_parts(first: ComparableResult, second: ComparableResult) -> tuple[str, str]:
     """The part in which two results differ, of each."""
     for name in first:
         if first[name] != second.get(name):
@@ -124,17 +161,85 @@ def difference(first: Shown, second: Shown) -> tuple[str, str]:
     return json.dumps(first), json.dumps(second)
 
 
-def shown(result: HandlerResult) -> Shown:
+def comparable(result: HandlerResult) -> ComparableResult:
     """A result as it can be compared, also with one from another process."""
     outputs = [encode_batch(parcel) for parcel in result.batches]
-    return {"state": plain(result.state), "outputs": plain(outputs)}
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON gives it back."""
-    return json.loads(json.dumps(value))
+    compared: ComparableResult = json.loads(json.dumps({"state": result.state, "outputs": outputs}))
+    return compared
 
 
 def dumped(model: BaseModel) -> Json:
     """A model's fields."""
     return model.model_dump(mode="json")
+
+
+@dataclass
+class CallRecorder:
+    """What was called that a pure handler may not call: its name, and what to use instead."""
+
+    found: list[tuple[str, str]] = field(default_factory=list)
+    captures: int = 0
+
+    def on_event(self, frame: FrameType, event: str, called: Any) -> None:
+        """Take a call or a return, as sys.setprofile passes it."""
+        if frame.f_code is Context.captured.__code__:
+            self.captures += {"call": 1, "return": -1}.get(event, 0)
+        if self.captures:
+            return
+        impure = None
+        if event == "call":
+            impure = python_call(frame)
+        elif event == "c_call" and not is_of_python(frame):
+            impure = builtin_call(frame, called)
+        if impure is not None:
+            self.found.append(impure)
+
+
+def is_of_python(frame: FrameType) -> bool:
+    """Whether the standard library is calling: a log record has a time, and zones are files."""
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def python_call(frame: FrameType) -> tuple[str, str] | None:
+    """The name and the advice for a Python function that may not be called."""
+    if frame.f_code in PYTHON:
+        return PYTHON[frame.f_code]
+    arguments = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+    if arguments and frame.f_locals.get(arguments[0]) is SHARED_RANDOM:
+        return f"random.{frame.f_code.co_name}()", RANDOMNESS
+    return None
+
+
+def builtin_call(frame: FrameType, called: Any) -> tuple[str, str] | None:
+    """The name and the advice for a built-in function that may not be called."""
+    owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
+    if owner is SHARED_RANDOM:
+        return f"random.{name}()", RANDOMNESS
+    if isinstance(owner, type) and issubclass(owner, date) and name in CLOCK_METHODS:
+        return f"{owner.__name__}.{name}()", NOW
+    if isinstance(owner, socket.socket):
+        return "a socket", OUTSIDE
+    # Frozen models and dataclasses hash themselves wherever they are a key; that is harmless.
+    advice = None if frame.f_code.co_name in ("__hash__", "hash_func") else known(called)
+    return (f"{getattr(called, '__module__', '')}.{name}()", advice) if advice else None
+
+
+def known(called: Any) -> str | None:
+    """The advice about a built-in function, if there is any."""
+    try:
+        return FUNCTIONS.get(called)
+    except TypeError:
+        return None
+
+
+@contextmanager
+def recorded_calls() -> Iterator[CallRecorder]:
+    """Record the calls of this thread; a profiler that ran before goes on afterwards."""
+    recorder = CallRecorder()
+    before: Callable[..., Any] | None = sys.getprofile()
+    sys.setprofile(recorder.on_event)
+    try:
+        yield recorder
+    finally:
+        sys.setprofile(before)

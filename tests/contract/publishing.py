@@ -16,9 +16,12 @@ from shared.domain.errors import (
 )
 from shared.domain.message import Message
 from shared.publishing.message import SessionMessage
-from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
+from shared.publishing.options import (
+    IdempotentProducerOptions,
+    PartitionPublishingOptions,
+    PartitionPublishingProperties,
+)
 from shared.publishing.producer import IdempotentProducer
-from shared.publishing.properties import PartitionPublishingProperties
 
 type Opened = AbstractAsyncContextManager[IdempotentProducer]
 

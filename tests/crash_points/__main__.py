@@ -1,4 +1,4 @@
-"""`python -m tests.crash_points`: every strike and every pair, with progress and a table."""
+"""`python -m tests.crash_points`: every fault and every pair, with progress and a table."""
 
 import argparse
 import logging
@@ -13,7 +13,7 @@ from tests.crash_points.search import Searched, search, starts, undisturbed
 from tests.crash_points.works import WORKS
 
 CHUNK = 4
-SAY_EVERY_SECONDS = 10.0
+PROGRESS_SECONDS = 10.0
 
 
 def main() -> int:
@@ -35,24 +35,24 @@ def parser() -> argparse.ArgumentParser:
 
 
 def be_quiet() -> None:
-    """What the engine has to say about every strike is of no interest."""
+    """What the engine logs about every fault is of no interest."""
     logging.getLogger("lockstep").setLevel(logging.CRITICAL + 1)
 
 
 def search_all(one_pair_in: int, jobs: int) -> Mapping[str, Searched]:
-    """What came of each piece of work; failures are said at once."""
+    """What came of each piece of work; failures are printed at once."""
     searched: dict[str, Searched] = defaultdict(Searched)
     todo = [start for name in WORKS for start in starts(name)]
-    said = monotonic()
+    printed_at = monotonic()
     with ProcessPoolExecutor(jobs, initializer=be_quiet) as pool:
         results = pool.map(partial(search, one_pair_in=one_pair_in), todo, chunksize=CHUNK)
         for count, ((name, _), one) in enumerate(zip(todo, results, strict=True), start=1):
             searched[name].add(one)
             for failure in one.failures:
                 print(failure, flush=True)
-            if monotonic() - said > SAY_EVERY_SECONDS:
-                said = monotonic()
-                print(f"{count}/{len(todo)} first strikes", file=sys.stderr, flush=True)
+            if monotonic() - printed_at > PROGRESS_SECONDS:
+                printed_at = monotonic()
+                print(f"{count}/{len(todo)} first faults", file=sys.stderr, flush=True)
     return searched
 
 
@@ -64,7 +64,7 @@ def report(searched: Mapping[str, Searched], seconds: float) -> None:
         print(f"| {name} |", " | ".join(f"{count:,}" for count in counts), "|")
     singles = sum(one.singles for one in searched.values())
     pairs = sum(one.pairs for one in searched.values())
-    print(f"\n{singles:,} strikes and {pairs:,} pairs in {seconds:.0f} s")
+    print(f"\n{singles:,} single faults and {pairs:,} pairs in {seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,27 @@
-"""Where the use cases call the store and the bus, read from their source."""
+"""Where the use cases call the store and the bus, by their source and while they run."""
 
 import ast
-from collections.abc import Iterator
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from shared.adapters.injected_faults import CallFault, FaultPlan
 from shared.ports import Bus, Journal
-from tests.crash_points.strikes import USE_CASES, CallSite
 
+USE_CASES = Path(__file__).parents[2] / "shared" / "usecases"
+PREFIX = f"{USE_CASES}{os.sep}"
 METHODS = {name for port in (Journal, Bus) for name in vars(port) if not name.startswith("_")}
 # What the use cases name the ports.
 PORTS = {"journal", "store", "bus"}
 
+# A file and a line.
+type CallSite = tuple[str, int]
+
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PortCall:
     """A call of a port's method, and the lines it spans."""
 
     file: str
@@ -22,25 +30,46 @@ class Call:
     method: str
 
     def __str__(self) -> str:
-        """Where people find it."""
         return f"{self.file}:{self.first} {self.method}"
 
     def is_at(self, site: CallSite) -> bool:
-        """Whether it is made there."""
         file, line = site
         return file == self.file and self.first <= line <= self.last
 
 
-def calls() -> list[Call]:
+def port_calls() -> list[PortCall]:
     """Every call of a port in a use case."""
-    return [call for path in sorted(USE_CASES.glob("*.py")) for call in calls_in(path.name)]
+    return [call for path in sorted(USE_CASES.rglob("*.py")) for call in port_calls_in(path)]
 
 
-def calls_in(name: str) -> Iterator[Call]:
-    """The calls in one file."""
-    for node in ast.walk(ast.parse((USE_CASES / name).read_text("utf-8"))):
+def port_calls_in(path: Path) -> Iterator[PortCall]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Call(
                 func=ast.Attribute(attr=method, value=ast.Name(id=port) | ast.Attribute(attr=port))
             ) if method in METHODS and port in PORTS:
-                yield Call(name, node.lineno, node.end_lineno or node.lineno, method)
+                file = str(path).removeprefix(PREFIX)
+                yield PortCall(file, node.lineno, node.end_lineno or node.lineno, method)
+
+
+class TracedFaultPlan(FaultPlan):
+    """A fault plan that notes which lines of the use cases made the calls that it counts."""
+
+    def __init__(self, at: Mapping[int, CallFault] | None = None) -> None:
+        super().__init__(at)
+        self.call_sites: set[CallSite] = set()
+
+    def perform[T](self, operation: str, apply: Callable[[], T]) -> T:
+        """Note the call, and apply it or go wrong."""
+        if not self.is_over:
+            self.call_sites.add(call_site())
+        return super().perform(operation, apply)
+
+
+def call_site() -> CallSite:
+    """The line of a use case that awaits the current call; no line where none does."""
+    for frame, line in traceback.walk_stack(None):
+        name = frame.f_code.co_filename
+        if name.startswith(PREFIX):
+            return name.removeprefix(PREFIX), line
+    return "", 0

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from tests.crash_points.calls import calls
+from tests.crash_points.calls import port_calls
 from tests.crash_points.search import ONE_PAIR_IN, Searched, search, starts
 from tests.crash_points.works import WORKS
 
@@ -25,6 +25,8 @@ def test_whatever_goes_wrong_the_end_is_the_same(name: str) -> None:
 
 
 def test_no_call_of_a_use_case_is_forgotten() -> None:
-    callers = {site for name in WORKS for site in searched(name).callers}
-    forgotten = [str(call) for call in calls() if not any(call.is_at(site) for site in callers)]
+    call_sites = {site for name in WORKS for site in searched(name).call_sites}
+    forgotten = [
+        str(call) for call in port_calls() if not any(call.is_at(site) for site in call_sites)
+    ]
     assert forgotten == [], "no piece of work in tests/crash_points/works.py makes these calls"

@@ -1,7 +1,7 @@
 """Pieces of work that between them make every call that a use case can make.
 
-Each is a coroutine over a ground on which calls go wrong, or not, and tells what is seen of it in
-the end; that must not depend on what went wrong.
+Each is a coroutine over two regions in which calls go wrong, or not, and returns its result, which
+must not depend on what went wrong.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 
+from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.domain.errors import NotHalted, TooLarge
 from shared.domain.journal import Entry
 from shared.domain.message import Message
@@ -18,68 +19,65 @@ from shared.domain.saga.plan import SagaState
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.testkit.strikes import Killed
-from simulation.limits import small_limits
+from simulation.variant import small_limits
 from tests.business import payment, plain
-from tests.crash_points.ground import HASTY, Ground, others_have_a_turn
-from tests.crash_points.strikes import Strikes
-from tests.crashes import sent
+from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
 from tests.letters import WRITER, writing
 from tests.saga_stage import order
 from tests.saga_walks import walked
 from tests.world import REGIONS, message
 
-type Work = Callable[[Strikes], Awaitable[object]]
+type Work = Callable[[FaultPlan], Awaitable[object]]
 
 SESSION = "acc-7"
 BILLS = [message(n, kind="account.bill") for n in range(8)]
 DRAFTS = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(3)]
 
 
-async def delivered(ground: Ground, *batches: Sequence[Message]) -> object:
+async def delivered(regions: BusinessRegions, *batches: Sequence[Message]) -> object:
     """Deliver until all is settled, and let the sweeps find what is left."""
-    await ground.take(*batches)
-    await ground.rest()
-    return await ground.seen()
+    await regions.take(*batches)
+    await regions.finish()
+    return await regions.result()
 
 
-async def in_turn(strikes: Strikes) -> object:
+async def in_turn(faults: FaultPlan) -> object:
     """Messages in their order, and a copy of the first."""
-    return await delivered(Ground(strikes), BILLS[:1], BILLS[1:2], BILLS[:1])
+    return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[1:2], BILLS[:1])
 
 
-async def gapped(strikes: Strikes) -> object:
+async def gapped(faults: FaultPlan) -> object:
     """A message before its turn, which is parked and drained."""
-    return await delivered(Ground(strikes), BILLS[:1], BILLS[2:3], BILLS[1:2])
+    return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[2:3], BILLS[1:2])
 
 
-async def in_batches(strikes: Strikes) -> object:
+async def in_batches(faults: FaultPlan) -> object:
     """Two batches, the first with a gap."""
-    return await delivered(Ground(strikes), [*BILLS[:2], BILLS[3]], BILLS[2:5])
+    return await delivered(BusinessRegions(faults), [*BILLS[:2], BILLS[3]], BILLS[2:5])
 
 
-async def without_numbers(strikes: Strikes) -> object:
+async def without_numbers(faults: FaultPlan) -> object:
     """A message without a number, and its copy."""
-    return await delivered(Ground(strikes), [plain(0)], [plain(0)])
+    return await delivered(BusinessRegions(faults), [plain(0)], [plain(0)])
 
 
 @patch.multiple(duplicates, PAGE=2, MARGIN=1)
-async def late_copies(strikes: Strikes) -> object:
+async def late_copies(faults: FaultPlan) -> object:
     """Copies of what two groups sent in turn, and another content under a used number."""
-    ground = Ground(strikes)
+    regions = BusinessRegions(faults)
     others = [message(n, 50 + n, kind="account.bill", group="shop") for n in range(3)]
-    strikes.is_over = True
-    await ground.take(*([one] for one in [others[0], *BILLS, *others[1:]]))
-    strikes.is_over = False
-    await ground.take([BILLS[2]], [others[0]], [replace(BILLS[3], body=b'{"amount":99}')])
-    await ground.rest()
-    return await ground.seen()
+    faults.is_over = True
+    await regions.take(*([one] for one in [others[0], *BILLS, *others[1:]]))
+    faults.is_over = False
+    await regions.take([BILLS[2]], [others[0]], [replace(BILLS[3], body=b'{"amount":99}')])
+    await regions.finish()
+    return await regions.result()
 
 
-async def corrected(strikes: Strikes) -> object:
+async def corrected(faults: FaultPlan) -> object:
     """A poison that a person corrects, and the message parked behind it."""
-    ground = Ground(strikes)
-    await ground.take([message(0, kind="account.burn")], BILLS[1:2])
+    regions = BusinessRegions(faults)
+    await regions.take([message(0, kind="account.burn")], BILLS[1:2])
 
     async def correct(worker: Services) -> Entry | None:
         decision = ResolutionRequest(
@@ -90,106 +88,108 @@ async def corrected(strikes: Strikes) -> object:
         except NotHalted:
             return None
 
-    await ground.insist(correct)
-    await ground.rest()
-    return await ground.seen()
+    await regions.insist(correct)
+    await regions.finish()
+    return await regions.result()
 
 
-async def effectful(strikes: Strikes) -> object:
+async def effectful(faults: FaultPlan) -> object:
     """A handler that calls the outside, and a message that comes meanwhile."""
-    return await delivered(Ground(strikes), [payment(0)], BILLS[1:2])
+    return await delivered(BusinessRegions(faults), [payment(0)], BILLS[1:2])
 
 
-async def left_alone(strikes: Strikes) -> object:
+async def left_alone(faults: FaultPlan) -> object:
     """A claim whose owner died, and nobody delivers its message again: the sweep takes it over."""
-    ground = Ground(strikes)
-    strikes.is_over, ground.outside.before = True, die
-    with suppress(Killed):
-        await ground.east.consumer.consume(payment(0))
-    strikes.is_over, ground.outside.before = False, others_have_a_turn
-    await ground.rest()
-    return await ground.seen()
+    regions = BusinessRegions(faults)
+    faults.is_over, regions.outside.before = True, die
+    with suppress(ProcessKilled):
+        await regions.workers["east"].consumer.consume(payment(0))
+    faults.is_over, regions.outside.before = False, let_others_run
+    await regions.finish()
+    return await regions.result()
 
 
 async def die() -> None:
     """The process ends while it asks the outside."""
-    raise Killed("payment")
+    raise ProcessKilled("payment")
 
 
-async def idempotent(strikes: Strikes) -> object:
+async def idempotent(faults: FaultPlan) -> object:
     """A handler without a journal entry, while one region is dark."""
-    ground = Ground(strikes)
-    ground.bus.unavailable = {"west"}
-    await ground.take([replace(payment(0, "account.note"), number=None)])
-    ground.bus.unavailable = set()
-    await ground.rest()
-    return await ground.seen()
+    regions = BusinessRegions(faults)
+    regions.bus.unavailable = {"west"}
+    await regions.take([replace(payment(0, "account.note"), number=None)])
+    regions.bus.unavailable = set()
+    await regions.finish()
+    return await regions.result()
 
 
-async def to_a_dark_region(strikes: Strikes) -> object:
+async def to_an_unavailable_region(faults: FaultPlan) -> object:
     """Outputs that a region misses, which the change feed shows when it is back."""
-    ground = Ground(strikes)
-    ground.bus.unavailable = {"west"}
-    await ground.take(BILLS[:1], BILLS[1:2])
-    ground.bus.unavailable = set()
-    shown = ground.journal.pending_outboxes(SESSION, REGIONS)
-    await ground.insist(lambda worker: worker.recovery.recover(shown))
-    await ground.rest()
-    return await ground.seen()
+    regions = BusinessRegions(faults)
+    regions.bus.unavailable = {"west"}
+    await regions.take(BILLS[:1], BILLS[1:2])
+    regions.bus.unavailable = set()
+    shown = regions.journal.pending_outboxes(SESSION, REGIONS)
+    await regions.insist(lambda worker: worker.recovery.recover(shown))
+    await regions.finish()
+    return await regions.result()
 
 
-async def staged(strikes: Strikes) -> object:
+async def staged(faults: FaultPlan) -> object:
     """Outputs that are staged, as they do not fit an entry."""
     with small_limits(wanted=True):
-        return await delivered(Ground(strikes), [writing([1_300, 1_000])], [writing([3], 1)])
+        return await delivered(
+            BusinessRegions(faults), [writing([1_300, 1_000])], [writing([3], 1)]
+        )
 
 
-async def paid_meanwhile(strikes: Strikes) -> object:
+async def delivered_meanwhile(faults: FaultPlan) -> object:
     """Staged outputs that a sweep sends to a region while a slow worker is about to."""
     with small_limits(wanted=True):
-        ground = Ground(strikes)
-        ground.bus.unavailable = {"west"}
-        await ground.take([writing([1_300, 1_000])])
-        ground.bus.unavailable = set()
-        shown = ground.journal.pending_outboxes(WRITER, REGIONS)
-        await ground.rest()
-        strikes.is_over = False
-        await ground.insist(
+        regions = BusinessRegions(faults)
+        regions.bus.unavailable = {"west"}
+        await regions.take([writing([1_300, 1_000])])
+        regions.bus.unavailable = set()
+        shown = regions.journal.pending_outboxes(WRITER, REGIONS)
+        await regions.finish()
+        faults.is_over = False
+        await regions.insist(
             lambda worker: worker.recovery.dispatcher.deliver_in_order(shown, ["west"])
         )
-        return await ground.seen()
+        return await regions.result()
 
 
-async def made_again(strikes: Strikes) -> object:
+async def made_again(faults: FaultPlan) -> object:
     """Outputs that are not stored: a region that missed them gets what the handler makes again."""
-    ground = Ground(strikes)
-    ground.bus.unavailable = {"west"}
-    await ground.take(*([writing([n], n, "write.again")] for n in range(2)))
-    ground.bus.unavailable = set()
-    await ground.rest()
-    return await ground.seen()
+    regions = BusinessRegions(faults)
+    regions.bus.unavailable = {"west"}
+    await regions.take(*([writing([n], n, "write.again")] for n in range(2)))
+    regions.bus.unavailable = set()
+    await regions.finish()
+    return await regions.result()
 
 
-async def refused_by_a_queue(strikes: Strikes) -> object:
+async def refused_by_a_queue(faults: FaultPlan) -> object:
     """An output that no queue takes, in whose place a void goes."""
-    ground = Ground(strikes)
-    ground.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
-    return await delivered(ground, [message(0, 11, kind="account.boast")], BILLS[1:2])
+    regions = BusinessRegions(faults)
+    regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
+    return await delivered(regions, [message(0, 11, kind="account.boast")], BILLS[1:2])
 
 
-async def acknowledged_later(strikes: Strikes) -> object:
+async def acknowledged_later(faults: FaultPlan) -> object:
     """Acknowledgements that are put off."""
-    ground = Ground(strikes, replace(HASTY, acknowledge_seconds=2.0))
-    return await delivered(ground, BILLS[:1], BILLS[1:2])
+    regions = BusinessRegions(faults, replace(IMPATIENT, acknowledge_seconds=2.0))
+    return await delivered(regions, BILLS[:1], BILLS[1:2])
 
 
-async def published(strikes: Strikes) -> object:
+async def published(faults: FaultPlan) -> object:
     """Two operations of a producer group, by processes that may die."""
-    ground = Ground(strikes)
+    regions = BusinessRegions(faults)
     for wanted in (DRAFTS[:2], DRAFTS[2:]):
-        await ground.insist(partial(publish, wanted))
-    await ground.rest()
-    return await ground.seen()
+        await regions.insist(partial(publish, wanted))
+    await regions.finish()
+    return await regions.result()
 
 
 async def publish(wanted: Sequence[Draft], worker: Services) -> None:
@@ -198,69 +198,71 @@ async def publish(wanted: Sequence[Draft], worker: Services) -> None:
         await worker.producer.publish(SESSION, wanted, ProducerOptions("bank"))
 
 
-async def published_too_large(strikes: Strikes) -> object:
+async def published_too_large(faults: FaultPlan) -> object:
     """An operation of which no queue takes one message. Each try may spend a number for it."""
-    ground = Ground(strikes)
-    ground.bus.largest = {(region, "in"): 1_000 for region in REGIONS}
+    regions = BusinessRegions(faults)
+    regions.bus.largest = {(region, "in"): 1_000 for region in REGIONS}
     large = Draft("m-9", "account.add", b'{"amount":1,"note":"%s"}' % (b"x" * 1_000))
-    await ground.insist(partial(publish, [DRAFTS[0], large]))
-    await ground.rest()
-    await ground.seen()
-    return {(m.id, m.type, region) for region in REGIONS for m in ground.bus.messages(region, "in")}
+    await regions.insist(partial(publish, [DRAFTS[0], large]))
+    await regions.finish()
+    await regions.result()
+    return {
+        (m.id, m.type, region) for region in REGIONS for m in regions.bus.messages(region, "in")
+    }
 
 
-async def numbered_elsewhere(strikes: Strikes) -> object:
+async def numbered_elsewhere(faults: FaultPlan) -> object:
     """Messages with numbers of their sender's own, sent while one region is dark."""
-    ground = Ground(strikes)
-    ground.bus.unavailable = {"west"}
-    await ground.insist(lambda worker: worker.producer.send(BILLS[:2]))
-    ground.bus.unavailable = set()
-    await ground.rest()
-    return await ground.seen()
+    regions = BusinessRegions(faults)
+    regions.bus.unavailable = {"west"}
+    await regions.insist(lambda worker: worker.producer.send(BILLS[:2]))
+    regions.bus.unavailable = set()
+    await regions.finish()
+    return await regions.result()
 
 
-async def commanded(strikes: Strikes) -> object:
+async def commanded(faults: FaultPlan) -> object:
     """A command, and what it answers."""
-    ground = Ground(strikes)
+    regions = BusinessRegions(faults)
     command = plain(0, "account.ask")
-    reply = await ground.insist(lambda worker: worker.commands.apply(command))
-    return reply, await ground.seen()
+    reply = await regions.insist(lambda worker: worker.commands.apply(command))
+    return reply, await regions.result()
 
 
-async def rejected(strikes: Strikes) -> object:
+async def rejected(faults: FaultPlan) -> object:
     """What is no message of ours: one region's error queue is enough."""
-    ground = Ground(strikes)
-    await ground.insist(lambda worker: worker.rejecter.reject(None, {"odd": 1}, b"?", "no type"))
-    return {report for region in REGIONS for report in sent(ground, region, "errors")}
+    regions = BusinessRegions(faults)
+    await regions.insist(lambda worker: worker.rejecter.reject(None, {"odd": 1}, b"?", "no type"))
+    return {report for region in REGIONS for report in regions.sent(region, "errors")}
 
 
-async def compacted(strikes: Strikes) -> object:
+async def compacted(faults: FaultPlan) -> object:
     """Entries that are old, of which a region still needs some."""
     with small_limits(wanted=True):
-        ground = Ground(strikes)
-        strikes.is_over = True
-        await ground.take(*([writing([n], n, "write.again")] for n in range(4)))
-        ground.bus.unavailable = {"west"}
-        await ground.take(*([writing([n], n, "write.again")] for n in range(4, 7)))
-        ground.clock.seconds += ground.policy.retention_seconds
-        strikes.is_over = False
-        await compact(ground)
-        ground.bus.unavailable = set()
-        await ground.rest()
-        ground.clock.seconds += ground.policy.retention_seconds
-        await compact(ground)
-        return await ground.seen()
+        regions = BusinessRegions(faults)
+        faults.is_over = True
+        await regions.take(*([writing([n], n, "write.again")] for n in range(4)))
+        regions.bus.unavailable = {"west"}
+        await regions.take(*([writing([n], n, "write.again")] for n in range(4, 7)))
+        regions.clock.seconds += regions.policy.retention_seconds
+        faults.is_over = False
+        await compact(regions)
+        regions.bus.unavailable = set()
+        await regions.finish()
+        regions.clock.seconds += regions.policy.retention_seconds
+        await compact(regions)
+        return await regions.result()
 
 
-async def compact(ground: Ground) -> None:
+async def compact(regions: BusinessRegions) -> None:
     """Let runs of the compaction follow each other; a failed session is left to the next."""
     for _ in range(2):
-        await ground.insist(lambda worker: worker.compactor.compact())
+        await regions.insist(lambda worker: worker.compactor.compact())
 
 
-async def saga(strikes: Strikes) -> object:
+async def saga(faults: FaultPlan) -> object:
     """An order of one line, from its start to its end."""
-    stage = await walked(order(("p", 60)), None, SagaState.COMPLETED, strikes)
+    stage = await walked(order(("p", 60)), None, SagaState.COMPLETED, faults)
     taken = stage.taken()
     assert len(taken) == len(set(taken))
     return sorted(taken), [stage.state(session) for session in ("stock:p", "account:ada")]
@@ -278,9 +280,9 @@ WORKS: Mapping[str, Work] = {
         effectful,
         left_alone,
         idempotent,
-        to_a_dark_region,
+        to_an_unavailable_region,
         staged,
-        paid_meanwhile,
+        delivered_meanwhile,
         made_again,
         refused_by_a_queue,
         acknowledged_later,

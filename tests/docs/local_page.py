@@ -56,7 +56,7 @@ def quoted(pattern: str, *sources: Any) -> set[str]:
 
 def modules(package: str) -> str:
     """The source of all modules of a package."""
-    return "\n".join(path.read_text() for path in sorted((ROOT / package).glob("*.py")))
+    return "\n".join(path.read_text() for path in sorted((ROOT / package).rglob("*.py")))
 
 
 def options(help_text: str) -> set[str]:

@@ -4,39 +4,24 @@ import re
 
 import pytest
 
-from local.cosmos import (
-    account,
-    batch,
-    charges,
-    identity,
-    items,
-    nesting,
-    partition,
-    patch,
-    patch_operations,
-    requests,
-)
-from local.cosmos.addresses import KINDS, parse_address
-from local.cosmos.answers import Refusal
-from local.cosmos.catalogue import KNOWN_PROPERTIES
-from local.cosmos.gateway import BODY_BYTES_MAX
-from local.cosmos.indexing import KNOWN_KEYS
-from local.cosmos.query_expressions import (
-    AGGREGATES,
-    COMPARISONS,
-    CONSTANTS,
-    DEPTH_MAX,
-    PRODUCTS,
-    SUMS,
-)
-from local.cosmos.query_functions import FUNCTIONS
-from local.cosmos.query_merging import NOT_SERVABLE
-from local.cosmos.query_page import PAGE_BYTES, PAGE_ITEMS
-from local.cosmos.query_parser import parse_query
+from local.cosmos.http import account, requests
+from local.cosmos.http.addresses import KINDS, parse_address
+from local.cosmos.http.documents import RANGE_GONE
+from local.cosmos.http.gateway import BODY_BYTES_MAX
+from local.cosmos.items import batch, charges, containers, documents, partitions, patch
+from local.cosmos.items.containers import KNOWN_PROPERTIES
+from local.cosmos.items.indexing import KNOWN_KEYS
+from local.cosmos.query.aggregates import AGGREGATES
+from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.query.merging import NOT_SERVABLE
+from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
+from local.cosmos.query.parser import DEPTH_MAX, parse_query
+from local.cosmos.responses import RequestRefused
 from tests.docs.local_page import (
     ITEM,
     ITEMS,
     MEBIBYTE,
+    ROOT,
     cells,
     coded,
     modules,
@@ -70,21 +55,21 @@ def test_every_operation_on_items() -> None:
     }
 
     called = {
-        requests.operation_of(method, parse_address(path), headers)
+        requests.CosmosRequest(method, parse_address(path), headers, b"", "").operation
         for method, path, headers in examples.values()
     }
 
     assert called == set(examples) == names("Cosmos DB", "operation")
     operations = cells("Cosmos DB", "operation")
     assert set(coded(operations["batch"])) == set(batch.ACTIONS)
-    assert set(coded(operations["patch"])) == patch_operations.OPERATIONS.keys() | {"condition"}
+    assert set(coded(operations["patch"])) == patch.APPLY.keys() | {"condition"}
 
 
 def test_every_header_and_substatus() -> None:
     source = modules("local/cosmos")
     headers = set(re.findall(r'"(x-ms-[\w-]+|If-[\w-]+|A-IM|Prefer)"', source))
     substatuses = {*re.findall(r"substatus=(\d+)", source)} | {
-        str(requests.RANGE_GONE),
+        str(RANGE_GONE),
         str(account.RID_MISMATCH),
         str(NOT_SERVABLE),
     }
@@ -99,21 +84,25 @@ def test_every_query_that_is_honoured_can_be_parsed_and_shows_every_word() -> No
         parse_query(example, {"@p": 1})
 
     text = " ".join(examples)
-    words = set(re.findall(r"_word\(\"(\w+)\"\)", modules("local/cosmos"))) - {"RANK", "GROUP"}
-    assert set(re.findall(r"\b[A-Z_]{2,}\b", text)) == {
-        *words,
-        *FUNCTIONS,
-        *CONSTANTS,
-        *AGGREGATES,
+    grammar = (ROOT / "local/cosmos/query/grammar.lark").read_text()
+    grammar, _ = grammar.split("// What the service knows")
+    words = {
+        word
+        for found in re.findall(r": /(.+)\\b/i", grammar)
+        for word in re.findall("[A-Z]+", found)
     }
-    marks = {*COMPARISONS, *SUMS, *PRODUCTS}
+    assert {"SELECT", "DESC", "NULL"} < words
+    assert set(re.findall(r"\b[A-Z_]{2,}\b", text)) == {*words, *FUNCTIONS, *AGGREGATES}
+    operators = re.findall(r"^(?:COMPARISON|ADDITIVE|MULTIPLICATIVE): (.+)$", grammar, re.MULTILINE)
+    marks = set(re.findall(r'"([^"]+)"', " ".join(operators)))
+    assert len(operators) == 3
     assert marks - {mark for mark in marks if f" {mark} " in text} == {"||"}
     assert "Two bars join texts" in section("Cosmos DB")
 
 
 def test_every_query_that_is_refused_is_refused() -> None:
     for example in names("Cosmos DB", "query refused", 1):
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefused):
             parse_query(example, {})
 
 
@@ -121,11 +110,11 @@ def test_every_limit() -> None:
     numbers = [int(number) for number in re.findall(r"\d+", paragraph("Cosmos DB", "Limits"))]
 
     assert numbers == [
-        *(BODY_BYTES_MAX // MEBIBYTE, items.ITEM_BYTES_MAX // MEBIBYTE),
+        *(BODY_BYTES_MAX // MEBIBYTE, documents.ITEM_BYTES_MAX // MEBIBYTE),
         *(batch.OPERATIONS_MAX, batch.BATCH_BYTES_MAX // MEBIBYTE, patch.CHANGES_MAX),
         *(PAGE_ITEMS, PAGE_BYTES // MEBIBYTE),
-        *(identity.ID_BYTES_MAX, partition.KEY_BYTES_MAX),
-        *(nesting.LEVELS_MAX, DEPTH_MAX),
+        *(containers.ID_BYTES_MAX, partitions.KEY_BYTES_MAX),
+        *(documents.LEVELS_MAX, DEPTH_MAX),
     ]
 
 

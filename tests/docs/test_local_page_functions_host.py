@@ -6,24 +6,19 @@ from typing import Any
 
 from durabletask.internal import orchestrator_service_pb2
 
-import local.functions_host.triggers.cosmos_binding as cosmos_trigger
+import local.functions_host.triggers.cosmos as cosmos_trigger
 import local.functions_host.triggers.durable as durable_trigger
 import local.functions_host.triggers.http as http_trigger
+import local.functions_host.triggers.service_bus as service_bus_trigger
 import local.functions_host.triggers.timer as timer_trigger
-from local.durable import gate as durable_gate
-from local.durable.targets import operation_of
-from local.functions_host import host_json, host_json_settings, keys
+from local.durable.service import COMPONENT, operation_of
 from local.functions_host.admin import Admin
-from local.functions_host.durable import management as instances
-from local.functions_host.durable.client import EXTENSION
-from local.functions_host.durable.work import ADDRESS_SETTING
-from local.functions_host.function import BESIDE_A_TRIGGER, RETRIED
-from local.functions_host.identity import ADDRESSES
-from local.functions_host.keys import Keys
-from local.functions_host.settings import DISABLED
-from local.functions_host.triggers.route import CONSTRAINTS
-from local.functions_host.triggers.service_bus_binding import HONOURED
-from local.functions_host.triggers.table import LISTENERS
+from local.functions_host.config import host_json, keys
+from local.functions_host.config.functions import BESIDE_A_TRIGGER, RETRIED
+from local.functions_host.config.keys import Keys
+from local.functions_host.config.settings import DISABLED, EMULATOR_ADDRESSES
+from local.functions_host.durable import extension, management
+from local.functions_host.host import LISTENERS
 from local.functions_host.web import Route, WebHandler, WebServer
 from tests.docs.local_page import (
     cells,
@@ -37,13 +32,13 @@ from tests.docs.local_page import (
 
 
 def test_every_trigger_and_its_properties() -> None:
-    durable = quoted(r"binding\.only(\(.*\))", durable_trigger) | quoted(
-        r"Kind\.\w+(, \".*\")", durable_trigger
-    )
+    durable = quoted(r"binding\.only(\(.*\))", durable_trigger)
+    durable |= {name for _, name in durable_trigger.NAME_KEYS.values()}
     honoured = {
-        "serviceBusTrigger": set(HONOURED),
+        "serviceBusTrigger": set(service_bus_trigger.HONOURED),
         "cosmosDBTrigger": set(cosmos_trigger.HONOURED),
-        "httpTrigger": quoted(r"binding\.only(\(.*\))", http_trigger) | set(CONSTRAINTS),
+        "httpTrigger": quoted(r"binding\.only(\(.*\))", http_trigger)
+        | set(http_trigger.CONSTRAINTS),
         "timerTrigger": quoted(r"binding\.only(\(.*\))", timer_trigger),
         "manualTrigger": set(),
         **dict.fromkeys(("orchestrationTrigger", "activityTrigger", "entityTrigger"), durable),
@@ -86,30 +81,32 @@ class Recorder(WebServer):
 
 def test_every_admin_route_and_setting() -> None:
     server = Recorder()
-    Admin("east", {}, Keys.read({})).add_to(server)
+    Admin("east", {}, Keys.read({})).add_routes(server)
 
     assert names("Functions host", "route") == server.routes
-    settings = {timer_trigger.DATA_SETTING, ADDRESS_SETTING, keys.MASTER}
+    settings = {timer_trigger.DATA_SETTING, extension.ADDRESS_SETTING, keys.MASTER}
     settings |= {f"{keys.HOST_PREFIX}KEY", f"{keys.FUNCTION_PREFIX}FUNCTION.KEY"}
-    settings |= {f"{keys.SYSTEM_PREFIX}{EXTENSION}", f"{host_json_settings.PREFIX}PATH__KEY"}
+    settings |= {f"{keys.SYSTEM_PREFIX}{management.EXTENSION}", f"{host_json.PREFIX}PATH__KEY"}
     settings |= {name.replace("{function}", "FUNCTION") for name in DISABLED}
-    assert names("Functions host", "setting") == settings | {f"NAME{end}" for end in ADDRESSES}
+    assert names("Functions host", "setting") == settings | {
+        f"NAME{end}" for end in EMULATOR_ADDRESSES
+    }
     assert keys.DEVELOPMENT_KEY in coded(section("Functions host"))
 
 
 def test_every_route_of_durable_instances() -> None:
     server = Recorder()
-    instances.Management("127.0.0.1:1", Keys.read({})).add_to(server)
+    management.InstanceManagement("127.0.0.1:1", Keys.read({})).add_routes(server)
     base, get, delete, post, *below = coded(paragraph("Durable Functions", "With the key"))
 
     documented = {f"{get} {base}", f"{delete} {base}", *(f"{post} {base}/{one}" for one in below)}
     assert documented == server.routes
-    assert set(coded(paragraph("Durable Functions", "Query parameters"))) == instances.HONOURED
+    assert set(coded(paragraph("Durable Functions", "Query parameters"))) == management.HONOURED
 
 
 def test_every_operation_on_durable_that_is_named_is_one() -> None:
     methods = orchestrator_service_pb2.DESCRIPTOR.services_by_name["TaskHubSidecarService"].methods
     named = coded(paragraph("Durable Functions", "Operations").split(")")[0])
 
-    assert named[0] == f"{durable_gate.COMPONENT}.REGION"
+    assert named[0] == f"{COMPONENT}.REGION"
     assert {*named[1:]} <= {operation_of(method.name) for method in methods}

@@ -5,10 +5,16 @@ import re
 from inspect import getsource
 
 from local.servicebus import config as entities
-from local.servicebus import gate, management, rules_config
-from local.servicebus.message import Settlement
-from local.servicebus.refusal import MEANING_OF_STATUS, Condition, refusal_of
-from local.servicebus.responses import STATUS_BAD_REQUEST, STATUS_OF
+from local.servicebus.broker import OPERATIONS
+from local.servicebus.entities.message import Settlement
+from local.servicebus.protocol.errors import (
+    CONDITION_OF_STATUS,
+    STATUS_BAD_REQUEST,
+    STATUS_OF_CONDITION,
+    ErrorCondition,
+    error_for_status,
+)
+from local.servicebus.protocol.management import ManagementNode
 from tests.docs.local_page import (
     cells,
     coded,
@@ -37,17 +43,17 @@ def test_every_property_of_an_entity_with_its_default() -> None:
 
 
 def test_every_filter() -> None:
-    kinds = quoted(r"case (\".*\")", rules_config.parse_filter)
+    kinds = quoted(r"case (\".*\")", entities.parse_filter)
 
     documented = coded(paragraph("Service Bus", "A subscription without rules"))
-    assert set(documented) == kinds | rules_config.CORRELATION_KEYS
+    assert set(documented) == kinds | entities.CORRELATION_PROPERTIES
 
 
 def test_every_operation_and_management_request() -> None:
     requested = dict(
-        re.findall(r'"([a-z-]+)": Operation\(\s*"([a-z-]+)"', getsource(management.Management))
+        re.findall(r'"([a-z-]+)": ManagementOperation\(\s*"([a-z-]+)"', getsource(ManagementNode))
     )
-    counts = r'(?:Attempt|Operation|\.count)\(\s*"([a-z-]+)"'
+    counts = r'(?:Operation|\.count)\(\s*"([a-z-]+)"'
     counted = {*re.findall(counts, modules("local/servicebus"))}
 
     documented = {
@@ -58,7 +64,7 @@ def test_every_operation_and_management_request() -> None:
     assert documented.pop("update-disposition") in {kind.value for kind in Settlement}
     assert documented == requested
     assert names("Service Bus", "operation") == counted | {kind.value for kind in Settlement}
-    assert names("Service Bus", "operation") == set(gate.HONOURED)
+    assert names("Service Bus", "operation") == set(OPERATIONS)
 
 
 def test_every_error_and_what_arms_it() -> None:
@@ -71,7 +77,9 @@ def test_every_error_and_what_arms_it() -> None:
         if "any other" not in statuses
     }
 
-    assert documented == {one.value: STATUS_OF.get(one, STATUS_BAD_REQUEST) for one in Condition}
-    assert set(armed) == set(MEANING_OF_STATUS)
+    assert documented == {
+        one.value: STATUS_OF_CONDITION.get(one, STATUS_BAD_REQUEST) for one in ErrorCondition
+    }
+    assert set(armed) == set(CONDITION_OF_STATUS)
     for status, conditions in armed.items():
-        assert refusal_of(status).condition in conditions
+        assert error_for_status(status).condition in conditions

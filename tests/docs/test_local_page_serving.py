@@ -15,13 +15,13 @@ from local import config, control
 from local.cloud import Cloud, CloudOptions
 from local.cosmos import config as cosmos_config
 from local.cosmos.server import Cosmos
-from local.counters import Counters, Tally
-from local.durable import gate as durable_gate
+from local.counters import Counters, OperationTally
+from local.durable import service as durable_service
 from local.faults import Action, Fault, Faults
 from local.hosts import Hosts
 from local.servicebus import config as entities
-from local.servicebus import gate as bus_gate
-from local.servicebus.message import State
+from local.servicebus.broker import ON_DELIVERY, UNDER_LOCK
+from local.servicebus.entities.message import MessageState
 from tests.docs.local_page import (
     ROOT,
     cells,
@@ -43,7 +43,7 @@ def test_the_options_of_serve(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_options_of_a_host_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        host_alone.arguments(["--help"])
+        host_alone.parse_arguments(["--help"])
 
     words = coded(paragraph("Functions host", "Runs the app"))
     documented = {word.split()[0] for word in words if word.startswith("--")}
@@ -94,7 +94,9 @@ def test_every_control_route() -> None:
 
 
 def test_what_counters_and_depths_are_called() -> None:
-    called = {field.name for field in fields(Tally)} | {state.value for state in State}
+    called = {field.name for field in fields(OperationTally)} | {
+        state.value for state in MessageState
+    }
 
     documented = coded(cells("Control endpoint", "route")["GET /counters"])
     path = entities.subscription_path("<topic>", "<name>")
@@ -130,5 +132,5 @@ def test_every_action_and_who_carries_it_out() -> None:
     )
 
     assert names("Control endpoint", "action") == everywhere
-    assert bus == everywhere - bus_gate.UNDER_LOCK - bus_gate.ON_DELIVERY
-    assert durable == everywhere - durable_gate.HONOURED
+    assert bus == everywhere - UNDER_LOCK - ON_DELIVERY
+    assert durable == everywhere - durable_service.HONOURED

@@ -1,80 +1,130 @@
 """The whole product on one machine: both regions' hosts, a sender, and a look at the journal."""
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
-from azure.cosmos import CosmosClient
-
-from local.cloud import Cloud, CloudOptions
-from local.config import load_config
 from shared.domain.message import Message, Number, derive_id, digest_content
-from shared.storage.documents import Document
+from shared.settings import Settings
 from shared.wiring import open_producer
-from tests.cloud import CONFIG, settings_of
+from testbed.cloud import CloudProcess, running_cloud
+from testbed.control import count_operations
+from testbed.faults import components_down, hosts_killed
+from testbed.sampling import wait_until
+from tests.wire.functions_host_process import KEY, request
 
 GROUP = "e2e"
+REGIONS = ("east", "west")
+
+type StoredDocument = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Stack:
     """A running cloud with hosts."""
 
-    cloud: Cloud
+    cloud: CloudProcess
 
     async def send(self, messages: Mapping[str, list[Message]], **settings: str) -> None:
         """Send every session's messages, one session after another."""
-        async with open_producer(settings_of(self.cloud, **settings)) as producer:
+        reached = Settings.read(self.cloud.app_settings() | settings)
+        async with open_producer(reached) as producer:
             for own in messages.values():
                 await producer.send(own)
 
     def left_in_queues(self) -> int:
         """Messages of the inbound queues that are not settled, dead letters among them."""
-        depths = self.cloud.depths()
+        depths = self.cloud.control.read_depths()
         return sum(sum(queues["lockstep"].values()) for queues in depths.values())
-
-    def counted(self) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-        """What `GET /counters` says was done since the start."""
-        control = self.cloud.control
-        assert control is not None
-        with urlopen(f"{control.url}/counters") as answer:
-            counters: dict[str, dict[str, dict[str, dict[str, float]]]] = json.load(answer)
-        return counters
 
     def ended(self, component: str, operation: str) -> dict[str, int]:
         """How often an operation of a component ended in each status."""
-        rows = self.counted().get(component, {}).get(operation, {})
+        rows = self.cloud.control.read_counters().get(component, {}).get(operation, {})
         return {status: int(row["count"]) for status, row in rows.items()}
 
     def completed(self, region: str) -> int:
         """How many messages a region has settled."""
-        return sum(self.ended(f"servicebus.{region}", "complete").values())
+        counters = self.cloud.control.read_counters()
+        return count_operations(counters, f"servicebus.{region}", "complete")
 
-    def entries(self) -> dict[str, list[Document]]:
+    def entries(self) -> dict[str, list[StoredDocument]]:
         """Every session's entries, in order, read with plain azure-cosmos."""
-        cosmos = self.cloud.cosmos
-        with CosmosClient(cosmos.endpoint, cosmos.key) as client:
-            container = client.get_database_client("lockstep").get_container_client("journal")
+        with self.cloud.open_container() as container:
             found = container.query_items(
                 "SELECT * FROM c WHERE c.kind = 'entry'", enable_cross_partition_query=True
             )
-            by_session: dict[str, list[Document]] = {}
+            by_session: dict[str, list[StoredDocument]] = {}
             for document in sorted(found, key=lambda d: (d["session"], d["id"])):
                 by_session.setdefault(document["session"], []).append(document)
         return by_session
 
 
+@dataclass
+class SagaStack:
+    """Two regions with a host and a task hub each, over one journal, as they are in Azure.
+
+    A region can be killed and started again, with what is in its task hub.
+    """
+
+    cloud: CloudProcess
+    down: dict[str, ExitStack] = field(default_factory=dict)
+
+    @property
+    def hubs(self) -> Mapping[str, str]:
+        """The address of each region's task hub."""
+        hubs: Mapping[str, str] = self.cloud.contract["durable"]
+        return hubs
+
+    def kill(self, region: str) -> None:
+        """Kill a region's host; its task hub is out of reach from then on."""
+        self.down[region] = ExitStack()
+        self.down[region].enter_context(hosts_killed(self.cloud.control, region))
+        self.down[region].enter_context(components_down(self.cloud.control, f"durable.{region}"))
+
+    def start(self, region: str) -> None:
+        """Start a region that was killed."""
+        self.down.pop(region).close()
+
+    def ask(self, region: str, path: str, method: str = "GET", document: Any = None) -> Any:
+        """Status and document of an HTTP response."""
+        body = json.dumps(document).encode() if document is not None else None
+        key = KEY | {"Idempotency-Key": derive_id(path, repr(body))}
+        url = f"{self.cloud.contract['hosts'][region]}/api/{path}"
+        response = request(url, method, key, body)
+        return response.status, json.loads(response.body) if response.body else None
+
+    def start_saga(self, region: str, key: str, **order: Any) -> Any:
+        """Start an order's saga."""
+        placed = {"customer": "ada", "amount": 10, **order}
+        return self.ask(region, f"sagas/{key}?type=order.place", "POST", placed)
+
+    def saga(self, region: str, key: str) -> dict[str, Any]:
+        """What a region says of a saga."""
+        status, document = self.ask(region, f"sagas/{key}")
+        assert status == 200, document
+        return dict(document)
+
+    def state(self, region: str, session: str) -> dict[str, Any] | None:
+        """The state of a session, None while it has none."""
+        status, document = self.ask(region, f"sessions/{session.replace(':', '%3A')}")
+        return document["head"]["state"] if status == 200 else None
+
+
 @contextmanager
 def running_stack(logs: Path, **settings: str) -> Iterator[Stack]:
     """Namespaces, account and a host in each region; settings override those of the config."""
-    options = CloudOptions(logs=logs, app=CONFIG.parent, settings=settings)
-    with Cloud(load_config(CONFIG), options) as cloud:
+    with running_cloud(logs=logs, settings=settings) as cloud:
         yield Stack(cloud)
+
+
+@contextmanager
+def running_sagas(logs: Path, **settings: str) -> Iterator[SagaStack]:
+    """Both regions for one `with` block; settings override those of the config."""
+    with running_cloud(logs=logs, settings=settings) as cloud:
+        yield SagaStack(cloud)
 
 
 def flights(sessions: int, each: int) -> dict[str, list[Message]]:
@@ -98,15 +148,17 @@ def status(session: str, n: int) -> Message:
 
 def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
     """Wait for a condition, checking often; fails by name when the time is over."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not happen within {seconds} s")
-        time.sleep(0.01)
+    wait_until(
+        condition,
+        seconds=seconds,
+        what=f"{what} did not happen",
+        error=AssertionError,
+        poll_seconds=0.01,
+    )
 
 
 def assert_once_and_in_order(
-    entries: Mapping[str, list[Document]], sent: Mapping[str, list[Message]]
+    entries: Mapping[str, list[StoredDocument]], sent: Mapping[str, list[Message]]
 ) -> None:
     """Every journal is exactly what was sent to it, and each entry builds on the one before."""
     assert {s: effects(found) for s, found in entries.items()} == {
@@ -118,6 +170,6 @@ def assert_once_and_in_order(
         assert [e["state"]["events"] for e in found] == list(range(1, len(found) + 1))
 
 
-def effects(entries: list[Document]) -> list[tuple[Any, Any]]:
+def effects(entries: list[StoredDocument]) -> list[tuple[Any, Any]]:
     """Ids and digests of what a session's entries cover."""
     return [(c["id"], c["digest"]) for entry in entries for c in entry["covers"]]

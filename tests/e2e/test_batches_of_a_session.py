@@ -34,10 +34,10 @@ async def test_a_batch_is_one_write_and_every_message_is_applied_once_in_order(
 
     # So that batches hold what there is, however slowly it was sent.
     for region in REGIONS:
-        stack.cloud.hosts.act(region, "stop")
+        stack.cloud.control.act(region, "stop")
     await stack.send(sent, LOCKSTEP_SECONDARY_DELAY_SECONDS="1")
     for region in REGIONS:
-        stack.cloud.hosts.act(region, "start")
+        stack.cloud.control.act(region, "start")
         until(partial(is_done, stack, region), seconds=120, what=f"the work of {region}")
 
     assert sum(stack.ended("cosmos.journal", "batch").values()) <= WRITES_MAX

@@ -1,6 +1,6 @@
 """`python -m chaos` as CI runs it: a host, a region, the sender and the whole cloud die in turn.
 
-The seed is one whose weather has all four in its first half minute; see `--plan`.
+The seed is one whose fault plan has all four in its first half minute; see `--plan`.
 """
 
 import re
@@ -27,11 +27,11 @@ def test_every_promise_holds_while_everything_is_killed_once(tmp_path: Path) -> 
     found = re.findall(r"^ok  (P\d) .*: checked (\d+) .*, violations 0$", done.stdout, re.MULTILINE)
     assert [name for name, _ in found] == PROMISES
     assert all(int(checked) for _, checked in found), done.stdout
-    for blow in ("host killed", "region dark", "sender killed", "cloud killed"):
-        assert f"1 {blow}" in re.sub(r"\s+", " ", done.stdout), done.stdout
+    for outage in ("host killed", "region unavailable", "sender killed", "cloud killed"):
+        assert f"1 {outage}" in re.sub(r"\s+", " ", done.stdout), done.stdout
     assert "Every promise held" in (data / "report.html").read_text()
 
-    lose_an_effect(data / "witnessed.jsonl")
+    lose_an_effect(data / "received.jsonl")
     again = chaos("--data", str(data), "--judge")
 
     assert again.returncode == 1, again.stdout + again.stderr
@@ -47,7 +47,7 @@ def chaos(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def lose_an_effect(record: Path) -> None:
-    """Strike the last effect that came out of the west from what the witness wrote down."""
+    """Strike the last effect that came out of the west from what the recorder wrote down."""
     lines = record.read_text().splitlines(keepends=True)
     west = [line for line in lines if '"region":"west","queue":"chaos-effects"' in line]
     found = re.search(r'"id":"\w+"', west[-1])

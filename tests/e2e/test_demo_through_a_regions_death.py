@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from azure.cosmos import CosmosClient
 
-from tests.wire.serving import Served, serving
+from testbed.cloud import CloudProcess, running_cloud
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -83,9 +82,9 @@ def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
     assert number(second, "effects") == str(STATUSES)
     assert "Every promise held" in (data / "report.html").read_text()
 
-    with serving("--no-hosts", "--data", str(data / "cloud")) as served:
-        forget_an_effect(served)
-        books = reconciled(served, source)
+    with running_cloud("--no-hosts", "--data", str(data / "cloud")) as cloud:
+        forget_an_effect(cloud)
+        books = reconciled(cloud, source)
 
     assert books.returncode == 1, books.stdout + books.stderr
     assert re.findall(r"^[1-9]\d* .+$", books.stdout, re.MULTILINE) == [
@@ -94,11 +93,9 @@ def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
     ]
 
 
-def forget_an_effect(served: Served) -> None:
+def forget_an_effect(cloud: CloudProcess) -> None:
     """Take the last entry of one aircraft out of the journal, as no part of the product would."""
-    cosmos = served.contract["cosmos"]
-    with CosmosClient(cosmos["endpoint"], cosmos["key"]) as client:
-        journal = client.get_database_client("lockstep").get_container_client("journal")
+    with cloud.open_container() as journal:
         (head,) = journal.query_items(
             "SELECT TOP 1 c.id FROM c WHERE c.status = 'completed' ORDER BY c.id DESC",
             partition_key="N0UA",
@@ -106,14 +103,12 @@ def forget_an_effect(served: Served) -> None:
         journal.delete_item(head["id"], partition_key="N0UA")
 
 
-def reconciled(served: Served, source: Path) -> subprocess.CompletedProcess[str]:
-    """Hold the served journal against the source."""
-    cosmos = served.contract["cosmos"]
-    connection = f"AccountEndpoint={cosmos['endpoint']};AccountKey={cosmos['key']};"
+def reconciled(cloud: CloudProcess, source: Path) -> subprocess.CompletedProcess[str]:
+    """Hold the journal of a cloud against the source."""
     return subprocess.run(
-        [sys.executable, "-m", "spark.reconcile", "--source", str(source)],
+        [sys.executable, "-m", "samples.flights.reconcile", "--source", str(source)],
         cwd=ROOT,
-        env={**os.environ, "Cosmos": connection},
+        env={**os.environ, "Cosmos": cloud.cosmos_connection},
         check=False,
         capture_output=True,
         text=True,

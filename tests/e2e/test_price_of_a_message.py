@@ -25,11 +25,11 @@ async def test_one_strong_write_at_most_one_read_and_no_abandon(stack: Stack) ->
     sent = flights(SESSIONS, EACH)
 
     # The secondary looks when the primary is done, as it does after its delay.
-    stack.cloud.hosts.act("west", "stop")
+    stack.cloud.control.act("west", "stop")
     await stack.send(sent, LOCKSTEP_SECONDARY_DELAY_SECONDS="1")
     until(lambda: stack.completed("east") == MESSAGES, seconds=120, what="the primary's work")
     primary = journal_operations(stack)
-    stack.cloud.hosts.act("west", "start")
+    stack.cloud.control.act("west", "start")
     until(lambda: stack.completed("west") == MESSAGES, seconds=120, what="the secondary's work")
     both = journal_operations(stack)
 
@@ -48,7 +48,7 @@ async def test_one_strong_write_at_most_one_read_and_no_abandon(stack: Stack) ->
 
 def journal_operations(stack: Stack) -> dict[str, dict[str, int]]:
     """What was done to the journal, without the change feed's polling."""
-    operations = stack.counted().get("cosmos.journal", {})
+    operations = stack.cloud.control.read_counters().get("cosmos.journal", {})
     return {
         operation: stack.ended("cosmos.journal", operation)
         for operation in operations

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.saga_stack import REGIONS, SagaStack, running_sagas
-from tests.e2e.stack import until
+from tests.e2e.stack import REGIONS, SagaStack, running_sagas, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -49,7 +49,7 @@ def kill_at_work(stack: Stack, chance: random.Random) -> bool:
     region = chance.choice(("east", "west"))
     goal = stack.completed(region) + chance.randrange(1, 40)
     until(lambda: stack.completed(region) >= goal, seconds=120, what=f"work in the {region}")
-    stack.cloud.hosts.act(region, "kill")
-    depth = stack.cloud.depths()[region]["lockstep"]
-    stack.cloud.hosts.act(region, "start")
+    stack.cloud.control.act(region, "kill")
+    depth = stack.cloud.control.read_depths()[region]["lockstep"]
+    stack.cloud.control.act(region, "start")
     return depth["active"] + depth["locked"] > 0

@@ -1,137 +1,183 @@
-"""Publishing got wrong, each as one small change."""
+"""Publishing got wrong."""
 
-from tests.mutants.catalogue import PRODUCER, PUBLISH, PUBLISHING
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, Simulated
 
-LEDGERS = "shared/usecases/ledgers.py"
-PUBLISHING_CLIENT = "shared/publishing/producer.py"
+SCENARIO = "tests/scenarios/test_when_{}.py".format
+ANOTHER_BATCH = SCENARIO("another_batch_follows_an_unknown_send")
 NUMBERS = "tests/unit/shared/test_producer_numbers.py"
-CLIENT = "tests/unit/shared/test_publishing_client.py"
-CUT_SHORT = "tests/scenarios/test_when_a_publish_is_cut_short.py"
-ANOTHER_BATCH = "tests/scenarios/test_when_another_batch_follows_an_unknown_send.py"
-CANCELLED = "tests/scenarios/test_when_a_send_is_cancelled.py"
-PUBLISHING_TWIN = "tests/contract/test_publishing_on_the_twin.py"
-
-TELL = """\
-        if safe is not None and not refused:
-            safe(left)
-"""
-STRIKE_OFF = """\
-        with suppress(Unavailable, OutcomeUnknown):
-            await self.journal.acknowledge(owing.session, owing.document_id, regions, refused)
-"""
+PUBLISHING = "tests/unit/shared/test_publish.py"
+SECOND_PRODUCER = SCENARIO("a_second_producer_takes_over")
 
 MUTANTS = (
     Mutant(
+        "send two operations to a session at once",
+        "P3",
+        "Producer.send",
+        old="async with self.turns.of(_SESSION_): _BODY_",
+        new="if True: _BODY_",
+        tests=PUBLISHING,
+    ),
+    Mutant(
+        "reuse a number for other content",
+        "P4",
+        "require_same_content",
+        old="_BOUND_.digest != _DIGEST_",
+        new="False",
+        tests=SECOND_PRODUCER,
+    ),
+    Mutant(
+        "give a known message a new number",
+        "P4",
+        "producer.number",
+        old="_KNOWN_.get(_ID_) or following(*_A_)",
+        new="following(*_A_)",
+        tests=SECOND_PRODUCER,
+    ),
+    Mutant(
+        "forget which number a message had",
+        "P2",
+        "producer.number",
+        old="{_A_.id: _A_ for _A_ in _REMEMBERED_}",
+        new="{}",
+        simulated=Simulated(),
+    ),
+    Mutant(
+        "remember every number a producer gave",
+        "P8",
+        "producer.number",
+        old="_A_[-max(REMEMBERED_MAX, _FRESH_):]",
+        new="_A_",
+        tests=PUBLISHING,
+    ),
+    Mutant(
         "remember half of a large operation",
         "P2",
-        PRODUCER,
-        "[-max(REMEMBERED_MAX, len(fresh)) :]",
-        "[-REMEMBERED_MAX:]",
-        PUBLISHING,
-    ),
-    Mutant(
-        "number messages without owing them",
-        "P1",
-        LEDGERS,
-        "save_ledger(session, numbered.ledger, expected, outbox)",
-        "save_ledger(session, numbered.ledger, expected)",
-        CUT_SHORT,
-    ),
-    Mutant(
-        "send newer messages before what was left unsent",
-        "P3",
-        LEDGERS,
-        "            if await self.settle(session, group):\n",
-        "            if False:\n",
-        ANOTHER_BATCH,
-    ),
-    Mutant(
-        "trust what a failed publish left in memory",
-        "P1",
-        PUBLISH,
-        "self.ledgers.known.pop((session, options.producer_group_id), None)",
-        "pass",
-        ANOTHER_BATCH,
-    ),
-    Mutant(
-        "call a publish done that no region took",
-        "P1",
-        LEDGERS,
-        "if not regions:",
-        "if False:",
-        ANOTHER_BATCH,
+        "producer.number",
+        old="_A_[-max(REMEMBERED_MAX, _FRESH_):]",
+        new="_A_[-REMEMBERED_MAX:]",
+        tests=PUBLISHING,
     ),
     Mutant(
         "let numbers run over their end",
         "P2",
-        PRODUCER,
-        "if sequence > SEQUENCE_MAX:",
-        "if False:",
-        NUMBERS,
+        "following",
+        old="_SEQUENCE_ > SEQUENCE_MAX",
+        new="False",
+        tests=NUMBERS,
     ),
     Mutant(
         "take a caller's starting number on trust",
         "P2",
-        PRODUCER,
-        "if start is not None and start not in (ledger.began, ledger.next):",
-        "if False:",
-        NUMBERS,
+        "producer.taken_over",
+        old="_START_ is not None and _START_ not in _EXPECTED_",
+        new="False",
+        tests=NUMBERS,
     ),
     Mutant(
-        "send again what is known to be sent",
-        "P7",
-        PUBLISH,
-        "if not numbered.fresh:",
-        "if False:",
-        PUBLISHING,
-    ),
-    Mutant(
-        "use a session whose number contradicted the ledger",
-        "P9",
-        PUBLISHING_CLIENT,
-        "                self.broken[session] = error\n",
-        "",
-        PUBLISHING_TWIN,
-    ),
-    Mutant(
-        "tell of success only when it is struck off",
-        "P9",
-        LEDGERS,
-        TELL + STRIKE_OFF,
-        STRIKE_OFF + TELL,
-        CANCELLED,
-    ),
-    Mutant(
-        "call a voided message published",
-        "P9",
-        PUBLISH,
-        "if left.refused:",
-        "if False:",
-        PUBLISHING,
-    ),
-    Mutant(
-        "call a message published that was voided meanwhile",
-        "P9",
-        LEDGERS,
-        "return any(outbox.refused for outbox in left)",
-        "return False",
-        PUBLISHING,
-    ),
-    Mutant(
-        "know what was voided as sent",
+        "number messages without storing them",
         "P1",
-        LEDGERS,
-        "await self.disown(owing.session, group, refused)",
-        "pass",
-        PUBLISHING,
+        "Ledgers.save",
+        old="self.journal.save_ledger(_SESSION_, _LEDGER_, _EXPECTED_, _OUTBOX_)",
+        new="self.journal.save_ledger(_SESSION_, _LEDGER_, _EXPECTED_)",
+        tests=SCENARIO("a_publish_is_cut_short"),
+    ),
+    Mutant(
+        "reuse a number after an unknown send",
+        "P1",
+        "Ledgers.save",
+        old="await self.journal.save_ledger(_SESSION_, _LEDGER_, _EXPECTED_, _OUTBOX_)",
+        new="_EXPECTED_ or '1'",
+        simulated=Simulated(),
+    ),
+    Mutant(
+        "send newer messages before what was left unsent",
+        "P3",
+        "Ledgers.remembered",
+        old="await self.settle(_SESSION_, _GROUP_)",
+        new="False",
+        tests=ANOTHER_BATCH,
     ),
     Mutant(
         "skip the settling of what another process numbered",
         "P1",
-        LEDGERS,
-        "if tried and is_known and await self.settle(session, group):",
-        "if False:",
-        PUBLISHING,
+        "Ledgers.bind",
+        old="_A_ and _B_ and await self.settle(_SESSION_, _GROUP_)",
+        new="False",
+        tests=PUBLISHING,
+    ),
+    Mutant(
+        "trust what a failed publish left in memory",
+        "P1",
+        "Producer.publish",
+        old="self.ledgers.known.pop(*_A_)",
+        new="None",
+        tests=ANOTHER_BATCH,
+    ),
+    Mutant(
+        "call a publish done that no region took",
+        "P1",
+        "Ledgers.pay",
+        old="not _REGIONS_",
+        new="False",
+        tests=ANOTHER_BATCH,
+        occurrence=0,
+    ),
+    Mutant(
+        "send again what is known to be sent",
+        "P7",
+        "Producer.publish_in_turn",
+        old="not _NUMBERED_.fresh",
+        new="False",
+        tests=PUBLISHING,
+    ),
+    Mutant(
+        "notify of success only when it is acknowledged",
+        "P9",
+        "Ledgers.pay",
+        old="""
+            if _IS_SAFE_:
+                _NOTIFY_
+            with _ERRORS_:
+                _ACKNOWLEDGE_
+        """,
+        new="""
+            with _ERRORS_:
+                _ACKNOWLEDGE_
+            if _IS_SAFE_:
+                _NOTIFY_
+        """,
+        tests=SCENARIO("a_send_is_cancelled"),
+    ),
+    Mutant(
+        "call a message published that was replaced by a tombstone",
+        "P9",
+        "Producer.publish_in_turn",
+        old="if _LEFT_.refused: _BODY_",
+        new="",
+        tests=PUBLISHING,
+    ),
+    Mutant(
+        "call a message published that became a tombstone meanwhile",
+        "P9",
+        "Ledgers.settle",
+        old="any(_A_)",
+        new="False",
+        tests=PUBLISHING,
+    ),
+    Mutant(
+        "know what became a tombstone as sent",
+        "P1",
+        "Ledgers.pay",
+        old="await self.disown(*_A_)",
+        new="None",
+        tests=PUBLISHING,
+    ),
+    Mutant(
+        "use a session whose number contradicted the ledger",
+        "P9",
+        "IdempotentProducer.agreed_options",
+        old="self.broken[_SESSION_] = _ERROR_",
+        new="",
+        tests="tests/contract/test_publishing_on_the_twin.py",
     ),
 )

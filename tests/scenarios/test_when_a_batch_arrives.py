@@ -60,7 +60,7 @@ async def test_ten_messages_are_one_entry_and_one_write(world: World) -> None:
 
     assert names(outcomes) == ["Processed"] * 10
     assert covered(world) == [10]
-    assert world.journal.mishaps.calls["append"] == 1
+    assert world.journal.fault_plan.calls["append"] == 1
     assert world.amounts() == list(range(1, 11))
 
 
@@ -83,7 +83,7 @@ async def test_the_next_batch_goes_on_from_the_state_of_the_last(world: World) -
         list(range(1, 6)),
         list(range(1, 11)),
     ]
-    assert world.journal.mishaps.calls["head"] == 0
+    assert world.journal.fault_plan.calls["head"] == 0
 
 
 @pytest.mark.parametrize("at", [0, 5, 9], ids=["first", "in the middle", "last"])
@@ -187,12 +187,12 @@ async def test_another_worker_was_first_with_some_of_it(world: World) -> None:
 
 async def test_the_other_regions_copy_of_a_batch_is_done_without_a_write(world: World) -> None:
     await world.east.batches.consume(TEN)
-    world.journal.mishaps.calls.clear()
+    world.journal.fault_plan.calls.clear()
 
     outcomes = await world.west.batches.consume(TEN)
 
     assert names(outcomes) == ["AlreadyDone"] * 10
-    assert world.journal.mishaps.calls["append"] == 0
+    assert world.journal.fault_plan.calls["append"] == 0
 
 
 async def test_a_hundred_and_fifty_messages_are_two_entries(world: World) -> None:
@@ -251,6 +251,6 @@ async def test_whatever_call_fails_each_effect_is_once_and_each_output_the_same(
     async for world in worlds(work, handlers, IMPATIENT):
         expected = expected or sent(world, "east")
         assert len(expected) == 6
-        assert world.amounts() == [1, 2, 3, 4, 5, 6], world.strike
-        assert sent(world, "east") == sent(world, "west") == expected, world.strike
-        assert await world.owing() == [], world.strike
+        assert world.amounts() == [1, 2, 3, 4, 5, 6], world.fault_plan
+        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
+        assert await world.owing() == [], world.fault_plan

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import BaseModel
 
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
-from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault
 from shared.domain.journal import Owner
@@ -143,12 +143,12 @@ async def test_it_acts_once_and_answers_the_same_in_every_process_and_region(sho
     assert shop.left() == 3
 
 
-@pytest.mark.parametrize("mishap", Mishap)
+@pytest.mark.parametrize("fault", CALL_ERRORS)
 @pytest.mark.parametrize("call", ["head", "append", "entry", "marker"])
 async def test_any_call_may_fail_before_it_is_repeated(
-    shop: Shop, call: str, mishap: Mishap
+    shop: Shop, call: str, fault: CallFault
 ) -> None:
-    shop.journal.mishaps.plan(call, mishap)
+    shop.journal.fault_plan.plan(call, fault)
     replies = []
     for region in ("east", "west", "east"):
         try:
@@ -213,7 +213,7 @@ async def test_one_that_waits_beside_a_claim_is_not_given_the_answer_of_the_clai
         await shop.worker("west").commands.apply(command(2, "c-2"))
 
     # The claim is ended, and its owner dies before it comes to what waits beside it.
-    shop.journal.mishaps.plan("append", Mishap.REFUSED)
+    shop.journal.fault_plan.plan("append", CallFault.REFUSED)
     supplier.delivers.set()
     with suppress(LockstepError):
         assert await ordering == Answered({"given": -5, "left": 15})

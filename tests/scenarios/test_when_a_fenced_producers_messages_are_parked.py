@@ -4,9 +4,9 @@ from itertools import permutations
 
 import pytest
 
+from shared.adapters.injected_faults import CallFault
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
-from shared.testkit.strikes import How
 from tests.business import LEASE_OVER, Outside, dies, payment, processed_and_died, world_of
 from tests.world import REGIONS, World, message
 
@@ -132,7 +132,7 @@ async def test_a_worker_that_read_of_the_refused_one_takes_the_other(
 
 async def test_beside_a_claim_the_place_goes_to_the_higher_level_when_the_claim_ends() -> None:
     world = world_of(Outside())
-    await dies(world, payment(0), "append", How.KILLED_AFTER)
+    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
     assert await world.west.consumer.consume(first(1)) == Parked()
 
     assert isinstance(await world.east.consumer.consume(second(1)), AlreadyDone | Processed)
@@ -146,7 +146,7 @@ async def test_a_claimed_message_sent_again_by_the_second_producer_is_done_once(
     outside = Outside()
     world = world_of(outside)
     again = message(0, kind="account.pay", level=1)
-    await dies(world, payment(0), "append", How.KILLED_AFTER)
+    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
     world.clock.seconds += LEASE_OVER
 
     assert isinstance(await world.west.consumer.consume(again), Processed)
@@ -156,7 +156,7 @@ async def test_a_claimed_message_sent_again_by_the_second_producer_is_done_once(
 
 async def test_other_content_of_a_higher_level_under_a_claimed_number_is_refused_visibly() -> None:
     world = world_of(Outside())
-    await dies(world, payment(0), "append", How.KILLED_AFTER)
+    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
 
     assert isinstance(await world.west.consumer.consume(second(0)), Conflicting)
     world.clock.seconds += LEASE_OVER

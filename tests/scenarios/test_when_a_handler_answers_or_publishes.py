@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
+from shared.adapters.injected_faults import CallFault
 from shared.domain import wire
 from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Faulted
-from shared.testkit.strikes import How
 from tests.business import LEASE_OVER, dies
 from tests.world import REGIONS, Account, Amount, World, handlers, message
 
@@ -126,15 +126,15 @@ async def test_a_question_without_a_place_for_answers_is_a_fault(kind: Kind) -> 
 @pytest.mark.parametrize(
     ("call", "how"),
     [
-        ("append", How.KILLED_AFTER),
-        ("send.east", How.KILLED_BEFORE),
-        ("send.east", How.KILLED_AFTER),
-        ("send.west", How.KILLED_AFTER),
-        ("acknowledge", How.KILLED_BEFORE),
+        ("append", CallFault.KILLED_AFTER),
+        ("send.east", CallFault.KILLED_BEFORE),
+        ("send.east", CallFault.KILLED_AFTER),
+        ("send.west", CallFault.KILLED_AFTER),
+        ("acknowledge", CallFault.KILLED_BEFORE),
     ],
 )
 async def test_a_worker_that_dies_costs_no_answer_and_changes_none(
-    call: str, how: How, kind: Kind
+    call: str, how: CallFault, kind: Kind
 ) -> None:
     quiet = await healthy(kind)
     world = World(handlers=answering(kind))

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.errors import OutcomeUnknown
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, PassedThrough, Processed
-from shared.testkit.strikes import How
 from tests.business import Outside, business, dies, payment, swept, world_of
 from tests.crashes import redelivered, sent, worlds
 from tests.world import REGIONS, World, message
@@ -30,7 +29,7 @@ async def test_without_a_number_it_touches_no_journal() -> None:
 
     assert await world.east.consumer.consume(NOTE) == PassedThrough()
 
-    assert dict(world.journal.mishaps.calls) == {}
+    assert dict(world.journal.fault_plan.calls) == {}
     assert len(outside.asked) == 1
     (output,) = world.outputs("east")
     assert world.outputs("west") == [output]
@@ -76,11 +75,11 @@ async def test_what_a_dark_region_misses_is_owed_to_it(dark: str) -> None:
     assert await world.owing() == []
 
 
-@pytest.mark.parametrize("mishap", Mishap)
-async def test_a_debt_that_cannot_be_written_down_keeps_it_in_its_queue(mishap: Mishap) -> None:
+@pytest.mark.parametrize("fault", CALL_ERRORS)
+async def test_a_debt_that_cannot_be_written_down_keeps_it_in_its_queue(fault: CallFault) -> None:
     world = world_of(Outside())
     world.bus.unavailable.add("east")
-    world.journal.mishaps.plan("add_pending", mishap)
+    world.journal.fault_plan.plan("add_pending", fault)
     await redelivered(world, NOTE)
     world.bus.unavailable.clear()
 
@@ -148,7 +147,9 @@ async def test_it_leaves_the_state_of_its_session_alone() -> None:
 async def test_it_runs_without_a_claim_and_again_when_its_worker_died() -> None:
     outside = Outside()
     world = world_of(outside)
-    await dies(world, replace(NUMBERED, number=message(0).number), "append", How.KILLED_BEFORE)
+    await dies(
+        world, replace(NUMBERED, number=message(0).number), "append", CallFault.KILLED_BEFORE
+    )
 
     outcome = await world.west.consumer.consume(replace(NUMBERED, number=message(0).number))
 
@@ -183,8 +184,8 @@ async def test_any_call_can_go_wrong_in_any_way() -> None:
     struck = worlds(work, business(outside))
     quiet = await anext(struck)
     async for world in struck:
-        assert world.amounts() == [1, 3], world.strike
+        assert world.amounts() == [1, 3], world.fault_plan
         for region in REGIONS:
-            assert sorted(sent(world, region)) == sorted(sent(quiet, region)), world.strike
-        assert await world.owing() == [], world.strike
+            assert sorted(sent(world, region)) == sorted(sent(quiet, region)), world.fault_plan
+        assert await world.owing() == [], world.fault_plan
     assert {amount: len(keys) for amount, keys in outside.keys.items()} == {1: 1, 2: 1, 3: 1}

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.adapters.memory import MemoryJournal
-from shared.adapters.mishaps import Mishap
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Claimed, Outcome, Parked, Processed
@@ -146,13 +146,13 @@ async def test_the_sweep_leaves_it_alone() -> None:
     assert world.amounts() == [1]
 
 
-@pytest.mark.parametrize("mishap", Mishap)
+@pytest.mark.parametrize("fault", CALL_ERRORS)
 @pytest.mark.parametrize("call", ["stored_entry", "replace"])
 async def test_one_renewal_that_goes_wrong_does_not_lose_the_claim(
-    call: str, mishap: Mishap
+    call: str, fault: CallFault
 ) -> None:
     world, outside = slow()
-    world.journal.mishaps.plan(call, mishap)
+    world.journal.fault_plan.plan(call, fault)
 
     await asyncio.gather(
         world.east.consumer.consume(PAY), after(world, 2 * LEASE_SECONDS, world.west, PAY)

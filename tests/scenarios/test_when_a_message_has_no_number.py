@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.adapters.mishaps import Mishap, Mishaps
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault, FaultPlan
 from shared.domain.errors import InvalidMessage
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Expired, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
@@ -54,11 +54,11 @@ async def test_a_copy_is_known_by_its_marker(world: World, first: str, later: in
 
 async def test_a_new_one_is_not_looked_up_before_it_is_tried(world: World) -> None:
     await world.east.consumer.consume(plain(0))
-    world.journal.mishaps.calls.clear()
+    world.journal.fault_plan.calls.clear()
 
     await world.east.consumer.consume(plain(1, "account.add"))
 
-    assert dict(world.journal.mishaps.calls) == {"append": 1}
+    assert dict(world.journal.fault_plan.calls) == {"append": 1}
 
 
 @pytest.mark.parametrize("later", range(3))
@@ -163,13 +163,13 @@ async def test_two_first_ever_ones_at_once_are_both_done(world: World) -> None:
     assert sorted(world.amounts()) == [1, 2]
 
 
-@pytest.mark.parametrize("mishap", Mishap)
+@pytest.mark.parametrize("fault", CALL_ERRORS)
 @pytest.mark.parametrize("call", ["append", "marker", "head", "entry"])
-async def test_a_call_that_goes_wrong_costs_no_effect(call: str, mishap: Mishap) -> None:
+async def test_a_call_that_goes_wrong_costs_no_effect(call: str, fault: CallFault) -> None:
     for times in range(1, 6):
         world = World()
         await redelivered(world, plain(0))
-        world.journal.mishaps.plan(call, *[mishap] * times)
+        world.journal.fault_plan.plan(call, *[fault] * times)
         await redelivered(world, plain(1), plain(0), plain(1), plain(2))
 
         assert world.amounts() == [1, 2, 3], times
@@ -189,7 +189,7 @@ async def test_any_call_can_go_wrong_in_any_way() -> None:
 
     async def work(world: World) -> None:
         await redelivered(world, *arrivals)
-        world.journal.mishaps, world.bus.mishaps = Mishaps(), Mishaps()
+        world.journal.fault_plan, world.bus.fault_plan = FaultPlan(), FaultPlan()
         await swept(world)
         await world.east.resolver.resolve("acc-7", SKIP)
         await swept(world)
@@ -197,8 +197,8 @@ async def test_any_call_can_go_wrong_in_any_way() -> None:
     struck = worlds(work, business(outside))
     quiet = await anext(struck)
     async for world in struck:
-        assert world.amounts() == [1, 2, 4], world.strike
+        assert world.amounts() == [1, 2, 4], world.fault_plan
         for region in REGIONS:
-            assert sent(world, region) == sent(quiet, region) != [], (region, world.strike)
-        assert await world.owing() == [], world.strike
-        assert len(outside.keys[2]) == 1, world.strike
+            assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
+        assert await world.owing() == [], world.fault_plan
+        assert len(outside.keys[2]) == 1, world.fault_plan

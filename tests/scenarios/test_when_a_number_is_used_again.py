@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from functions.receive import receive_message
+from shared.adapters.injected_faults import CallFault
 from shared.domain import wire
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.testkit.strikes import How
 from tests.business import LEASE_OVER, Outside, dies, payment, processed_and_died, world_of
 from tests.deliveries import delivery_of
 from tests.world import REGIONS, World, message
@@ -97,7 +97,7 @@ async def test_before_a_group_that_has_the_session_ever_since() -> None:
         await world.east.consumer.consume(message(n))
     for n in range(BEHIND):
         await world.east.consumer.consume(message(n, group="busy"))
-    calls = world.journal.mishaps.calls
+    calls = world.journal.fault_plan.calls
     for worker in workers(world):
         calls.clear()
         await assert_refused(world, worker, message(2))
@@ -172,7 +172,7 @@ async def test_when_the_turn_of_the_parked_one_has_come(world: World) -> None:
 
 async def test_while_the_first_is_claimed() -> None:
     world = world_of(Outside())
-    await dies(world, payment(0), "append", How.KILLED_AFTER)
+    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
 
     for worker in workers(world):
         outcome = await worker.consumer.consume(other(payment(0)))
@@ -185,7 +185,7 @@ async def test_while_the_first_is_claimed() -> None:
 
 async def test_while_the_first_is_parked_beside_a_claim() -> None:
     world = world_of(Outside())
-    await dies(world, payment(0), "append", How.KILLED_AFTER)
+    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
     assert await world.west.consumer.consume(message(1)) == Parked()
 
     assert isinstance(await world.east.consumer.consume(other(message(1))), Conflicting)

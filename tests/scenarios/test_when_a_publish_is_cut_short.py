@@ -10,7 +10,7 @@ from itertools import combinations, product
 
 import pytest
 
-from shared.adapters.mishaps import Mishap, Mishaps
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
@@ -18,12 +18,12 @@ from shared.engine.dispatch.deliver import UNAVAILABLE_SECONDS
 from shared.engine.publish.publish import Producer
 from tests.world import LAG_SECONDS, World
 
-type Fault = tuple[str, Mishap]
+type Fault = tuple[str, CallFault]
 
 SESSION = "acc-7"
 OPTIONS = ProducerOptions("bank")
 STORE_CALLS = ("ledger", "pending", "save_ledger", "acknowledge")
-FAULTS = list(product((*STORE_CALLS, "send.east", "send.west"), Mishap))
+FAULTS = list(product((*STORE_CALLS, "send.east", "send.west"), CALL_ERRORS))
 # A producer that starts anew on a used session: ledger, debts, ledger and debt written, a send to
 # each region, the debt struck off.
 STEPS = 6
@@ -39,25 +39,20 @@ FIRST, TRIED, OTHER = drafts(1, 2, 3), drafts(4, 5), drafts(6, 7, 8)
 FOLLOWING: dict[str, list[Draft]] = {"the same": TRIED, "others": OTHER, "nothing": []}
 
 
-class Killed(BaseException):
-    """The process died here."""
-
-
-class Death(Mishaps):
+class Death(FaultPlan):
     """Kills the process at its n-th call, before or after it is applied; the dead do nothing."""
 
     def __init__(self, at: int, *, is_applied: bool) -> None:
         super().__init__()
-        self.at = at
+        self.last = at
         self.is_applied = is_applied
-        self.made = 0
 
-    def suffer[T](self, operation: str, apply: Callable[[], T]) -> T:
-        self.made += 1
-        if self.made == self.at and self.is_applied:
+    def perform[T](self, operation: str, apply: Callable[[], T]) -> T:
+        self.made.append(operation)
+        if len(self.made) == self.last and self.is_applied:
             apply()
-        if self.made >= self.at:
-            raise Killed
+        if len(self.made) >= self.last:
+            raise ProcessKilled(operation)
         return apply()
 
 
@@ -83,8 +78,8 @@ async def insist(world: World, producer: Producer, wanted: Sequence[Draft]) -> S
 
 async def settled(world: World) -> World:
     """Once faults have stopped: both regions sweep, and process what is in their queues."""
-    world.journal.mishaps = Mishaps()
-    world.bus.mishaps = Mishaps()
+    world.journal.fault_plan = FaultPlan()
+    world.bus.fault_plan = FaultPlan()
     for region in ("east", "west"):
         world.clock.seconds += LAG_SECONDS
         await world.worker(region).recovery.sweep()
@@ -127,10 +122,10 @@ async def test_a_dead_producers_numbers_are_never_lost_nor_given_away(
 ) -> None:
     for step, is_applied in product(range(1, STEPS + 1), (False, True)):
         world = await begun(used=used)
-        world.journal.mishaps = world.bus.mishaps = Death(step, is_applied=is_applied)
-        with suppress(Killed):
+        world.journal.fault_plan = world.bus.fault_plan = Death(step, is_applied=is_applied)
+        with suppress(ProcessKilled):
             await world.producer().publish(SESSION, TRIED, OPTIONS)
-        world.journal.mishaps, world.bus.mishaps = Mishaps(), Mishaps()
+        world.journal.fault_plan, world.bus.fault_plan = FaultPlan(), FaultPlan()
 
         was_bound = await bound(world)
         if FOLLOWING[following]:
@@ -145,11 +140,11 @@ async def test_a_dead_producers_numbers_are_never_lost_nor_given_away(
 async def test_every_call_of_a_publish_is_among_the_deaths() -> None:
     world = await begun(used=True)
     life = Death(10_000, is_applied=True)
-    world.journal.mishaps = world.bus.mishaps = life
+    world.journal.fault_plan = world.bus.fault_plan = life
 
     await world.producer().publish(SESSION, TRIED, OPTIONS)
 
-    assert life.made == STEPS
+    assert len(life.made) == STEPS
 
 
 @pytest.mark.parametrize("process", ["the same process", "a new process"])
@@ -159,9 +154,9 @@ async def test_failures_one_and_two_at_a_time_lose_nothing(following: str, proce
     for faults in [*singles, *combinations(FAULTS, 2)]:
         world = await begun(used=True)
         producer = world.producer()
-        for call, mishap in faults:
-            mishaps = world.bus.mishaps if call.startswith("send") else world.journal.mishaps
-            mishaps.plan(call, mishap)
+        for call, fault in faults:
+            target = world.bus if call.startswith("send") else world.journal
+            target.fault_plan.plan(call, fault)
         try:
             await producer.publish(SESSION, TRIED, OPTIONS)
         except LockstepError:
@@ -174,7 +169,7 @@ async def test_failures_one_and_two_at_a_time_lose_nothing(following: str, proce
             numbers = await insist(world, producer, wanted)
             assert list(numbers) == list(range(numbers[0], numbers[0] + len(wanted))), faults
 
-        world.journal.mishaps = Mishaps()
+        world.journal.fault_plan = FaultPlan()
         tried = TRIED if await bound(world) else []
         others = OTHER if following == "others" else []
         assert_whole(await settled(world), [*FIRST, *tried, *others], faults)
@@ -183,9 +178,9 @@ async def test_failures_one_and_two_at_a_time_lose_nothing(following: str, proce
 async def test_the_numbers_are_the_same_on_every_try() -> None:
     for fault in FAULTS:
         world = await begun(used=True)
-        world.journal.mishaps.plan(*fault)
-        world.bus.mishaps.plan(*fault)
-        world.bus.mishaps.plan("send.west", Mishap.LOST)
+        world.journal.fault_plan.plan(*fault)
+        world.bus.fault_plan.plan(*fault)
+        world.bus.fault_plan.plan("send.west", CallFault.LOST)
         producer = world.producer()
         for _ in range(4):
             assert list(await insist(world, producer, TRIED)) == [3, 4], fault

@@ -127,6 +127,6 @@ async def test_whatever_call_fails_the_void_and_the_others_have_the_same_bytes()
         expected = expected or sent(world, "east")
         assert len(expected) == 5
         for region in ("east", "west"):
-            assert sent(world, region) == expected, (region, world.strike)
-        assert await world.owing() == [], world.strike
+            assert sent(world, region) == expected, (region, world.fault_plan)
+        assert await world.owing() == [], world.fault_plan
         assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=10)) == [WRITER]

@@ -33,7 +33,7 @@ async def test_old_messages_change_nothing(world: World) -> None:
 async def test_old_messages_of_a_new_worker_cost_few_reads(world: World) -> None:
     await after_an_outage(world)
     reborn = world.worker("east")
-    calls = world.journal.mishaps.calls
+    calls = world.journal.fault_plan.calls
     calls.clear()
 
     for bill in BILLS:

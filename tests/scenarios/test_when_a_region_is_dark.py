@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
@@ -54,7 +54,7 @@ async def test_the_debt_is_repaid_in_the_order_of_sending(world: World) -> None:
 
 
 async def test_an_unknown_outcome_is_owed_too(world: World) -> None:
-    world.bus.mishaps.plan("send.east", Mishap.UNANSWERED)
+    world.bus.fault_plan.plan("send.east", CallFault.UNANSWERED)
 
     published = await world.producer().send(MESSAGES)
 
@@ -72,7 +72,7 @@ async def test_nothing_is_promised_when_no_region_took_it(world: World) -> None:
 
 async def test_nothing_is_promised_when_the_debt_cannot_be_written_down(world: World) -> None:
     world.bus.unavailable.add("east")
-    world.journal.mishaps.plan("add_pending", Mishap.REFUSED)
+    world.journal.fault_plan.plan("add_pending", CallFault.REFUSED)
     producer = world.producer()
     with pytest.raises(Unavailable):
         await producer.send(MESSAGES)

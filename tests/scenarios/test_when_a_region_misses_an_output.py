@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import InvalidMessage
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import Processed
@@ -19,7 +19,7 @@ def trusting(region: Services) -> Services:
 
 async def test_the_next_entry_waits_behind_it_in_that_region_only(world: World) -> None:
     west = trusting(world.west)
-    world.bus.mishaps.plan("send.east", Mishap.REFUSED, Mishap.REFUSED)
+    world.bus.fault_plan.plan("send.east", CallFault.REFUSED, CallFault.REFUSED)
 
     await west.consumer.consume(BILLS[0])
     await west.consumer.consume(BILLS[1])
@@ -31,7 +31,7 @@ async def test_the_next_entry_waits_behind_it_in_that_region_only(world: World) 
 
 async def test_all_of_them_arrive_in_order_with_the_next_message(world: World) -> None:
     west = trusting(world.west)
-    world.bus.mishaps.plan("send.east", Mishap.REFUSED, Mishap.REFUSED)
+    world.bus.fault_plan.plan("send.east", CallFault.REFUSED, CallFault.REFUSED)
 
     for bill in BILLS:
         await west.consumer.consume(bill)
@@ -62,7 +62,7 @@ async def test_a_namespace_that_refuses_an_output_for_good_leaves_it_owed_and_vi
 
 async def test_a_rescue_that_fails_at_the_first_sends_none_of_the_later(world: World) -> None:
     west, east = trusting(world.west), trusting(world.east)
-    world.bus.mishaps.plan("send.east", *[Mishap.REFUSED] * 3)
+    world.bus.fault_plan.plan("send.east", *[CallFault.REFUSED] * 3)
     await west.consumer.consume(BILLS[0])
     await west.consumer.consume(BILLS[1])
     world.clock.seconds += LAG_SECONDS

@@ -20,7 +20,7 @@ COURSES = {
 async def test_actions_are_at_most_1_and_2_a_step_and_writes_2_and_1_a_step(course: str) -> None:
     placed, event, end = COURSES[course]
     stage = await stocked(Stage(orders.handlers), ["p", *(f"p{n}" for n in range(5))], 100)
-    before = stage.strike.calls.copy()
+    before = stage.fault_plan.calls.copy()
     await stage.start("o-1", placed)
     walk = await stage.walk("o-1")
     if event is not None:
@@ -32,12 +32,12 @@ async def test_actions_are_at_most_1_and_2_a_step_and_writes_2_and_1_a_step(cour
     plan, done = walk.saga.plan, stage.record("o-1").outcomes
     steps = len(plan.steps) + len(plan.waits)
     actions = walk.activities + walk.timers
-    writes = stage.strike.calls["append"] - before["append"]
+    writes = stage.fault_plan.calls["append"] - before["append"]
     undone = sum(outcome == "undone" for outcome in done.values())
     counted = f"{actions} actions, {writes} strong writes"
     print(f"{course}: {steps} steps, {undone} undone: {counted}")  # noqa: T201 - with pytest -s
     assert actions <= 1 + 2 * steps
-    assert stage.strike.calls["replace"] == 0
+    assert stage.fault_plan.calls["replace"] == 0
     if end is SagaState.COMPLETED:
         assert writes == steps + 2
     else:
@@ -49,11 +49,13 @@ async def test_the_other_region_stands_by_and_only_looks() -> None:
     await stage.start("o-1", order(("p", 1)))
     walk = await stage.walk("o-1")
     await walk.run()
-    before = stage.strike.calls.copy()
+    before = stage.fault_plan.calls.copy()
 
     other = Walk(stage, "west", walk.saga, STAND_BY_SECONDS)
 
     assert await other.run() is SagaState.COMPLETED
     assert (other.timers, other.activities) == (1, 1)
-    made = {call: n - before[call] for call, n in stage.strike.calls.items() if n != before[call]}
+    made = {
+        call: n - before[call] for call, n in stage.fault_plan.calls.items() if n != before[call]
+    }
     assert made == {"head": 1}

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from functions.handlers import orders
+from shared.adapters.injected_faults import CallFault, FaultPlan, ProcessKilled
 from shared.domain.saga.plan import SagaState
-from shared.testkit.strikes import How, Killed, Strike
 from tests.saga_stage import STAND_BY_SECONDS, Stage, Walk, order, stocked
 from tests.saga_walks import walked
 
@@ -28,10 +28,10 @@ COURSES = {
 type Recover = Callable[[Walk], Awaitable[SagaState]]
 
 
-async def begun(course: str, strike: Strike | None = None) -> Stage:
+async def begun(course: str, fault_plan: FaultPlan | None = None) -> Stage:
     """A stage on which the saga has started and its event has come."""
     placed, event, _ = COURSES[course]
-    stage = await stocked(Stage(orders.handlers, strike), ["p", "q"], 100)
+    stage = await stocked(Stage(orders.handlers, fault_plan), ["p", "q"], 100)
     await stage.start("o-1", placed)
     if event is not None:
         await stage.book().add_event("o-1", event)
@@ -80,7 +80,7 @@ async def test_before_and_after_every_activity(course: str, recover: Recover) ->
         stage = await begun(course)
         walk = await stage.walk("o-1")
         walk.dies_at, walk.dies_before = dies_at, dies_before
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKilled):
             await walk.run()
         walk.dies_at = None
 
@@ -88,14 +88,14 @@ async def test_before_and_after_every_activity(course: str, recover: Recover) ->
         assert_the_same(stage, quiet)
 
 
-@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("how", CallFault)
 @pytest.mark.parametrize("course", ["one line", "one line too dear"])
-async def test_around_every_call_to_the_store(course: str, how: How) -> None:
-    counting = Strike()
+async def test_around_every_call_to_the_store(course: str, how: CallFault) -> None:
+    counting = FaultPlan()
     quiet = await walked(*COURSES[course], counting)
     calls = len(counting.made)
     assert calls > 25
 
     for at in range(calls):
-        stage = await walked(*COURSES[course], Strike(at=at, how=how))
+        stage = await walked(*COURSES[course], FaultPlan({at: how}))
         assert_the_same(stage, quiet)

@@ -9,8 +9,7 @@ import pytest
 from shared.domain.errors import AlreadyPublished
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
-from shared.publishing.batch import MessageBatch
-from shared.publishing.message import SessionMessage
+from shared.publishing.message import MessageBatch, SessionMessage
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
 from tests.world import DELAY_SECONDS, LAG_SECONDS, REGIONS, World

@@ -32,7 +32,7 @@ def shots(count: int) -> list[Message]:
 
 def calls(world: World) -> Counter[str]:
     """How often the store and the bus were asked so far, by what they were asked."""
-    return Counter(world.journal.mishaps.calls) + Counter(world.bus.mishaps.calls)
+    return Counter(world.journal.fault_plan.calls) + Counter(world.bus.fault_plan.calls)
 
 
 def judged(messages: Sequence[Message]) -> list[tuple[str, bytes]]:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from shared.adapters.injected_faults import CallFault
 from shared.engine.consume.outcomes import Claimed, Processed
-from shared.testkit.strikes import How
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,
@@ -27,7 +27,7 @@ OFF_BY = [-30 * HOURS, -HOURS, HOURS, 30 * HOURS]
 async def test_it_does_not_take_over_early(off_by: float) -> None:
     outside = Outside()
     world = world_of(outside)
-    await dies(world, PAY, "append", How.KILLED_AFTER)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
     wrong = worker_with(world, "west", clock=WrongClock(world.clock, off_by))
 
     assert await wrong.consumer.consume(PAY) == Claimed()
@@ -39,7 +39,7 @@ async def test_it_does_not_take_over_early(off_by: float) -> None:
 async def test_it_does_not_take_over_late(off_by: float) -> None:
     outside = Outside()
     world = world_of(outside)
-    await dies(world, PAY, "append", How.KILLED_AFTER)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
     world.clock.seconds += LEASE_OVER
     began = world.clock.now()
     wrong = worker_with(world, "west", clock=WrongClock(world.clock, off_by))
@@ -55,7 +55,7 @@ async def test_its_own_claims_are_taken_over_in_their_time(off_by: float) -> Non
     outside = Outside()
     world = world_of(outside)
     world.east = worker_with(world, "east", clock=WrongClock(world.clock, off_by))
-    await dies(world, PAY, "append", How.KILLED_AFTER)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
 
     world.clock.seconds += LEASE_SECONDS / 4
     assert await world.west.consumer.consume(PAY) == Claimed()

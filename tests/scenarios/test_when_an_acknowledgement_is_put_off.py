@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.adapters.memory_store import VirtualClock
-from shared.adapters.mishaps import Mishap
 from shared.engine.consume.outcomes import Processed
-from tests.crashes import StruckWorld, redelivered, rest, sent, worlds
+from tests.crashes import FaultyWorld, redelivered, rest, sent, worlds
 from tests.world import LAG_SECONDS, POLICY, World, handlers, message
 
 IDLE_SECONDS = 1.0
@@ -62,8 +62,8 @@ async def test_a_message_with_outputs_costs_one_write_and_nothing_else(world: Wo
     for bill in BILLS:
         assert isinstance(await world.east.consumer.consume(bill), Processed)
 
-    assert dict(world.journal.mishaps.calls) == {"append": len(BILLS)}
-    assert dict(world.bus.mishaps.calls) == {"send.east": len(BILLS), "send.west": len(BILLS)}
+    assert dict(world.journal.fault_plan.calls) == {"append": len(BILLS)}
+    assert dict(world.bus.fault_plan.calls) == {"send.east": len(BILLS), "send.west": len(BILLS)}
     assert world.outputs("east") == world.outputs("west") == await bodies_of_a_quiet_world(4)
 
 
@@ -77,12 +77,12 @@ async def test_only_the_newest_outbox_is_left_to_acknowledge(world: World) -> No
 async def test_after_the_idle_time_it_is_said_alone(world: World, clock: SteppedClock) -> None:
     await world.east.consumer.consume(BILLS[0])
     await clock.let_pass(IDLE_SECONDS / 2)
-    assert world.journal.mishaps.calls["acknowledge"] == 0
+    assert world.journal.fault_plan.calls["acknowledge"] == 0
 
     await clock.let_pass(IDLE_SECONDS / 2)
     await clock.let_pass(IDLE_SECONDS / 2)
 
-    assert world.journal.mishaps.calls["acknowledge"] == 1
+    assert world.journal.fault_plan.calls["acknowledge"] == 1
     assert await world.owing() == []
 
 
@@ -116,12 +116,12 @@ async def test_another_region_that_goes_on_meanwhile_keeps_the_order(
     assert world.amounts() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("mishap", [Mishap.LOST, Mishap.UNANSWERED])
+@pytest.mark.parametrize("fault", [CallFault.LOST, CallFault.UNANSWERED])
 async def test_it_is_carried_though_the_carrying_write_got_no_answer(
-    world: World, mishap: Mishap
+    world: World, fault: CallFault
 ) -> None:
     await world.east.consumer.consume(BILLS[0])
-    world.journal.mishaps.plan("append", mishap)
+    world.journal.fault_plan.plan("append", fault)
 
     await world.east.consumer.consume(BILLS[1])
 
@@ -129,12 +129,12 @@ async def test_it_is_carried_though_the_carrying_write_got_no_answer(
     assert world.outputs("east") == await bodies_of_a_quiet_world(2)
 
 
-@pytest.mark.parametrize("mishap", Mishap)
+@pytest.mark.parametrize("fault", CALL_ERRORS)
 async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
-    world: World, clock: SteppedClock, mishap: Mishap
+    world: World, clock: SteppedClock, fault: CallFault
 ) -> None:
     await world.east.consumer.consume(BILLS[0])
-    world.journal.mishaps.plan("acknowledge", mishap)
+    world.journal.fault_plan.plan("acknowledge", fault)
     await clock.let_pass(2 * IDLE_SECONDS)
     await clock.let_pass(LAG_SECONDS)
 
@@ -151,7 +151,7 @@ async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
     await world.east.consumer.committer.acknowledgements.close()
 
     assert await world.owing() == []
-    assert world.journal.mishaps.calls["acknowledge"] == 1
+    assert world.journal.fault_plan.calls["acknowledge"] == 1
 
 
 async def test_whatever_call_fails_the_same_bytes_arrive_in_order_in_both_regions() -> None:
@@ -161,9 +161,9 @@ async def test_whatever_call_fails_the_same_bytes_arrive_in_order_in_both_region
 
     expected: list[tuple[str, bytes]] = []
     async for world in worlds(work, handlers, PUT_OFF):
-        assert isinstance(world, StruckWorld)
+        assert isinstance(world, FaultyWorld)
         expected = expected or sent(world, "east")
         assert len(expected) == 3
-        assert world.amounts() == [1, 2, 3], world.strike
-        assert sent(world, "east") == sent(world, "west") == expected, world.strike
-        assert await world.owing() == [], world.strike
+        assert world.amounts() == [1, 2, 3], world.fault_plan
+        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
+        assert await world.owing() == [], world.fault_plan

@@ -4,7 +4,7 @@ import asyncio
 import json
 from dataclasses import replace
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from shared.engine.consume.outcomes import AlreadyDone, Parked, Processed
 from tests.business import processed_and_died
 from tests.world import GAP_SECONDS, World, message
@@ -73,7 +73,7 @@ async def test_two_workers_draining_at_once_apply_each_message_once(world: World
 
 
 async def test_an_unanswered_parking_is_recognised(world: World) -> None:
-    world.journal.mishaps.plan("append", Mishap.UNANSWERED)
+    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
 
     assert await world.east.consumer.consume(message(1)) == Parked()
     await world.east.consumer.consume(message(0))

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from shared.adapters.injected_faults import CallFault
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
-from shared.testkit.strikes import How
 from tests.business import (
     ATTEMPTS,
     LEASE_OVER,
@@ -172,14 +172,14 @@ async def test_a_retry_that_fails_again_halts_again_and_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("operation", "how"),
     [
-        ("append", How.KILLED_AFTER),
-        ("replace", How.KILLED_BEFORE),
-        ("replace", How.KILLED_AFTER),
-        ("send.east", How.KILLED_AFTER),
+        ("append", CallFault.KILLED_AFTER),
+        ("replace", CallFault.KILLED_BEFORE),
+        ("replace", CallFault.KILLED_AFTER),
+        ("send.east", CallFault.KILLED_AFTER),
     ],
 )
 async def test_a_resolver_that_dies_over_it_leaves_it_to_the_sweep(
-    decision: ResolutionRequest, operation: str, how: How
+    decision: ResolutionRequest, operation: str, how: CallFault
 ) -> None:
     quiet, _ = await halted(1)
     await quiet.east.resolver.resolve("acc-7", decision)
@@ -201,7 +201,7 @@ async def test_a_resolver_that_dies_over_it_leaves_it_to_the_sweep(
 
 async def test_a_handler_that_was_taken_away_leaves_a_fault_that_says_so() -> None:
     world = world_of(Outside())
-    await dies(world, PAY, "append", How.KILLED_AFTER)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
     world.clock.seconds += LEASE_OVER
     del world.handlers.by_type["account.pay"]
 

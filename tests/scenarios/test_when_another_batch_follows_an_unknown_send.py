@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import InvalidClientState, OutcomeUnknown
 from shared.engine.dispatch.deliver import UNAVAILABLE_SECONDS
 from shared.publishing.message import SessionMessage
@@ -26,8 +26,8 @@ def sent(world: World, region: str) -> list[tuple[int, str, bytes]]:
 
 async def fail_to_send(world: World, producer: IdempotentProducer, first: SessionMessage) -> None:
     """Both namespaces take the message, and neither answers."""
-    world.bus.mishaps.plan("send.east", Mishap.UNANSWERED)
-    world.bus.mishaps.plan("send.west", Mishap.LOST)
+    world.bus.fault_plan.plan("send.east", CallFault.UNANSWERED)
+    world.bus.fault_plan.plan("send.west", CallFault.LOST)
     with pytest.raises(OutcomeUnknown):
         await producer.send([first], session=SESSION)
     assert first.published_sequence_number is None

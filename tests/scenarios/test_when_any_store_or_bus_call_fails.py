@@ -5,14 +5,14 @@ from itertools import combinations, product
 
 import pytest
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.ports import Entries, Ledgers, Maintenance, Outboxes
 from tests.crashes import sent
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
-type Fault = tuple[str, Mishap, int]
+type Fault = tuple[str, CallFault, int]
 
 BILLS = [message(n, kind="account.bill") for n in range(3)]
 # Out of order, so that the last is parked and drained; and with a fault that is skipped.
@@ -24,9 +24,9 @@ PRODUCER_CALLS = {"add_pending", "ledger", "save_ledger"}
 BACKGROUND_CALLS = {"sessions", "faulted_entries", "oldest_entries", "milestone", "compact"}
 CLAIM_CALLS = {"stored_entry", "replace"}
 STAGING_CALLS = {"stage", "staged"}
-ARRIVAL_CALLS = {"marker"}
+ARRIVAL_CALLS = {"marked"}
 STORE_CALLS = ("head", "entry", "processed", "append", "parked", "pending", "acknowledge")
-FAULTS = [*product(STORE_CALLS + BUS_CALLS, Mishap, range(3))]
+FAULTS = [*product(STORE_CALLS + BUS_CALLS, CALL_ERRORS, range(3))]
 
 
 def test_no_call_of_the_journal_is_forgotten_here() -> None:
@@ -54,14 +54,14 @@ async def run(arrivals: Sequence[Message], *faults: Fault) -> World:
     """Process what arrives, arming each fault before the arrival it strikes; then sweep."""
     world = World()
     for index, arriving in enumerate(arrivals):
-        for call, mishap, strikes_at in faults:
+        for call, fault, strikes_at in faults:
             if strikes_at == index:
-                mishaps = world.bus.mishaps if call in BUS_CALLS else world.journal.mishaps
-                mishaps.plan(call, mishap)
+                fault_plan = world.bus.fault_plan if call in BUS_CALLS else world.journal.fault_plan
+                fault_plan.plan(call, fault)
         await consume_until_settled(world, arriving)
         world.clock.seconds += 3
-    world.journal.mishaps.planned.clear()
-    world.bus.mishaps.planned.clear()
+    world.journal.fault_plan.planned.clear()
+    world.bus.fault_plan.planned.clear()
     for _ in range(2):
         world.clock.seconds += LAG_SECONDS
         await world.worker("east").recovery.sweep()

@@ -20,7 +20,7 @@ async def done(*arrivals: Message) -> World:
     world = world_of(Outside())
     for arriving in arrivals:
         await world.east.consumer.consume(arriving)
-    world.journal.mishaps.calls.clear()
+    world.journal.fault_plan.calls.clear()
     return world
 
 
@@ -29,7 +29,7 @@ async def cost_of_copies(world: World, copies: Sequence[Message]) -> dict[str, i
     worker = world.worker("west")
     for copy in copies:
         assert await worker.consumer.consume(copy) == AlreadyDone()
-    return dict(world.journal.mishaps.calls)
+    return dict(world.journal.fault_plan.calls)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,11 +59,11 @@ async def test_copies_that_follow_closely_cost_at_most_a_read_each() -> None:
     worker = world.worker("west")
     for n in range(40):
         await world.east.consumer.consume(message(n))
-        world.journal.mishaps.calls.clear()
+        world.journal.fault_plan.calls.clear()
 
         assert await worker.consumer.consume(message(n)) == AlreadyDone()
 
-        assert sum(world.journal.mishaps.calls.values()) <= 1
+        assert sum(world.journal.fault_plan.calls.values()) <= 1
 
 
 async def test_copies_of_interleaved_groups_cost_few_reads() -> None:
@@ -82,7 +82,7 @@ async def test_copies_of_batches_cost_few_reads() -> None:
     for start in range(0, MANY, 10):
         await world.east.batches.consume(flow[start : start + 10])
     assert len(world.entries()) == MANY // 10
-    world.journal.mishaps.calls.clear()
+    world.journal.fault_plan.calls.clear()
 
     calls = await cost_of_copies(world, flow)
 
@@ -97,7 +97,7 @@ async def test_a_copy_without_a_number_costs_one_point_read_and_no_write(kind: s
 
     calls = await cost_of_copies(world, plain)
 
-    assert calls.pop("marked") == 40
+    assert calls.pop("marker") == 40
     # Whether it is claimed only the head says, and only a handler that calls the outside claims.
     assert calls == ({"head": 40} if kind == "account.pay" else {})
 
@@ -108,7 +108,7 @@ async def test_the_leading_region_does_not_look_before_it_writes() -> None:
     for n in range(1, 11):
         await world.east.consumer.consume(message(n))
 
-    assert dict(world.journal.mishaps.calls) == {"append": 10}
+    assert dict(world.journal.fault_plan.calls) == {"append": 10}
 
 
 async def test_a_handler_that_calls_the_outside_costs_two_writes() -> None:
@@ -117,5 +117,5 @@ async def test_a_handler_that_calls_the_outside_costs_two_writes() -> None:
     for n in range(1, 11):
         await world.east.consumer.consume(message(n, kind="account.pay"))
 
-    calls = world.journal.mishaps.calls
+    calls = world.journal.fault_plan.calls
     assert (calls["append"], calls["replace"], calls["stored_entry"]) == (10, 10, 10)

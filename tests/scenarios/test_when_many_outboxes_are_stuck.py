@@ -4,12 +4,12 @@ from itertools import count
 
 import pytest
 
+from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.message import Message
 from shared.domain.outbox import PendingOutbox
 from shared.engine.consume.outcomes import Processed
 from shared.engine.operate.recover import Recovered
 from shared.storage.documents import decode_pending
-from shared.testkit.strikes import Killed
 from tests.world import LAG_SECONDS, World, message
 
 STUCK = 2_000
@@ -142,11 +142,11 @@ async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothi
 
     async def pay_until_killed(owings: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
         if next(paid) == 40:
-            raise Killed
+            raise ProcessKilled
         return await pay(owings, regions)
 
-    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", pay_until_killed)
-    with pytest.raises(Killed):
+    monkeypatch.setattr(world.east.recovery.dispatcher, "pay", pay_until_killed)
+    with pytest.raises(ProcessKilled):
         await world.east.recovery.recover(seen)
 
     world.clock.seconds += LAG_SECONDS

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from shared.adapters.injected_faults import CallFault
 from shared.engine.consume.outcomes import (
     AlreadyDone,
     Claimed,
@@ -14,7 +15,6 @@ from shared.engine.consume.outcomes import (
 )
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.worker import WaitLimits
-from shared.testkit.strikes import How
 from tests.business import LEASE_OVER, Outside, dies, plain, world_of
 from tests.crashes import sent
 from tests.world import POLICY, REGIONS, World
@@ -88,7 +88,7 @@ async def test_a_late_copy_of_the_original_is_a_duplicate_after_an_edit() -> Non
 async def test_those_behind_a_claim_are_drained_in_the_order_of_their_arrival() -> None:
     outside = Outside()
     world = world_of(outside)
-    await dies(world, plain(0, "account.pay"), "append", How.KILLED_AFTER)
+    await dies(world, plain(0, "account.pay"), "append", CallFault.KILLED_AFTER)
     hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
     arrivals = [5, 3, 9]
     for sequence in arrivals:
@@ -109,7 +109,7 @@ async def test_a_copy_of_a_claimed_one_takes_over_after_the_lease(region: str) -
     outside = Outside()
     world = world_of(outside)
     pay = plain(0, "account.pay")
-    await dies(world, pay, "replace", How.KILLED_BEFORE)
+    await dies(world, pay, "replace", CallFault.KILLED_BEFORE)
     assert await world.worker(region).consumer.consume(pay) == Claimed()
     world.clock.seconds += LEASE_OVER
 
@@ -125,7 +125,7 @@ async def test_a_copy_of_a_claimed_one_takes_over_after_the_lease(region: str) -
 
 async def test_other_content_under_the_id_of_a_claimed_one_is_refused_visibly() -> None:
     world = world_of(Outside())
-    await dies(world, plain(0, "account.pay"), "append", How.KILLED_AFTER)
+    await dies(world, plain(0, "account.pay"), "append", CallFault.KILLED_AFTER)
 
     for region in REGIONS:
         outcome = await world.worker(region).consumer.consume(OTHER)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
@@ -60,11 +60,11 @@ async def test_nothing_younger_than_the_retention_goes(world: World) -> None:
 async def test_a_compacted_session_is_not_looked_at_again(world: World) -> None:
     await long_session(world)
     await world.east.compactor.compact()
-    world.journal.mishaps.calls.clear()
+    world.journal.fault_plan.calls.clear()
 
     assert await world.east.compactor.compact() == Compacted()
 
-    assert dict(world.journal.mishaps.calls) == {"sessions.compaction": 1}
+    assert dict(world.journal.fault_plan.calls) == {"sessions.compaction": 1}
 
 
 async def test_the_head_is_never_lost(world: World) -> None:
@@ -202,12 +202,12 @@ async def test_two_compactors_at_once_remove_nothing_that_is_needed(world: World
     assert world.amounts() == list(range(1, 351))
 
 
-@pytest.mark.parametrize("mishap", Mishap)
+@pytest.mark.parametrize("fault", CALL_ERRORS)
 async def test_a_batch_that_gets_no_answer_is_left_to_the_next_run(
-    world: World, mishap: Mishap
+    world: World, fault: CallFault
 ) -> None:
     await long_session(world)
-    world.journal.mishaps.plan("compact", mishap)
+    world.journal.fault_plan.plan("compact", fault)
 
     assert (await world.east.compactor.compact()).failed == 1
     assert (await world.east.compactor.compact()).failed == 0
@@ -235,7 +235,7 @@ async def test_sessions_that_cannot_be_compacted_do_not_keep_others_from_it(
 
 async def test_a_session_that_another_worker_compacted_is_not_tried_for_ever(world: World) -> None:
     await long_session(world)
-    world.journal.mishaps.plan("compact", Mishap.REFUSED)
+    world.journal.fault_plan.plan("compact", CallFault.REFUSED)
     await world.east.compactor.compact()
     assert world.east.compactor.failed.newest() == ["acc-7"]
     await world.west.compactor.compact()

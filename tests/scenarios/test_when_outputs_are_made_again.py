@@ -222,6 +222,6 @@ async def test_whatever_call_fails_the_outputs_made_again_have_the_same_bytes() 
     async for world in worlds(work, handlers):
         expected = expected or sent(world, "east")
         assert len(expected) == 3
-        assert world.amounts() == [1, 2, 3], world.strike
-        assert sent(world, "east") == sent(world, "west") == expected, world.strike
-        assert await world.owing() == [], world.strike
+        assert world.amounts() == [1, 2, 3], world.fault_plan
+        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
+        assert await world.owing() == [], world.fault_plan

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault, ProcessKilled
 from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.domain.journal import Status
 from shared.domain.message import Message
@@ -13,7 +13,6 @@ from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
 from shared.storage import limits
 from shared.storage.documents import STAGED_SECONDS, Document, staged_ids
 from shared.storage.limits import INLINE_BYTES_MAX
-from shared.testkit.strikes import Killed
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.letters import WRITER, handlers, writing, written_in
 from tests.world import LAG_SECONDS, World
@@ -44,11 +43,11 @@ async def die_at(world: World, call: str, arriving: Message) -> None:
     """A worker whose process ends at its first call of a kind."""
 
     async def killed(*_: object, **__: object) -> None:
-        raise Killed(call)
+        raise ProcessKilled(call)
 
     dying = world.worker("east")
     setattr(world.bus if call == "send" else world.journal, call, killed)
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKilled):
         await dying.consumer.consume(arriving)
     delattr(world.bus if call == "send" else world.journal, call)
 
@@ -154,13 +153,13 @@ async def test_two_attempts_stages_do_not_mix(world: World) -> None:
 
 
 async def test_an_unknown_outcome_of_the_commit_deletes_nothing(world: World) -> None:
-    world.journal.mishaps.plan("append", *[Mishap.UNANSWERED] * 6)
-    world.journal.mishaps.plan("entry", *[Mishap.LOST] * 6)
+    world.journal.fault_plan.plan("append", *[CallFault.UNANSWERED] * 6)
+    world.journal.fault_plan.plan("entry", *[CallFault.LOST] * 6)
     with pytest.raises(OutcomeUnknown):
         await world.east.consumer.consume(writing(THREE_STAGES))
 
     assert len(staged(world)) == 3
-    world.journal.mishaps.planned.clear()
+    world.journal.fault_plan.planned.clear()
     await rest(world)
     assert len(sent(world, "east")) == 3
     assert sent(world, "east") == sent(world, "west")
@@ -190,7 +189,7 @@ async def test_a_state_too_large_for_the_store_is_a_fault_by_name(world: World) 
 async def test_more_stages_than_one_batch_adopts_are_a_fault_by_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "STAGE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
 
     outcome = await world.east.consumer.consume(writing([5_000] * 101))
 
@@ -203,7 +202,7 @@ async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "INLINE_BYTES_MAX", 5_000)
-    monkeypatch.setattr(limits, "STAGE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
     messages = [writing([4_500, 4_000]), writing([3], 1)]
 
     async def work(world: World) -> None:
@@ -214,12 +213,12 @@ async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
     async for world in worlds(work, handlers):
         expected = expected or sent(world, "east")
         assert len(expected) == 3
-        assert state(world) == [[4_500, 4_000], [3]], world.strike
+        assert state(world) == [[4_500, 4_000], [3]], world.fault_plan
         for region in ("east", "west"):
-            assert sent(world, region) == expected, (region, str(world.strike))
-        assert await world.owing() == [], str(world.strike)
+            assert sent(world, region) == expected, (region, str(world.fault_plan))
+        assert await world.owing() == [], str(world.fault_plan)
         world.clock.seconds += STAGED_SECONDS
-        assert staged(world) == [], str(world.strike)
+        assert staged(world) == [], str(world.fault_plan)
 
 
 async def test_the_largest_message_there_is_can_become_a_fault(world: World) -> None:

@@ -2,24 +2,24 @@
 
 import pytest
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import OutcomeUnknown
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from tests.world import World, message
 
 
 async def test_an_applied_commit_is_recognised_as_our_own(world: World) -> None:
-    world.journal.mishaps.plan("append", Mishap.UNANSWERED)
+    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
 
     outcome = await world.east.consumer.consume(message(0))
 
     assert isinstance(outcome, Processed)
     assert world.amounts() == [1]
-    assert world.journal.mishaps.calls["append"] == 1
+    assert world.journal.fault_plan.calls["append"] == 1
 
 
 async def test_a_lost_commit_is_made_again_as_the_same_attempt(world: World) -> None:
-    world.journal.mishaps.plan("append", Mishap.LOST, Mishap.LOST)
+    world.journal.fault_plan.plan("append", CallFault.LOST, CallFault.LOST)
 
     outcome = await world.east.consumer.consume(message(0))
 
@@ -28,7 +28,7 @@ async def test_a_lost_commit_is_made_again_as_the_same_attempt(world: World) -> 
 
 
 async def test_a_commit_never_answered_stays_in_the_queue_and_is_done_once(world: World) -> None:
-    world.journal.mishaps.plan("append", *[Mishap.LOST] * 6)
+    world.journal.fault_plan.plan("append", *[CallFault.LOST] * 6)
     with pytest.raises(OutcomeUnknown):
         await world.east.consumer.consume(message(0))
 
@@ -38,8 +38,8 @@ async def test_a_commit_never_answered_stays_in_the_queue_and_is_done_once(world
 
 
 async def test_an_applied_commit_that_cannot_be_read_back_is_not_repeated(world: World) -> None:
-    world.journal.mishaps.plan("append", Mishap.UNANSWERED)
-    world.journal.mishaps.plan("entry", Mishap.REFUSED)
+    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
+    world.journal.fault_plan.plan("entry", CallFault.REFUSED)
     with pytest.raises(OutcomeUnknown):
         await world.east.consumer.consume(message(0))
 
@@ -51,7 +51,7 @@ async def test_an_applied_commit_that_cannot_be_read_back_is_not_repeated(world:
 async def test_a_lost_commit_is_made_again_though_the_store_refuses_for_a_while(
     world: World,
 ) -> None:
-    world.journal.mishaps.plan("append", Mishap.LOST, Mishap.REFUSED, Mishap.REFUSED)
+    world.journal.fault_plan.plan("append", CallFault.LOST, CallFault.REFUSED, CallFault.REFUSED)
 
     outcome = await world.east.consumer.consume(message(0))
 
@@ -62,7 +62,7 @@ async def test_a_lost_commit_is_made_again_though_the_store_refuses_for_a_while(
 async def test_the_outputs_of_an_unanswered_commit_are_those_of_an_answered_one(
     world: World,
 ) -> None:
-    world.journal.mishaps.plan("append", Mishap.UNANSWERED)
+    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
     await world.east.consumer.consume(message(0, kind="account.bill"))
 
     quiet = World()

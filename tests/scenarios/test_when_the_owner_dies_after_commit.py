@@ -1,6 +1,6 @@
 """The entry is in the journal; the process dies before it dispatches, or before it settles."""
 
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from shared.domain import next_entry
 from shared.domain.handler import HandlerInput
 from shared.engine.consume.outcomes import AlreadyDone
@@ -74,7 +74,7 @@ async def test_the_change_feed_sends_the_outputs_after_the_lag(world: World) -> 
 
 async def test_the_change_feed_finds_nothing_to_do_when_the_outputs_went_out(world: World) -> None:
     await world.east.consumer.consume(BILL)
-    world.journal.mishaps.plan("acknowledge", Mishap.LOST)
+    world.journal.fault_plan.plan("acknowledge", CallFault.LOST)
     await world.east.consumer.consume(message(1, kind="account.bill"))
     seen = [owing for entry in world.entries() if (owing := decode_pending(entry))]
     assert [pending.position for pending in seen] == [1]

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from shared.adapters.injected_faults import CallFault, ProcessKilled
 from shared.domain.errors import LockstepError
 from shared.engine.consume.outcomes import AlreadyDone, Claimed, Processed
 from shared.engine.worker import WaitLimits
 from shared.ports import SessionNeed
-from shared.testkit.strikes import How, Killed
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,
@@ -26,10 +26,10 @@ from tests.world import POLICY, REGIONS, World, message
 
 PAY = payment(0)
 STAGES = {
-    "after its claim": ("append", How.KILLED_AFTER),
-    "after its effect": ("replace", How.KILLED_BEFORE),
-    "after its commit": ("replace", How.KILLED_AFTER),
-    "before it settles": ("acknowledge", How.KILLED_AFTER),
+    "after its claim": ("append", CallFault.KILLED_AFTER),
+    "after its effect": ("replace", CallFault.KILLED_BEFORE),
+    "after its commit": ("replace", CallFault.KILLED_AFTER),
+    "before it settles": ("acknowledge", CallFault.KILLED_AFTER),
 }
 
 type Recovery = Callable[[World], Awaitable[None]]
@@ -53,7 +53,7 @@ async def by_the_sweep(world: World) -> None:
 async def until_settled(world: World, region: str) -> None:
     """Deliver to new workers of a region until one settles."""
     for _ in range(4):
-        with suppress(LockstepError, Killed):
+        with suppress(LockstepError, ProcessKilled):
             await world.worker(region).consumer.consume(PAY)
             return
         world.clock.seconds += LEASE_OVER
@@ -72,7 +72,7 @@ async def healthy() -> tuple[World, Outside]:
 
 
 async def claims_left(world: World) -> int:
-    """How many sessions are still claimed."""
+    """CallFault many sessions are still claimed."""
     return len(await world.journal.sessions(SessionNeed.TAKE_OVER, limit=10))
 
 
@@ -104,7 +104,7 @@ async def test_no_call_on_the_way_can_go_wrong_so_that_it_matters(recovery: Reco
 
     async def work(world: World) -> None:
         outside.asked.clear()
-        with suppress(LockstepError, Killed):
+        with suppress(LockstepError, ProcessKilled):
             await world.east.consumer.consume(PAY)
         world.east = world.worker("east")
         world.clock.seconds += LEASE_OVER
@@ -117,19 +117,19 @@ async def test_no_call_on_the_way_can_go_wrong_so_that_it_matters(recovery: Reco
     async for world in struck:
         if not outside.asked and recovery is by_the_sweep:
             # It died before it claimed, so that the message is in its queue as it was.
-            assert world.entries() == [], world.strike
+            assert world.entries() == [], world.fault_plan
             continue
-        assert world.amounts() == [1], world.strike
+        assert world.amounts() == [1], world.fault_plan
         for region in REGIONS:
-            assert sent(world, region) == sent(quiet, region) != [], (region, world.strike)
-        assert outside.keys == keys, world.strike
-        assert (await claims_left(world), await world.owing()) == (0, []), world.strike
+            assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
+        assert outside.keys == keys, world.fault_plan
+        assert (await claims_left(world), await world.owing()) == (0, []), world.fault_plan
 
 
 async def test_nobody_takes_over_before_the_lease_is_over() -> None:
     outside = Outside()
     world = world_of(outside)
-    await dies(world, PAY, "append", How.KILLED_AFTER)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
 
     assert await world.west.consumer.consume(PAY) == Claimed()
 
@@ -140,7 +140,7 @@ async def test_nobody_takes_over_before_the_lease_is_over() -> None:
 async def test_a_copy_that_waits_takes_over_when_the_lease_is_over() -> None:
     outside = Outside()
     world = world_of(outside)
-    await dies(world, PAY, "replace", How.KILLED_BEFORE)
+    await dies(world, PAY, "replace", CallFault.KILLED_BEFORE)
     world.clock.seconds += LEASE_OVER - 10
 
     assert isinstance(await world.west.consumer.consume(PAY), Processed)
@@ -155,7 +155,7 @@ async def test_the_next_message_takes_over_before_its_own_turn() -> None:
     await quiet.east.consumer.consume(message(1, kind="account.bill"))
     outside = Outside()
     world = world_of(outside)
-    await dies(world, PAY, "append", How.KILLED_AFTER)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
     world.clock.seconds += LEASE_OVER
 
     outcome = await world.west.consumer.consume(message(1, kind="account.bill"))
@@ -168,7 +168,7 @@ async def test_the_next_message_takes_over_before_its_own_turn() -> None:
 
 async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over() -> None:
     world = world_of(Outside())
-    await dies(world, PAY, "append", How.KILLED_AFTER)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
     hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
     for sequence in (2, 1, 3):
         await hurried.consumer.consume(message(sequence))
@@ -183,7 +183,7 @@ async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over
 
 async def test_messages_that_keep_coming_do_not_keep_a_dead_owners_claim_alive() -> None:
     world = world_of(Outside())
-    await dies(world, PAY, "append", How.KILLED_AFTER)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
 
     for sequence in range(1, 6):
         world.clock.seconds += LEASE_SECONDS / 3
@@ -195,7 +195,7 @@ async def test_messages_that_keep_coming_do_not_keep_a_dead_owners_claim_alive()
 async def test_the_redelivered_message_of_a_finished_claim_is_done_already() -> None:
     outside = Outside()
     world = world_of(outside)
-    await dies(world, PAY, "acknowledge", How.KILLED_AFTER)
+    await dies(world, PAY, "acknowledge", CallFault.KILLED_AFTER)
 
     assert await world.east.consumer.consume(PAY) == AlreadyDone()
     assert await world.west.consumer.consume(PAY) == AlreadyDone()
@@ -208,11 +208,11 @@ async def test_a_message_that_kills_its_owner_every_time_becomes_a_fault() -> No
     world = world_of(outside)
 
     async def kill() -> None:
-        raise Killed
+        raise ProcessKilled
 
     outside.after = kill
     for _ in range(6):
-        with suppress(Killed):
+        with suppress(ProcessKilled):
             await world.worker("east").consumer.consume(PAY)
         world.clock.seconds += LEASE_OVER
 

@@ -6,12 +6,11 @@ from itertools import product
 
 import pytest
 
-from shared.adapters.mishaps import Mishap, Mishaps
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from shared.domain.errors import LockstepError, OutcomeUnknown, Unavailable
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.worker import WaitLimits
-from shared.testkit.strikes import Killed
 from tests.business import LEASE_OVER, Outside, business, payment, swept, world_of
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.world import POLICY, REGIONS, World, message
@@ -42,16 +41,18 @@ async def insist(world: World) -> None:
     pytest.fail("never settled")
 
 
-@pytest.mark.parametrize(("call", "mishap"), [*product(CALLS, Mishap)])
-async def test_one_that_goes_wrong_once_or_more_costs_no_effect(call: str, mishap: Mishap) -> None:
+@pytest.mark.parametrize(("call", "fault"), [*product(CALLS, CALL_ERRORS)])
+async def test_one_that_goes_wrong_once_or_more_costs_no_effect(
+    call: str, fault: CallFault
+) -> None:
     expected = await healthy(PAY)
     for times in range(1, 8):
         outside = Outside()
         world = world_of(outside)
-        world.journal.mishaps.plan(call, *[mishap] * times)
+        world.journal.fault_plan.plan(call, *[fault] * times)
 
         await insist(world)
-        world.journal.mishaps = Mishaps()
+        world.journal.fault_plan = FaultPlan()
         await rest(world)
 
         assert world.amounts() == [1], times
@@ -74,17 +75,17 @@ async def test_any_call_can_go_wrong_in_any_way(arrivals: list[Message]) -> None
     assert quiet.amounts() == [1, 2, 3]
     keys = outside.keys
     async for world in struck:
-        assert world.amounts() == [1, 2, 3], world.strike
+        assert world.amounts() == [1, 2, 3], world.fault_plan
         for region in REGIONS:
-            assert sent(world, region) == sent(quiet, region) != [], (region, world.strike)
-        assert outside.keys == keys, world.strike
-        assert await world.owing() == [], world.strike
+            assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
+        assert outside.keys == keys, world.fault_plan
+        assert await world.owing() == [], world.fault_plan
 
 
 async def test_an_applied_claim_without_an_answer_is_known_as_our_own() -> None:
     outside = Outside()
     world = world_of(outside)
-    world.journal.mishaps.plan("append", Mishap.UNANSWERED)
+    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
 
     assert isinstance(await world.east.consumer.consume(PAY), Processed)
 
@@ -94,7 +95,7 @@ async def test_an_applied_claim_without_an_answer_is_known_as_our_own() -> None:
 async def test_an_applied_end_without_an_answer_is_known_as_our_own() -> None:
     outside = Outside()
     world = world_of(outside)
-    world.journal.mishaps.plan("replace", Mishap.UNANSWERED)
+    world.journal.fault_plan.plan("replace", CallFault.UNANSWERED)
 
     assert isinstance(await world.east.consumer.consume(PAY), Processed)
 
@@ -107,14 +108,14 @@ async def test_an_applied_take_over_without_an_answer_is_known_as_our_own() -> N
     world = world_of(outside)
 
     async def die() -> None:
-        raise Killed
+        raise ProcessKilled
 
     outside.before = die
-    with suppress(Killed):
+    with suppress(ProcessKilled):
         await world.east.consumer.consume(PAY)
     outside.before = Outside().before
     world.clock.seconds += LEASE_OVER
-    world.journal.mishaps.plan("replace", Mishap.UNANSWERED)
+    world.journal.fault_plan.plan("replace", CallFault.UNANSWERED)
 
     assert isinstance(await world.west.consumer.consume(PAY), Processed)
 
@@ -124,7 +125,7 @@ async def test_an_applied_take_over_without_an_answer_is_known_as_our_own() -> N
 async def test_a_store_that_refuses_claims_for_minutes_keeps_the_message_in_its_queue() -> None:
     outside = Outside()
     world = world_of(outside)
-    world.journal.mishaps.plan("append", *[Mishap.REFUSED] * 40)
+    world.journal.fault_plan.plan("append", *[CallFault.REFUSED] * 40)
     for _ in range(40):
         with pytest.raises(Unavailable):
             await world.east.consumer.consume(PAY)
@@ -139,23 +140,23 @@ async def test_a_store_that_refuses_claims_for_minutes_keeps_the_message_in_its_
 async def test_a_store_that_refuses_the_end_for_a_moment_is_asked_again() -> None:
     outside = Outside()
     world = world_of(outside)
-    world.journal.mishaps.plan("replace", *[Mishap.REFUSED] * 4)
+    world.journal.fault_plan.plan("replace", *[CallFault.REFUSED] * 4)
 
     assert isinstance(await world.east.consumer.consume(PAY), Processed)
 
     assert len(outside.asked) == 1
 
 
-@pytest.mark.parametrize("mishap", [Mishap.REFUSED, Mishap.LOST])
+@pytest.mark.parametrize("fault", [CallFault.REFUSED, CallFault.LOST])
 async def test_a_store_that_refuses_the_end_for_minutes_costs_another_run_with_the_same_key(
-    mishap: Mishap,
+    fault: CallFault,
 ) -> None:
     outside = Outside()
     world = world_of(outside)
-    world.journal.mishaps.plan("replace", *[mishap] * 30)
+    world.journal.fault_plan.plan("replace", *[fault] * 30)
     with pytest.raises((Unavailable, OutcomeUnknown)):
         await world.east.consumer.consume(PAY)
-    world.journal.mishaps.planned["replace"].clear()
+    world.journal.fault_plan.planned["replace"].clear()
     world.clock.seconds += LEASE_OVER
 
     assert isinstance(await world.west.consumer.consume(PAY), Processed)
@@ -173,7 +174,7 @@ async def test_a_store_that_cannot_be_read_is_not_claimed_in() -> None:
     world = world_of(outside)
     await world.east.consumer.consume(message(0))
     await world.east.consumer.consume(message(1, kind="account.hint"))
-    world.journal.mishaps.plan("entry", *[Mishap.REFUSED] * 5)
+    world.journal.fault_plan.plan("entry", *[CallFault.REFUSED] * 5)
 
     for _ in range(5):
         with pytest.raises(Unavailable):

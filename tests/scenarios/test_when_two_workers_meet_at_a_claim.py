@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
+from shared.adapters.injected_faults import CallFault
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import Outcome, Processed
-from shared.testkit.strikes import How
 from tests.business import LEASE_OVER, Outside, dies, payment, swept, world_of
 from tests.crashes import sent
 from tests.schedules import Schedule, race
@@ -44,7 +44,7 @@ def assert_same(world: World, quiet: World, case: object) -> None:
 
 
 def processed(outcomes: Sequence[Outcome]) -> int:
-    """How many workers said that they did it."""
+    """CallFault many workers said that they did it."""
     return sum(isinstance(outcome, Processed) for outcome in outcomes)
 
 
@@ -68,7 +68,7 @@ async def test_both_take_over_from_a_dead_owner(form: Callable[[Message], Messag
     for schedule in SCHEDULES:
         outside = Outside()
         world = world_of(outside)
-        await dies(world, form(PAY), "append", How.KILLED_AFTER)
+        await dies(world, form(PAY), "append", CallFault.KILLED_AFTER)
         world.clock.seconds += LEASE_OVER
 
         outcomes = await race(world, schedule, [form(PAY)], [form(PAY)])

@@ -1,64 +1,59 @@
-"""Who breaks the engine gets a seed, the command that replays it, and few misfortunes to read."""
+"""Who breaks the engine gets a seed, the command that replays it, and few faults to read."""
 
 import pytest
 
 from simulation.__main__ import main
-from simulation.campaign import smallest
-from simulation.run import simulate
-from simulation.weather import ROUGH
-from tests.simulation.catalogue import MUTATIONS
-from tests.simulation.mutations import Mutation, applied
+from simulation.faults import ROUGH
+from simulation.run import shrink, simulate
+from simulation.scenarios import accounts
+from tests.mutants.catalogue import FOR_SIMULATION
+from tests.mutants.loading import applied
 
-UNKNOWN_FOR_SUCCESS = "take an unknown commit for a success"
-
-
-def mutation(name: str) -> Mutation:
-    """A mutation of the catalogue."""
-    return next(mutation for mutation in MUTATIONS if mutation.name == name)
+(UNKNOWN_FOR_SUCCESS,) = (
+    mutant for mutant in FOR_SIMULATION if mutant.name == "take an unknown commit for a success"
+)
 
 
-def first_failing(broken: Mutation) -> int:
-    """The first seed that finds a mutation."""
-    seeds = range(broken.seeds_max)
-    return next(seed for seed in seeds if simulate(seed, ROUGH).violations)
+def first_failing() -> int:
+    """The first seed that finds the mutant."""
+    return next(seed for seed in range(60) if simulate(seed, ROUGH).violations)
 
 
-def test_a_failing_seed_is_shrunk_to_the_misfortunes_that_matter() -> None:
-    with applied(mutation(UNKNOWN_FOR_SUCCESS)):
-        found = simulate(first_failing(mutation(UNKNOWN_FOR_SUCCESS)), ROUGH)
-        small = smallest(found)
+def test_a_failing_seed_is_shrunk_to_the_faults_that_matter() -> None:
+    with applied(UNKNOWN_FOR_SUCCESS):
+        found = simulate(first_failing(), ROUGH)
+        small = shrink(found, accounts)
 
         assert small.violations
-        assert 1 <= len(small.diary) < len(found.diary)
+        assert 1 <= len(small.faults) < len(found.faults)
         assert any(
-            mishap.kind in ("lost (408)", "applied late", "unanswered (408)")
-            and "append" in mishap.where
-            for mishap in small.diary
+            fault.kind in ("lost (408)", "applied late", "unanswered (408)")
+            and "append" in fault.where
+            for fault in small.faults
         )
-        again = simulate(found.seed, ROUGH, allowed=[mishap.number for mishap in small.diary])
+        again = simulate(found.seed, ROUGH, allowed=[fault.number for fault in small.faults])
         assert again == small
 
 
 def test_the_command_line_names_the_seed_and_how_to_replay_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    broken = mutation(UNKNOWN_FOR_SUCCESS)
-    with applied(broken):
-        seed = first_failing(broken)
-        seeds = ["--seeds", "1", "--first", str(seed), "--play", "accounts"]
-        status = main([*seeds, "--climate", "rough", "--shrink"])
+    with applied(UNKNOWN_FOR_SUCCESS):
+        seed = first_failing()
+        seeds = ["--seeds", "1", "--first", str(seed), "--scenario", "accounts"]
+        status = main([*seeds, "--profile", "rough", "--shrink"])
 
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert status == 1
-    command = f"python -m simulation --first {seed} --seeds 1 --climate rough --play accounts"
-    assert f"replay: {command} --shrink" in told
-    assert "1 failed" in told
-    assert "broke P" in told
+    command = f"python -m simulation --first {seed} --seeds 1 --profile rough --scenario accounts"
+    assert f"replay: {command} --shrink" in output
+    assert "1 failed" in output
+    assert "broke P" in output
 
 
 def test_the_command_line_is_content_with_a_healthy_engine_on_two_cores(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--seeds", "30", "--climate", "mild", "--jobs", "2"]) == 0
+    assert main(["--seeds", "30", "--profile", "mild", "--jobs", "2"]) == 0
 
-    assert "30 seeds in mild weather, 0 failed" in capsys.readouterr().out
+    assert "30 seeds with mild faults, 0 failed" in capsys.readouterr().out

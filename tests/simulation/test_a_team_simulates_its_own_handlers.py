@@ -1,4 +1,4 @@
-"""A team gives handlers, messages and what must never be, and gets seeds and a short diary."""
+"""A team gives handlers, messages and what must never be, and gets seeds and few faults."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from shared.domain.handler import Context, Handled, Handlers, Output
 from shared.domain.message import Message
 from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step
 from shared.domain.saga.record import SagaKinds
-from simulation.trial import Seen, check, moment
+from simulation.testing import FinalState, check, moment
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,8 +51,8 @@ def changes(session: str, *by: int) -> list[Message]:
 MESSAGES = [*changes("bolts", 10, -3, -4, -3), *changes("nuts", 5, -5)]
 
 
-def is_all_sold(seen: Seen) -> None:
-    """Nothing is left, and both regions were told all of it."""
+def is_all_sold(seen: FinalState) -> None:
+    """Nothing is left, and both regions have all outputs."""
     assert {session: state["left"] for session, state in seen.states.items()} == {
         "bolts": 0,
         "nuts": 0,
@@ -62,7 +62,7 @@ def is_all_sold(seen: Seen) -> None:
 
 
 def bodies(messages: Sequence[Message]) -> list[tuple[str, bytes]]:
-    """What was told of which session; sessions are in no order among each other."""
+    """What was sent for which session; sessions are in no order among each other."""
     return sorted((message.session, message.body) for message in messages)
 
 
@@ -70,15 +70,15 @@ def test_handlers_that_keep_to_the_rules_pass_whatever_happens() -> None:
     assert check(handlers, MESSAGES, is_all_sold, seeds=range(20)) == 20
 
 
-def test_an_invariant_that_does_not_hold_is_told_with_its_seed() -> None:
-    def is_something_left(seen: Seen) -> None:
+def test_an_invariant_that_does_not_hold_is_reported_with_its_seed() -> None:
+    def is_something_left(seen: FinalState) -> None:
         assert seen.states["nuts"]["left"] != 0, "no nuts are left"
 
-    with pytest.raises(AssertionError, match="invariant: no nuts are left") as told:
+    with pytest.raises(AssertionError, match="invariant: no nuts are left") as raised:
         check(handlers, MESSAGES, is_something_left, seeds=[3])
 
-    assert "repeat it with seeds=[3]" in str(told.value)
-    assert "nothing at all" in str(told.value)
+    assert "repeat it with seeds=[3]" in str(raised.value)
+    assert "no faults at all" in str(raised.value)
 
 
 def test_a_handler_that_is_not_pure_is_found_out() -> None:
@@ -87,12 +87,12 @@ def test_a_handler_that_is_not_pure_is_found_out() -> None:
 
     @impure.register("stock.change", state=Stock, body=Change)
     def counting(stock: Stock, body: Change, _: Context) -> Handled[Stock]:
-        """Remember outside what should be in the state."""
+        """Keep outside what should be in the state."""
         runs.append(body.by)
         return Handled(Stock(left=len(runs)), (Output("stock.left", Stock(left=stock.left)),))
 
-    with pytest.raises(AssertionError, match="seed 0 in fair weather broke"):
-        check(impure, MESSAGES, seeds=range(5), climate="fair")
+    with pytest.raises(AssertionError, match="seed 0 with fair faults broke"):
+        check(impure, MESSAGES, seeds=range(5), profile="fair")
 
 
 trips = Handlers()
@@ -155,7 +155,7 @@ STARTS = [
 ]
 
 
-def one_has_both_rooms(seen: Seen) -> None:
+def one_has_both_rooms(seen: FinalState) -> None:
     """Nobody has half a trip."""
     ends = sorted(str(seen.states[f"saga:{guest}"]["state"]) for guest in ("ada", "bob"))
     assert ends in (["compensated", "compensated"], ["compensated", "completed"])

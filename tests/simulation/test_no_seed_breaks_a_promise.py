@@ -1,17 +1,17 @@
-"""Two thousand stories, most of them in rough weather: every promise holds."""
+"""Two thousand runs, most of them with rough faults: every promise holds."""
 
 import pytest
 
 from simulation.__main__ import failure
-from simulation.campaign import Totals, run_seeds
-from simulation.weather import CLIMATES, ON_WRITES
+from simulation.campaign import CampaignTotals, run_seeds
+from simulation.faults import ON_WRITES, PROFILES
 
 SEEDS = 100
 PARTS = {"rough": 14, "mild": 3, "fair": 3}
 
-# What a rough climate must have done, or it was not rough.
-HAPPENED = {
-    *(misfortune.value for misfortune in ON_WRITES),
+# What the rough profile must have injected, or it was not rough.
+EXPECTED_FAULTS = {
+    *(fault.value for fault in ON_WRITES),
     *("duplicate", "reorder", "lost settlement", "session lock lost", "half a batch"),
     *("stale read", "feed repeats", "feed skips"),
     *("namespace down", "write region fails over", "host killed", "host frozen"),
@@ -20,27 +20,27 @@ HAPPENED = {
 }
 
 
-def test_every_climate_is_tried() -> None:
-    assert PARTS.keys() == CLIMATES.keys()
+def test_every_profile_is_tried() -> None:
+    assert PARTS.keys() == PROFILES.keys()
 
 
 @pytest.mark.parametrize(
-    ("climate", "part"), [(c, n) for c, parts in PARTS.items() for n in range(parts)]
+    ("profile", "part"), [(c, n) for c, parts in PARTS.items() for n in range(parts)]
 )
-def test_no_seed_breaks_a_promise(climate: str, part: int) -> None:
-    totals = run_seeds("any", climate, range(part * SEEDS, (part + 1) * SEEDS))
+def test_no_seed_breaks_a_promise(profile: str, part: int) -> None:
+    totals = run_seeds("any", profile, range(part * SEEDS, (part + 1) * SEEDS))
 
     assert not totals.failed, "\n".join(failure(report) for report in totals.failed)
     assert totals.runs == SEEDS
-    assert_eventful(totals, climate)
+    assert_eventful(totals, profile)
 
 
-def assert_eventful(totals: Totals, climate: str) -> None:
-    """All sorts of ends were met; and in rough weather all sorts of faults."""
+def assert_eventful(totals: CampaignTotals, profile: str) -> None:
+    """All sorts of ends occurred, and with the rough profile all sorts of faults."""
     ends = {"Processed", "AlreadyDone", "Parked", "Claimed", "Faulted", "Conflicting", "Expired"}
     assert ends | {"PassedThrough"} <= set(totals.outcomes)
     assert {"saga completed", "saga compensated"} <= set(totals.outcomes)
-    if climate == "rough":
-        assert not HAPPENED - set(totals.faults)
-    if climate == "fair":
+    if profile == "rough":
+        assert not EXPECTED_FAULTS - set(totals.faults)
+    if profile == "fair":
         assert not totals.faults

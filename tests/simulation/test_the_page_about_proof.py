@@ -9,8 +9,7 @@ import pytest
 
 import simulation.__main__
 import tests.crash_points.__main__
-from tests.mutants.test_every_mutant_is_killed import MUTANTS
-from tests.simulation.detection import EVERY_MUTATION
+from tests.mutants.catalogue import FOR_SIMULATION, FOR_TESTS, MUTANTS
 from tests.simulation.test_a_team_simulates_its_own_handlers import MESSAGES, handlers
 
 PAGE = (Path(__file__).parents[2] / "docs/proof.md").read_text()
@@ -42,11 +41,14 @@ def test_the_commands_are_understood(command: ModuleType) -> None:
 
 def test_the_mutants_are_counted() -> None:
     assert f"{len(MUTANTS)} small changes" in PAGE
+    assert f"{len(FOR_TESTS)} of them by the tests" in PAGE
 
 
-def test_every_mutation_is_listed_with_the_seeds_it_took() -> None:
+def test_every_mutant_is_listed_with_the_seeds_it_took() -> None:
     listed = re.findall(r"^\| (P\d) \| (.+?) \| (\w+) \| (\d+) \|", PAGE, re.MULTILINE)
 
-    assert [(promise, name, climate) for promise, name, climate, _ in listed] == [
-        (mutation.promise, mutation.name, mutation.climate) for mutation in EVERY_MUTATION
+    assert [(promise, name, profile) for promise, name, profile, _ in listed] == [
+        (mutant.promise, mutant.name, mutant.simulated.profile)
+        for mutant in FOR_SIMULATION
+        if mutant.simulated
     ]

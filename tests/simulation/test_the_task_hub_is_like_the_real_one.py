@@ -10,46 +10,46 @@ from google.protobuf.json_format import Parse  # type: ignore[import-untyped]
 from google.protobuf.timestamp_pb2 import Timestamp  # type: ignore[import-untyped]
 
 from shared.adapters.memory_store import EPOCH_SECONDS
-from simulation.history import (
-    Answered,
-    Asked,
-    Began,
-    Event,
-    Failed,
-    Fired,
-    Raised,
-    Scheduled,
-    TimerSet,
-    TurnBegan,
+from simulation.replay import (
+    EventRaised,
+    ExecutionStarted,
+    HistoryEvent,
+    OrchestratorStarted,
+    ScheduledAction,
+    TaskCompleted,
+    TaskFailed,
+    TaskScheduled,
+    TimerCreated,
+    TimerFired,
+    replay,
 )
-from simulation.replay import replayed
 from tests.unit.functions.record_saga_histories import HISTORIES
 
-KEPT: dict[str | None, Callable[[pb.HistoryEvent], Event]] = {
-    "orchestratorStarted": lambda e: TurnBegan(seconds(e.timestamp)),
-    "executionStarted": lambda e: Began(e.executionStarted.input.value),
-    "taskScheduled": lambda e: Scheduled(
+KEPT: dict[str | None, Callable[[pb.HistoryEvent], HistoryEvent]] = {
+    "orchestratorStarted": lambda e: OrchestratorStarted(seconds(e.timestamp)),
+    "executionStarted": lambda e: ExecutionStarted(e.executionStarted.input.value),
+    "taskScheduled": lambda e: TaskScheduled(
         e.eventId, e.taskScheduled.name, in_order(e.taskScheduled.input.value)
     ),
-    "timerCreated": lambda e: TimerSet(e.eventId, seconds(e.timerCreated.fireAt)),
-    "taskCompleted": lambda e: Answered(
+    "timerCreated": lambda e: TimerCreated(e.eventId, seconds(e.timerCreated.fireAt)),
+    "taskCompleted": lambda e: TaskCompleted(
         e.taskCompleted.taskScheduledId, e.taskCompleted.result.value
     ),
-    "taskFailed": lambda e: Failed(e.taskFailed.taskScheduledId, "it failed"),
-    "timerFired": lambda e: Fired(e.timerFired.timerId),
-    "eventRaised": lambda e: Raised(e.eventRaised.name),
+    "taskFailed": lambda e: TaskFailed(e.taskFailed.taskScheduledId, "it failed"),
+    "timerFired": lambda e: TimerFired(e.timerFired.timerId),
+    "eventRaised": lambda e: EventRaised(e.eventRaised.name),
 }
 COURSES = sorted(path.stem for path in HISTORIES.glob("*.json"))
 
 
-def recorded(course: str) -> list[Event]:
+def recorded(course: str) -> list[HistoryEvent]:
     """A history of a real host, as the simulated task hub keeps one."""
     text = (HISTORIES / f"{course}.json").read_text()
     events = Parse(text, pb.OrchestratorRequest()).pastEvents
     return [kept for event in events if (kept := as_kept(event)) is not None]
 
 
-def as_kept(event: pb.HistoryEvent) -> Event | None:
+def as_kept(event: pb.HistoryEvent) -> HistoryEvent | None:
     """One event of a real history."""
     kind = event.WhichOneof("eventType")
     return KEPT[kind](event) if kind in KEPT else None
@@ -66,63 +66,69 @@ def in_order(work: str) -> str:
     return json.dumps(json.loads(work), sort_keys=True)
 
 
-def turns(history: list[Event]) -> Iterator[tuple[list[Event], list[Asked]]]:
+def turns(
+    history: list[HistoryEvent],
+) -> Iterator[tuple[list[HistoryEvent], list[ScheduledAction]]]:
     """Each turn: everything up to what was new in it, and what was asked for in it."""
-    starts = [n for n, event in enumerate(history) if isinstance(event, TurnBegan)]
+    starts = [n for n, event in enumerate(history) if isinstance(event, OrchestratorStarted)]
     for begin, end in zip(starts, [*starts[1:], len(history)], strict=True):
-        asked: list[Asked] = [e for e in history[begin:end] if isinstance(e, Scheduled | TimerSet)]
-        yield [event for event in history[:end] if event not in asked], asked
+        scheduled: list[ScheduledAction] = [
+            e for e in history[begin:end] if isinstance(e, TaskScheduled | TimerCreated)
+        ]
+        yield [event for event in history[:end] if event not in scheduled], scheduled
 
 
 @pytest.mark.parametrize("course", COURSES)
 def test_turn_by_turn_it_asks_for_what_was_asked_for(course: str) -> None:
     history = recorded(course)
-    before: list[Event] = []
-    for shown, asked in turns(history):
+    before: list[HistoryEvent] = []
+    for shown, scheduled in turns(history):
         news = [event for event in shown if event not in before]
-        outcome = replayed([*before, *news])
+        result = replay([*before, *news])
 
-        assert outcome.failed is None
-        assert [comparable(one) for one in outcome.asked] == [comparable(one) for one in asked]
-        before += [*news, *outcome.asked]
+        assert result.failed is None
+        assert [comparable(one) for one in result.scheduled] == [
+            comparable(one) for one in scheduled
+        ]
+        before += [*news, *result.scheduled]
 
 
-def comparable(asked: Asked) -> Asked:
+def comparable(scheduled: ScheduledAction) -> ScheduledAction:
     """What was asked for, at a time as exact as a history keeps it."""
-    match asked:
-        case TimerSet(number, at):
-            return TimerSet(number, round(at, 3))
+    match scheduled:
+        case TimerCreated(number, at):
+            return TimerCreated(number, round(at, 3))
         case _:
-            return asked
+            return scheduled
 
 
 @pytest.mark.parametrize("course", COURSES)
 def test_it_ends_as_the_saga_did(course: str) -> None:
-    outcome = replayed(rewritten(recorded(course)))
+    result = replay(rewritten(recorded(course)))
 
-    assert outcome.failed is None
-    assert outcome.ended == outcome.status
+    assert result.failed is None
+    assert result.ended == result.status
 
 
-def rewritten(history: list[Event]) -> list[Event]:
+def rewritten(history: list[HistoryEvent]) -> list[HistoryEvent]:
     """The history with the times that the stand-in gives to timers, to the last bit."""
-    found: list[Event] = []
+    found: list[HistoryEvent] = []
     for shown, _ in turns(history):
         found += [event for event in shown if event not in found]
-        found += replayed(found).asked
+        found += replay(found).scheduled
     return found
 
 
 def test_a_replay_that_asks_for_something_else_has_failed() -> None:
     history = rewritten(recorded("completed"))
-    place, asked = next((n, e) for n, e in enumerate(history) if isinstance(e, Scheduled))
+    place, scheduled = next((n, e) for n, e in enumerate(history) if isinstance(e, TaskScheduled))
     for other in (
-        Scheduled(asked.number, "saga_look", asked.work),
-        Scheduled(asked.number, asked.name, "{}"),
-        TimerSet(asked.number, 0.0),
+        TaskScheduled(scheduled.number, "saga_look", scheduled.input),
+        TaskScheduled(scheduled.number, scheduled.name, "{}"),
+        TimerCreated(scheduled.number, 0.0),
     ):
-        outcome = replayed([*history[:place], other, *history[place + 1 :]])
+        result = replay([*history[:place], other, *history[place + 1 :]])
 
-        assert outcome.failed is not None
-        assert outcome.failed.startswith("NonDeterminismError")
-        assert outcome.asked == ()
+        assert result.failed is not None
+        assert result.failed.startswith("NonDeterminismError")
+        assert result.scheduled == ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.runtime import start
+from spark.runtime import start_spark
 
 # These jobs are over before Java's second compiler would pay.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -25,7 +25,7 @@ def spark() -> Iterator[SparkSession]:
     """Two tasks at a time, each tried three times, as a cluster would."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {QUICK_JAVA}")
-        session = start("local[2,3]")
+        session = start_spark("local[2,3]")
     for name, value in SMALL.items():
         session.conf.set(name, value)
     yield session

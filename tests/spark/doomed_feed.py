@@ -13,16 +13,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Never
 
-from shared.usecases.publish import Published
-
 from shared.domain.message import Message
 from shared.settings import Settings
 from shared.wiring import open_producer
 from spark import feed
-from spark.datasource import LockstepDataSource
-from spark.loading import Load
-from spark.manifest import PLANNED, SENT, Manifest, Step
-from spark.sending import Send
+from spark.datasource import EventWriter, LockstepDataSource
+from spark.manifest import PLANNED, SENT, Manifest, ManifestStep
+from spark.sending import SendCounts, SendMessages
 
 DRIVER = "DOOMED_DRIVER"
 # A task's operations before the one that is cut off.
@@ -46,31 +43,32 @@ def kill_driver() -> Never:
 
 def die_before(step: str) -> None:
     """Kill the driver when it would take a step of the manifest."""
-    take = Manifest.take
+    take = Manifest.write_step
 
-    def doomed(manifest: Manifest, next_one: Step) -> bool:
+    def doomed(manifest: Manifest, next_one: ManifestStep) -> bool:
         if next_one.step == step:
             kill_driver()
         return take(manifest, next_one)
 
-    setattr(Manifest, "take", doomed)  # noqa: B010 - as plain assignment, no method
+    setattr(Manifest, "write_step", doomed)  # noqa: B010 - as plain assignment, no method
 
 
 @asynccontextmanager
-async def cut_off(settings: Mapping[str, str]) -> AsyncIterator[Send]:
+async def cut_off(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
     """The product's producer, but an operation ends after one message reached one namespace."""
     chosen = Settings.read(settings)
     left = WHOLE_OPERATIONS
     async with open_producer(chosen) as producer:
 
-        async def send(messages: Sequence[Message]) -> Published:
+        async def send(messages: Sequence[Message]) -> SendCounts:
             nonlocal left
             left -= 1
             if left < 0:
                 bus = producer.delivery.bus
                 await bus.send(chosen.regions[0], chosen.queue, messages[:1])
                 kill_driver()
-            return await producer.send(messages)
+            published = await producer.send(messages)
+            return SendCounts(published.sent, published.pending)
 
         yield send
 
@@ -78,7 +76,7 @@ async def cut_off(settings: Mapping[str, str]) -> AsyncIterator[Send]:
 class DoomedDataSource(LockstepDataSource):
     """The product's data source with a driver that dies while a task sends."""
 
-    open_send = staticmethod(cut_off)
+    open_sender = staticmethod(cut_off)
 
 
 def main() -> int:
@@ -89,7 +87,7 @@ def main() -> int:
         case Point.WRITTEN:
             die_before(PLANNED)
         case Point.SENDING:
-            feed.__dict__["Load"] = partial(Load, source=DoomedDataSource)
+            feed.__dict__["EventWriter"] = partial(EventWriter, source=DoomedDataSource)
         case Point.SENT:
             die_before(SENT)
     return feed.main(words)

@@ -4,7 +4,7 @@ import hashlib
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.planning import standings
+from spark.incremental import classify_facts
 from spark.schemas import FACTS, PLAN
 
 type Fact = tuple[str, str, list[str], str, str, str | None]
@@ -30,4 +30,4 @@ def bound(stated: Fact, sequence: int) -> Bound:
 
 def stood(spark: SparkSession, facts: list[Fact], fed: list[Bound]) -> DataFrame:
     """Facts held against what was fed."""
-    return standings(spark.createDataFrame(facts, FACTS), spark.createDataFrame(fed, PLAN))
+    return classify_facts(spark.createDataFrame(facts, FACTS), spark.createDataFrame(fed, PLAN))

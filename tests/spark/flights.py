@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from spark.judging import judged
-from spark.schemas import FLIGHTS
-from spark.transforms import events
+from samples.flights.events import build_flight_events
+from samples.flights.source import FLIGHTS
+from samples.flights.validation import validate_flights
 
 TO_HOUSTON = {
     "year": "2013",
@@ -43,11 +43,16 @@ def table(spark: SparkSession, *flights: Mapping[str, str | None]) -> DataFrame:
     )
 
 
+def events_of(validated: DataFrame) -> DataFrame:
+    """The events of validated flights."""
+    return build_flight_events(validated, "flights")
+
+
 def told(spark: SparkSession, *flights: Mapping[str, str | None]) -> dict[str, list[str]]:
     """What the events of each session say, in order: `departed 2013-01-01T05:17:00`."""
     found: dict[str, list[str]] = {}
-    rows = events(judged(table(spark, *flights)), "flights").orderBy("session", "sequence")
-    for row in rows.collect():
+    rows = events_of(validate_flights(table(spark, *flights)))
+    for row in rows.orderBy("session", "sequence").collect():
         body = json.loads(row["body"])
         found.setdefault(row["session"], []).append(f"{body['status']} {body['at']}")
     return found

@@ -17,12 +17,11 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from shared.domain.message import Message
-from spark.datasource import LockstepDataSource, OpenSend, through_producer
-from spark.loading import Load
-from spark.numbering import numbered
+from spark.datasource import EventWriter, LockstepDataSource, OpenSender, open_sender
+from spark.numbering import number_facts
 from spark.runtime import LOG_SETTINGS
 from spark.schemas import FACTS
-from spark.sending import Answer, Send
+from spark.sending import SendCounts, SendMessages
 from tests.spark.two_machines import two_machines
 
 FACTS_FILE, COUNTS_FILE = "facts.json", "counts.json"
@@ -79,12 +78,12 @@ class Runner:
     """One attempt's sends: the first attempt of the first task is the slow one."""
 
     track: Track
-    send: Send
+    send: SendMessages
     operations: int = 0
     as_zombie: int = 0
 
-    async def slowly(self, messages: Sequence[Message]) -> Answer:
-        """Send, but wait for the copy, and later for the end of the job."""
+    async def slowly(self, messages: Sequence[Message]) -> SendCounts:
+        """SendMessages, but wait for the copy, and later for the end of the job."""
         self.operations += 1
         if self.operations > BEFORE_THE_COPY:
             await self.track.until(COPY_SENDS)
@@ -93,21 +92,21 @@ class Runner:
             self.as_zombie += len(messages)
         return await self.send(messages)
 
-    async def as_copy(self, messages: Sequence[Message]) -> Answer:
-        """Send, and say so."""
+    async def as_copy(self, messages: Sequence[Message]) -> SendCounts:
+        """SendMessages, and say so."""
         answer = await self.send(messages)
         self.track.note(COPY_SENDS)
         return answer
 
 
-def racing(track: Track) -> OpenSend:
+def racing(track: Track) -> OpenSender:
     """The product's producer, on a track."""
 
     @asynccontextmanager
-    async def opened(settings: Mapping[str, str]) -> AsyncIterator[Send]:
+    async def opened(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
         context = TaskContext.get()
         assert context is not None
-        async with through_producer(settings) as send:
+        async with open_sender(settings) as send:
             runner = Runner(track, send)
             if context.partitionId():
                 yield send
@@ -128,12 +127,12 @@ def main() -> None:
     class RacingDataSource(LockstepDataSource):
         """The product's data source, on the track."""
 
-        open_send = staticmethod(racing(track))
+        open_sender = staticmethod(racing(track))
 
     facts = [tuple(fact) for fact in json.loads((folder / FACTS_FILE).read_text())]
     with two_machines(folder / "work", SETTINGS) as spark:
-        events = numbered(spark.createDataFrame(facts, FACTS), GROUP)
-        counts = Load(batch=BATCH, source=RacingDataSource).send(events)
+        events = number_facts(spark.createDataFrame(facts, FACTS), GROUP)
+        counts = EventWriter(batch=BATCH, source=RacingDataSource).send(events)
         track.note(COUNTS_FILE, str(counts.sent))
         track.note(COMMITTED)
         asyncio.run(track.until(ZOMBIE_ENDED))

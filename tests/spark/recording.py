@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from pyspark import TaskContext
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import Message
 from spark.datasource import LockstepDataSource
-from spark.sending import Send, number_of
+from spark.sending import SendCounts, SendMessages, get_number
 
 OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING = (
     "opening",
@@ -22,14 +21,6 @@ OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING = (
     "closing",
 )
 POINTS = (OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the producer would say."""
-
-    sent: int
-    owed: int
 
 
 def attempt() -> int:
@@ -46,7 +37,7 @@ def record(folder: Path, message: Message) -> None:
     line = {
         "id": message.id,
         "session": message.session,
-        "sequence": number_of(message).sequence,
+        "sequence": get_number(message).sequence,
         "body": message.body.decode(),
         "time": message.time,
     }
@@ -55,7 +46,7 @@ def record(folder: Path, message: Message) -> None:
 
 
 @asynccontextmanager
-async def recording(settings: Mapping[str, str]) -> AsyncIterator[Send]:
+async def recording(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
     """Records into the folder that stands where the journal's account would be.
 
     So many tries are lost as the queue's name says, at the point that the output queue's name says.
@@ -65,14 +56,14 @@ async def recording(settings: Mapping[str, str]) -> AsyncIterator[Send]:
     point = settings.get("LOCKSTEP_OUTPUT_QUEUE", WITHIN) if is_lost else None
     fail_at(OPENING, point)
 
-    async def send(messages: Sequence[Message]) -> Answer:
+    async def send(messages: Sequence[Message]) -> SendCounts:
         fail_at(BEFORE, point)
         for message in messages:
             record(folder, message)
-            if number_of(message).sequence == 2:
+            if get_number(message).sequence == 2:
                 fail_at(WITHIN, point)
         fail_at(UNANSWERED, point)
-        return Answer(len(messages), owed=1)
+        return SendCounts(len(messages), pending=1)
 
     yield send
     fail_at(CLOSING, point)
@@ -87,7 +78,7 @@ def fail_at(here: str, point: str | None) -> None:
 class RecordingDataSource(LockstepDataSource):
     """The product's data source but for its last step."""
 
-    open_send = staticmethod(recording)
+    open_sender = staticmethod(recording)
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""A table of statuses, and its books kept by hand: what feeding it must have done, without Spark.
+"""A table of statuses, and what feeding it must have done, worked out without Spark.
 
 Nothing of the product is imported here; the journal's documents come as plain azure-cosmos reads
 them.

@@ -12,10 +12,10 @@ from pyarrow import parquet
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.failures import root_cause
-from spark.mapped import mapped
-from spark.mapped_sources import read_mapped, stream_mapped
-from spark.mapping import Mapping
+from spark.facts import map_rows
+from spark.failures import find_root_cause
+from spark.mapping import SourceMapping
+from spark.sources import read_table, stream_table
 from tests.spark.test_feed_by_a_manifest import DOCUMENT
 
 pytestmark = pytest.mark.spark
@@ -25,10 +25,12 @@ type Rows = Sequence[dict[str, Any]]
 COLUMNS = {"account": "string", "line": "int", "amount": "int"}
 
 
-def declared(form: str) -> Mapping:
+def declared(form: str) -> SourceMapping:
     """Bookings in a format."""
     document = DOCUMENT | {"format": form, "columns": COLUMNS}
-    return Mapping.of({name: value for name, value in document.items() if name != "watermark"})
+    return SourceMapping.parse(
+        {name: value for name, value in document.items() if name != "watermark"}
+    )
 
 
 def rows(numbers: range) -> Rows:
@@ -63,10 +65,10 @@ def read(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
 
     def batch(table: DataFrame, _: int) -> None:
-        judged = mapped(table, declared(form)).collect()
-        found.extend((row["reason"] or row["key"], row["body"]) for row in judged)
+        validate_flights = map_rows(table, declared(form)).collect()
+        found.extend((row["reason"] or row["key"], row["body"]) for row in validate_flights)
 
-    stream = stream_mapped(spark, str(folder / "in"), declared(form)).writeStream
+    stream = stream_table(spark, str(folder / "in"), declared(form)).writeStream
     stream = stream.foreachBatch(batch).trigger(availableNow=True)
     stream.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
     return sorted(found)
@@ -100,10 +102,10 @@ def test_a_csv_file_with_another_order_of_columns_is_refused_and_not_misread(
     with pytest.raises(PySparkException) as of_stream:
         read(spark, tmp_path, "csv")
     with pytest.raises(Exception, match="FAILED_READ_FILE") as of_batch:
-        read_mapped(spark, str(tmp_path / "in"), declared("csv")).collect()
+        read_table(spark, str(tmp_path / "in"), declared("csv")).collect()
 
     for error in (of_stream.value, of_batch.value):
-        said = root_cause(error)
+        said = find_root_cause(error)
         assert "CSV header does not conform to the schema" in said
         assert re.search(r"/in/[12]\.csv", said), "which one is read first is Spark's to say"
         assert "\n" not in said
@@ -119,4 +121,4 @@ def test_a_parquet_file_with_another_type_is_refused_by_its_name(
     with pytest.raises(PySparkException) as failure:
         read(spark, tmp_path, "parquet")
 
-    assert "1.parquet" in root_cause(failure.value)
+    assert "1.parquet" in find_root_cause(failure.value)

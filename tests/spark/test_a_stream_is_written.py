@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from spark.datasource import LockstepDataSource
-from spark.failures import root_cause
+from spark.failures import find_root_cause
 from spark.options import OptionRefused
 from spark.schemas import EVENTS
 from tests.spark.recording import CLOSING, RecordingDataSource, recorded
@@ -66,16 +66,16 @@ def test_each_batch_is_sent_in_order_and_a_broken_one_again_from_the_checkpoint(
         follow(spark, tmp_path, tries_lost=3)
     told = follow(spark, tmp_path)
 
-    assert "both regions are out of reach" in root_cause(failure.value)
+    assert "both regions are out of reach" in find_root_cause(failure.value)
     # Whatever a broken try has sent, the last one sends all of it, in order.
     sent = recorded(tmp_path / "sent", 0)[-9:]
     places = [(message["session"], message["sequence"]) for message in sent]
     assert places == [(session, number) for session in ("a", "b", "c") for number in range(3)]
     assert {json.dumps(m) for m in recorded(tmp_path / "sent")} == {json.dumps(m) for m in sent}
-    assert told == {"batch": 0, "sent": 9, "owed": 3}
+    assert told == {"batch": 0, "sent": 9, "pending": 3}
 
     put(tmp_path / "in", "2.json", range(3, 5))
-    assert follow(spark, tmp_path) == {"batch": 1, "sent": 6, "owed": 3}
+    assert follow(spark, tmp_path) == {"batch": 1, "sent": 6, "pending": 3}
 
 
 def test_a_stream_is_checked_before_it_begins() -> None:

@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.datasource import LockstepDataSource
-from spark.failures import root_cause
-from spark.numbering import in_event_order
+from spark.failures import find_root_cause
+from spark.numbering import arrange_in_event_order
 from spark.schemas import EVENTS
 from tests.spark.recording import POINTS, WITHIN, RecordingDataSource, recorded
 
@@ -54,7 +54,7 @@ def write(
 def test_the_second_try_sends_the_same_and_is_counted_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    counts = write(in_event_order(rows(spark), 2), tmp_path, tries_lost=1)
+    counts = write(arrange_in_event_order(rows(spark), 2), tmp_path, tries_lost=1)
 
     first, second = recorded(tmp_path, 0), recorded(tmp_path, 1)
     assert 0 < len(first) < len(second) == 32
@@ -70,7 +70,7 @@ def test_the_second_try_sends_the_same_and_is_counted_once(
 def test_wherever_a_try_is_lost_the_next_one_sends_all_and_is_counted_once(
     spark: SparkSession, tmp_path: Path, point: str
 ) -> None:
-    counts = write(in_event_order(rows(spark), 1), tmp_path, tries_lost=1, point=point)
+    counts = write(arrange_in_event_order(rows(spark), 1), tmp_path, tries_lost=1, point=point)
 
     first, second = recorded(tmp_path, 0), recorded(tmp_path, 1)
     assert all(message in second for message in first)
@@ -80,7 +80,7 @@ def test_wherever_a_try_is_lost_the_next_one_sends_all_and_is_counted_once(
 
 
 def test_every_session_is_sent_in_its_order(spark: SparkSession, tmp_path: Path) -> None:
-    write(in_event_order(rows(spark), 2), tmp_path)
+    write(arrange_in_event_order(rows(spark), 2), tmp_path)
 
     sent = recorded(tmp_path, 0)
     for session in FLEET:
@@ -91,10 +91,10 @@ def test_a_write_fails_in_one_line_when_every_try_failed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(PySparkException) as failure:
-        write(in_event_order(rows(spark), 1), tmp_path, tries_lost=3)
+        write(arrange_in_event_order(rows(spark), 1), tmp_path, tries_lost=3)
 
     expected = "shared.domain.errors.OutcomeUnknown: both regions are out of reach"
-    assert root_cause(failure.value) == expected
+    assert find_root_cause(failure.value) == expected
     assert len(recorded(tmp_path, 2)) > 0
     assert not (tmp_path / "counts.json").exists()
 
@@ -109,7 +109,7 @@ def test_rows_in_the_wrong_order_are_refused_before_they_are_sent(
     with pytest.raises(PySparkException) as failure:
         write(disordered, tmp_path)
 
-    assert "BrokenSequence: session 'N" in root_cause(failure.value)
+    assert "BrokenSequence: session 'N" in find_root_cause(failure.value)
     assert recorded(tmp_path, 0) == []
 
 
@@ -120,7 +120,7 @@ def test_a_table_that_is_not_events_is_refused_before_a_task_starts(spark: Spark
     with pytest.raises(PySparkException) as failure:
         table.write.format("lockstep").mode("append").save()
 
-    assert root_cause(failure.value).endswith(
+    assert find_root_cause(failure.value).endswith(
         "SchemaRefused: not a table of events: no column 'body'; no column 'time'; "
         "unknown column 'at'"
     )

@@ -8,17 +8,19 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from spark import feed, reconcile
-from spark.intake import (
-    Intake,
+from samples.flights import feed as flights_feed
+from samples.flights import reconcile as flights_reconcile
+from spark import feed
+from spark.rejects import (
     RejectsRefused,
+    RowCounts,
     RowsLost,
-    by_reason_in,
-    require_all,
+    count_written_rejects,
+    require_all_rows,
     require_replaceable,
     write_rejects,
 )
-from spark.schemas import REFUSED_ROWS
+from spark.schemas import REJECTED_ROWS
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,arr_delay,carrier,flight,"
 LINES = (
@@ -34,7 +36,7 @@ LINES = (
 
 def test_rows_that_vanish_stop_the_feed() -> None:
     with pytest.raises(RowsLost, match="10 rows were read, but 7 became events and 2 rejects"):
-        require_all(Intake(10, 14, 3, {"duplicate": 2}), accepted=7)
+        require_all_rows(RowCounts(10, 14, 3, {"duplicate": 2}), accepted=7)
 
 
 @pytest.mark.spark
@@ -45,11 +47,11 @@ def test_a_dry_run_accounts_for_every_row_and_needs_no_connection(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("LOCKSTEP_REGIONS", raising=False)
-    monkeypatch.setattr(feed, "spark_session", lambda _master: nullcontext(spark))
+    monkeypatch.setattr(feed, "open_spark", lambda _master: nullcontext(spark))
     source, summary, rejects = (tmp_path / name for name in ("day.csv", "sum.json", "rejects"))
     source.write_text("\n".join(LINES) + "\n")
 
-    status = feed.main(
+    status = flights_feed.main(
         ["--dry-run", f"--source={source}", f"--summary={summary}", f"--rejects={rejects}"]
     )
 
@@ -62,7 +64,7 @@ def test_a_dry_run_accounts_for_every_row_and_needs_no_connection(
         "sessions": 2,
         "rejects": {"duplicate": 1, "malformed dep_time": 1, "missing tailnum": 1},
         "sent": 0,
-        "owed": 0,
+        "pending": 0,
     }
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "5 rows became 3 events of 2 sessions"
@@ -89,13 +91,14 @@ MAPPING = {
 @pytest.fixture
 def mapped(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words of a dry run over rows.csv by a mapping."""
-    monkeypatch.setattr(feed, "spark_session", lambda _master: nullcontext(spark))
+    monkeypatch.setattr(feed, "open_spark", lambda _master: nullcontext(spark))
     (tmp_path / "mapping.json").write_text(json.dumps(MAPPING))
     return [
         "--dry-run",
         f"--source={tmp_path / 'rows.csv'}",
         f"--mapping={tmp_path / 'mapping.json'}",
         f"--summary={tmp_path / 'sum.json'}",
+        "--group=bank",
     ]
 
 
@@ -132,7 +135,7 @@ def test_rejects_go_to_a_url_once_and_replace_nothing_there(
     assert "lake/rejects already exists" in said
 
 
-@pytest.mark.parametrize("program", [feed, reconcile])
+@pytest.mark.parametrize("program", [flights_feed, flights_reconcile])
 def test_without_connections_the_first_missing_setting_is_named(
     program: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,13 +155,15 @@ def test_without_java_the_feed_says_what_it_needs(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    status = feed.main(["--dry-run", "--master=local[1]", f"--rejects={tmp_path / 'rejects'}"])
+    status = flights_feed.main(
+        ["--dry-run", "--master=local[1]", f"--rejects={tmp_path / 'rejects'}"]
+    )
 
     assert status == 2
     assert "Spark needs Java 17 or newer" in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("program", [feed, reconcile])
+@pytest.mark.parametrize("program", [flights_feed, flights_reconcile])
 @pytest.mark.parametrize("days", ["0", "-1", "two", "1.5"])
 def test_days_are_whole_and_above_zero(
     program: object, days: str, capsys: pytest.CaptureFixture[str]
@@ -176,12 +181,12 @@ def test_a_batch_that_comes_again_after_a_crash_may_write_its_rejects_again(
 ) -> None:
     folder = f"file://{tmp_path}/rejects/batch-7"
     for reason in ("first", "second"):
-        rejected = spark.createDataFrame([("{}", reason)], REFUSED_ROWS)
-        write_rejects(rejected, folder, again=True)
+        rejected = spark.createDataFrame([("{}", reason)], REJECTED_ROWS)
+        write_rejects(rejected, folder, replace=True)
 
-    assert by_reason_in(spark, folder) == {"second": 1}
+    assert count_written_rejects(spark, folder) == {"second": 1}
     with pytest.raises(AnalysisException, match="PATH_ALREADY_EXISTS"):
-        write_rejects(rejected, folder, again=False)
+        write_rejects(rejected, folder, replace=False)
 
 
 @pytest.mark.spark

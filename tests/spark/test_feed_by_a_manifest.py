@@ -10,14 +10,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark import feed
-from spark.changes import ChangesFeed
-from spark.intake import Source, mapped_source
-from spark.loading import Load
+from spark.console import JobConsole
+from spark.datasource import EventWriter
+from spark.facts import SourceFacts, extract_facts
+from spark.incremental import ChangePolicies, IncrementalFeed
 from spark.manifest import Manifest
-from spark.mapped_sources import read_mapped, since
-from spark.mapping import Mapping
-from spark.planning import Policies
-from spark.voice import Voice
+from spark.mapping import SourceMapping
+from spark.sources import filter_since, read_table
 from tests.spark.recording import RecordingDataSource, recorded
 
 pytestmark = pytest.mark.spark
@@ -55,23 +54,29 @@ def settings(folder: Path) -> dict[str, str]:
     }
 
 
-def source(spark: SparkSession, folder: Path, lines: list[str], mark: str | None = None) -> Source:
+def source(
+    spark: SparkSession, folder: Path, lines: list[str], mark: str | None = None
+) -> SourceFacts:
     """These lines as the job reads them; a new file each time, as a job is a new process."""
     file = folder / f"booked-{len(list(folder.glob('booked-*')))}.csv"
     file.write_text("\n".join(["account,line,amount,seen", *lines]) + "\n")
-    mapping = Mapping.of(DOCUMENT)
-    return mapped_source(since(read_mapped(spark, str(file), mapping), mapping, mark), mapping)
+    mapping = SourceMapping.parse(DOCUMENT)
+    return extract_facts(
+        filter_since(read_table(spark, str(file), mapping), mapping, mark), mapping
+    )
 
 
-def job(spark: SparkSession, folder: Path, load: type[Load] = Load) -> ChangesFeed:
+def job(
+    spark: SparkSession, folder: Path, writer: type[EventWriter] = EventWriter
+) -> IncrementalFeed:
     """The feed, with everything of its own in a folder."""
-    return ChangesFeed(
+    return IncrementalFeed(
         Manifest(spark, str(folder / "manifest")),
         "bank",
-        Policies(),
-        load(settings=settings(folder), source=RecordingDataSource),
+        ChangePolicies(),
+        writer(settings=settings(folder), source=RecordingDataSource),
         str(folder / "rejects"),
-        Voice("feed", is_quiet=True),
+        JobConsole("feed", is_quiet=True),
     )
 
 
@@ -107,7 +112,7 @@ def test_a_second_run_sends_nothing_and_three_changed_rows_are_three_events(
     ]
 
 
-class KilledLoad(Load):
+class KilledWriter(EventWriter):
     """A driver that is killed when everything, or nothing, was sent."""
 
     has_sent = False
@@ -119,15 +124,15 @@ class KilledLoad(Load):
         raise DriverKilled
 
 
-class KilledLoadAfterSending(KilledLoad):
+class KilledWriterAfterSending(KilledWriter):
     """Killed between write and commit."""
 
     has_sent = True
 
 
-@pytest.mark.parametrize("killed", [KilledLoad, KilledLoadAfterSending])
+@pytest.mark.parametrize("killed", [KilledWriter, KilledWriterAfterSending])
 def test_a_run_whose_driver_was_killed_is_sent_first_byte_for_byte(
-    spark: SparkSession, tmp_path: Path, sink: Path, killed: type[KilledLoad]
+    spark: SparkSession, tmp_path: Path, sink: Path, killed: type[KilledWriter]
 ) -> None:
     with pytest.raises(DriverKilled):
         job(spark, tmp_path, killed).run(source(spark, tmp_path, LINES[:6]))
@@ -143,7 +148,7 @@ def test_a_run_whose_driver_was_killed_is_sent_first_byte_for_byte(
     assert ("acc-0", 0, '{"amount":0}') in after
     assert ("acc-0", 2, '{"amount":777}') in after
     assert len({(session, number) for session, number, _ in after}) == len(after) == 10
-    assert job(spark, tmp_path).manifest.history().unsent == []
+    assert job(spark, tmp_path).manifest.read_history().unsent == []
 
 
 def test_a_plan_that_was_never_bound_is_replaced(
@@ -153,7 +158,7 @@ def test_a_plan_that_was_never_bound_is_replaced(
         raise DriverKilled
 
     with monkeypatch.context() as patch:
-        patch.setattr(Manifest, "take", dies)
+        patch.setattr(Manifest, "write_step", dies)
         with pytest.raises(DriverKilled):
             job(spark, tmp_path).run(source(spark, tmp_path, LINES))
     assert sent(sink) == []
@@ -163,14 +168,14 @@ def test_a_plan_that_was_never_bound_is_replaced(
     assert (told.counts.sent, told.resumed) == (4, 0)
     assert len(sent(sink)) == 4
     manifest = job(spark, tmp_path).manifest
-    assert manifest.fed("bank", manifest.history()).count() == 4
+    assert manifest.read_fed("bank", manifest.read_history()).count() == 4
 
 
 def test_from_the_watermark_on_only_newer_rows_are_read(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:
     job(spark, tmp_path).run(source(spark, tmp_path, LINES))
-    mark = job(spark, tmp_path).manifest.history().watermark
+    mark = job(spark, tmp_path).manifest.read_history().watermark
     newer = ["acc-0,90,1,2026-02-01 00:00:00", "acc-0,91,2,2025-12-01 00:00:00"]
     sent(sink)
 
@@ -180,22 +185,28 @@ def test_from_the_watermark_on_only_newer_rows_are_read(
     assert sorted(row["key"] for row in moved.facts.collect()) == ['["4"]', '["90"]']
     assert job(spark, tmp_path).run(moved).counts.sent == 1
     assert sent(sink) == [("acc-0", 3, '{"amount":1}')]
-    assert job(spark, tmp_path).manifest.history().watermark == "2026-02-01 00:00:00"
+    assert job(spark, tmp_path).manifest.read_history().watermark == "2026-02-01 00:00:00"
 
 
 def test_a_folder_is_followed_and_files_that_come_later_are_fed(
     spark: SparkSession, tmp_path: Path, sink: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "spark_session", lambda _master: nullcontext(spark))
-    recording = partial(Load, settings=settings(tmp_path), source=RecordingDataSource)
-    monkeypatch.setattr(feed, "Load", recording)
+    monkeypatch.setattr(feed, "open_spark", lambda _master: nullcontext(spark))
+    recording = partial(EventWriter, settings=settings(tmp_path), source=RecordingDataSource)
+    monkeypatch.setattr(feed, "EventWriter", recording)
     for name, value in settings(tmp_path).items():
         monkeypatch.setenv(name, value)
     folder, mapping, summary = (tmp_path / name for name in ("in", "mapping.json", "sum.json"))
     folder.mkdir()
     mapping.write_text(json.dumps(DOCUMENT | {"format": "json"}))
     objects = [json_of(*line.split(",")) for line in LINES]
-    words = [f"--source={folder}", f"--mapping={mapping}", f"--summary={summary}", "--stream"]
+    words = [
+        f"--source={folder}",
+        f"--mapping={mapping}",
+        f"--summary={summary}",
+        "--stream",
+        "--group=bank",
+    ]
     words += [f"--{name}={tmp_path / name}" for name in ("manifest", "checkpoint", "rejects")]
 
     told = []
@@ -207,7 +218,7 @@ def test_a_folder_is_followed_and_files_that_come_later_are_fed(
 
     assert [(each["rows"], each["sent"]) for each in told] == [(6, 6), (5, 3), (0, 0)]
     assert [number for session, number, _ in sent(sink) if session == "acc-2"] == [0, 1, 2]
-    history = job(spark, tmp_path).manifest.history()
+    history = job(spark, tmp_path).manifest.read_history()
     assert (history.newest, history.unsent) == (2, [])
 
 

@@ -5,11 +5,10 @@ import hashlib
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.judging import judged
-from spark.numbering import in_event_order
+from samples.flights.validation import validate_flights
+from spark.numbering import arrange_in_event_order
 from spark.schemas import EVENTS
-from spark.transforms import events
-from tests.spark.flights import CANCELLED, assert_same_table, bodies, flight, table, told
+from tests.spark.flights import CANCELLED, assert_same_table, bodies, events_of, flight, table, told
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +29,7 @@ def test_a_flight_departs_and_arrives_and_a_cancelled_one_says_only_that(
         flight(**CANCELLED, tailnum="N535JB", flight="79", carrier="B6", dest="MCO"),
     )
 
-    found = events(judged(flights), "flights")
+    found = events_of(validate_flights(flights))
 
     expected = [
         event(
@@ -117,7 +116,7 @@ def test_an_aircraft_is_numbered_by_departure_and_then_by_flight(spark: SparkSes
     noon = flight(sched_dep_time="1000", dep_delay="0", dep_time="1000", arr_time="1050")
     twin = noon | {"flight": "1700"}
 
-    rows = events(judged(table(spark, late, twin, noon)), "flights").orderBy("sequence").collect()
+    rows = events_of(validate_flights(table(spark, late, twin, noon))).orderBy("sequence").collect()
 
     assert [row["sequence"] for row in rows] == [0, 1, 2, 3, 4, 5]
     assert [(body["flight"], body["at"]) for body in bodies(rows)] == [
@@ -136,9 +135,9 @@ def test_partitions_hold_whole_sessions_in_the_order_of_the_day(spark: SparkSess
         flight(tailnum=f"N{number}", dep_time="1215", sched_dep_time="1215", dep_delay="0")
         for number in range(20)
     ]
-    rows = events(judged(table(spark, *later, *fleet)), "flights")
+    rows = events_of(validate_flights(table(spark, *later, *fleet)))
 
-    lanes = in_event_order(rows, 2).rdd.glom().collect()
+    lanes = arrange_in_event_order(rows, 2).rdd.glom().collect()
 
     sessions = [{row["session"] for row in lane} for lane in lanes]
     assert all(sessions)

@@ -9,11 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shared.domain.message import BODY_BYTES_MAX
-from spark.mapped import mapped
-from spark.mapped_sources import read_mapped, since
-from spark.mapping import Mapping, MappingRefused
+from spark.facts import map_rows
+from spark.mapping import MappingRefused, SourceMapping
 from spark.schemas import FACTS
-from spark.sources import SourceRefused
+from spark.sources import SourceRefused, filter_since, read_table
 from tests.spark.flights import assert_same_table
 
 DOCUMENT: dict[str, Any] = {
@@ -75,10 +74,10 @@ FOUND = [
 ]
 
 
-def mapping(**changes: object) -> Mapping:
+def mapping(**changes: object) -> SourceMapping:
     """The mapping, but for some fields; None takes one away."""
     document = {name: value for name, value in (DOCUMENT | changes).items() if value is not None}
-    return Mapping.of(document)
+    return SourceMapping.parse(document)
 
 
 @pytest.mark.spark
@@ -87,7 +86,7 @@ def test_rows_become_facts_or_rejects_with_a_reason(spark: SparkSession, tmp_pat
     lines = "\n".join((HEADER, *GOOD, *BAD.values(), ESCAPED)) + "\n"
     file.write_bytes(lines.encode(errors="surrogateescape"))
 
-    found = mapped(read_mapped(spark, str(file), mapping()), mapping()).persist()
+    found = map_rows(read_table(spark, str(file), mapping()), mapping()).persist()
 
     facts = found.where("reason is null").select(*FACTS.names)
     assert_same_table(facts, spark.createDataFrame(FOUND, FACTS))
@@ -103,27 +102,27 @@ def test_json_and_parquet_say_what_csv_says(spark: SparkSession, tmp_path: Path)
     csv.write_text("\n".join((HEADER, *GOOD)) + "\n")
     expected = spark.createDataFrame(FOUND, FACTS)
     columns = [f"cast({name} as {kind}) {name}" for name, kind in DOCUMENT["columns"].items()]
-    typed = read_mapped(spark, str(csv), mapping()).selectExpr(*columns)
+    typed = read_table(spark, str(csv), mapping()).selectExpr(*columns)
     typed.write.json(str(tmp_path / "json"))
     typed.write.parquet(str(tmp_path / "parquet"))
 
     for form in ("json", "parquet"):
         declared = mapping(format=form)
-        facts = mapped(read_mapped(spark, str(tmp_path / form), declared), declared)
+        facts = map_rows(read_table(spark, str(tmp_path / form), declared), declared)
         assert_same_table(facts.select(*FACTS.names), expected)
 
     # The bytes of a text in Parquet are not looked at by whoever writes them.
     broken = typed.withColumn("text", F.expr("cast(X'5afc' as string)"))
     broken.write.parquet(str(tmp_path / "broken"))
     declared = mapping(format="parquet")
-    judged = mapped(read_mapped(spark, str(tmp_path / "broken"), declared), declared).collect()
-    assert {row["reason"] for row in judged} == {"undecodable text"}
+    checked = map_rows(read_table(spark, str(tmp_path / "broken"), declared), declared).collect()
+    assert {row["reason"] for row in checked} == {"undecodable text"}
 
     other = mapping(format="parquet", columns=DOCUMENT["columns"] | {"amount": "int"})
     with pytest.raises(SourceRefused, match=r"amount is decimal\(10,2\), not int"):
-        read_mapped(spark, str(tmp_path / "parquet"), other)
+        read_table(spark, str(tmp_path / "parquet"), other)
     with pytest.raises(SourceRefused, match="lacks the columns colour; it has booked, account"):
-        read_mapped(spark, str(csv), mapping(columns=DOCUMENT["columns"] | {"colour": "string"}))
+        read_table(spark, str(csv), mapping(columns=DOCUMENT["columns"] | {"colour": "string"}))
 
 
 @pytest.mark.spark
@@ -144,7 +143,7 @@ def test_rows_that_come_late_are_read_as_far_back_as_they_may_be_late(
         columns=DOCUMENT["columns"] | {"booked": kind}, watermark="booked", lateness=lateness
     )
 
-    read = since(table, declared, "2026-01-10")
+    read = filter_since(table, declared, "2026-01-10")
 
     assert [row["booked"] for row in read.collect()] == found
 
@@ -194,7 +193,9 @@ def test_columns_may_have_the_names_that_the_feed_uses_itself(spark: SparkSessio
         time=None,
     )
 
-    found = mapped(table.withColumn("broken_line", F.lit(None).cast("string")), declared).collect()
+    found = map_rows(
+        table.withColumn("broken_line", F.lit(None).cast("string")), declared
+    ).collect()
 
     assert [(row["session"], row["key"], row["body"], row["reason"]) for row in found] == [
         (
@@ -208,7 +209,7 @@ def test_columns_may_have_the_names_that_the_feed_uses_itself(spark: SparkSessio
 
 def test_a_mapping_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(MappingRefused, match=r"cannot read .*nowhere\.json"):
-        Mapping.read(tmp_path / "nowhere.json")
+        SourceMapping.read(tmp_path / "nowhere.json")
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(MappingRefused, match="holds no JSON object"):
-        Mapping.read(tmp_path / "list.json")
+        SourceMapping.read(tmp_path / "list.json")

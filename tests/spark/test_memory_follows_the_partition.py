@@ -11,9 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from shared.domain.message import Message
 from spark.datasource import LockstepDataSource
-from spark.numbering import in_runs
-from spark.sending import Send
-from tests.spark.recording import Answer
+from spark.numbering import arrange_in_runs
+from spark.sending import SendCounts, SendMessages
 
 pytestmark = pytest.mark.spark
 
@@ -26,11 +25,11 @@ ROWS_HANDED_OVER = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 @asynccontextmanager
-async def weighing(settings: Mapping[str, str]) -> AsyncIterator[Send]:
+async def weighing(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
     """Sends nowhere; at the end writes down how much memory the worker has had at most, in KiB."""
 
-    async def send(messages: Sequence[Message]) -> Answer:
-        return Answer(len(messages), owed=0)
+    async def send(messages: Sequence[Message]) -> SendCounts:
+        return SendCounts(len(messages), pending=0)
 
     yield send
     note(Path(settings["Cosmos"]))
@@ -44,7 +43,7 @@ def note(file: Path) -> None:
 class WeighingDataSource(LockstepDataSource):
     """The product's data source but for its last step."""
 
-    open_send = staticmethod(weighing)
+    open_sender = staticmethod(weighing)
 
     @classmethod
     def name(cls) -> str:
@@ -67,7 +66,9 @@ def events(spark: SparkSession, count: int) -> DataFrame:
 def peak_mib(spark: SparkSession, count: int, file: Path) -> float:
     """What the worker of a write of so many events has needed at most."""
     spark.dataSource.register(WeighingDataSource)
-    writer = in_runs(events(spark, count), 1).write.format("lockstep_weighing").mode("append")
+    writer = (
+        arrange_in_runs(events(spark, count), 1).write.format("lockstep_weighing").mode("append")
+    )
     writer.options(LOCKSTEP_REGIONS="east", ServiceBus_east="east", Cosmos=str(file)).save()
     return int(file.read_text()) / 1024
 

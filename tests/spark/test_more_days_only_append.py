@@ -3,9 +3,8 @@
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.judging import first_days, judged, rejects
-from spark.transforms import events
-from tests.spark.flights import CANCELLED, assert_same_table, flight, table
+from samples.flights.validation import select_first_days, select_rejected_flights, validate_flights
+from tests.spark.flights import CANCELLED, assert_same_table, events_of, flight, table
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +27,8 @@ def test_every_event_of_a_shorter_selection_is_in_the_longer_one(spark: SparkSes
     flights = source(spark)
 
     one, two, three = (
-        set(events(judged(first_days(flights, days)), "flights").collect()) for days in (1, 2, 3)
+        set(events_of(validate_flights(select_first_days(flights, days))).collect())
+        for days in (1, 2, 3)
     )
 
     assert [len(one), len(two), len(three)] == [4, 7, 9]
@@ -38,10 +38,10 @@ def test_every_event_of_a_shorter_selection_is_in_the_longer_one(spark: SparkSes
 def test_days_past_the_end_select_everything(spark: SparkSession) -> None:
     flights = source(spark)
 
-    assert_same_table(first_days(flights, 99), flights)
+    assert_same_table(select_first_days(flights, 99), flights)
 
 
 def test_a_row_without_a_readable_day_is_reported_in_every_selection(spark: SparkSession) -> None:
-    found = rejects(judged(first_days(source(spark), 1))).collect()
+    found = select_rejected_flights(validate_flights(select_first_days(source(spark), 1))).collect()
 
     assert [(row["tailnum"], row["reason"]) for row in found] == [("N619AA", "no such day")]

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import books, comparison, judging, numbering, planning, transforms
+from samples.flights import events, validation
+from spark import incremental, numbering, reconciliation
 from tests.spark import facts
 from tests.spark.test_flights_become_events import (
     test_a_flight_departs_and_arrives_and_a_cancelled_one_says_only_that as whole_events,
 )
 from tests.spark.test_flights_become_events import test_clocks_become_instants as clocks
+from tests.spark.test_reconciliation import (
+    test_each_difference_is_named_once_and_without_any_nothing_is as disagreements,
+)
 from tests.spark.test_rows_that_cannot_become_events import (
     test_each_reject_keeps_its_cells_and_says_why as rejects,
-)
-from tests.spark.test_the_books import (
-    test_each_disagreement_is_named_once_and_balanced_books_name_nothing as disagreements,
 )
 from tests.spark.test_what_is_new_since_the_last_feed import (
     test_only_what_moved_is_sent_and_numbers_go_on as what_moved,
@@ -41,31 +42,33 @@ class Mutant:
 
 MUTANTS = {
     "an arrival past midnight stays on its day": Mutant(
-        transforms, "arrival", "F.when(overnight, DAY_MINUTES)", "F.when(overnight, 0)", clocks
+        events, "find_arrival", "F.when(overnight, DAY_MINUTES)", "F.when(overnight, 0)", clocks
     ),
     "the first number is 1": Mutant(
         numbering,
-        "numbered",
+        "number_facts",
         "F.row_number().over(in_order) - 1",
         "F.row_number().over(in_order)",
         whole_events,
     ),
     "a session goes on at the number it ended with": Mutant(
-        planning, "standings", 'F.max("sequence") + 1', 'F.max("sequence")', what_moved
+        incremental, "classify_facts", 'F.max("sequence") + 1', 'F.max("sequence")', what_moved
     ),
     "what a key said first is compared, not last": Mutant(
-        planning, "standings", "F.max_by(", "F.min_by(", what_moved
+        incremental, "classify_facts", "F.max_by(", "F.min_by(", what_moved
     ),
-    "a departure may contradict its delay": Mutant(judging, "contradicts", "!=", "<", rejects),
+    "a departure may contradict its delay": Mutant(
+        validation, "contradicts_schedule", "!=", "<", rejects
+    ),
     "an effect that moved back is in order": Mutant(
-        comparison,
+        reconciliation,
         "is_out_of_order",
         'F.col("sequence") < F.col("after")',
         'F.col("sequence") > F.col("after")',
         disagreements,
     ),
     "an effect is at home in any session": Mutant(
-        comparison, "is_at_home", 'F.col("session")', 'end["session"]', disagreements
+        reconciliation, "is_in_own_session", 'F.col("session")', 'outcome["session"]', disagreements
     ),
 }
 
@@ -96,6 +99,6 @@ def importers(mutant: Mutant) -> list[ModuleType]:
     """The other modules that know the function by its name."""
     return [
         module
-        for module in (planning, transforms, facts, books)
+        for module in (incremental, events, facts, reconciliation)
         if module is not mutant.module and hasattr(module, mutant.function)
     ]

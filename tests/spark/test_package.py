@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 from spark import package
-from spark.package import ARCHIVE, JOB, NEEDED, REQUIREMENTS, PinMissing, pinned
+from spark.package import ARCHIVE, JOB, REQUIRED_PINS, REQUIREMENTS, PinMissing, select_pins
 
 
 def test_the_archive_runs_without_the_checkout(tmp_path: Path) -> None:
@@ -27,25 +27,25 @@ def test_the_archive_runs_without_the_checkout(tmp_path: Path) -> None:
 
 
 def test_the_same_sources_give_the_same_bytes_and_only_two_packages(tmp_path: Path) -> None:
-    package.build(tmp_path)
+    package.build_package(tmp_path)
     first = (tmp_path / ARCHIVE).read_bytes()
-    package.build(tmp_path)
+    package.build_package(tmp_path)
 
     assert (tmp_path / ARCHIVE).read_bytes() == first
     names = ZipFile(tmp_path / ARCHIVE).namelist()
     assert {name.partition("/")[0] for name in names} == {"shared", "spark"}
     assert {"spark/datasource.py", "spark/log4j2.properties", "shared/wiring.py"} <= set(names)
     lines = (tmp_path / REQUIREMENTS).read_text().splitlines()
-    assert [line.partition("==")[0] for line in lines] == list(NEEDED)
+    assert [line.partition("==")[0] for line in lines] == list(REQUIRED_PINS)
 
 
 def test_a_requirement_without_a_pin_is_named() -> None:
     with pytest.raises(PinMissing, match="does not pin aiohttp, azure-identity"):
-        pinned(["azure-cosmos==1", "azure-servicebus==1", "pydantic==1"])
+        select_pins(["azure-cosmos==1", "azure-servicebus==1", "pydantic==1"])
 
 
 def test_no_job_is_a_clear_line(tmp_path: Path) -> None:
-    package.build(tmp_path)
+    package.build_package(tmp_path)
 
     run = subprocess.run(
         [sys.executable, str(tmp_path / JOB), "dance"], capture_output=True, text=True, check=False

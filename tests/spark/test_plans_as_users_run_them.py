@@ -9,8 +9,8 @@ from tests.spark.conftest import SMALL
 from tests.spark.test_flights_become_events import (
     test_a_flight_departs_and_arrives_and_a_cancelled_one_says_only_that as whole_events,
 )
-from tests.spark.test_the_books import (
-    test_each_disagreement_is_named_once_and_balanced_books_name_nothing as disagreements,
+from tests.spark.test_reconciliation import (
+    test_each_difference_is_named_once_and_without_any_nothing_is as disagreements,
 )
 from tests.spark.test_what_is_new_since_the_last_feed import (
     test_only_what_moved_is_sent_and_numbers_go_on as what_moved,

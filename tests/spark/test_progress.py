@@ -1,4 +1,4 @@
-"""How far a stage is: heard from tasks, reckoned for people, a bar on a terminal, else lines."""
+"""How far a step is: received from tasks, and shown as a bar on a terminal, else as lines."""
 
 import io
 import socket
@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.loading import Load
-from spark.numbering import numbered
-from spark.progress import Ear, Progress, tell
+from spark.console import CLEAR_LINE, JobConsole, ProgressDisplay, StepProgress, format_duration
+from spark.datasource import EventWriter
+from spark.numbering import number_facts
+from spark.progress import ProgressListener, TaskProgress, send_progress
 from spark.schemas import FACTS
-from spark.sending import Counts
-from spark.stage import CLEAR_LINE, Reached, Stage, lasting
-from spark.voice import Voice
+from spark.sending import SendCounts
 from tests.spark.facts import GROUP, fact
 from tests.spark.recording import RecordingDataSource
 from tests.spark.test_feed_by_a_manifest import settings
@@ -30,14 +29,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_rows_are_told_with_share_rate_and_time_left() -> None:
-    assert Reached(12_000, 48_000, "rows", 60).words() == (
+def test_rows_are_shown_with_share_rate_and_time_left() -> None:
+    assert StepProgress(12_000, 48_000, "rows", 60).describe() == (
         "12,000 of 48,000 rows (25%), 200/s, 3 min 0 s left"
     )
-    assert Reached(12_000, 48_000, "rows", 60).bar() == "[######------------------]"
-    assert Reached(3, 8, "tasks", 60).words() == "3 of 8 tasks (38%)"
-    assert Reached(0, 8, "rows", 60).words() == "0 of 8 rows (0%)"
-    assert [lasting(seconds) for seconds in (0.2, 59.4, 61, 7_500)] == [
+    assert StepProgress(12_000, 48_000, "rows", 60).draw_bar() == "[######------------------]"
+    assert StepProgress(3, 8, "tasks", 60).describe() == "3 of 8 tasks (38%)"
+    assert StepProgress(0, 8, "rows", 60).describe() == "0 of 8 rows (0%)"
+    assert [format_duration(seconds) for seconds in (0.2, 59.4, 61, 7_500)] == [
         "0 s",
         "59 s",
         "1 min 1 s",
@@ -45,20 +44,20 @@ def test_rows_are_told_with_share_rate_and_time_left() -> None:
     ]
 
 
-def test_an_ear_sums_the_partitions_and_hears_only_who_knows_its_token() -> None:
-    ear = Ear("127.0.0.1")
+def test_a_listener_sums_the_partitions_and_ignores_who_does_not_know_its_token() -> None:
+    listener = ProgressListener("127.0.0.1")
     try:
-        assert ear.heard() is None
-        tell(ear.address, 0, 40)
-        tell(ear.address, 1, 7)
-        tell(ear.address, 0, 5)  # A second try begins again; what was sent stays sent.
-        tell(ear.address.rpartition("/")[0] + "/stranger", 2, 1_000)
+        assert listener.receive() is None
+        send_progress(listener.address, 0, 40)
+        send_progress(listener.address, 1, 7)
+        send_progress(listener.address, 0, 5)
+        send_progress(listener.address.rpartition("/")[0] + "/stranger", 2, 1_000)
         deadline = time.monotonic() + SECONDS_MAX
-        while ear.heard() != 47 and time.monotonic() < deadline:
+        while listener.receive() != 47 and time.monotonic() < deadline:
             pass
-        assert ear.heard() == 47
+        assert listener.receive() == 47
     finally:
-        ear.close()
+        listener.close()
 
 
 def test_a_driver_that_cannot_be_reached_stops_no_task() -> None:
@@ -66,24 +65,24 @@ def test_a_driver_that_cannot_be_reached_stops_no_task() -> None:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
 
-    Progress(None, f"127.0.0.1:{port}/token").end(Counts(3))
-    Progress(None, "127.0.0.1:0/token").end(Counts(3))
+    TaskProgress(None, f"127.0.0.1:{port}/token").finish(SendCounts(3))
+    TaskProgress(None, "127.0.0.1:0/token").finish(SendCounts(3))
 
 
 @pytest.mark.spark
-def test_the_rows_of_a_write_are_heard_while_it_is_shown(
+def test_the_rows_of_a_write_are_received_while_it_is_shown(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "sent").mkdir()
     facts = [fact(f"acc-{n % 3}", f"k{n}", f"{n:02}", n) for n in range(12)]
-    events = numbered(spark.createDataFrame(facts, FACTS), GROUP)
+    events = number_facts(spark.createDataFrame(facts, FACTS), GROUP)
 
-    with Voice("feed").stage("sending", 12) as stage:
+    with JobConsole("feed").show_progress("sending", 12) as display:
         told = settings(tmp_path)
-        load = Load(settings=told, source=RecordingDataSource, progress=stage.address)
+        load = EventWriter(settings=told, source=RecordingDataSource, progress=display.address)
         counts = load.send(events)
         deadline = time.monotonic() + SECONDS_MAX
-        while not (reached := stage.reached()) or reached.done < 12:
+        while not (reached := display.measure()) or reached.done < 12:
             assert time.monotonic() < deadline, reached
 
     assert (counts.sent, reached.done, reached.total, reached.unit) == (12, 12, 12, "rows")
@@ -95,10 +94,10 @@ def test_a_terminal_gets_a_bar_in_one_line_and_a_file_gets_lines(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
-    stage = Stage("feed", "sending", spark, 8, is_terminal=stderr.isatty())
+    display = ProgressDisplay("feed", "sending", spark, 8, is_terminal=stderr.isatty())
 
-    stage.show(Reached(2, 8, "rows", 1))
-    stage.show(Reached(4, 8, "rows", 2))
+    display.show(StepProgress(2, 8, "rows", 1))
+    display.show(StepProgress(4, 8, "rows", 2))
 
     if stderr.isatty():
         shown = stderr.getvalue().split(CLEAR_LINE)
@@ -112,18 +111,18 @@ def test_a_terminal_gets_a_bar_in_one_line_and_a_file_gets_lines(
 
 
 @pytest.mark.spark
-def test_a_quiet_voice_says_nothing_but_why_there_is_no_result(
+def test_a_quiet_console_writes_only_why_there_is_no_result(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
-    voice = Voice("feed", is_quiet=True)
+    console = JobConsole("feed", is_quiet=True)
 
-    voice.say("reading")
-    with voice.stage("sending", 8) as stage:
+    console.log("reading")
+    with console.show_progress("sending", 8) as display:
         spark.range(3).count()
-        assert stage.address is None
+        assert display.address is None
     assert stderr.getvalue() == ""
 
-    assert voice.failed("no such file") == 2
+    assert console.report_failure("no such file") == 2
     assert stderr.getvalue() == "feed: no such file\n"

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark import reconcile, replay
 from spark.manifest import Manifest
-from spark.numbering import numbered
-from spark.replay import missing, read_findings, selected
+from spark.numbering import number_facts
+from spark.replay import read_findings, select_events, select_missing
 from spark.schemas import EVENTS, FACTS
 from tests.spark.facts import GROUP, fact
 from tests.spark.flights import assert_same_table
@@ -46,10 +46,10 @@ def journal(*amiss: dict[str, Any]) -> list[dict[str, Any]]:
 def fed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a manifest of what was fed, and the empty source it came from."""
     manifest = Manifest(spark, str(tmp_path / "manifest"))
-    plan = numbered(spark.createDataFrame(FACTS_FED, FACTS), GROUP)
-    manifest.settle(manifest.bind(1, plan, None))
+    plan = number_facts(spark.createDataFrame(FACTS_FED, FACTS), GROUP)
+    manifest.mark_sent(manifest.bind(1, plan, None))
     for program in (reconcile, replay):
-        monkeypatch.setattr(program, "spark_session", lambda _master: nullcontext(spark))
+        monkeypatch.setattr(program, "open_spark", lambda _master: nullcontext(spark))
     (tmp_path / "source.json").write_text("")
     mapping = {
         "format": "json",
@@ -98,7 +98,7 @@ def test_what_is_amiss_is_reported_by_session_and_only_that(
     books = spark.read.parquet(str(fed / "report" / "sessions")).where("missing > 0").collect()
     assert [(row["session"], row["expected"], row["effects"]) for row in books] == [("acc<3", 4, 3)]
     page = (fed / "page.html").read_text()
-    assert "<h1>The books do not balance</h1>" in page
+    assert "<h1>Source and journal differ</h1>" in page
     assert "3 findings in 1 of 3 sessions." in page
     cells = page.rpartition("acc&lt;3")[2].partition("</tr>")[0]
     assert re.findall(r">(\d+)<", cells) == [*"43111"]
@@ -107,17 +107,19 @@ def test_what_is_amiss_is_reported_by_session_and_only_that(
     assert "acc<3" not in page
 
     manifest = Manifest(spark, str(fed / "manifest"))
-    archive = manifest.fed(GROUP, manifest.history()).select(*EVENTS.names)
-    again = missing(archive, read_findings(spark, str(fed / "report"))).collect()
+    archive = manifest.read_fed(GROUP, manifest.read_history()).select(*EVENTS.names)
+    again = select_missing(archive, read_findings(spark, str(fed / "report"))).collect()
     assert [(row["session"], row["sequence"]) for row in again] == [("acc<3", 1)]
 
 
 @pytest.mark.spark
-def test_balanced_books_end_well(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_if_source_and_journal_agree_the_exit_status_is_0(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert balance(fed, journal(*(entry("acc<3", n, n) for n in range(4)))) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "the books balance"
+    assert capsys.readouterr().out.splitlines()[-1] == "source and journal agree"
     page = (fed / "page.html").read_text()
-    assert "<h1>The books balance</h1>" in page
+    assert "<h1>Source and journal agree</h1>" in page
     assert "Every event of the source has its one effect" in page
     assert "<h2>The first" not in page
 
@@ -141,7 +143,7 @@ def test_what_a_source_says_twice_is_a_finding_and_other_rejects_are_only_told(
     assert found == [
         "1 in the source twice",
         '  session acc-1: {"account":"acc-1","amount":2}',
-        "the books do not balance",
+        "source and journal differ",
     ]
 
 
@@ -170,10 +172,10 @@ def test_a_choice_of_sessions_and_times_is_replayed_as_it_was(spark: SparkSessio
     ]
     archive = spark.createDataFrame(rows, EVENTS)
 
-    found = selected(archive, ["b"], "2026-01-02", "2026-01-04")
+    found = select_events(archive, ["b"], "2026-01-02", "2026-01-04")
 
     assert_same_table(found, spark.createDataFrame(rows[5:7], EVENTS))
-    assert_same_table(selected(archive, None, None, None), archive)
+    assert_same_table(select_events(archive, None, None, None), archive)
 
 
 @pytest.mark.spark
@@ -185,7 +187,7 @@ def test_a_replay_of_nothing_is_refused_and_a_dry_one_counts(
     assert replay.main([*words, "--session=nobody"]) == 2
     assert "has no such event of 'bank'" in capsys.readouterr().err
     assert replay.main([*words, "--session=acc-1", "--session=acc-2"]) == 0
-    assert capsys.readouterr().out == "8 events chosen, 0 sent, 0 copies owed\n"
+    assert capsys.readouterr().out == "8 events chosen, 0 sent, 0 copies pending\n"
 
 
 @pytest.mark.parametrize(

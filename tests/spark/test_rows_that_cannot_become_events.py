@@ -3,10 +3,9 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.judging import judged, rejects
-from spark.schemas import REJECTS
-from spark.transforms import events
-from tests.spark.flights import CANCELLED, assert_same_table, flight, table
+from samples.flights.source import REJECTED_FLIGHTS
+from samples.flights.validation import select_rejected_flights, validate_flights
+from tests.spark.flights import CANCELLED, assert_same_table, events_of, flight, table
 
 pytestmark = pytest.mark.spark
 
@@ -34,18 +33,19 @@ def test_each_reject_keeps_its_cells_and_says_why(spark: SparkSession) -> None:
     broken = flight(**dict.fromkeys(flight())) | {"broken_line": "2013,1,1"}
     flights = [*REFUSED.items(), ("broken line", broken)]
 
-    found = rejects(judged(table(spark, *(row for _, row in flights))))
+    found = select_rejected_flights(validate_flights(table(spark, *(row for _, row in flights))))
 
     expected = [
-        tuple((row | {"reason": reason})[n] for n in REJECTS.names) for reason, row in flights
+        tuple((row | {"reason": reason})[n] for n in REJECTED_FLIGHTS.names)
+        for reason, row in flights
     ]
-    assert_same_table(found, spark.createDataFrame(expected, REJECTS))
+    assert_same_table(found, spark.createDataFrame(expected, REJECTED_FLIGHTS))
 
 
 def test_a_reject_leaves_no_event_behind_and_no_hole_in_the_numbers(spark: SparkSession) -> None:
     good = flight(sched_dep_time="1215", dep_time="1217", arr_time="1530")
 
-    found = events(judged(table(spark, flight(dep_time="9999"), good)), "flights")
+    found = events_of(validate_flights(table(spark, flight(dep_time="9999"), good)))
 
     assert [row["sequence"] for row in found.orderBy("sequence").collect()] == [0, 1]
 
@@ -53,13 +53,18 @@ def test_a_reject_leaves_no_event_behind_and_no_hole_in_the_numbers(spark: Spark
 def test_the_second_of_two_identical_rows_is_a_duplicate(spark: SparkSession) -> None:
     other = flight(dest="ORD", dep_time="616", sched_dep_time="614")
 
-    verdicts = judged(table(spark, flight(), other, flight(), flight()))
+    verdicts = validate_flights(table(spark, flight(), other, flight(), flight()))
 
-    assert [row["reason"] for row in rejects(verdicts).collect()] == ["duplicate", "duplicate"]
-    assert events(verdicts, "flights").count() == 4
+    assert [row["reason"] for row in select_rejected_flights(verdicts).collect()] == [
+        "duplicate",
+        "duplicate",
+    ]
+    assert events_of(verdicts).count() == 4
 
 
 def test_a_row_with_several_faults_is_refused_once(spark: SparkSession) -> None:
-    verdicts = judged(table(spark, flight(tailnum=None, year="?", dep_time="9999")))
+    verdicts = validate_flights(table(spark, flight(tailnum=None, year="?", dep_time="9999")))
 
-    assert [row["reason"] for row in rejects(verdicts).collect()] == ["missing tailnum"]
+    assert [row["reason"] for row in select_rejected_flights(verdicts).collect()] == [
+        "missing tailnum"
+    ]

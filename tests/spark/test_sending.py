@@ -1,4 +1,4 @@
-"""One task's rows through a producer that only remembers: order, pace and failure."""
+"""One task's rows through a producer that only remembers: order, rate and failure."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,23 +9,22 @@ from pyspark.sql import Row
 
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
 from shared.domain.message import Message, Number
-from spark.pace import Pace
-from spark.patience import Patience
-from spark.sending import SESSIONS_AT_ONCE, BrokenSequence, Counts, Manner, number_of, send_rows
+from spark.sending import (
+    SESSIONS_AT_ONCE,
+    BrokenSequence,
+    RateLimiter,
+    SendCounts,
+    SendPolicy,
+    SendRetry,
+    get_number,
+    send_rows,
+)
 
-UNPACED = Pace()
+UNLIMITED = RateLimiter()
 
 
-def unheard(counts: Counts) -> None:
+def ignore_counts(counts: SendCounts) -> None:
     """Nobody listens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the producer would say."""
-
-    sent: int
-    owed: int = 0
 
 
 @dataclass(slots=True)
@@ -38,8 +37,8 @@ class Producer:
     at_once_max: int = 0
     sessions: set[tuple[str, str]] = field(default_factory=set)
 
-    async def send(self, messages: Sequence[Message]) -> Answer:
-        session = (messages[0].session, number_of(messages[0]).group)
+    async def send(self, messages: Sequence[Message]) -> SendCounts:
+        session = (messages[0].session, get_number(messages[0]).group)
         assert session not in self.sessions, "a session was sent twice at the same time"
         self.calls += 1
         self.sessions.add(session)
@@ -49,12 +48,12 @@ class Producer:
             await asyncio.sleep(0)
         self.messages.extend(messages)
         self.sessions.remove(session)
-        return Answer(sent=len(messages), owed=1)
+        return SendCounts(sent=len(messages), pending=1)
 
     def of(self, session: str) -> list[int]:
         """The numbers of a session, as they were sent."""
         mine = [message for message in self.messages if message.session == session]
-        return [number_of(message).sequence for message in mine]
+        return [get_number(message).sequence for message in mine]
 
 
 def row(session: str, sequence: int, **changes: object) -> Row:
@@ -72,9 +71,9 @@ def row(session: str, sequence: int, **changes: object) -> Row:
 
 
 async def send(
-    rows: Sequence[Row], producer: Producer, *, rows_max: int = 10, pace: Pace = UNPACED
-) -> Counts:
-    return await send_rows(rows, producer.send, Manner(rows_max, pace), unheard)
+    rows: Sequence[Row], producer: Producer, *, rows_max: int = 10, rate: RateLimiter = UNLIMITED
+) -> SendCounts:
+    return await send_rows(rows, producer.send, SendPolicy(rows_max, rate), ignore_counts)
 
 
 async def test_a_row_becomes_the_message_it_stands_for() -> None:
@@ -101,18 +100,18 @@ async def test_sessions_are_sent_at_once_but_each_in_its_order() -> None:
 
     counts = await send(rows, producer, rows_max=100)
 
-    assert counts == Counts(sent=240, owed=producer.calls)
+    assert counts == SendCounts(sent=240, pending=producer.calls)
     assert all(producer.of(session) == list(range(6)) for session in fleet)
     assert producer.at_once_max == SESSIONS_AT_ONCE
 
 
 async def test_counts_are_reported_after_every_buffer() -> None:
-    heard: list[Counts] = []
+    reported: list[SendCounts] = []
     rows = [row("N14228", sequence) for sequence in range(5)]
 
-    await send_rows(rows, Producer().send, Manner(2), heard.append)
+    await send_rows(rows, Producer().send, SendPolicy(2), reported.append)
 
-    assert heard == [Counts(2, 1), Counts(4, 2), Counts(5, 3)]
+    assert reported == [SendCounts(2, 1), SendCounts(4, 2), SendCounts(5, 3)]
 
 
 async def test_a_session_may_go_on_from_an_earlier_write() -> None:
@@ -146,7 +145,7 @@ async def test_where_gaps_are_allowed_each_run_of_numbers_is_one_operation_in_or
     producer = Producer()
     rows = [row("N14228", number) for number in (3, 4, 9, 11, 12)]
 
-    await send_rows(rows, producer.send, Manner(10, gaps=True), unheard)
+    await send_rows(rows, producer.send, SendPolicy(10, gaps=True), ignore_counts)
 
     assert producer.of("N14228") == [3, 4, 9, 11, 12]
     assert producer.calls == 3
@@ -155,16 +154,19 @@ async def test_where_gaps_are_allowed_each_run_of_numbers_is_one_operation_in_or
 async def test_disorder_is_refused_even_where_gaps_are_allowed() -> None:
     with pytest.raises(BrokenSequence, match="5 to 4"):
         await send_rows(
-            [row("N14228", 5), row("N14228", 4)], Producer().send, Manner(10, gaps=True), unheard
+            [row("N14228", 5), row("N14228", 4)],
+            Producer().send,
+            SendPolicy(10, gaps=True),
+            ignore_counts,
         )
 
 
 async def test_a_write_s_owner_level_is_every_message_s() -> None:
     producer = Producer()
 
-    await send_rows([row("N14228", 0)], producer.send, Manner(10, owner_level=3), unheard)
+    await send_rows([row("N14228", 0)], producer.send, SendPolicy(10, owner_level=3), ignore_counts)
 
-    assert [number_of(message).level for message in producer.messages] == [3]
+    assert [get_number(message).level for message in producer.messages] == [3]
 
 
 async def test_a_gap_between_two_buffers_is_refused() -> None:
@@ -184,44 +186,46 @@ async def test_a_row_with_a_null_is_refused_by_the_column_s_name() -> None:
 async def test_when_no_region_takes_a_session_the_task_fails_and_nothing_later_is_sent() -> None:
     producer = Producer()
 
-    async def fails_for_n24211(messages: Sequence[Message]) -> Answer:
+    async def fails_for_n24211(messages: Sequence[Message]) -> SendCounts:
         if messages[0].session == "N24211":
             raise OutcomeUnknown("no region surely took the messages")
         return await producer.send(messages)
 
     rows = [row("N14228", 0), row("N24211", 0), row("N14228", 1), row("N14228", 2)]
     with pytest.raises(OutcomeUnknown, match="no region"):
-        await send_rows(rows, fails_for_n24211, Manner(2), unheard)
+        await send_rows(rows, fails_for_n24211, SendPolicy(2), ignore_counts)
 
     assert producer.of("N14228") in ([], [0])
 
 
-async def test_an_outage_shorter_than_the_patience_is_sat_out() -> None:
+async def test_an_outage_shorter_than_the_retries_is_waited_for() -> None:
     clock, producer = Clock(), Producer()
-    patience = Patience(60.0, clock.read, clock.sleep)
+    retry = SendRetry(60.0, clock.read, clock.sleep)
 
-    async def dark_for_forty_seconds(messages: Sequence[Message]) -> Answer:
+    async def down_for_forty_seconds(messages: Sequence[Message]) -> SendCounts:
         if clock.now < 40:
             raise OutcomeUnknown("no region surely took the messages")
         return await producer.send(messages)
 
     rows = [row("N14228", 0), row("N14228", 1)]
-    counts = await send_rows(rows, dark_for_forty_seconds, Manner(1, patience=patience), unheard)
+    counts = await send_rows(
+        rows, down_for_forty_seconds, SendPolicy(1, retry=retry), ignore_counts
+    )
 
     assert producer.of("N14228") == [0, 1]
     assert counts.sent == 2
     assert 40 <= clock.now < 46
 
 
-async def test_an_outage_longer_than_the_patience_fails_the_task() -> None:
+async def test_an_outage_longer_than_the_retries_fails_the_task() -> None:
     clock = Clock()
-    patience = Patience(60.0, clock.read, clock.sleep)
+    retry = SendRetry(60.0, clock.read, clock.sleep)
 
-    async def dark(messages: Sequence[Message]) -> Answer:
+    async def down(messages: Sequence[Message]) -> SendCounts:
         raise Unavailable("the journal is away")
 
     with pytest.raises(Unavailable):
-        await send_rows([row("N14228", 0)], dark, Manner(1, patience=patience), unheard)
+        await send_rows([row("N14228", 0)], down, SendPolicy(1, retry=retry), ignore_counts)
 
     assert 50 < clock.now <= 60
 
@@ -231,7 +235,7 @@ async def test_the_rate_is_kept_in_small_even_bursts() -> None:
     producer = Producer()
     rows = [row("N14228", sequence) for sequence in range(100)]
 
-    await send(rows, producer, rows_max=500, pace=Pace(40.0, clock.read, clock.sleep))
+    await send(rows, producer, rows_max=500, rate=RateLimiter(40.0, clock.read, clock.sleep))
 
     assert producer.calls == 10
     assert clock.now == pytest.approx(100 / 40 - 0.25)
@@ -239,12 +243,12 @@ async def test_the_rate_is_kept_in_small_even_bursts() -> None:
 
 async def test_time_lost_in_a_stall_is_not_made_up_for() -> None:
     clock = Clock()
-    pace = Pace(10.0, clock.read, clock.sleep)
+    limiter = RateLimiter(10.0, clock.read, clock.sleep)
 
-    await pace.admit(10)
+    await limiter.acquire(10)
     clock.now = 60.0
-    await pace.admit(10)
-    await pace.admit(10)
+    await limiter.acquire(10)
+    await limiter.acquire(10)
 
     assert clock.now == pytest.approx(61.0)
 

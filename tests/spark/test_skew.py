@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.numbering import RUN_EVENTS, in_runs
+from spark.numbering import RUN_EVENTS, arrange_in_runs
 from spark.schemas import EVENTS
 
 pytestmark = pytest.mark.spark
@@ -19,7 +19,7 @@ def test_a_deep_session_takes_turns_with_the_others(spark: SparkSession) -> None
         for n in reversed(range(count))
     ]
 
-    lanes = in_runs(spark.createDataFrame(rows, EVENTS), 2).rdd.glom().collect()
+    lanes = arrange_in_runs(spark.createDataFrame(rows, EVENTS), 2).rdd.glom().collect()
 
     sent = [[(row["session"], row["sequence"]) for row in lane] for lane in lanes]
     assert sorted(place for lane in sent for place in lane) == sorted((r[0], r[2]) for r in rows)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.judging import first_days, judged
-from spark.schemas import BROKEN_LINE, FLIGHT_COLUMNS, FLIGHTS
-from spark.sources import SourceRefused, located, read_flights
-from spark.transforms import events
-from tests.spark.flights import CANCELLED, assert_same_table, flight, table
+from samples.flights.source import FLIGHT_COLUMNS, FLIGHTS, open_flights, read_flights
+from samples.flights.validation import select_first_days, validate_flights
+from spark.schemas import BROKEN_LINE
+from spark.sources import SourceRefused
+from tests.spark.flights import CANCELLED, assert_same_table, events_of, flight, table
 
 pytestmark = pytest.mark.spark
 
@@ -26,8 +26,8 @@ def csv(folder: Path, *lines: str) -> str:
 
 
 def test_the_installed_flights_begin_with_842_on_the_first_of_january(spark: SparkSession) -> None:
-    with located(None) as path:
-        flights = first_days(read_flights(spark, path), 1)
+    with open_flights(None) as path:
+        flights = select_first_days(read_flights(spark, path), 1)
         found = flights.groupBy("year", "month", "day").count().collect()
 
     assert [tuple(row) for row in found] == [("2013", "1", "1", 842)]
@@ -81,7 +81,10 @@ def test_a_parquet_file_with_real_numbers_reads_like_the_csv(
     found = read_flights(spark, str(tmp_path / "flights.parquet"))
 
     assert found.columns == FLIGHTS.names
-    assert_same_table(events(judged(found), "flights"), events(judged(text), "flights"))
+    assert_same_table(
+        events_of(validate_flights(found)),
+        events_of(validate_flights(text)),
+    )
 
 
 def test_missing_columns_are_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from shared.settings import InvalidSettings
-from spark.books import COVERED, ENTRIES
-from spark.journal import JournalReader, JournalSource, journal_settings
+from spark.journal import JournalReader, JournalSource, read_journal_settings
 from spark.options import OptionRefused
+from spark.reconciliation import COVERED, ENTRIES
 from tests.wire.cosmos_account import RunningAccount, running_account
 
 pytestmark = pytest.mark.wire
@@ -29,7 +29,7 @@ def settings(account: RunningAccount) -> dict[str, str]:
     return {
         "Cosmos": account.cosmos.connection_string,
         "LOCKSTEP_DATABASE": "lockstep",
-        "LOCKSTEP_JOURNAL": "spread",
+        "LOCKSTEP_JOURNAL": "divided",
     }
 
 
@@ -40,10 +40,10 @@ def test_every_partition_is_read_and_every_entry_comes_once(account: RunningAcco
         document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
         document |= {"session": session}
         document |= {"status": "completed", "covers": [COVER | (NUMBER if n else {})]}
-        account.spread.create_item(document)
-        account.spread.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
+        account.divided.create_item(document)
+        account.divided.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
         expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
-    reader = JournalReader(journal_settings(settings(account)))
+    reader = JournalReader(read_journal_settings(settings(account)))
 
     parts = [list(reader.read(partition)) for partition in reader.partitions()]
 

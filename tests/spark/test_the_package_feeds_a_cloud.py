@@ -105,8 +105,8 @@ def test_a_file_is_fed_and_the_journal_is_read_by_nothing_but_the_package(
         ]
 
     # spark-submit puts stderr and stdout into one.
-    books = submitted(tmp_path, "reconcile", cloud, "--page=books.html", "--quiet")
+    result = submitted(tmp_path, "reconcile", cloud, "--page=result.html", "--quiet")
 
-    assert books.returncode == 1, books.stderr[-3000:]
-    assert books.stdout.splitlines()[:2] == ["6 events expected", "6 missing"]
-    assert "6 findings in 2 of 2 sessions." in (tmp_path / "books.html").read_text()
+    assert result.returncode == 1, result.stderr[-3000:]
+    assert result.stdout.splitlines()[:2] == ["6 events expected", "6 missing"]
+    assert "6 findings in 2 of 2 sessions." in (tmp_path / "result.html").read_text()

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import Row
-from shared.usecases.publish import Published
 
-from shared.domain.message import Message, derived_id
-from spark.sending import Counts, Manner, send_rows
+from shared.domain.message import Message, derive_id
+from spark.sending import SendCounts, SendPolicy, send_rows
 from tests.crashes import rest
 from tests.world import REGIONS, World
 
@@ -25,7 +24,7 @@ def rows() -> list[Row]:
             sequence=number,
             type="account.add",
             body=f'{{"amount":{amounts[number]}}}',
-            id=derived_id("bank", account, str(number)),
+            id=derive_id("bank", account, str(number)),
             time=None,
         )
         for number in range(5)
@@ -33,7 +32,7 @@ def rows() -> list[Row]:
     ]
 
 
-def unheard(_: Counts) -> None:
+def unheard(_: SendCounts) -> None:
     """Nobody listens."""
 
 
@@ -42,7 +41,7 @@ async def attempt(world: World, chance: random.Random, dies_after: int | None) -
     producer = world.producer()
     left = dies_after
 
-    async def send(messages: Sequence[Message]) -> Published:
+    async def send(messages: Sequence[Message]) -> SendCounts:
         nonlocal left
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
@@ -51,9 +50,10 @@ async def attempt(world: World, chance: random.Random, dies_after: int | None) -
             if left < 0:
                 await producer.delivery.bus.send("east", "in", messages[:1])
                 raise ConnectionResetError("the executor was lost")
-        return await producer.send(messages)
+        published = await producer.send(messages)
+        return SendCounts(published.sent, published.pending)
 
-    await send_rows(rows(), send, Manner(rows_max=4), unheard)
+    await send_rows(rows(), send, SendPolicy(rows_max=4), unheard)
 
 
 async def consumed(world: World, chance: random.Random) -> None:

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.exclusive import Files, FilesRefused
-from spark.intake import Source
-from spark.loading import Load
+from spark.datasource import EventWriter
+from spark.facts import SourceFacts
+from spark.files import FilesRefused, SparkFiles
 from spark.manifest import Manifest, ManifestRefused
-from spark.numbering import numbered
-from spark.schemas import FACTS, REFUSED_ROWS
+from spark.numbering import number_facts
+from spark.schemas import FACTS, REJECTED_ROWS
 from tests.spark.facts import GROUP, fact
 from tests.spark.recording import recorded
 from tests.spark.test_feed_by_a_manifest import job
@@ -23,11 +23,13 @@ from tests.spark.test_feed_by_a_manifest import job
 pytestmark = pytest.mark.spark
 
 
-def booked(spark: SparkSession, count: int) -> Source:
-    """So many bookings of three accounts, as a source that was judged."""
+def booked(spark: SparkSession, count: int) -> SourceFacts:
+    """So many bookings of three accounts, as a source that was validate_flights."""
     facts = [fact(f"acc-{n % 3}", f"k{n}", f"{n:02}", n) for n in range(count)]
     table = spark.createDataFrame(facts, FACTS)
-    return Source(table, table, spark.createDataFrame([], REFUSED_ROWS), F.expr("true"), ())
+    rejects = spark.createDataFrame([], REJECTED_ROWS)
+    repeated = spark.createDataFrame([], "session string, row string")
+    return SourceFacts(table, table, rejects, repeated, F.expr("true"), ())
 
 
 def test_a_feed_that_begins_while_another_sends_goes_on_from_its_numbers(
@@ -36,7 +38,7 @@ def test_a_feed_that_begins_while_another_sends_goes_on_from_its_numbers(
     sink = tmp_path / "sent"
     sink.mkdir()
 
-    class Overtaken(Load):
+    class Overtaken(EventWriter):
         """Sends only after another feed has come and gone."""
 
         def send(self, rows: DataFrame) -> Any:
@@ -51,7 +53,7 @@ def test_a_feed_that_begins_while_another_sends_goes_on_from_its_numbers(
     for message in recorded(sink):
         said[message["session"], message["sequence"]].add(message["body"])
     assert said == {(f"acc-{n % 3}", n // 3): {f'{{"amount":{n}}}'} for n in range(6)}
-    history = job(spark, tmp_path).manifest.history()
+    history = job(spark, tmp_path).manifest.read_history()
     assert (history.newest, history.unsent) == (2, [])
 
 
@@ -60,7 +62,7 @@ def test_of_two_feeds_that_plan_one_run_the_second_is_refused_by_the_first_s_nam
 ) -> None:
     first, second = (Manifest(spark, str(tmp_path / "manifest")) for _ in range(2))
     plans = [
-        numbered(spark.createDataFrame([fact("a", "k", "01", amount)], FACTS), GROUP)
+        number_facts(spark.createDataFrame([fact("a", "k", "01", amount)], FACTS), GROUP)
         for amount in (1, 2)
     ]
 
@@ -70,7 +72,7 @@ def test_of_two_feeds_that_plan_one_run_the_second_is_refused_by_the_first_s_nam
 
     assert f"in use: the feed {first.feed} has bound run 1 at {bound.since}" in str(refused.value)
     assert first.feed != second.feed
-    fed = second.fed(GROUP, second.history()).collect()
+    fed = second.read_fed(GROUP, second.read_history()).collect()
     assert [row["body"] for row in fed] == ['{"amount":1}']
     assert first.bind(1, plans[0], None).events == 1, "its own name, asked for twice, is its own"
 
@@ -78,7 +80,7 @@ def test_of_two_feeds_that_plan_one_run_the_second_is_refused_by_the_first_s_nam
 def test_a_name_is_given_to_one_writer_and_its_file_is_whole(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    files, place = Files(spark), f"file://{tmp_path}/steps/step.json"
+    files, place = SparkFiles(spark), f"file://{tmp_path}/steps/step.json"
 
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: files.create(place, f'{{"writer": {n}}}'), range(8)))
@@ -90,14 +92,14 @@ def test_a_name_is_given_to_one_writer_and_its_file_is_whole(
 
 def test_a_file_system_that_gives_a_name_twice_is_refused(spark: SparkSession) -> None:
     with pytest.raises(FilesRefused, match="viewfs:/steps is on viewfs"):
-        OtherFiles(spark, Lake("viewfs")).require("viewfs:/steps")
+        OtherFiles(spark, Lake("viewfs")).require_exclusive("viewfs:/steps")
     with pytest.raises(FilesRefused, match='No FileSystem for scheme "nowhere"'):
-        Manifest(spark, "nowhere://steps").require()
+        Manifest(spark, "nowhere://steps").require_exclusive()
 
 
 def test_in_a_lake_a_name_that_is_taken_refuses_the_rename(spark: SparkSession) -> None:
     files = OtherFiles(spark, Lake("abfss"))
-    files.require("abfss://lake/steps")
+    files.require_exclusive("abfss://lake/steps")
 
     won = [files.create("abfss://lake/steps/step.json", text) for text in ("first", "second")]
 
@@ -157,13 +159,13 @@ class Lake:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherFiles(Files):
+class OtherFiles(SparkFiles):
     """Files in a lake."""
 
     lake: Lake
 
-    def path(self, place: str) -> LakePath:
+    def parse_path(self, place: str) -> LakePath:
         return LakePath(place)
 
-    def system(self, path: Any) -> Lake:
+    def find_system(self, path: Any) -> Lake:
         return self.lake

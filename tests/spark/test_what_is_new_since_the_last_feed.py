@@ -5,8 +5,8 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.planning import Policies, Policy, planned, refused
-from spark.schemas import PLAN, REFUSED_ROWS
+from spark.incremental import ChangePolicies, ChangePolicy, plan_events, select_rejects
+from spark.schemas import PLAN, REJECTED_ROWS
 from tests.spark.facts import GROUP, NEVER_FED, Fact, bound, fact, stood
 from tests.spark.flights import assert_same_table
 
@@ -37,7 +37,7 @@ def rejected(name: str, why: str) -> tuple[str, str]:
 
 
 def test_only_what_moved_is_sent_and_numbers_go_on(spark: SparkSession) -> None:
-    found = planned(stood(spark, list(NOW.values()), FED), GROUP, Policies())
+    found = plan_events(stood(spark, list(NOW.values()), FED), GROUP, ChangePolicies())
 
     expected = [
         bound(NOW["late"], 3),
@@ -49,7 +49,7 @@ def test_only_what_moved_is_sent_and_numbers_go_on(spark: SparkSession) -> None:
 
 
 def test_what_the_policies_refuse_is_a_reject_with_its_reason(spark: SparkSession) -> None:
-    policies = Policies(late=Policy.REJECT, changed=Policy.REJECT)
+    policies = ChangePolicies(late=ChangePolicy.REJECT, changed=ChangePolicy.REJECT)
     facts = stood(spark, list(NOW.values()), FED).persist()
 
     expected = [
@@ -57,15 +57,17 @@ def test_what_the_policies_refuse_is_a_reject_with_its_reason(spark: SparkSessio
         rejected("changed, back to what it once said", "changed"),
         rejected("repeated key", "repeated key"),
     ]
-    assert_same_table(refused(facts, policies), spark.createDataFrame(expected, REFUSED_ROWS))
-    sent = planned(facts, GROUP, policies).select("session", "sequence").collect()
+    assert_same_table(
+        select_rejects(facts, policies), spark.createDataFrame(expected, REJECTED_ROWS)
+    )
+    sent = plan_events(facts, GROUP, policies).select("session", "sequence").collect()
     assert sorted((row["session"], row["sequence"]) for row in sent) == [("a", 3), ("c", 0)]
 
 
 def test_without_a_past_everything_is_numbered_from_zero(spark: SparkSession) -> None:
     facts = [fact("a", "k2", "02", 1), fact("a", "k10", "10", 2), fact("a", "k1", "01", 3)]
 
-    found = planned(stood(spark, facts, NEVER_FED), GROUP, Policies())
+    found = plan_events(stood(spark, facts, NEVER_FED), GROUP, ChangePolicies())
 
     expected = [bound(facts[2], 0), bound(facts[0], 1), bound(facts[1], 2)]
     assert_same_table(found, spark.createDataFrame(expected, PLAN))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stack import Stack, running_stack, until
-from tests.spark.environment import QUICK, settings_for
+from tests.spark.environment import QUICK
 from tests.spark.racing_feed import COPY_SENDS, COUNTS_FILE, FACTS_FILE, ZOMBIE_ENDED
 from tests.spark.statuses import TYPE, effects, expected, table
 
@@ -33,7 +33,7 @@ def test_a_copy_that_sends_at_the_same_time_and_after_the_commit_adds_no_effect(
 ) -> None:
     facts = [(s.aircraft, f"[{s.line}]", [f"{s.line:03}"], TYPE, s.said, None) for s in STATUSES]
     (tmp_path / FACTS_FILE).write_text(json.dumps(facts))
-    settings = QUICK | settings_for(stack.cloud, **DELAY) | {"PYTHONPATH": str(ROOT)}
+    settings = QUICK | (stack.cloud.app_settings() | DELAY) | {"PYTHONPATH": str(ROOT)}
 
     command = [sys.executable, "-m", "tests.spark.racing_feed", str(tmp_path)]
     job = subprocess.run(command, env=os.environ | settings, timeout=JOB_SECONDS_MAX, check=False)

@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import feed, reconcile
-from spark.loading import Load
+from spark.datasource import EventWriter
 from tests.e2e.stack import Stack, running_stack, until
 from tests.spark.doomed_feed import Point
-from tests.spark.environment import QUICK, settings_for
+from tests.spark.environment import QUICK
 from tests.spark.statuses import MAPPING, delayed, effects, expected, table, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -35,7 +35,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
-def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
+def test_killed_at_every_point_and_run_again_it_is_as_if_nothing_had_happened(
     spark: SparkSession,
     stack: Stack,
     tmp_path: Path,
@@ -44,9 +44,10 @@ def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
 ) -> None:
     source, mapping, summary = (tmp_path / name for name in ("in.json", "mapping.json", "sum.json"))
     mapping.write_text(json.dumps(MAPPING))
-    books = [f"--source={source}", f"--mapping={mapping}", f"--manifest={tmp_path / 'manifest'}"]
-    words = [*books, f"--rejects={tmp_path / 'rejects'}", f"--summary={summary}", "--batch=20"]
-    settings = settings_for(stack.cloud, **DELAY)
+    inputs = [f"--source={source}", f"--mapping={mapping}", f"--manifest={tmp_path / 'manifest'}"]
+    inputs.append("--group=flights")
+    words = [*inputs, f"--rejects={tmp_path / 'rejects'}", f"--summary={summary}", "--batch=20"]
+    settings = stack.cloud.app_settings() | DELAY
 
     write(source, YESTERDAY)
     for point in Point:
@@ -55,8 +56,8 @@ def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     for job in (feed, reconcile):
-        monkeypatch.setattr(job, "spark_session", lambda _master: nullcontext(spark))
-    monkeypatch.setattr(feed, "Load", partial(Load, settings=settings))
+        monkeypatch.setattr(job, "open_spark", lambda _master: nullcontext(spark))
+    monkeypatch.setattr(feed, "EventWriter", partial(EventWriter, settings=settings))
     assert feed.main(words) == 0, capsys.readouterr()
 
     told = json.loads(summary.read_text())
@@ -65,7 +66,7 @@ def test_killed_at_every_stage_and_run_again_it_is_as_if_nothing_had_happened(
     until(lambda: stack.left_in_queues() == 0, seconds=90, what="draining")
     assert effects(stack.entries()) == expected(YESTERDAY, TODAY)
     journal = exported(stack, tmp_path / "journal.json")
-    assert reconcile.main([*books, f"--journal={journal}"]) == 0, capsys.readouterr()
+    assert reconcile.main([*inputs, f"--journal={journal}"]) == 0, capsys.readouterr()
 
 
 def exported(stack: Stack, file: Path) -> Path:

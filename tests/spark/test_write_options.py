@@ -32,7 +32,7 @@ def test_settings_come_from_options_whatever_case_spark_leaves_them_in() -> None
     options = WriteOptions.read(as_spark_gives_them())
 
     assert options.settings == SETTINGS | {"LOCKSTEP_REGION": "east"}
-    assert options.rate_of_a_task is None
+    assert options.rate_per_task is None
 
 
 def test_settings_come_from_the_driver_s_environment_and_options_win(
@@ -55,7 +55,7 @@ def test_without_settings_the_first_missing_one_is_named() -> None:
 def test_the_rate_is_shared_between_the_partitions() -> None:
     options = WriteOptions.read(as_spark_gives_them(rate="100", partitions="4"))
 
-    assert options.rate_of_a_task == 25.0
+    assert options.rate_per_task == 25.0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("shared", "functions", "simulation", "spark", "local", "demo")
+PACKAGES = (
+    "shared",
+    "functions",
+    "simulation",
+    "spark",
+    "samples",
+    "local",
+    "testbed",
+    "demo",
+)
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for package in PACKAGES

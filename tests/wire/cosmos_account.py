@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from azure.cosmos import ContainerProxy, CosmosClient, DatabaseProxy
 
-from local.cosmos.addresses import parse_address
-from local.cosmos.authorization import MasterKey
 from local.cosmos.config import CosmosConfig
+from local.cosmos.http.addresses import parse_address
+from local.cosmos.http.gateway import MasterKey
 from local.cosmos.server import Cosmos
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
@@ -33,7 +33,7 @@ SECTION: dict[str, Any] = {
             },
         },
         {"Name": "flights", "PartitionKey": "/tail"},
-        {"Name": "spread", "PartitionKey": "/tail", "Partitions": 5},
+        {"Name": "divided", "PartitionKey": "/tail", "Partitions": 5},
     ],
 }
 CONFIG = CosmosConfig.parse(SECTION)
@@ -76,12 +76,12 @@ class RunningAccount:
         return self.database.get_container_client("flights")
 
     @property
-    def spread(self) -> ContainerProxy:
+    def divided(self) -> ContainerProxy:
         """A container with the default settings that has five physical partitions."""
-        return self.database.get_container_client("spread")
+        return self.database.get_container_client("divided")
 
     def arm(self, action: Action, operation: str, **rest: Any) -> None:
-        """Put a fault in force, once unless told otherwise."""
+        """Put a fault in force, once unless `times` is given."""
         self.faults.arm(Fault("cosmos", action, operation, **{"times": 1, **rest}))
 
     def counted(self, operation: str) -> dict[str, int]:
@@ -111,7 +111,7 @@ class RunningAccount:
         """The same at a port; the answer is (status, headers by lower-case name, document)."""
         address = parse_address(path)
         date = formatdate(usegmt=True)
-        signature = MasterKey(self.cosmos.key).signature(method, address.kind, address.link, date)
+        signature = MasterKey(self.cosmos.key).sign(method, address.kind, address.link, date)
         token = quote(f"type=master&ver=1.0&sig={signature}", safe="")
         connection = HTTPConnection("127.0.0.1", port, timeout=60)
         signed = {"authorization": token, "x-ms-date": date, **(headers or {})}
@@ -120,8 +120,8 @@ class RunningAccount:
         response = connection.getresponse()
         text = response.read()
         connection.close()
-        told = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, told, json.loads(text) if text else {}
+        received = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, received, json.loads(text) if text else {}
 
 
 @contextmanager

@@ -26,11 +26,11 @@ FLIGHTS: list[dict[str, Any]] = [
 
 @contextmanager
 def account_with_flights() -> Iterator[RunningAccount]:
-    """An account whose containers `flights` and `spread` both hold the FLIGHTS."""
+    """An account whose containers `flights` and `divided` both hold the FLIGHTS."""
     with running_account() as running:
         for flight in FLIGHTS:
             running.flights.create_item(dict(flight))
-            running.spread.create_item(dict(flight))
+            running.divided.create_item(dict(flight))
         yield running
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from azure.cosmos import ContainerProxy, CosmosClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from tests.wire.serving import Served
+from testbed.cloud import CloudProcess
 
 APP = """
 import os
@@ -52,14 +52,19 @@ def write_app(directory: Path) -> Path:
     return directory
 
 
-def container(served: Served) -> ContainerProxy:
+def container(served: CloudProcess) -> ContainerProxy:
     cosmos = served.contract["cosmos"]
     client = CosmosClient(cosmos["endpoint"], cosmos["key"])
     return client.get_database_client(cosmos["database"]).get_container_client("journal")
 
 
-def send(served: Served, body: str) -> None:
+def send(served: CloudProcess, body: str) -> None:
     """Put one message into the work queue."""
     bus = ServiceBusClient.from_connection_string(served.contract["servicebus"]["east"])
     with bus, bus.get_queue_sender("work") as sender:
         sender.send_messages(ServiceBusMessage(body, session_id="s"))
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists."""
+    return Path(f"/proc/{pid}").exists()

@@ -27,9 +27,8 @@ from local.servicebus.config import (
     TopicConfig,
     subscription_path,
 )
-from local.servicebus.rules import CorrelationFilter, Rule
+from local.servicebus.rules.filters import CorrelationFilter, SubscriptionRule, SystemProperty
 from local.servicebus.server import Namespace
-from local.servicebus.traits import Trait
 
 SESSIONS = QueueConfig("flights", requires_session=True, lock_seconds=30, max_delivery_count=3)
 HASTY = QueueConfig("hasty", requires_session=True, lock_seconds=1.0)
@@ -39,7 +38,9 @@ MORTAL = QueueConfig("mortal", time_to_live_seconds=0.2, dead_letter_expired=Tru
 CROWD = QueueConfig("crowd", requires_session=True, max_delivery_count=2000)
 UNIQUE = QueueConfig("unique", duplicate_window_seconds=600.0)
 FORGETFUL = QueueConfig("forgetful", duplicate_window_seconds=0.5)
-DEPARTED = Rule("departed", CorrelationFilter({Trait.LABEL: "departed"}, {"late": True}))
+DEPARTED = SubscriptionRule(
+    "departed", CorrelationFilter({SystemProperty.LABEL: "departed"}, {"late": True})
+)
 NEWS = TopicConfig(
     "news",
     (

@@ -3,11 +3,10 @@
 import pytest
 
 from local.faults import Action, Fault
-from local.functions_host.amqp import receiver as module
-from local.functions_host.amqp.address import NamespaceAddress
-from local.functions_host.amqp.errors import ConnectionLost
-from local.functions_host.amqp.namespace import Entity
-from local.functions_host.amqp.session import Session
+from local.functions_host.clients import receivers
+from local.functions_host.clients.amqp import ConnectionLost
+from local.functions_host.clients.receivers import SessionReceiver
+from local.functions_host.clients.service_bus import EntityClient, NamespaceAddress
 from tests.wire.service_bus import SECONDS_MAX, SESSIONS, running_bus
 
 pytestmark = pytest.mark.wire
@@ -16,11 +15,11 @@ pytestmark = pytest.mark.wire
 async def test_the_session_is_given_up_after_a_time_and_goes_on_with_the_next_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(receivers, "RESPONSE_SECONDS", 1.0)
     with running_bus() as bus:
         bus.send(SESSIONS.name, "first", "second", session="UA1")
         address = NamespaceAddress.parse(bus.namespace.connection_string)
-        entity = Entity(address, SESSIONS.name, prefetch=0)
+        entity = EntityClient(address, SESSIONS.name, prefetch=0)
         unanswered = Fault("servicebus.east", Action.DROP_ANSWER, "complete", times=1)
         bus.faults.arm(unanswered)
 
@@ -29,7 +28,7 @@ async def test_the_session_is_given_up_after_a_time_and_goes_on_with_the_next_me
         assert first is not None
         with pytest.raises(ConnectionLost, match="no answer"):
             await session.complete([first])
-        session.release()
+        session.detach()
 
         session = await accepted(entity)
         second = await session.receive(SECONDS_MAX)
@@ -40,8 +39,8 @@ async def test_the_session_is_given_up_after_a_time_and_goes_on_with_the_next_me
         await entity.close()
 
 
-async def accepted(entity: Entity) -> Session:
+async def accepted(entity: EntityClient) -> SessionReceiver:
     """The next session that comes free."""
-    session = await entity.accept_next(SECONDS_MAX)
+    session = await entity.accept_next_session(SECONDS_MAX)
     assert session is not None
     return session

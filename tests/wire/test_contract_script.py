@@ -9,15 +9,15 @@ from azure.cosmos import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosBatchOperationError
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from tests.wire.serving import serving
+from testbed.cloud import running_cloud
 
 pytestmark = pytest.mark.wire
 
 
 @pytest.fixture(scope="module")
 def contract() -> Iterator[dict[str, Any]]:
-    with serving("--no-hosts") as served:
-        yield served.contract
+    with running_cloud("--no-hosts") as served:
+        yield dict(served.contract)
 
 
 @pytest.fixture

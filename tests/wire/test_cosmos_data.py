@@ -45,21 +45,21 @@ def test_partitions_and_positions_in_each_survive_a_restart(tmp_path: Path) -> N
     tails = [f"N{number}" for number in range(20)]
     with running_account(data_dir=tmp_path) as account:
         for tail in tails:
-            account.spread.create_item({"id": "1", "tail": tail})
-        account.spread.create_item({"id": "gone", "tail": "N0"})
-        account.spread.delete_item("gone", "N0")
-        list(account.spread.query_items_change_feed(start_time="Beginning"))
-        position = account.spread.client_connection.last_response_headers["etag"]
+            account.divided.create_item({"id": "1", "tail": tail})
+        account.divided.create_item({"id": "gone", "tail": "N0"})
+        account.divided.delete_item("gone", "N0")
+        list(account.divided.query_items_change_feed(start_time="Beginning"))
+        position = account.divided.client_connection.last_response_headers["etag"]
 
     containers = tuple(replace(one, partitions=2) for one in CONFIG.containers)
     with running_account(
         data_dir=tmp_path, config=replace(CONFIG, containers=containers)
     ) as account:
-        assert len(list(account.spread.read_feed_ranges())) == 5
-        assert list(account.spread.query_items_change_feed(continuation=position)) == []
+        assert len(list(account.divided.read_feed_ranges())) == 5
+        assert list(account.divided.query_items_change_feed(continuation=position)) == []
         for tail in tails:
-            account.spread.create_item({"id": "2", "tail": tail})
-        feed = account.spread.query_items_change_feed(continuation=position)
+            account.divided.create_item({"id": "2", "tail": tail})
+        feed = account.divided.query_items_change_feed(continuation=position)
         assert sorted((one["tail"], one["id"]) for one in feed) == sorted(
             (tail, "2") for tail in tails
         )

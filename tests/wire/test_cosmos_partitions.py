@@ -16,7 +16,7 @@ pytestmark = pytest.mark.wire
 
 TAILS = [f"N{number}" for number in range(24)]
 FEED = {"A-IM": "Incremental Feed"}
-ITEMS = "/dbs/lockstep/colls/spread/docs"
+ITEMS = "/dbs/lockstep/colls/divided/docs"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ ALL = [(tail, f"{number:03}") for tail in TAILS for number in range(2)]
 
 
 def test_ranges_follow_each_other_around_the_whole_ring(account: RunningAccount) -> None:
-    _, document = account.send("GET", "/dbs/lockstep/colls/spread/pkranges")
+    _, document = account.send("GET", "/dbs/lockstep/colls/divided/pkranges")
     ranges = document["PartitionKeyRanges"]
 
     assert [one["id"] for one in ranges] == ["0", "1", "2", "3", "4"]
@@ -59,13 +59,13 @@ def test_ranges_follow_each_other_around_the_whole_ring(account: RunningAccount)
 def test_every_tail_is_in_the_range_where_the_clients_own_hash_puts_it(
     account: RunningAccount,
 ) -> None:
-    fill(account.spread)
+    fill(account.divided)
 
     owners: dict[str, list[int]] = defaultdict(list)
-    for number, feed_range in enumerate(account.spread.read_feed_ranges()):
-        for tail, _ in names(account.spread.query_items("SELECT * FROM c", feed_range=feed_range)):
-            own = account.spread.feed_range_from_partition_key(tail)
-            assert account.spread.is_feed_range_subset(feed_range, own)
+    for number, feed_range in enumerate(account.divided.read_feed_ranges()):
+        for tail, _ in names(account.divided.query_items("SELECT * FROM c", feed_range=feed_range)):
+            own = account.divided.feed_range_from_partition_key(tail)
+            assert account.divided.is_feed_range_subset(feed_range, own)
             owners[tail].append(number)
 
     assert {tail: len(numbers) for tail, numbers in owners.items()} == dict.fromkeys(TAILS, 2)
@@ -73,29 +73,29 @@ def test_every_tail_is_in_the_range_where_the_clients_own_hash_puts_it(
 
 
 def test_a_query_across_ranges_finds_everything_page_by_page(account: RunningAccount) -> None:
-    fill(account.spread)
+    fill(account.divided)
 
-    query = account.spread.query_items(
+    query = account.divided.query_items(
         "SELECT * FROM c", enable_cross_partition_query=True, max_item_count=5
     )
     pages = [names(page) for page in query.by_page()]
 
     assert sorted(name for page in pages for name in page) == sorted(ALL)
     assert max(map(len, pages)) == 5
-    assert sorted(names(account.spread.read_all_items())) == sorted(ALL)
+    assert sorted(names(account.divided.read_all_items())) == sorted(ALL)
 
 
 def test_the_feed_of_all_ranges_brings_each_change_once_and_then_what_is_new(
     account: RunningAccount,
 ) -> None:
-    fill(account.spread)
-    first, position = feed_of(account.spread, start_time="Beginning", max_item_count=4)
+    fill(account.divided)
+    first, position = feed_of(account.divided, start_time="Beginning", max_item_count=4)
 
-    nothing, position = feed_of(account.spread, continuation=position)
+    nothing, position = feed_of(account.divided, continuation=position)
     for tail in TAILS:
-        account.spread.create_item({"id": "002", "tail": tail})
-    second, position = feed_of(account.spread, continuation=position)
-    last, _ = feed_of(account.spread, continuation=position)
+        account.divided.create_item({"id": "002", "tail": tail})
+    second, position = feed_of(account.divided, continuation=position)
+    last, _ = feed_of(account.divided, continuation=position)
 
     assert sorted(first) == sorted(ALL)
     assert (nothing, last) == ([], [])
@@ -103,12 +103,12 @@ def test_the_feed_of_all_ranges_brings_each_change_once_and_then_what_is_new(
 
 
 def test_each_range_has_a_feed_and_positions_of_its_own(account: RunningAccount) -> None:
-    fill(account.spread)
-    ranges = list(account.spread.read_feed_ranges())
-    read = [feed_of(account.spread, feed_range=one, start_time="Beginning") for one in ranges]
+    fill(account.divided)
+    ranges = list(account.divided.read_feed_ranges())
+    read = [feed_of(account.divided, feed_range=one, start_time="Beginning") for one in ranges]
 
-    account.spread.create_item({"id": "002", "tail": "N0"})
-    later = [feed_of(account.spread, continuation=position)[0] for _, position in read]
+    account.divided.create_item({"id": "002", "tail": "N0"})
+    later = [feed_of(account.divided, continuation=position)[0] for _, position in read]
 
     assert sorted(name for found, _ in read for name in found) == sorted(ALL)
     assert sorted(later) == [[], [], [], [], [("N0", "002")]]
@@ -117,13 +117,13 @@ def test_each_range_has_a_feed_and_positions_of_its_own(account: RunningAccount)
 def test_a_feed_from_now_on_starts_at_the_newest_change_of_each_range(
     account: RunningAccount,
 ) -> None:
-    fill(account.spread)
-    ranges = list(account.spread.read_feed_ranges())
-    read = [feed_of(account.spread, feed_range=one, start_time="Now") for one in ranges]
+    fill(account.divided)
+    ranges = list(account.divided.read_feed_ranges())
+    read = [feed_of(account.divided, feed_range=one, start_time="Now") for one in ranges]
 
     for tail in TAILS:
-        account.spread.create_item({"id": "002", "tail": tail})
-    later = [feed_of(account.spread, continuation=position)[0] for _, position in read]
+        account.divided.create_item({"id": "002", "tail": tail})
+    later = [feed_of(account.divided, continuation=position)[0] for _, position in read]
 
     assert [found for found, _ in read] == [[]] * 5
     assert sorted(name for found in later for name in found) == sorted(
@@ -134,29 +134,29 @@ def test_a_feed_from_now_on_starts_at_the_newest_change_of_each_range(
 def test_a_feed_from_a_moment_skips_what_is_older_in_every_range(account: RunningAccount) -> None:
     clock = account.clock
     assert isinstance(clock, Clock)
-    fill(account.spread, 1)
+    fill(account.divided, 1)
     clock.seconds += 100
     for tail in TAILS[:5]:
-        account.spread.create_item({"id": "001", "tail": tail})
+        account.divided.create_item({"id": "001", "tail": tail})
 
     start = datetime.fromtimestamp(clock.seconds - 50, UTC)
 
-    assert sorted(feed_of(account.spread, start_time=start)[0]) == [
+    assert sorted(feed_of(account.divided, start_time=start)[0]) == [
         (tail, "001") for tail in sorted(TAILS[:5])
     ]
 
 
 def test_the_feed_of_one_tail_holds_nothing_else(account: RunningAccount) -> None:
-    fill(account.spread)
+    fill(account.divided)
 
     for tail in TAILS:
-        found, position = feed_of(account.spread, start_time="Beginning", partition_key=tail)
+        found, position = feed_of(account.divided, start_time="Beginning", partition_key=tail)
         assert found == [(tail, "000"), (tail, "001")]
-        assert feed_of(account.spread, continuation=position)[0] == []
+        assert feed_of(account.divided, continuation=position)[0] == []
 
 
 def test_every_physical_partition_counts_its_own_transactions(account: RunningAccount) -> None:
-    fill(account.spread)
+    fill(account.divided)
 
     for number in range(5):
         at = {**FEED, "x-ms-documentdb-partitionkeyrangeid": str(number)}
@@ -170,12 +170,12 @@ def test_every_physical_partition_counts_its_own_transactions(account: RunningAc
 def test_what_one_batch_wrote_has_one_number_and_stays_on_one_page(
     account: RunningAccount,
 ) -> None:
-    account.spread.create_item({"id": "before", "tail": "s"})
+    account.divided.create_item({"id": "before", "tail": "s"})
     batch = [("create", ({"id": f"{number}", "tail": "s"},)) for number in range(5)]
-    account.spread.execute_item_batch(batch, partition_key="s")
-    account.spread.create_item({"id": "after", "tail": "s"})
+    account.divided.execute_item_batch(batch, partition_key="s")
+    account.divided.create_item({"id": "after", "tail": "s"})
 
-    feed = account.spread.query_items_change_feed(
+    feed = account.divided.query_items_change_feed(
         start_time="Beginning", partition_key="s", max_item_count=2
     )
     pages = [[(one["id"], one["_lsn"]) for one in page] for page in feed.by_page()]
@@ -191,8 +191,8 @@ def test_answers_about_databases_count_the_writes_of_the_whole_account(
         return int(account.ask(account.cosmos.port, "GET", "/dbs/lockstep")[1]["lsn"])
 
     before = writes()
-    fill(account.spread)
-    account.spread.delete_item("000", "N0")
+    fill(account.divided)
+    account.divided.delete_item("000", "N0")
 
     assert writes() - before == len(ALL) + 1
 
@@ -214,11 +214,11 @@ def test_a_feed_that_names_neither_a_range_nor_a_key_is_refused(account: Running
 def test_a_client_asks_anew_for_the_ranges_when_it_is_told_that_one_is_gone(
     account: RunningAccount,
 ) -> None:
-    fill(account.spread)
-    ranges = list(account.spread.read_feed_ranges())
+    fill(account.divided)
+    ranges = list(account.divided.read_feed_ranges())
     account.arm(Action.STATUS, "feed", status=410, substatus=1002)
 
-    found = [feed_of(account.spread, feed_range=one, start_time="Beginning")[0] for one in ranges]
+    found = [feed_of(account.divided, feed_range=one, start_time="Beginning")[0] for one in ranges]
 
     assert sorted(name for names in found for name in names) == sorted(ALL)
     assert account.counted("feed")["410"] == 1
@@ -256,10 +256,10 @@ def test_a_client_follows_a_container_that_was_made_anew_with_more_partitions(
 async def test_the_asynchronous_client_reads_ranges_feeds_and_queries(
     account: RunningAccount,
 ) -> None:
-    fill(account.spread)
+    fill(account.divided)
 
     async with AsyncCosmosClient(account.cosmos.endpoint, account.cosmos.key) as client:
-        flights = client.get_database_client("lockstep").get_container_client("spread")
+        flights = client.get_database_client("lockstep").get_container_client("divided")
         ranges = [one async for one in flights.read_feed_ranges()]
         parts = [
             names(

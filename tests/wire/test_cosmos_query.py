@@ -22,7 +22,7 @@ def account() -> Iterator[RunningAccount]:
 @pytest.fixture(scope="module", params=["one physical partition", "five physical partitions"])
 def flights(account: RunningAccount, request: pytest.FixtureRequest) -> ContainerProxy:
     """The flights in a container of either kind: results do not tell which."""
-    return account.flights if request.param.startswith("one") else account.spread
+    return account.flights if request.param.startswith("one") else account.divided
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,13 @@ def account() -> Iterator[RunningAccount]:
             running.journal.execute_item_batch(entries, partition_key="long")
         running.journal.create_item({"id": "99999", "session": "short"})
         for n in Random(7).sample(NUMBERS, len(NUMBERS)):
-            running.spread.create_item(flight(n))
+            running.divided.create_item(flight(n))
         yield running
 
 
 @pytest.fixture(params=CLIENTS)
-async def spread(account: RunningAccount, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with container_of(request.param, account, "spread") as container:
+async def divided(account: RunningAccount, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with container_of(request.param, account, "divided") as container:
         yield container
 
 
@@ -118,21 +118,21 @@ async def test_a_token_of_another_query_is_refused(journal: Any) -> None:
         await pages_of(other.by_page(pages.continuation_token))
 
 
-async def test_a_query_without_an_order_is_resumed_over_all_partitions(spread: Any) -> None:
+async def test_a_query_without_an_order_is_resumed_over_all_partitions(divided: Any) -> None:
     text = "SELECT VALUE c.n FROM c WHERE c.n >= @least"
     asked = {"parameters": [{"name": "@least", "value": 40}], "max_item_count": 17}
-    pages = everywhere(spread, text, **asked).by_page()
+    pages = everywhere(divided, text, **asked).by_page()
     shown = await first_page(pages)
 
-    resumed = await pages_of(everywhere(spread, text, **asked).by_page(pages.continuation_token))
+    resumed = await pages_of(everywhere(divided, text, **asked).by_page(pages.continuation_token))
 
     assert [len(page) for page in (shown, *resumed)] == [17, 17, 17, 9]
     assert sorted([*shown, *(one for page in resumed for one in page)]) == list(range(40, 100))
 
 
-async def test_partitions_are_merged_in_the_order_asked_for(spread: Any) -> None:
-    numbers = await every(everywhere(spread, "SELECT VALUE c.n FROM c ORDER BY c.n"))
-    items = await every(everywhere(spread, "SELECT * FROM c ORDER BY c.n DESC", max_item_count=3))
+async def test_partitions_are_merged_in_the_order_asked_for(divided: Any) -> None:
+    numbers = await every(everywhere(divided, "SELECT VALUE c.n FROM c ORDER BY c.n"))
+    items = await every(everywhere(divided, "SELECT * FROM c ORDER BY c.n DESC", max_item_count=3))
 
     assert numbers == list(NUMBERS)
     assert [own(one) for one in items] == [flight(n) for n in reversed(NUMBERS)]
@@ -151,17 +151,17 @@ async def test_partitions_are_merged_in_the_order_asked_for(spread: Any) -> None
     ],
 )
 async def test_a_part_of_a_merged_order_is_cut_out(
-    spread: Any, text: str, expected: list[Any]
+    divided: Any, text: str, expected: list[Any]
 ) -> None:
-    found = await every(everywhere(spread, text))
+    found = await every(everywhere(divided, text))
 
     assert [value for one in found for value in one.values()] == expected
 
 
-async def test_as_many_results_as_asked_for_come_in_no_order(spread: Any) -> None:
-    some = await every(everywhere(spread, "SELECT TOP 30 VALUE c.n FROM c"))
-    rest = await every(everywhere(spread, "SELECT VALUE c.n FROM c OFFSET 60 LIMIT 99"))
-    gates = await every(everywhere(spread, "SELECT DISTINCT VALUE c.gate FROM c"))
+async def test_as_many_results_as_asked_for_come_in_no_order(divided: Any) -> None:
+    some = await every(everywhere(divided, "SELECT TOP 30 VALUE c.n FROM c"))
+    rest = await every(everywhere(divided, "SELECT VALUE c.n FROM c OFFSET 60 LIMIT 99"))
+    gates = await every(everywhere(divided, "SELECT DISTINCT VALUE c.gate FROM c"))
 
     assert (len(set(some)), len(set(rest))) == (30, 40)
     assert sorted(gates) == ["B0", "B1", "B2"]
@@ -183,15 +183,15 @@ async def test_as_many_results_as_asked_for_come_in_no_order(spread: Any) -> Non
     ],
 )
 async def test_aggregates_are_put_together_from_all_partitions(
-    spread: Any, aggregate: str, expected: Any
+    divided: Any, aggregate: str, expected: Any
 ) -> None:
-    assert await every(everywhere(spread, f"SELECT VALUE {aggregate} FROM c")) == [expected]
+    assert await every(everywhere(divided, f"SELECT VALUE {aggregate} FROM c")) == [expected]
 
 
-async def test_each_physical_partition_answers_for_itself(spread: Any) -> None:
-    ranges = await every(spread.read_feed_ranges())
+async def test_each_physical_partition_answers_for_itself(divided: Any) -> None:
+    ranges = await every(divided.read_feed_ranges())
     text = "SELECT VALUE c.n FROM c ORDER BY c.n"
-    parts = [await every(spread.query_items(text, feed_range=one)) for one in ranges]
+    parts = [await every(divided.query_items(text, feed_range=one)) for one in ranges]
 
     assert len(parts) == 5
     assert all(part == sorted(part) for part in parts)

@@ -69,7 +69,7 @@ def test_several_aggregates_over_several_physical_partitions_are_refused(
     account: RunningAccount,
 ) -> None:
     with pytest.raises(CosmosHttpResponseError, match="several physical partitions"):
-        run(account.spread, "SELECT COUNT(1) AS n FROM c")
+        run(account.divided, "SELECT COUNT(1) AS n FROM c")
 
 
 def test_order_by_a_path_without_an_index_is_refused(account: RunningAccount) -> None:

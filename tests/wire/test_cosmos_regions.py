@@ -10,13 +10,14 @@ from azure.cosmos import ContainerProxy, CosmosClient
 from azure.cosmos.aio import CosmosClient as AsyncCosmosClient
 
 from local.control import Control
-from local.cosmos.regions import UnknownRegion
+from local.cosmos.regions.write_region import UnknownRegion
 from local.cosmos.server import Cosmos
 from local.faults import Action, Fault
 from local.hosts import Hosts
 from local.loopback import PortTaken
+from testbed.cloud import reserve_ports
+from testbed.control import request_json
 from tests.wire.cosmos_account import THREE_REGIONS, RunningAccount, running_account
-from tests.wire.serving import http, row_of_ports
 
 pytestmark = pytest.mark.wire
 
@@ -247,7 +248,7 @@ def test_the_accounts_own_endpoint_goes_on_to_the_write_region(account: RunningA
 
 
 def test_regions_can_be_given_ports_and_one_that_is_taken_is_named() -> None:
-    with row_of_ports() as port:
+    with reserve_ports() as port:
         region_ports = [port + 1, port + 2, port + 3]
         cosmos = Cosmos(THREE_REGIONS, port=port, region_ports=region_ports)
         with (
@@ -286,15 +287,18 @@ def test_the_write_region_is_moved_over_the_control_endpoint(account: RunningAcc
     try:
         url = f"{control.url}/cosmos/write-region"
         regions = ["east", "west", "north"]
-        assert http("GET", url) == (200, {"region": "east", "regions": regions})
+        assert request_json("GET", url) == (200, {"region": "east", "regions": regions})
         moved = (200, {"region": "west", "regions": regions})
-        assert (http("POST", url, {"region": "west"}), http("GET", url)) == (moved, moved)
+        assert (request_json("POST", url, {"region": "west"}), request_json("GET", url)) == (
+            moved,
+            moved,
+        )
         for wrong, word in (({"region": "south"}, "south"), ({}, "None"), ({"to": "east"}, "to")):
-            status, answer = http("POST", url, wrong)
+            status, answer = request_json("POST", url, wrong)
             assert (status, word in answer["error"]) == (400, True)
         down = {"component": "cosmos", "action": "down"}
-        assert http("POST", f"{control.url}/faults", {**down, "region": "west"})[0] == 200
-        assert http("POST", f"{control.url}/faults", {**down, "region": "south"})[0] == 400
+        assert request_json("POST", f"{control.url}/faults", {**down, "region": "west"})[0] == 200
+        assert request_json("POST", f"{control.url}/faults", {**down, "region": "south"})[0] == 400
     finally:
         control.stop()
     assert account.cosmos.write_region == "west"

@@ -192,7 +192,7 @@ def test_an_id_that_is_taken_is_refused(client: TaskHubGrpcClient) -> None:
     assert refusal.value.code() is grpc.StatusCode.ALREADY_EXISTS
 
 
-def test_only_this_machine_reaches_it_and_a_taken_port_is_said(backend: DurableBackend) -> None:
+def test_only_this_machine_reaches_it_and_a_taken_port_is_refused(backend: DurableBackend) -> None:
     with pytest.raises(PortTaken, match=r"durable\.east"):
         DurableBackend("east", port=backend.port).start()
     with socket.socket() as elsewhere:

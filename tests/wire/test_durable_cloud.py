@@ -15,9 +15,9 @@ from durabletask.client import TaskHubGrpcClient
 from local.cloud import Cloud, CloudOptions
 from local.config import parse_config
 from local.faults import Action, Fault
+from testbed.cloud import reserve_ports
 from tests.wire.durable_by_hand import output_of, worker
 from tests.wire.functions_host_process import eventually
-from tests.wire.serving import row_of_ports
 
 pytestmark = pytest.mark.wire
 
@@ -26,7 +26,7 @@ ADDRESS = "LOCAL_DURABLE_ADDRESS"
 
 
 def cloud_of(regions: Sequence[str], address: str, options: CloudOptions) -> Cloud:
-    """A cloud with hosts in these regions, if it has an app, that are told this address."""
+    """A cloud with hosts in these regions, if it has an app, that get this address."""
     config = {
         "UserConfig": {"Namespaces": []},
         "Cosmos": {"Database": "sample", "Containers": []},
@@ -71,7 +71,7 @@ def test_a_host_works_on_the_hub_of_its_region(tmp_path: Path) -> None:
 
 
 def over(url: str) -> Any:
-    """What is said of an instance once it is completed."""
+    """The state of an instance once it is completed."""
     found = ask(url)
     return found if found["runtimeStatus"] == "Completed" else None
 
@@ -115,7 +115,7 @@ def test_regions_may_share_the_hub_of_one_of_them(tmp_path: Path) -> None:
 
 def test_with_a_port_base_each_region_has_a_port_for_its_hub(tmp_path: Path) -> None:
     with (
-        row_of_ports() as base,
+        reserve_ports() as base,
         cloud_of(["east", "west"], "{durable}", CloudOptions(tmp_path, port_base=base)) as cloud,
     ):
         assert cloud.describe()["durable"] == {

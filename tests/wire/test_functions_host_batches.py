@@ -106,7 +106,7 @@ def test_a_batch_whose_lock_is_lost_while_it_is_completed_comes_again_though_it_
 def test_an_empty_body_breaks_its_batch(namespace: Namespace, host: HostProcess) -> None:
     send(namespace, "heaps", [message({"n": 0}), ServiceBusMessage(b"")])
 
-    said = eventually(lambda: [x for x in host.log() if "IndexError" in x["message"]])
+    lines = eventually(lambda: [x for x in host.log() if "IndexError" in x["message"]])
 
-    assert said[0]["function"] == "heaps"
+    assert lines[0]["function"] == "heaps"
     eventually(lambda: namespace.depth("heaps")["dead_lettered"] == 2)

@@ -84,9 +84,9 @@ def test_a_failing_function_does_not_hold_the_lease(
         eventually(lambda: "a2" in ids_seen(host))
 
         assert ids_seen(host) == ["a1", "a2"]
-        said = [line["message"] for line in host.log() if line["level"] == "error"]
-        assert any("a poisoned document" in message for message in said)
-        assert any("1 changes are lost" in message for message in said)
+        lines = [line["message"] for line in host.log() if line["level"] == "error"]
+        assert any("a poisoned document" in message for message in lines)
+        assert any("1 changes are lost" in message for message in lines)
 
 
 def test_hosts_with_different_prefixes_both_see_every_change(

@@ -172,16 +172,16 @@ def test_a_manual_trigger_runs_with_its_input_and_prints_into_the_log(host: Host
 
     assert answer.status == 202
     assert eventually(lambda: host.seen("manual")) == ["hello"]
-    said = {line["message"]: line for line in host.log() if line["function"] == "by_hand"}
-    assert said["printed by the app"]["level"] == "info"
-    assert said["said by the app"]["level"] == "warning"
+    lines = {line["message"]: line for line in host.log() if line["function"] == "by_hand"}
+    assert lines["printed by the app"]["level"] == "info"
+    assert lines["said by the app"]["level"] == "warning"
 
 
 @pytest.mark.parametrize(
     ("name", "body", "status"),
     [("nobody", b"", 404), ("receive", b"", 400), ("by_hand", b"[1]", 400)],
 )
-def test_what_cannot_be_run_by_hand_is_said(
+def test_what_cannot_be_run_by_hand_is_refused(
     host: HostProcess, name: str, body: bytes, status: int
 ) -> None:
     assert host.request(f"/admin/functions/{name}", "POST", KEY, body).status == status

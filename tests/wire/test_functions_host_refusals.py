@@ -51,7 +51,7 @@ PLAIN: dict[str, Any] = {"version": "2.0"}
 
 
 def refusal(tmp_path: Path, app: str, limits: dict[str, Any]) -> str:
-    """Start an app that must be refused; the answer is what the host said."""
+    """Start an app that must be refused; return what the host logged."""
     (tmp_path / "function_app.py").write_text(app)
     (tmp_path / "host.json").write_text(json.dumps(limits))
     process = start(tmp_path, tmp_path / "host.log", {})

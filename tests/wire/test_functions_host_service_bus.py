@@ -180,7 +180,7 @@ def test_a_large_message_arrives_whole(world: World, host: HostProcess) -> None:
     assert note["body"]["text"] == text
 
 
-def test_a_queue_that_does_not_exist_is_said_once(world: World, tmp_path: Path) -> None:
+def test_a_queue_that_does_not_exist_is_logged_once(world: World, tmp_path: Path) -> None:
     connection = world.namespace.connection_string
     with running_host(tmp_path, ServiceBus=connection, SAMPLE_QUEUE="nowhere") as host:
         refusals = eventually(lambda: [x for x in host.log() if "refuses" in x["message"]])

@@ -14,7 +14,7 @@ CONFIG = CosmosConfig.parse(
         "Database": "lockstep",
         "Containers": [
             {"Name": "journal", "PartitionKey": "/session"},
-            {"Name": "spread", "PartitionKey": "/tail", "Partitions": 4},
+            {"Name": "divided", "PartitionKey": "/tail", "Partitions": 4},
         ],
     }
 )
@@ -28,8 +28,8 @@ def test_azure_cosmos_of_npm_connects_unchanged() -> None:
         )
 
         with CosmosClient(cosmos.endpoint, cosmos.key) as client:
-            spread = client.get_database_client("lockstep").get_container_client("spread")
-            assert len(list(spread.read_feed_ranges())) == 4
+            divided = client.get_database_client("lockstep").get_container_client("divided")
+            assert len(list(divided.read_feed_ranges())) == 4
 
     assert "fail 0" in report
     assert "skipped 0" in report

@@ -6,11 +6,17 @@ import sys
 
 import pytest
 
-from bench.local import cosmos, service_bus
-from tests.wire.serving import ROOT
+from bench.local import operations
+from testbed.children import ROOT
 
 pytestmark = pytest.mark.wire
-KINDS = (service_bus.SEND, service_bus.RECEIVE, cosmos.CREATE, cosmos.READ, cosmos.BATCH)
+KINDS = (
+    operations.SEND,
+    operations.RECEIVE,
+    operations.CREATE,
+    operations.READ,
+    operations.BATCH,
+)
 
 
 @pytest.mark.timeout(300)

@@ -8,8 +8,9 @@ import pytest
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from tests.wire.sample_cloud import container, send, write_app
-from tests.wire.serving import Served, http, is_running, serving
+from testbed.cloud import CloudProcess, running_cloud
+from testbed.control import request_json
+from tests.wire.sample_cloud import container, is_running, send, write_app
 
 pytestmark = pytest.mark.wire
 
@@ -17,22 +18,22 @@ DOWN = {"component": "cosmos.journal", "action": "down"}
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudProcess]:
     app = write_app(tmp_path_factory.mktemp("app"))
     os.environ["INHERITED"] = "from the caller"
-    with serving("--app", str(app), "--setting", "EXTRA=from an option") as served:
+    with running_cloud("--app", str(app), settings={"EXTRA": "from an option"}) as served:
         yield served
     del os.environ["INHERITED"]
 
 
-def where(served: Served, region: str) -> str:
+def where(served: CloudProcess, region: str) -> str:
     """What the app of a region says about its settings."""
-    status, text = http("GET", served.contract["hosts"][region] + "/api/where")
+    status, text = request_json("GET", served.contract["hosts"][region] + "/api/where")
     assert status == 200
     return str(text)
 
 
-def test_the_line_tells_where_everything_is(cloud: Served) -> None:
+def test_the_line_tells_where_everything_is(cloud: CloudProcess) -> None:
     contract = cloud.contract
 
     assert set(contract) == {
@@ -46,10 +47,10 @@ def test_the_line_tells_where_everything_is(cloud: Served) -> None:
     assert contract["servicebus"]["east"].endswith("UseDevelopmentEmulator=true")
     assert set(contract["hosts"]) == {"east", "west"}
     assert (contract["queue"], contract["containers"]) == ("work", {"journal": "journal"})
-    assert cloud.control("GET", "/health") == (200, {"status": "ok"})
+    assert cloud.control.request("GET", "/health") == (200, {"status": "ok"})
 
 
-def test_hosts_get_the_files_settings_below_those_of_options(cloud: Served) -> None:
+def test_hosts_get_the_files_settings_below_those_of_options(cloud: CloudProcess) -> None:
     contract = cloud.contract
     store = "AccountEndpoint={endpoint};AccountKey={key};".format(**contract["cosmos"])
 
@@ -59,26 +60,28 @@ def test_hosts_get_the_files_settings_below_those_of_options(cloud: Served) -> N
         assert where(cloud, region) == "|".join(settings)
 
 
-def test_a_killed_host_comes_back_on_its_port(cloud: Served) -> None:
+def test_a_killed_host_comes_back_on_its_port(cloud: CloudProcess) -> None:
     url = cloud.contract["hosts"]["east"]
-    pid = cloud.control("GET", "/hosts")[1]["east"]["pid"]
+    pid = cloud.control.request("GET", "/hosts")[1]["east"]["pid"]
 
-    status, killed = cloud.control("POST", "/hosts/east", {"action": "kill"})
+    status, killed = cloud.control.request("POST", "/hosts/east", {"action": "kill"})
     assert (status, killed["state"], killed["pid"]) == (200, "stopped", None)
     assert not is_running(pid)
     with pytest.raises(ConnectionRefusedError):
-        http("GET", url + "/api/where")
+        request_json("GET", url + "/api/where")
     assert where(cloud, "west").startswith("west|")
 
-    status, started = cloud.control("POST", "/hosts/east", {"action": "start"})
+    status, started = cloud.control.request("POST", "/hosts/east", {"action": "start"})
     assert (status, started["state"], started["url"]) == (200, "running", url)
     assert started["pid"] != pid
     assert where(cloud, "east").startswith("east|")
 
 
-def test_a_stopped_host_comes_back_too(cloud: Served) -> None:
-    assert cloud.control("POST", "/hosts/west", {"action": "stop"})[1]["state"] == "stopped"
-    assert cloud.control("POST", "/hosts/west", {"action": "start"})[1]["state"] == "running"
+def test_a_stopped_host_comes_back_too(cloud: CloudProcess) -> None:
+    assert cloud.control.request("POST", "/hosts/west", {"action": "stop"})[1]["state"] == "stopped"
+    assert (
+        cloud.control.request("POST", "/hosts/west", {"action": "start"})[1]["state"] == "running"
+    )
     assert where(cloud, "west").startswith("west|")
 
 
@@ -103,46 +106,48 @@ def test_a_stopped_host_comes_back_too(cloud: Served) -> None:
     ],
 )
 def test_control_refuses_what_it_does_not_know_by_name(
-    cloud: Served, method: str, path: str, body: Any, status: int, reason: str
+    cloud: CloudProcess, method: str, path: str, body: Any, status: int, reason: str
 ) -> None:
-    answered, document = cloud.control(method, path, body)
+    answered, document = cloud.control.request(method, path, body)
 
     assert answered == status
     assert reason in document["error"]
 
 
-def test_faults_are_set_listed_and_lifted_through_control(cloud: Served) -> None:
+def test_faults_are_set_listed_and_lifted_through_control(cloud: CloudProcess) -> None:
     fault = {"component": "cosmos", "operation": "create", "action": "status", "status": 408}
-    number = cloud.control("POST", "/faults", fault)[1]["id"]
+    number = cloud.control.request("POST", "/faults", fault)[1]["id"]
 
     with pytest.raises(CosmosHttpResponseError) as failure:
         container(cloud).create_item({"id": "refused", "session": "s"})
     assert failure.value.status_code == 408
-    listed = cloud.control("GET", "/faults")[1]
+    listed = cloud.control.request("GET", "/faults")[1]
     assert [(one["id"], one["hits"]) for one in listed] == [(number, 1)]
-    assert cloud.control("DELETE", f"/faults/{number}") == (200, {"lifted": 1})
-    assert cloud.control("DELETE", "/faults") == (200, {"lifted": 0})
+    assert cloud.control.request("DELETE", f"/faults/{number}") == (200, {"lifted": 1})
+    assert cloud.control.request("DELETE", "/faults") == (200, {"lifted": 0})
     container(cloud).create_item({"id": "accepted", "session": "s"})
 
 
-def test_a_fault_may_hit_a_container_that_a_client_has_made(cloud: Served) -> None:
+def test_a_fault_may_hit_a_container_that_a_client_has_made(cloud: CloudProcess) -> None:
     fault = {"component": "cosmos.found", "operation": "read", "action": "delay"}
-    assert cloud.control("POST", "/faults", fault)[0] == 400
+    assert cloud.control.request("POST", "/faults", fault)[0] == 400
     cosmos = cloud.contract["cosmos"]
     with CosmosClient(cosmos["endpoint"], cosmos["key"]) as client:
         database = client.get_database_client(cosmos["database"])
         database.create_container("found", PartitionKey("/id"))
 
-    assert cloud.control("POST", "/faults", fault)[0] == 200
-    assert cloud.control("DELETE", "/faults") == (200, {"lifted": 1})
+    assert cloud.control.request("POST", "/faults", fault)[0] == 200
+    assert cloud.control.request("DELETE", "/faults") == (200, {"lifted": 1})
 
 
-def test_counters_tell_operations_and_queue_depths(cloud: Served) -> None:
-    before = cloud.control("GET", "/counters")[1].get("cosmos.journal", {}).get("upsert", {})
+def test_counters_tell_operations_and_queue_depths(cloud: CloudProcess) -> None:
+    before = (
+        cloud.control.request("GET", "/counters")[1].get("cosmos.journal", {}).get("upsert", {})
+    )
     container(cloud).upsert_item({"id": "counted", "session": "s"})
     send(cloud, "waiting")
 
-    counters = cloud.control("GET", "/counters")[1]
+    counters = cloud.control.request("GET", "/counters")[1]
 
     row = counters["cosmos.journal"]["upsert"]["201"]
     assert row["count"] == before.get("201", {"count": 0})["count"] + 1

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from testbed.children import ROOT
+from testbed.cloud import CloudProcess, running_cloud
 from tests.wire.deeds import JOURNAL, KINDS, LATER, SESSIONS, STOCK, Clients
 from tests.wire.deeds_process import name_of
 from tests.wire.service_bus import hurried_client
-from tests.wire.serving import ROOT, Served, serving
 
 pytestmark = pytest.mark.wire
 ROUNDS = 3
@@ -47,23 +48,24 @@ def test_what_was_acknowledged_is_there_after_each_of_several_kills(tmp_path: Pa
     acknowledged.mkdir()
 
     for round_name in map(str, range(ROUNDS)):
-        with serving(*options) as served:
+        with running_cloud(*options) as served:
             assert differences(served, acknowledged) == {}
             with load(served, round_name, acknowledged) as clients:
                 wait_for_deeds(round_name, acknowledged)
-                served.process.kill()
-                served.process.wait()
+                served.kill()
                 clients.kill()
         settled = done(acknowledged)[f"settlements-{round_name}"]
         assert settled < STOCK, "the kill came too late to be in mid-load"
 
-    with serving(*options) as served:
+    with running_cloud(*options) as served:
         assert differences(served, acknowledged) == {}
         assert len(done(acknowledged)) == ROUNDS * len(KINDS)
 
 
 @contextmanager
-def load(served: Served, round_name: str, acknowledged: Path) -> Iterator[subprocess.Popen[bytes]]:
+def load(
+    served: CloudProcess, round_name: str, acknowledged: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """Clients at work in a process of their own, gone at the end."""
     module, contract = "tests.wire.deeds_process", json.dumps(served.contract)
     command = [sys.executable, "-m", module, contract, round_name, str(acknowledged)]
@@ -88,12 +90,12 @@ def done(acknowledged: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in acknowledged.iterdir()}
 
 
-def differences(served: Served, acknowledged: Path) -> dict[str, tuple[object, int]]:
+def differences(served: CloudProcess, acknowledged: Path) -> dict[str, tuple[object, int]]:
     """What is found of the deeds of all rounds, where it is not what they must leave behind."""
     kinds = {kind.__name__.lower(): kind for kind in KINDS}
     wrong: dict[str, tuple[object, int]] = {}
     for name, count in done(acknowledged).items():
-        with hurried_client(), Clients(served.contract) as clients:
+        with hurried_client(), Clients(dict(served.contract)) as clients:
             deed = kinds[name.partition("-")[0]](clients, name)
             found = deed.found()
             # The answer to the last may have been cut off.

@@ -1,11 +1,13 @@
 """`python -m local serve` from outside: data, ports, errors, clean shutdown."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,16 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 from azure.servicebus import ServiceBusClient
 
-from tests.wire.sample_cloud import CONFIG, container, send, write_app
-from tests.wire.serving import (
-    ROOT,
-    STOP_SECONDS_MAX,
-    Served,
-    is_running,
-    launch,
-    row_of_ports,
-    serving,
-)
+from testbed.children import ROOT
+from testbed.cloud import STOP_SECONDS_MAX, CloudProcess, is_open, reserve_ports, running_cloud
+from tests.wire.sample_cloud import CONFIG, container, is_running, send, write_app
 
 pytestmark = pytest.mark.wire
 
@@ -36,8 +31,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_everything_with_status_zero(app: Path, number: signal.Signals) -> None:
-    with serving("--app", str(app)) as served:
-        pids = [one["pid"] for one in served.control("GET", "/hosts")[1].values()]
+    with running_cloud("--app", str(app)) as served:
+        pids = [one["pid"] for one in served.control.request("GET", "/hosts")[1].values()]
         assert all(is_running(pid) for pid in pids)
 
         assert served.stop(number) == 0
@@ -46,11 +41,10 @@ def test_a_signal_stops_everything_with_status_zero(app: Path, number: signal.Si
 
 
 def test_no_host_outlives_a_sigkill(app: Path, tmp_path: Path) -> None:
-    with serving("--app", str(app), "--logs", str(tmp_path)) as served:
-        pids = [one["pid"] for one in served.control("GET", "/hosts")[1].values()]
+    with running_cloud("--app", str(app), "--logs", str(tmp_path)) as served:
+        pids = [one["pid"] for one in served.control.request("GET", "/hosts")[1].values()]
 
-        served.process.kill()
-        served.process.wait()
+        os.kill(served.child.pid, signal.SIGKILL)
 
         deadline = time.monotonic() + STOP_SECONDS_MAX
         while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
@@ -61,10 +55,10 @@ def test_no_host_outlives_a_sigkill(app: Path, tmp_path: Path) -> None:
 def test_without_hosts_it_starts_and_stops_soon_and_leaves_no_process_and_no_port(
     app: Path,
 ) -> None:
-    with row_of_ports() as base, ExitStack() as running:
+    with reserve_ports() as base, ExitStack() as running:
         options = ("--no-hosts", "--app", str(app), "--port-base", str(base))
         began = time.monotonic()
-        served = running.enter_context(serving(*options))
+        served = running.enter_context(running_cloud(*options))
         assert time.monotonic() - began < SOON_SECONDS
         assert served.contract["hosts"] == {}
         ports = ports_of(served)
@@ -80,7 +74,7 @@ def test_without_hosts_it_starts_and_stops_soon_and_leaves_no_process_and_no_por
 
 
 def test_a_client_that_stays_does_not_hold_up_the_stop(app: Path) -> None:
-    with serving("--no-hosts", "--app", str(app)) as served:
+    with running_cloud("--no-hosts", "--app", str(app)) as served:
         bus = ServiceBusClient.from_connection_string(served.contract["servicebus"]["east"])
         with bus, bus.get_queue_receiver("work", session_id="s") as receiver:
             assert receiver.session.session_id == "s"
@@ -91,42 +85,50 @@ def test_a_client_that_stays_does_not_hold_up_the_stop(app: Path) -> None:
             assert time.monotonic() - began < SOON_SECONDS
 
 
-def test_namespaces_listen_beyond_this_machine_only_when_told(app: Path) -> None:
-    with serving("--no-hosts", "--app", str(app)) as served:
+def test_namespaces_listen_beyond_this_machine_only_on_request(app: Path) -> None:
+    with running_cloud("--no-hosts", "--app", str(app)) as served:
         assert not is_open(bus_port(served), "127.0.0.2")
 
     # A port that nobody else is given, or somebody else may be listening at the other address.
-    with row_of_ports() as base:
+    with reserve_ports() as base:
         options = ("--port-base", str(base), "--bus-host", "127.0.0.2")
-        with serving("--no-hosts", "--app", str(app), *options) as served:
+        with running_cloud("--no-hosts", "--app", str(app), *options) as served:
             assert "sb://127.0.0.2:" in served.contract["servicebus"]["east"]
             assert not is_open(bus_port(served), "127.0.0.1")
             send(served, "from afar")
-            assert served.control("GET", "/counters")[1]["queues"]["east"]["work"]["active"] == 1
+            assert (
+                served.control.request("GET", "/counters")[1]["queues"]["east"]["work"]["active"]
+                == 1
+            )
 
 
-def children(served: Served) -> list[str]:
+def children(served: CloudProcess) -> list[str]:
     """The processes it has started."""
-    pid = served.process.pid
+    pid = served.child.pid
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def bus_port(served: Served) -> int:
+def bus_port(served: CloudProcess) -> int:
     """Where the namespace listens."""
     endpoint = served.contract["servicebus"]["east"].partition(";")[0]
     return int(endpoint.rpartition(":")[2])
 
 
-def ports_of(served: Served) -> list[int]:
+def ports_of(served: CloudProcess) -> list[int]:
     """Everywhere a cloud without hosts listens."""
     urls = (served.contract["control"], served.contract["cosmos"]["endpoint"])
     return [bus_port(served), *(urlsplit(url).port or 0 for url in urls)]
 
 
-def is_open(port: int, address: str = "127.0.0.1") -> bool:
-    """Whether something listens."""
-    with socket.socket() as probe:
-        return probe.connect_ex((address, port)) == 0
+def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the command alone, for what it says and how it ends."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "local", "serve", *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def test_it_stops_with_whoever_holds_its_standard_input_open() -> None:
@@ -145,15 +147,15 @@ def test_it_stops_with_whoever_holds_its_standard_input_open() -> None:
 
 def test_data_is_kept_over_a_restart_and_belongs_to_one_process(app: Path, tmp_path: Path) -> None:
     options = ("--no-hosts", "--app", str(app), "--data", str(tmp_path / "data"))
-    with serving(*options) as served:
+    with running_cloud(*options) as served:
         container(served).create_item({"id": "000", "session": "s", "n": 7})
         send(served, "kept")
         refused = launch(options)
         assert b"in use" in refused.communicate(timeout=STOP_SECONDS_MAX)[1]
         assert refused.returncode == 2
-        served.process.kill()
+        os.kill(served.child.pid, signal.SIGKILL)
 
-    with serving(*options) as served:
+    with running_cloud(*options) as served:
         assert container(served).read_item("000", "s")["n"] == 7
         bus = ServiceBusClient.from_connection_string(served.contract["servicebus"]["east"])
         with bus, bus.get_queue_receiver("work", session_id="s") as receiver:
@@ -163,8 +165,8 @@ def test_data_is_kept_over_a_restart_and_belongs_to_one_process(app: Path, tmp_p
 
 def test_ports_follow_the_base_in_the_documented_order(app: Path) -> None:
     with (
-        row_of_ports() as base,
-        serving("--no-hosts", "--app", str(app), "--port-base", str(base)) as served,
+        reserve_ports() as base,
+        running_cloud("--no-hosts", "--app", str(app), "--port-base", str(base)) as served,
     ):
         contract = served.contract
 
@@ -175,7 +177,7 @@ def test_ports_follow_the_base_in_the_documented_order(app: Path) -> None:
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 3, 4])
 def test_a_taken_port_is_one_line_and_status_two(app: Path, offset: int) -> None:
-    with row_of_ports() as base, socket.create_server(("127.0.0.1", base + offset)):
+    with reserve_ports() as base, socket.create_server(("127.0.0.1", base + offset)):
         refused = launch(["--app", str(app), "--port-base", str(base)])
         out, errors = refused.communicate(timeout=STOP_SECONDS_MAX)
 

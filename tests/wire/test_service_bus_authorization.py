@@ -11,8 +11,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusError
 
-from local.servicebus.authorization import KEY, KEY_NAME, verify
-from local.servicebus.refusal import Condition, Refused
+from local.servicebus.protocol.authorization import KEY, KEY_NAME, verify_token
+from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from tests.wire.service_bus import Bus, running_bus
 
 pytestmark = pytest.mark.wire
@@ -64,10 +64,10 @@ def test_a_token_covers_what_lies_below_its_path_and_nothing_beside_it(bus: Bus)
 
 
 def test_a_token_that_is_no_shared_access_signature_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="Only shared access signatures") as refusal:
-        verify("eyJ0eXAiOiJKV1QiLCJhbGciOiJSUzI1NiJ9")
+    with pytest.raises(AmqpError, match="Only shared access signatures") as refusal:
+        verify_token("eyJ0eXAiOiJKV1QiLCJhbGciOiJSUzI1NiJ9")
 
-    assert refusal.value.condition is Condition.UNAUTHORIZED
+    assert refusal.value.condition is ErrorCondition.UNAUTHORIZED
 
 
 def shared_key() -> str:

@@ -15,14 +15,13 @@ from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosResourceExistsError
 
-from bench.baselines.business import tracked
-from bench.baselines.store import Store, found
+from bench.baselines.common import BaselineStore, find_document, track_message
 
 app = func.FunctionApp()
-store = Store()
+store = BaselineStore()
 
 
-class Busy(Exception):
+class BusyElsewhere(Exception):
     """Another consumer works on the message: raising abandons it, so it comes again."""
 
 
@@ -41,7 +40,7 @@ async def receive(message: func.ServiceBusMessage) -> None:
         case "Completed":
             return
         case "Working":
-            raise Busy(item["id"])
+            raise BusyElsewhere(item["id"])
     item = await update(items, item, "Working")
     await work(message)
     await update(items, item, "Completed")
@@ -70,6 +69,9 @@ async def work(message: func.ServiceBusMessage) -> None:
     """Bring the session's state document up to date: one read, one write."""
     aircraft = await store.container("aircraft")
     session = str(message.session_id)
-    document = await found(aircraft, session, session) or {"id": session, "session": session}
-    state = tracked(document.get("state", {}), message)
+    document = await find_document(aircraft, session, session) or {
+        "id": session,
+        "session": session,
+    }
+    state = track_message(document.get("state", {}), message)
     await aircraft.upsert_item({**document, "state": state})

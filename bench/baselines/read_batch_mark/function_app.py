@@ -11,14 +11,13 @@ from typing import Any
 
 import azure.functions as func
 
-from bench.baselines.business import tracked
-from bench.baselines.store import Store, found
+from bench.baselines.common import BaselineStore, find_document, track_message
 
 KEPT_SECONDS = 7 * 24 * 3600
 STATE = "state"
 
 app = func.FunctionApp()
-store = Store()
+store = BaselineStore()
 
 
 @app.service_bus_queue_trigger(
@@ -32,18 +31,20 @@ async def receive(message: func.ServiceBusMessage) -> None:
     """Process once, mark as dispatched; returning settles the message."""
     documents = await store.container("documents")
     session = str(message.session_id)
-    record = await found(documents, str(message.message_id), session)
+    record = await find_document(documents, str(message.message_id), session)
     if record is not None and record["dispatched"]:
         return
     if record is None:
-        state = await found(documents, STATE, session)
-        batch = [("create", (outbox_record(message),), {}), store_state(state, message)]
+        state = await find_document(documents, STATE, session)
+        batch = [("create", (make_outbox_record(message),), {}), store_state(state, message)]
         await documents.execute_item_batch(batch, partition_key=session)
     # Here the record's operations are sent; tracking sends nothing, so there are none.
-    await documents.upsert_item(outbox_record(message) | {"dispatched": True, "ttl": KEPT_SECONDS})
+    await documents.upsert_item(
+        make_outbox_record(message) | {"dispatched": True, "ttl": KEPT_SECONDS}
+    )
 
 
-def outbox_record(message: func.ServiceBusMessage) -> dict[str, Any]:
+def make_outbox_record(message: func.ServiceBusMessage) -> dict[str, Any]:
     """The record of a message that was processed."""
     identity = {"id": message.message_id, "session": message.session_id}
     return identity | {"dispatched": False, "operations": []}
@@ -55,6 +56,6 @@ def store_state(
     """The batch operation that stores the state, on the condition that it is as it was read."""
     document = {"id": STATE, "session": message.session_id}
     if before is None:
-        return "create", ({**document, "state": tracked({}, message)},), {}
-    changed = {**document, "state": tracked(before["state"], message)}
+        return "create", ({**document, "state": track_message({}, message)},), {}
+    changed = {**document, "state": track_message(before["state"], message)}
     return "upsert", (changed,), {"if_match_etag": before["_etag"]}

@@ -24,7 +24,6 @@ samples: Counter[Stack] = Counter()
 
 
 def load(directory: Path) -> func.FunctionApp:
-    """The app of another directory."""
     spec = importlib.util.spec_from_file_location("profiled_app", directory / "function_app.py")
     if spec is None or spec.loader is None:
         raise ImportError(f"no function_app.py in {directory}")
@@ -35,12 +34,10 @@ def load(directory: Path) -> func.FunctionApp:
 
 
 def note(_: int, frame: FrameType | None) -> None:
-    """Count the stack that was interrupted."""
-    samples[stack_of(frame)] += 1
+    samples[read_stack(frame)] += 1
 
 
-def stack_of(frame: FrameType | None) -> Stack:
-    """File and function of every frame, innermost first."""
+def read_stack(frame: FrameType | None) -> Stack:
     stack: list[str] = []
     while frame is not None and len(stack) < DEPTH_MAX:
         stack.append(f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}")
@@ -53,8 +50,8 @@ app = load(Path(os.environ["BENCH_PROFILED_APP"]))
 
 @app.route(route="bench/profile", auth_level=func.AuthLevel.ANONYMOUS, trigger_arg_name="request")
 async def profile(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
-    """What was noted since the app was loaded."""
-    return func.HttpResponse(json.dumps([[stack, seen] for stack, seen in samples.items()]))
+    noted = json.dumps([[stack, seen] for stack, seen in samples.items()])
+    return func.HttpResponse(noted, mimetype="application/json")
 
 
 signal.signal(signal.SIGPROF, note)

@@ -12,10 +12,11 @@ from typing import Any
 
 from aiohttp import web
 
-from local.functions_host.durable.client import EXTENSION, WEBHOOKS
-from local.functions_host.keys import Keys, key_of
-from local.functions_host.web import Route, WebServer
+from local.functions_host.config.keys import Keys, key_of
+from local.functions_host.web import Route, WebHandler, WebServer
 
+WEBHOOKS = "/runtime/webhooks/durabletask"
+EXTENSION = "durabletask_extension"  # whose key opens the endpoints
 INSTANCE = f"{WEBHOOKS}/instances/{{id}}"
 HONOURED = {
     "code",
@@ -26,44 +27,48 @@ HONOURED = {
     "returnInternalServerErrorOnFailure",
     "restartWithNewInstanceId",
 }
-STATUS_NAMES = {"CONTINUED_AS_NEW": "ContinuedAsNew"}
-UNDER_WAY = ("Running", "Pending", "Suspended", "ContinuedAsNew")
+RUNNING = ("Running", "Pending", "Suspended", "ContinuedAsNew")
 
-type Action = Callable[[web.Request, str], Awaitable[web.Response]]
+# What durabletask's client is asked to do, for an instance and with a reason.
+OPERATIONS: dict[str, Callable[[Any, str, str], Awaitable[None]]] = {
+    "terminate": lambda client, one, reason: client.terminate_orchestration(one, output=reason),
+    "suspend": lambda client, one, _: client.suspend_orchestration(one),
+    "resume": lambda client, one, _: client.resume_orchestration(one),
+    "rewind": lambda client, one, reason: client.rewind_orchestration(one, reason=reason),
+}
+
+type InstanceAction = Callable[[web.Request, str], Awaitable[web.Response]]
 
 
-class Management:
+class InstanceManagement:
     """Answers for the instances of one task hub."""
 
     def __init__(self, backend_address: str, keys: Keys) -> None:
         self._address = backend_address
         self._keys = keys
-        self._opened: Any = None
+        self._client_or_none: Any = None
 
-    def add_to(self, server: WebServer) -> None:
-        """Add the routes."""
-        server.add(Route((0, 0, 2), INSTANCE, ("GET",)), self._keyed(self.status))
-        server.add(Route((0, 0, 2), INSTANCE, ("DELETE",)), self._keyed(self.purge))
-        server.add(
-            Route((0, 0, 3), f"{INSTANCE}/raiseEvent/{{name}}", ("POST",)),
-            self._keyed(self.raise_event),
-        )
-        for verb in ("terminate", "suspend", "resume", "rewind", "restart"):
-            server.add(
-                Route((0, 0, 3), f"{INSTANCE}/{verb}", ("POST",)),
-                self._keyed(getattr(self, verb)),
-            )
+    def add_routes(self, server: WebServer) -> None:
+        event = f"{INSTANCE}/raiseEvent/{{name}}"
+        server.add(Route((0, 0, 2), INSTANCE, ("GET",)), self._checked(self.get_status))
+        server.add(Route((0, 0, 2), INSTANCE, ("DELETE",)), self._checked(self.purge))
+        server.add(Route((0, 0, 3), event, ("POST",)), self._checked(self.raise_event))
+        for name, operation in OPERATIONS.items():
+            route = Route((0, 0, 3), f"{INSTANCE}/{name}", ("POST",))
+            server.add(route, self._checked(self._operate_by(operation)))
+        restart = Route((0, 0, 3), f"{INSTANCE}/restart", ("POST",))
+        server.add(restart, self._checked(self.restart))
 
     async def close(self) -> None:
-        """Close the connection, if there was one."""
-        if self._opened is not None:
-            await self._opened.close()
+        if self._client_or_none is not None:
+            await self._client_or_none.close()
 
-    async def status(self, request: web.Request, instance_id: str) -> web.Response:
+    async def get_status(self, request: web.Request, instance_id: str) -> web.Response:
         """200 when it is over, 202 while it runs."""
         state = await self._client().get_orchestration_state(instance_id)
-        document = described(state, request.query.get("showInput", "true").lower() == "true")
-        if document["runtimeStatus"] in UNDER_WAY:
+        shows_input = request.query.get("showInput", "true").lower() == "true"
+        document = status_document(state, shows_input)
+        if document["runtimeStatus"] in RUNNING:
             return web.json_response(document, status=202, headers={"Location": str(request.url)})
         breaks = request.query.get("returnInternalServerErrorOnFailure", "").lower() == "true"
         is_failed = document["runtimeStatus"] == "Failed"
@@ -76,7 +81,6 @@ class Management:
         return web.json_response({"instancesDeleted": count}, status=200 if count else 404)
 
     async def raise_event(self, request: web.Request, instance_id: str) -> web.Response:
-        """Raise an event with the JSON body as its content."""
         try:
             data = json.loads(await request.text() or "null")
         except ValueError as error:
@@ -85,27 +89,12 @@ class Management:
         await self._client().raise_orchestration_event(instance_id, name, data=data)
         return web.Response(status=202)
 
-    async def terminate(self, request: web.Request, instance_id: str) -> web.Response:
-        """End an instance and its sub-orchestrations."""
-        reason = request.query.get("reason", "")
-        await self._client().terminate_orchestration(instance_id, output=reason)
-        return web.Response(status=202)
+    def _operate_by(self, operation: Callable[[Any, str, str], Awaitable[None]]) -> InstanceAction:
+        async def operate(request: web.Request, instance_id: str) -> web.Response:
+            await operation(self._client(), instance_id, request.query.get("reason", ""))
+            return web.Response(status=202)
 
-    async def suspend(self, request: web.Request, instance_id: str) -> web.Response:  # noqa: ARG002
-        """Let an instance rest."""
-        await self._client().suspend_orchestration(instance_id)
-        return web.Response(status=202)
-
-    async def resume(self, request: web.Request, instance_id: str) -> web.Response:  # noqa: ARG002
-        """Let an instance go on."""
-        await self._client().resume_orchestration(instance_id)
-        return web.Response(status=202)
-
-    async def rewind(self, request: web.Request, instance_id: str) -> web.Response:
-        """Let a failed instance try again from its failure."""
-        reason = request.query.get("reason", "")
-        await self._client().rewind_orchestration(instance_id, reason=reason)
-        return web.Response(status=202)
+        return operate
 
     async def restart(self, request: web.Request, instance_id: str) -> web.Response:
         """Run an instance that is over once more with its input."""
@@ -115,66 +104,56 @@ class Management:
         )
         return web.json_response({"id": started}, status=202)
 
-    def _keyed(self, action: Action) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """Check key and query before the action."""
+    def _checked(self, action: InstanceAction) -> WebHandler:
+        """Check key, query and instance before the action; turn gRPC's errors into HTTP's."""
 
         async def answer(request: web.Request) -> web.Response:
+            import grpc  # type: ignore[import-untyped]
+
             if not self._keys.open_extension(key_of(request), EXTENSION):
                 return web.Response(status=401)
             unknown = sorted(request.query.keys() - HONOURED)
             if unknown:
                 return web.Response(status=400, text=f"not honoured: {', '.join(unknown)}")
-            return await self._answered(action, request)
+            instance_id = request.match_info["id"]
+            client = self._client()
+            try:
+                if not await client.get_orchestration_state(instance_id, fetch_payloads=False):
+                    return web.Response(status=404)
+                return await action(request, instance_id)
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:
+                    return web.Response(status=404)
+                is_gone = error.code() is grpc.StatusCode.FAILED_PRECONDITION
+                return web.Response(status=410 if is_gone else 503, text=error.details())
 
         return answer
-
-    async def _answered(self, action: Action, request: web.Request) -> web.Response:
-        import grpc  # type: ignore[import-untyped]
-
-        try:
-            instance_id = request.match_info["id"]
-            found = await self._client().get_orchestration_state(instance_id, fetch_payloads=False)
-            return await action(request, instance_id) if found else web.Response(status=404)
-        except grpc.RpcError as error:
-            match error.code():
-                case grpc.StatusCode.NOT_FOUND:
-                    return web.Response(status=404)
-                case grpc.StatusCode.FAILED_PRECONDITION:
-                    return web.Response(status=410, text=error.details())
-                case _:
-                    return web.Response(status=503, text=error.details())
 
     def _client(self) -> Any:
         from durabletask.client import AsyncTaskHubGrpcClient
 
-        if self._opened is None:
-            self._opened = AsyncTaskHubGrpcClient(host_address=self._address)
-        return self._opened
+        if self._client_or_none is None:
+            self._client_or_none = AsyncTaskHubGrpcClient(host_address=self._address)
+        return self._client_or_none
 
 
-def described(state: Any, with_input: bool) -> dict[str, Any]:
-    """The status document of an instance."""
-    word = state.runtime_status.name
+def status_document(state: Any, with_input: bool) -> dict[str, Any]:
+    """The status of an instance; the output of a failed one is the message it failed with."""
+    status = state.runtime_status.name  # such as CONTINUED_AS_NEW, which is ContinuedAsNew here
+    failure = state.failure_details
     return {
         "name": state.name,
         "instanceId": state.instance_id,
-        "runtimeStatus": STATUS_NAMES.get(word, word.capitalize()),
-        "input": parsed(state.serialized_input) if with_input else None,
-        "customStatus": parsed(state.serialized_custom_status),
-        "output": output_of(state),
+        "runtimeStatus": status.title().replace("_", ""),
+        "input": parse_json(state.serialized_input) if with_input else None,
+        "customStatus": parse_json(state.serialized_custom_status),
+        "output": failure.message if failure is not None else parse_json(state.serialized_output),
         "createdTime": state.created_at.isoformat(),
         "lastUpdatedTime": state.last_updated_at.isoformat(),
     }
 
 
-def output_of(state: Any) -> Any:
-    """What an instance gave back, or the message with which it failed."""
-    if state.failure_details is not None:
-        return state.failure_details.message
-    return parsed(state.serialized_output)
-
-
-def parsed(text: str | None) -> Any:
+def parse_json(text: str | None) -> Any:
     """A value from its JSON text; other text is the value itself."""
     try:
         return json.loads(text) if text else None

@@ -11,60 +11,87 @@ import logging
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from local.functions_host.function import Function
-from local.functions_host.protos import TypedData
-from local.functions_host.triggers.attempts import Attempts, Ending
-from local.functions_host.triggers.cosmos_binding import (
-    check,
-    feed_of,
-    feed_options,
-    leases_of,
-    locations_of,
+from local.functions_host.config.functions import AppFunction, Binding
+from local.functions_host.triggers.listener import (
+    HostContext,
+    Listener,
+    RetriesEnd,
+    RetryingInvoker,
 )
-from local.functions_host.triggers.listener import HostContext
+from local.functions_host.worker.protos import TypedData
 
-if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy, CosmosClient
+if TYPE_CHECKING:  # the client is heavy: an app without this trigger never imports it
+    from azure.cosmos.aio import CosmosClient
 
-    from local.functions_host.changefeed.lease_store import LeaseStore
-    from local.functions_host.changefeed.processor import Processor
+    from local.functions_host.clients.change_feed import (
+        ChangeFeedProcessor,
+        FeedOptions,
+        FeedStart,
+    )
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 2.0
 LEASE_RETURN_SECONDS = 1.0
+HONOURED = (
+    "connection",
+    "databaseName",
+    "containerName",
+    "leaseConnection",
+    "leaseDatabaseName",
+    "leaseContainerName",
+    "leaseContainerPrefix",
+    "createLeaseContainerIfNotExists",
+    "feedPollDelay",
+    "leaseAcquireInterval",
+    "leaseRenewInterval",
+    "leaseExpirationInterval",
+    "maxItemsPerInvocation",
+    "startFromBeginning",
+    "startFromTime",
+    "preferredLocations",
+    "changeFeedMode",
+)
 
 
-class CosmosListener:
+class CosmosListener(Listener):
     """Follows one container's change feed for one function."""
 
-    def __init__(self, function: Function, context: HostContext) -> None:
+    def __init__(self, function: AppFunction, context: HostContext) -> None:
         binding = function.trigger
-        check(binding)
+        check_binding(binding)
         self._function = function
-        self._attempts = Attempts(function, context.worker)
+        self._invoker = RetryingInvoker(function, context.worker)
         self._options = feed_options(binding)
+        self._locations = preferred_locations(binding)
+        self._feed = binding.text("databaseName"), binding.text("containerName")
+        self._lease_container = (
+            binding.text("leaseDatabaseName", binding.text("databaseName")),
+            binding.text("leaseContainerName", "leases"),
+        )
+        self._lease_prefix = binding.text("leaseContainerPrefix", "")
+        self._creates_leases = binding.flag("createLeaseContainerIfNotExists", False)
         self._connection = context.settings.connection(binding.text("connection"), function.name)
         lease_setting = binding.text("leaseConnection", binding.text("connection"))
         self._lease_connection = context.settings.connection(lease_setting, function.name)
-        if self._lease_connection == self._connection and leases_of(binding) == feed_of(binding):
-            raise binding.refused("the lease container must not be the monitored one")
-        self._creates_leases = binding.flag("createLeaseContainerIfNotExists", False)
+        if (self._lease_connection, self._lease_container) == (self._connection, self._feed):
+            raise binding.unsupported("the lease container must not be the monitored one")
         self._host = f"{context.region}-{uuid.uuid4()}"
-        self._processor: Processor | None = None
+        self._processor: ChangeFeedProcessor | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     async def start(self) -> None:
-        """Begin to follow; an account that is down or lacks a container is tried on."""
+        """Begin to follow; an account that is down or lacks a container is tried again."""
         self._running = asyncio.create_task(self._run())
 
     async def stop(self, drain_seconds: float) -> None:
         """Let a run in progress end within the limit, then give the leases back."""
         self._is_stopping = True
-        self._attempts.stop()
+        self._invoker.stop()
         if self._running is not None:
             if self._processor is not None:
                 self._processor.stop(drain_seconds)
@@ -80,62 +107,97 @@ class CosmosListener:
                 await self._process()
             except AzureError as error:
                 text = (str(error) or type(error).__name__).splitlines()[0]
-                log.warning("trying on: %s", text, extra={"function": self._function.name})
+                log.warning("trying again: %s", text, extra={"function": self._function.name})
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _process(self) -> None:
-        from local.functions_host.changefeed.processor import Processor
-
-        binding = self._function.trigger
-        places = locations_of(binding)
-        async with (
-            opened(self._connection, places) as client,
-            opened(self._lease_connection, places) as leasing,
-        ):
-            database_name, container_name = feed_of(binding)
-            database = client.get_database_client(database_name)
-            monitored = database.get_container_client(container_name)
-            leases = await self._lease_store(leasing, monitored)
-            self._processor = Processor(self._host, monitored, leases, self._options, self._invoke)
-            await self._processor.run()
-
-    async def _lease_store(
-        self, client: "CosmosClient", monitored: "ContainerProxy"
-    ) -> "LeaseStore":
+        """Open the clients and follow the feed until a stop."""
         from azure.cosmos import PartitionKey
 
-        from local.functions_host.changefeed.lease_store import LeaseStore
+        from local.functions_host.clients.change_feed import ChangeFeedProcessor
+        from local.functions_host.clients.feed_leases import FeedLeaseStore
 
-        binding = self._function.trigger
-        database_name, name = leases_of(binding)
-        database = client.get_database_client(database_name)
-        if self._creates_leases:
-            await database.create_container_if_not_exists(name, PartitionKey("/id"))
-        container = database.get_container_client(name)
-        await container.read()
-        feed = (await monitored.read())["_rid"]
-        return LeaseStore(container, f"{binding.text('leaseContainerPrefix', '')}{feed}")
+        async with (
+            open_client(self._connection, self._locations) as client,
+            open_client(self._lease_connection, self._locations) as lease_client,
+        ):
+            database, container = self._feed
+            monitored = client.get_database_client(database).get_container_client(container)
+            database, container = self._lease_container
+            lease_database = lease_client.get_database_client(database)
+            if self._creates_leases:
+                await lease_database.create_container_if_not_exists(container, PartitionKey("/id"))
+            lease_container = lease_database.get_container_client(container)
+            await lease_container.read()
+            feed_id = (await monitored.read())["_rid"]
+            leases = FeedLeaseStore(lease_container, f"{self._lease_prefix}{feed_id}")
+            self._processor = ChangeFeedProcessor(
+                self._host, monitored, leases, self._options, self._invoke
+            )
+            await self._processor.run()
 
     async def _invoke(self, documents: list[dict[str, Any]]) -> bool:
         """Run the function on changes; False if a stop came before it was done with them."""
         function = self._function
         inputs = {function.trigger.name: TypedData(string=json.dumps(documents))}
-        ending = await self._attempts.run(inputs)
-        if ending is Ending.EXHAUSTED:
+        end = await self._invoker.run(inputs)
+        if end is RetriesEnd.EXHAUSTED:
             log.error(
                 "the lease advances all the same: %d changes are lost to this function",
                 len(documents),
                 extra={"function": function.name},
             )
-        return ending is not Ending.STOPPED
+        return end is not RetriesEnd.STOPPED
+
+
+def check_binding(binding: Binding) -> None:
+    """Refuse what is not honoured, and every mode but the latest version."""
+    binding.only(*HONOURED)
+    mode = binding.text("changeFeedMode", "LatestVersion")
+    if mode.replace("_", "").lower() != "latestversion":
+        raise binding.unsupported(f"changeFeedMode {mode} is not honoured, only LatestVersion")
+
+
+def feed_options(binding: Binding) -> "FeedOptions":
+    """Read the binding's numbers; the defaults are those of the extension."""
+    from local.functions_host.clients.change_feed import FeedOptions
+
+    return FeedOptions(
+        binding.number("feedPollDelay", 5000) / 1000,
+        binding.number("leaseAcquireInterval", 13000) / 1000,
+        binding.number("leaseRenewInterval", 17000) / 1000,
+        binding.number("leaseExpirationInterval", 60000) / 1000,
+        binding.number("maxItemsPerInvocation", 100),
+        feed_start(binding),
+    )
+
+
+def feed_start(binding: Binding) -> "FeedStart":
+    """Where a feed without a lease begins; naming it in both ways at once is Unsupported."""
+    is_from_beginning = binding.flag("startFromBeginning", False)
+    if "startFromTime" not in binding.properties:
+        return "Beginning" if is_from_beginning else "Now"
+    if is_from_beginning:
+        raise binding.unsupported("startFromBeginning and startFromTime exclude each other")
+    try:
+        moment = datetime.fromisoformat(binding.text("startFromTime"))
+    except ValueError as error:
+        raise binding.unsupported(f"startFromTime: {error}") from error
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def preferred_locations(binding: Binding) -> list[str]:
+    """The regions to read from, nearest first; none leaves it to the account."""
+    names = binding.text("preferredLocations", "").split(",")
+    return [name.strip() for name in names if name.strip()]
 
 
 @asynccontextmanager
-async def opened(connection_string: str, locations: list[str]) -> AsyncIterator["CosmosClient"]:
+async def open_client(connection: str, locations: list[str]) -> AsyncIterator["CosmosClient"]:
     """Open a client and close it, also when opening fails, which the client itself does not."""
     from azure.cosmos.aio import CosmosClient
 
-    client = CosmosClient.from_connection_string(connection_string, preferred_locations=locations)
+    client = CosmosClient.from_connection_string(connection, preferred_locations=locations)
     try:
         await client.__aenter__()
         yield client

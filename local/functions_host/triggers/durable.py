@@ -1,35 +1,24 @@
-"""The Durable triggers: orchestrators, activities and entities, run by the host's work stream."""
+"""The Durable triggers: orchestrators, activities and entities."""
 
-from local.functions_host.durable.functions import Kind
-from local.functions_host.function import Function
-from local.functions_host.triggers.listener import HostContext
+from local.functions_host.config.functions import AppFunction
+from local.functions_host.durable.extension import DurableKind
+from local.functions_host.triggers.listener import HostContext, Listener
+
+NAME_KEYS = {
+    "orchestrationTrigger": (DurableKind.ORCHESTRATION, "orchestration"),
+    "activityTrigger": (DurableKind.ACTIVITY, "activity"),
+    "entityTrigger": (DurableKind.ENTITY, "entityName"),
+}
+"""By trigger: the kind of function, and the property of the binding that names it."""
 
 
-class DurableListener:
+class DurableListener(Listener):
     """Registers one function; its work comes through the stream all Durable functions share."""
 
-    def __init__(self, kind: Kind, name_key: str, function: Function, context: HostContext) -> None:
+    def __init__(self, function: AppFunction, context: HostContext) -> None:
         binding = function.trigger
+        if function.is_disabled:
+            raise binding.unsupported("switching off a Durable function is not honoured")
+        kind, name_key = NAME_KEYS[binding.type]
         binding.only("durableRequiresGrpc", name_key)
         context.durable.add(kind, binding.text(name_key, function.name), function)
-
-    async def start(self) -> None:
-        """The stream starts for all functions at once."""
-
-    async def stop(self, drain_seconds: float) -> None:
-        """The stream drains for all functions at once."""
-
-
-def orchestration_listener(function: Function, context: HostContext) -> DurableListener:
-    """Serve `orchestrationTrigger`."""
-    return DurableListener(Kind.ORCHESTRATION, "orchestration", function, context)
-
-
-def activity_listener(function: Function, context: HostContext) -> DurableListener:
-    """Serve `activityTrigger`."""
-    return DurableListener(Kind.ACTIVITY, "activity", function, context)
-
-
-def entity_listener(function: Function, context: HostContext) -> DurableListener:
-    """Serve `entityTrigger`."""
-    return DurableListener(Kind.ENTITY, "entityName", function, context)

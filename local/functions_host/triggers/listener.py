@@ -1,35 +1,40 @@
-"""What the host asks of a trigger's listener, and what it gives to it."""
+"""What the host asks of a trigger's listener and gives to it, and how a function is retried."""
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol, runtime_checkable
 
-from local.functions_host.durable.work import DurableWork
-from local.functions_host.function import Function
-from local.functions_host.host_json import HostJson
-from local.functions_host.keys import Keys
-from local.functions_host.settings import AppSettings
+from local.functions_host.config.functions import AppFunction
+from local.functions_host.config.host_json import HostJson
+from local.functions_host.config.keys import Keys
+from local.functions_host.config.settings import AppSettings
+from local.functions_host.durable.extension import DurableExtension
 from local.functions_host.web import WebServer
-from local.functions_host.worker import Worker
+from local.functions_host.worker.protos import TypedData
+from local.functions_host.worker.worker import AppWorker, InvocationFailed, InvocationResult
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """What all listeners of a host share."""
-
     region: str
     settings: AppSettings
     limits: HostJson
     keys: Keys
-    worker: Worker
+    worker: AppWorker
     web: WebServer
-    durable: DurableWork
+    durable: DurableExtension
 
 
-class Listener(Protocol):
+class Listener:
     """Waits for events of one function and invokes it.
 
-    Making one reads the whole binding: what it does not honour raises Refused then, not later.
+    Making one reads the whole binding: what it does not honour raises Unsupported then, not later.
+    The methods do nothing here: some triggers have nothing of their own to start or to stop.
     """
 
     async def start(self) -> None:
@@ -47,4 +52,54 @@ class Invocable(Protocol):
         """Invoke the function once; how it ends is logged."""
 
 
-type ListenerFactory = Callable[[Function, HostContext], Listener]
+type ListenerFactory = Callable[[AppFunction, HostContext], Listener]
+
+
+class RetriesEnd(Enum):
+    SUCCEEDED = auto()
+    EXHAUSTED = auto()
+    STOPPED = auto()
+
+
+class RetryingInvoker:
+    """Runs a function until it succeeds or its policy allows no more; counts in memory only."""
+
+    def __init__(self, function: AppFunction, worker: AppWorker) -> None:
+        self._function = function
+        self._worker = worker
+        self._stopping = asyncio.Event()
+
+    async def run(self, inputs: Mapping[str, TypedData]) -> RetriesEnd:
+        """Run, and run again with the same input; a stop ends it between two runs."""
+        function, policy = self._function, self._function.retry
+        max_count = policy.wire_max_count if policy else 0
+        failures = 0
+        while True:
+            result = await self._worker.invoke(
+                function.id, function.name, inputs, retries=(failures, max_count)
+            )
+            log_result(function.name, result)
+            if not isinstance(result, InvocationFailed):
+                return RetriesEnd.SUCCEEDED
+            failures += 1
+            if policy is None or failures > policy.max_count:
+                return RetriesEnd.EXHAUSTED
+            pause = policy.pause(failures)
+            log.info("run again in %.1f s", pause, extra={"function": function.name})
+            try:
+                await asyncio.wait_for(self._stopping.wait(), pause)
+            except TimeoutError:
+                continue
+            return RetriesEnd.STOPPED
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+
+def log_result(function: str, result: InvocationResult) -> None:
+    """Log a failure in full, and a success for debugging."""
+    match result:
+        case InvocationFailed(reason, stack, _):
+            log.error("failed: %s\n%s", reason, stack, extra={"function": function})
+        case _:
+            log.debug("succeeded", extra={"function": function})

@@ -6,113 +6,140 @@ one session only, and no lock renewed. Messages are completed when the function 
 fails, all it was given are abandoned; they come again, first in their session.
 """
 
+import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 
-from local.functions_host.amqp.errors import ConnectionLost, LockLost
-from local.functions_host.amqp.namespace import Entity
-from local.functions_host.amqp.plain import MessageLock, PlainReceiver
-from local.functions_host.amqp.receiver import ReceivedMessage, Receiver
-from local.functions_host.amqp.session import Session
-from local.functions_host.function import Function
-from local.functions_host.triggers.invocation import report
-from local.functions_host.triggers.listener import HostContext
-from local.functions_host.triggers.lock_keeper import LockKeeper
-from local.functions_host.triggers.service_bus_batch import batch_payload
-from local.functions_host.triggers.service_bus_binding import read_binding
-from local.functions_host.triggers.service_bus_payload import payload
-from local.functions_host.triggers.slots import Slots
+from local.functions_host.clients.amqp import ConnectionLost, LockLost, RequestRefused
+from local.functions_host.clients.receivers import (
+    MessageLock,
+    PlainReceiver,
+    ReceivedMessage,
+    Receiver,
+    SessionReceiver,
+)
+from local.functions_host.clients.service_bus import EntityClient, NamespaceAddress
+from local.functions_host.config.functions import AppFunction
+from local.functions_host.triggers.listener import HostContext, Listener, log_result
+from local.functions_host.triggers.service_bus_payload import batch_payload, message_payload
+from local.functions_host.worker.worker import InvocationFailed
 
 log = logging.getLogger(__name__)
 
 ACCEPT_SECONDS = 60.0
+LOST_PAUSE_SECONDS = 0.1
+REFUSED_PAUSE_SECONDS = 2.0
+LEAST_RENEWAL_SECONDS = 0.2
+HONOURED = (
+    "connection",
+    "queueName",
+    "topicName",
+    "subscriptionName",
+    "isSessionsEnabled",
+    "cardinality",
+    "accessRights",
+    "autoCompleteMessages",
+)
 
 
-class ServiceBusListener:
+class ServiceBusListener(Listener):
     """Serves one function from one queue or subscription."""
 
-    def __init__(self, function: Function, context: HostContext) -> None:
+    def __init__(self, function: AppFunction, context: HostContext) -> None:
+        binding = function.trigger
+        binding.only(*HONOURED)
+        if not binding.flag("autoCompleteMessages", True):
+            raise binding.unsupported("autoCompleteMessages false is not honoured")
         self._function = function
         self._worker = context.worker
         self._options = context.limits.service_bus
-        self._binding = read_binding(function.trigger, context.settings)
-        self._entity = Entity(
-            self._binding.address, self._binding.entity, self._options.prefetch_count
-        )
-        self._slots = Slots(function.name)
+        self._has_sessions = binding.flag("isSessionsEnabled", False)
+        self._is_batch = binding.word("cardinality", "ONE", "MANY") == "MANY"
+        self._is_binary = binding.word("dataType", "STRING", "BINARY", "UNDEFINED") == "BINARY"
+        connection = binding.text("connection")
+        try:
+            address = NamespaceAddress.parse(context.settings.connection(connection, function.name))
+        except ValueError as error:
+            raise binding.unsupported(f"setting {connection}: {error}") from error
+        if "topicName" in binding.properties:
+            subscription = binding.text("subscriptionName")
+            entity = f"{binding.text('topicName')}/Subscriptions/{subscription}"
+        else:
+            entity = binding.text("queueName")
+        self._entity = EntityClient(address, entity, self._options.prefetch_count)
+        self._loops = ReceiveLoops(function.name)
 
     async def start(self) -> None:
-        """Begin to visit; a namespace that is down is tried on."""
-        visit = self._visit_session if self._binding.has_sessions else self._visit_plain
-        self._slots.start(self._slot_count(), visit)
+        """Begin to receive; a namespace that is down is tried again."""
+        if self._has_sessions:
+            count, receive = self._options.max_concurrent_sessions, self._serve_session
+        else:
+            count, receive = self._options.max_concurrent_calls, self._serve_without_sessions
+        self._loops.start(1 if self._is_batch else count, receive)
 
     async def stop(self, drain_seconds: float) -> None:
         """Accept nothing new, let running invocations settle within the limit, release the rest.
 
         What is cut off is not settled: its message returns to the queue when its lock ends.
         """
-        await self._slots.stop(drain_seconds)
+        await self._loops.stop(drain_seconds)
         await self._entity.close()
 
-    def _slot_count(self) -> int:
-        if self._binding.is_batch:
-            return 1
-        if self._binding.has_sessions:
-            return self._options.max_concurrent_sessions
-        return self._options.max_concurrent_calls
-
-    async def _visit_session(self) -> None:
-        session = await self._entity.accept_next(ACCEPT_SECONDS)
+    async def _serve_session(self) -> None:
+        """Accept one session and process it until it stays empty or is lost."""
+        session = await self._entity.accept_next_session(ACCEPT_SECONDS)
         if session is None:
             return
-        keeper = None if self._binding.is_batch else self._keeper(session)
+        renewer = None if self._is_batch else self._renew(session)
         try:
-            await self._empty_session(session, keeper)
+            while not self._loops.is_stopping:
+                messages = await self._receive(session, self._options.session_idle_seconds)
+                if not messages:
+                    return
+                if renewer is not None:
+                    renewer.message_arrived()
+                with self._loops.busy():
+                    await self._process(session, messages, session.id)
         except (ConnectionLost, LockLost) as error:
             self._warn(f"session {session.id} ended early: {error}")
         finally:
-            if keeper is not None:
-                keeper.stop()
-            session.release()
+            if renewer is not None:
+                renewer.stop()
+            session.detach()
 
-    async def _empty_session(self, session: Session, keeper: LockKeeper | None) -> None:
-        while not self._slots.is_stopping:
-            messages = await self._take(session, self._options.session_idle_seconds)
-            if not messages:
-                return
-            if keeper is not None:
-                keeper.message_arrived()
-            with self._slots.busy():
-                await self._process(session, messages, session.id)
-
-    async def _visit_plain(self) -> None:
-        receiver = await self._entity.open_plain()
+    async def _serve_without_sessions(self) -> None:
+        """Open one receiver and process what it receives until a stop or an error."""
+        receiver = await self._entity.open_receiver()
         try:
-            while not self._slots.is_stopping:
-                messages = await self._take(receiver, None)
-                with self._slots.busy():
+            while not self._loops.is_stopping:
+                messages = await self._receive(receiver, None)
+                with self._loops.busy():
                     await self._process_plain(receiver, messages)
         finally:
-            await receiver.let_go()
+            await receiver.return_prefetched()
+            receiver.detach()
 
     async def _process_plain(
         self, receiver: PlainReceiver, messages: Sequence[ReceivedMessage]
     ) -> None:
-        locks = [] if self._binding.is_batch else [MessageLock(receiver, one) for one in messages]
-        keepers = [self._keeper(lock) for lock in locks]
+        locks = [] if self._is_batch else [MessageLock(receiver, one) for one in messages]
+        renewers = [self._renew(lock) for lock in locks]
         try:
             await self._process(receiver, messages, None)
         except LockLost as error:
             self._warn(f"not settled, it comes again: {error}")
         finally:
-            for keeper in keepers:
-                keeper.stop()
+            for renewer in renewers:
+                renewer.stop()
 
-    async def _take(
+    async def _receive(
         self, receiver: Receiver, idle_seconds: float | None
     ) -> Sequence[ReceivedMessage]:
         """The next message, or batch; nothing if none comes in time."""
-        if self._binding.is_batch:
+        if self._is_batch:
             options = self._options
             return await receiver.receive_batch(
                 options.min_batch, options.max_batch, idle_seconds, options.max_batch_wait_seconds
@@ -123,20 +150,123 @@ class ServiceBusListener:
     async def _process(
         self, receiver: Receiver, messages: Sequence[ReceivedMessage], session_id: str | None
     ) -> None:
-        function, is_binary = self._function, self._binding.is_binary
-        if self._binding.is_batch:
-            content = batch_payload(messages, session_id, function.name, is_binary)
+        """Invoke the function on what was received, and settle it by how that ended."""
+        function, is_binary = self._function, self._is_binary
+        if self._is_batch:
+            payload = batch_payload(messages, session_id, function.name, is_binary)
         else:
-            content = payload(messages[0], session_id, function.name, is_binary)
-        inputs = {function.trigger.name: content.data}
-        outcome = await self._worker.invoke(function.id, function.name, inputs, content.metadata)
-        if report(function.name, outcome):
-            await receiver.complete(messages)
-        else:
+            payload = message_payload(messages[0], session_id, function.name, is_binary)
+        inputs = {function.trigger.name: payload.data}
+        result = await self._worker.invoke(function.id, function.name, inputs, payload.metadata)
+        log_result(function.name, result)
+        if isinstance(result, InvocationFailed):
             await receiver.abandon(messages)
+        else:
+            await receiver.complete(messages)
 
-    def _keeper(self, lock: Session | MessageLock) -> LockKeeper:
-        return LockKeeper(lock, self._options.max_auto_lock_renewal_seconds)
+    def _renew(self, lock: SessionReceiver | MessageLock) -> "LockRenewer":
+        return LockRenewer(lock, self._options.max_auto_lock_renewal_seconds)
 
-    def _warn(self, words: str) -> None:
-        log.warning("%s", words, extra={"function": self._function.name})
+    def _warn(self, text: str) -> None:
+        log.warning("%s", text, extra={"function": self._function.name})
+
+
+class ReceiveLoops:
+    """Tasks that receive again and again until a stop; a refusal is logged once, not each time."""
+
+    def __init__(self, function: str) -> None:
+        self._extra = {"function": function}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._busy: set[asyncio.Task[None] | None] = set()
+        self._refusal = ""
+        self.is_stopping = False
+
+    def start(self, count: int, receive: Callable[[], Awaitable[None]]) -> None:
+        self._tasks = [asyncio.create_task(self._repeat(receive)) for _ in range(count)]
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While inside, a stop waits for the running loop instead of cutting it off."""
+        task = asyncio.current_task()
+        self._busy.add(task)
+        try:
+            yield
+        finally:
+            self._busy.discard(task)
+
+    async def stop(self, drain_seconds: float) -> None:
+        """End the idle loops now, and the busy ones when they are done or the limit is over."""
+        self.is_stopping = True
+        for task in self._tasks:
+            if task not in self._busy:
+                task.cancel()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=drain_seconds)
+            for task in late:
+                log.warning("still running: cut off", extra=self._extra)
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _repeat(self, receive: Callable[[], Awaitable[None]]) -> None:
+        while not self.is_stopping:
+            try:
+                await receive()
+            except ConnectionLost:  # the entity's client logs it, and connects again
+                await asyncio.sleep(LOST_PAUSE_SECONDS)
+            except RequestRefused as error:
+                if self._refusal != str(error):
+                    self._refusal = str(error)
+                    log.error("the queue refuses: %s", error, extra=self._extra)
+                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
+            except Exception:  # a message of a kind never seen must not end the listener
+                log.exception("receiving failed", extra=self._extra)
+                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
+
+
+class LockRenewer:
+    """Renews a lock each time half of what is left of it has passed.
+
+    A message that takes longer than the limit is renewed no more; its lock is then lost in time.
+    Most sessions are over before their first renewal, so waiting for it costs a timer and no task.
+    """
+
+    def __init__(self, lock: SessionReceiver | MessageLock, limit_seconds: float) -> None:
+        self._lock = lock
+        self._limit_seconds = limit_seconds
+        self._since = time.monotonic()
+        self._timer: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._has_given_up = False
+        self._schedule()
+
+    def message_arrived(self) -> None:
+        """Begin to count the limit for the message now in hand."""
+        self._since = time.monotonic()
+        if self._has_given_up:
+            self._schedule()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._renewal is not None:
+            self._renewal.cancel()
+
+    def _schedule(self) -> None:
+        self._has_given_up = False
+        left = (self._lock.locked_until - datetime.now(UTC)).total_seconds()
+        pause = max(left / 2, LEAST_RENEWAL_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(pause, self._on_due)
+
+    def _on_due(self) -> None:
+        if time.monotonic() - self._since < self._limit_seconds:
+            self._renewal = asyncio.create_task(self._renew())
+        else:
+            self._has_given_up = True
+
+    async def _renew(self) -> None:
+        try:
+            await self._lock.renew()
+        except (LockLost, ConnectionLost) as error:
+            log.warning("%s: lock not renewed: %s", self._lock.id, error)
+            return
+        self._schedule()

@@ -1,25 +1,31 @@
-"""A received message as the real host hands it to the worker, cardinality one.
+"""Received messages as the real host hands them to the worker, alone or in batches.
 
 The names and forms follow the Service Bus extension's binding data: texts as strings, numbers,
 dates and maps as JSON, absent values left out. Its traps are kept:
 
 * `EnqueuedTimeUtc` and `ExpiresAtUtc` carry no zone, so Python reads them as naive datetimes.
-* Each top-level field of a JSON object body that is not a list overwrites the entry of the same
-  name, in any case: a body can forge `MessageId`, or break the run with a bad `DeliveryCount`.
+* Cardinality one: each top-level field of a JSON object body that is not a list overwrites the
+  entry of the same name, in any case: a body can forge `MessageId`, or break the run with a bad
+  `DeliveryCount`.
+* Cardinality many: for each entry of a single message there is one named `...Array`. An array of
+  strings leaves out the messages that lack the value, so what follows moves up and belongs to the
+  wrong message; so do the bodies, when one is empty. Numbers, dates and maps stay in their places.
 """
 
+import base64
 import json
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import proton
 
-from local.functions_host.amqp.receiver import ReceivedMessage
-from local.functions_host.protos import TypedData
-from local.functions_host.triggers.dotnet import date_json, invariant_text, plain_json
+from local.functions_host.clients.receivers import ReceivedMessage
+from local.functions_host.worker.protos import TypedData
 
 END_OF_TIME = "9999-12-31T23:59:59.9999999"
 ACTIONS = (
@@ -44,31 +50,49 @@ TEXTS = (
     "DeadLetterSource",
 )
 JSONS = ("DeliveryCount", "EnqueuedTimeUtc", "EnqueuedTime", "ExpiresAtUtc", "ExpiresAt")
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,7})?(?:Z|[+-]\d\d:\d\d)?")
 OBJECTS = dict.fromkeys((*ACTIONS, "Client"), TypedData(json="{}"))
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
+class MessagePayload:
     """What goes to the worker: the input itself and its trigger metadata."""
 
     data: TypedData
     metadata: Mapping[str, TypedData]
 
 
-def payload(
+def message_payload(
     message: ReceivedMessage, session_id: str | None, function: str, binary: bool
-) -> Payload:
-    """Decode a message and build both; `binary` hands the body over as bytes."""
-    decoded = proton.Message()
-    decoded.decode(message.content)
+) -> MessagePayload:
+    """Build the payload of cardinality one; `binary` hands the body over as bytes."""
+    decoded = message.decode()
     body = body_bytes(decoded.body)
     metadata = message_metadata(decoded, session_id or decoded.group_id, message.tag)
     metadata["sys"] = system_entry(function)
     if binary:
-        return Payload(TypedData(bytes=body), metadata)
+        return MessagePayload(TypedData(bytes=body), metadata)
     text = body.decode("utf-8", "replace")
-    apply_body(text, metadata)
-    return Payload(TypedData(string=text), metadata)
+    overwrite_with_body(text, metadata)
+    return MessagePayload(TypedData(string=text), metadata)
+
+
+def batch_payload(
+    messages: Sequence[ReceivedMessage], session_id: str | None, function: str, binary: bool
+) -> MessagePayload:
+    """Build the payload of cardinality many; `binary` hands the bodies over as bytes."""
+    decoded = [message.decode() for message in messages]
+    bodies = [body for one in decoded if (body := body_bytes(one.body))]
+    entries = [
+        message_metadata(one, session_id or one.group_id, message.tag)
+        for one, message in zip(decoded, messages, strict=True)
+    ]
+    metadata = OBJECTS | arrays_of(entries)
+    metadata["sys"] = system_entry(function)
+    if binary:
+        return MessagePayload(TypedData(collection_bytes=SimpleNamespace(bytes=bodies)), metadata)
+    texts = [body.decode("utf-8", "replace") for body in bodies]
+    return MessagePayload(TypedData(collection_string=SimpleNamespace(string=texts)), metadata)
 
 
 def body_bytes(body: Any) -> bytes:
@@ -87,7 +111,9 @@ def message_metadata(
 ) -> dict[str, TypedData]:
     """Build the entries a message gives; None and what the message lacks is left out."""
     annotations: Mapping[str, Any] = message.annotations or {}  # symbols equal their texts
-    properties = TypedData(json=plain_json(message.properties or {}))
+    own_properties: Mapping[Any, Any] = message.properties or {}
+    named = {as_text(name): value for name, value in own_properties.items()}
+    properties = TypedData(json=json.dumps(named, default=as_text, ensure_ascii=False))
     enqueued = moment(annotations.get("x-opt-enqueued-time"))
     expires = expiry(message, annotations)
     texts = {
@@ -141,7 +167,7 @@ def expiry(message: proton.Message, annotations: Mapping[str, Any]) -> str:
     return moment(int(enqueued) + int(message.ttl * 1000))
 
 
-def apply_body(text: str, metadata: dict[str, TypedData]) -> None:
+def overwrite_with_body(text: str, metadata: dict[str, TypedData]) -> None:
     """Let the fields of a JSON object overwrite entries, as the real host does."""
     stripped = text.strip()
     if not (stripped.startswith("{") and stripped.endswith("}")):
@@ -162,9 +188,63 @@ def apply_body(text: str, metadata: dict[str, TypedData]) -> None:
                 metadata[name] = TypedData(string=invariant_text(value))
 
 
+def arrays_of(entries: Sequence[dict[str, TypedData]]) -> dict[str, TypedData]:
+    """Turn the entries of single messages into arrays."""
+    arrays = {f"{name}Array": present_texts(entries, name) for name in TEXTS}
+    # The extension fills this array with the other key's values.
+    arrays["TransactionPartitionKeyArray"] = present_texts(entries, "PartitionKey")
+    for name in (*JSONS, "ApplicationProperties", "UserProperties"):
+        values = ",".join(entry[name].json for entry in entries)
+        arrays[f"{name}Array"] = TypedData(json=f"[{values}]")
+    numbers = [int(entry["SequenceNumber"].json) for entry in entries]
+    arrays["SequenceNumberArray"] = TypedData(collection_sint64=SimpleNamespace(sint64=numbers))
+    return arrays
+
+
+def present_texts(entries: Sequence[dict[str, TypedData]], name: str) -> TypedData:
+    """The values of one name, without the messages that have none."""
+    values = [entry[name].string for entry in entries if name in entry]
+    return TypedData(collection_string=SimpleNamespace(string=values))
+
+
 def system_entry(function: str) -> TypedData:
     """The `sys` entry every invocation has."""
     now = date_json(datetime.now(UTC))
     return TypedData(
         json=f'{{"MethodName":"{function}","UtcNow":"{now}Z","RandGuid":"{uuid.uuid4()}"}}'
     )
+
+
+def date_json(moment: datetime) -> str:
+    """A date as Newtonsoft writes one of unspecified kind: no zone, no trailing zeros."""
+    text = moment.replace(tzinfo=None).isoformat()
+    return text.rstrip("0") if moment.microsecond else text
+
+
+def invariant_text(value: Any) -> str:
+    """A JSON scalar turned into text by .NET's invariant culture.
+
+    Newtonsoft takes strings that look like ISO dates for dates, so they change their form to
+    `MM/dd/yyyy HH:mm:ss`, in UTC as on the platform's machines, and Python's worker cannot read
+    them back.
+    """
+    match value:
+        case bool():
+            return "True" if value else "False"
+        case str() if ISO_DATE.fullmatch(value):
+            try:
+                moment = datetime.fromisoformat(value)
+            except ValueError:
+                return value
+            if moment.tzinfo is not None:
+                moment = moment.astimezone(UTC)
+            return moment.strftime("%m/%d/%Y %H:%M:%S")
+        case _:
+            return str(value)
+
+
+def as_text(value: Any) -> str:
+    """Values JSON has no form for: bytes in base64, the rest as Python prints them."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    return str(value)

@@ -8,45 +8,61 @@ no run is ever past due.
 import asyncio
 import json
 import logging
-from datetime import datetime
+import math
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from local.functions_host.function import Function
-from local.functions_host.protos import TypedData
-from local.functions_host.refusal import Refused
-from local.functions_host.triggers.attempts import Attempts
-from local.functions_host.triggers.listener import HostContext
-from local.functions_host.triggers.schedule import Schedule, now
-from local.functions_host.triggers.schedule_monitor import ScheduleMonitor
+from croniter import CroniterBadDateError, croniter
+
+from local.functions_host.config.functions import AppFunction
+from local.functions_host.config.host_json import parse_timespan
+from local.functions_host.config.settings import Unsupported
+from local.functions_host.triggers.listener import HostContext, Listener, RetryingInvoker
+from local.functions_host.worker.protos import TypedData
 
 log = logging.getLogger(__name__)
 
 DATA_SETTING = "LOCAL_HOST_DATA"
+MONITORED_INTERVAL = timedelta(minutes=1)
+NEVER = datetime(1, 1, 1, tzinfo=UTC)
+# What NCRONTAB allows in a field is less than what croniter does.
+CRON_ITEM = r"(?:\*|(?:\d+|[A-Za-z]{3,9})(?:-(?:\d+|[A-Za-z]{3,9}))?)(?:/\d+)?"
+CRON_FIELD = re.compile(rf"{CRON_ITEM}(?:,{CRON_ITEM})*", re.ASCII)
+EIGHTH_DAY = re.compile(r"(?:^|[,-])7")
 
 
-class TimerListener:
+class TimerListener(Listener):
     """Invokes one function at each occurrence of its schedule."""
 
-    def __init__(self, function: Function, context: HostContext) -> None:
+    def __init__(self, function: AppFunction, context: HostContext) -> None:
         binding = function.trigger
         binding.only("schedule", "runOnStartup", "useMonitor")
         self._function = function
-        self._attempts = Attempts(function, context.worker)
-        self._schedule = schedule_of(function)
+        self._invoker = RetryingInvoker(function, context.worker)
+        try:
+            self._schedule = TimerSchedule.parse(binding.text("schedule"))
+        except ValueError as error:
+            raise Unsupported(f"function {function.name}: {error}") from error
         self._runs_on_startup = binding.flag("runOnStartup", False)
-        is_monitored = binding.flag("useMonitor", True) and self._schedule.is_monitored(now())
-        self._monitor = monitor_of(function, self._schedule, context) if is_monitored else None
+        self._monitor: ScheduleMonitor | None = None
+        if binding.flag("useMonitor", True) and self._schedule.is_monitored(now()):
+            directory = context.settings.values.get(DATA_SETTING)
+            file = Path("timers", context.region, f"{function.name}.json")
+            path = Path(directory) / file if directory else None
+            self._monitor = ScheduleMonitor(self._schedule, path)
         self._clock: asyncio.Task[None] | None = None
         self._running = asyncio.Lock()
 
     async def start(self) -> None:
-        """Begin to wait for the next occurrence."""
         is_past_due = self._monitor is not None and self._monitor.begin(now())
-        self._clock = asyncio.create_task(self._tick(is_past_due))
+        self._clock = asyncio.create_task(self._follow_schedule(is_past_due))
 
     async def stop(self, drain_seconds: float) -> None:
         """Wait for a run in progress up to the limit, then stop the clock."""
-        self._attempts.stop()
+        self._invoker.stop()
         try:
             async with asyncio.timeout(drain_seconds), self._running:
                 pass
@@ -60,16 +76,16 @@ class TimerListener:
         """Invoke the function once, apart from its schedule."""
         await self._invoke()
 
-    async def _tick(self, is_past_due: bool) -> None:
+    async def _follow_schedule(self, is_past_due: bool) -> None:
         due = now()
         if is_past_due or self._runs_on_startup:
             await self._invoke(is_past_due=is_past_due)
-            self._note(due)
+            self._record_run(due)
         while True:
             due = self._schedule.after(max(now(), due))  # the sleep may end a little early
             await asyncio.sleep((due - now()).total_seconds())
             await self._invoke()
-            self._note(due)
+            self._record_run(due)
 
     async def _invoke(self, *, is_past_due: bool = False) -> None:
         async with self._running:
@@ -79,29 +95,142 @@ class TimerListener:
                 "IsPastDue": is_past_due,
             }
             data = TypedData(json=json.dumps(document))
-            await self._attempts.run({self._function.trigger.name: data})
+            await self._invoker.run({self._function.trigger.name: data})
 
-    def _note(self, due: datetime) -> None:
+    def _record_run(self, due: datetime) -> None:
         if self._monitor is None:
             return
         try:
-            self._monitor.ran(due)
+            self._monitor.record_run(due)
         except OSError as error:
             log.error("not kept: %s", error, extra={"function": self._function.name})
 
 
-def schedule_of(function: Function) -> Schedule:
-    """Read the binding's schedule or refuse it."""
+@dataclass(frozen=True, slots=True)
+class TimerSchedule:
+    """When a timer is due: the occurrences of an expression in UTC, or one each `interval`."""
+
+    expression: str
+    interval: timedelta | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "TimerSchedule":
+        """Read a schedule; what is neither NCRONTAB nor an interval raises ValueError.
+
+        NCRONTAB has six fields (second, minute, hour, day, month, day of week), or five without the
+        seconds. An interval is written `hh:mm:ss`.
+        """
+        fields = text.split()
+        if len(fields) == 1:
+            return cls(text, parse_interval(text))
+        expression = " ".join(["0", *fields] if len(fields) == 5 else fields)
+        if len(expression.split()) != 6:
+            raise ValueError(f"schedule {text!r}: six fields are needed, seconds first")
+        is_ncrontab = (
+            all(CRON_FIELD.fullmatch(field) for field in fields)
+            and not EIGHTH_DAY.search(fields[-1])
+            and croniter.is_valid(expression, second_at_beginning=True)
+        )
+        if not is_ncrontab:
+            raise ValueError(f"schedule {text!r} is not NCRONTAB")
+        schedule = cls(expression)
+        try:
+            schedule.after(now())
+        except CroniterBadDateError as error:  # such as the 31st of February
+            raise ValueError(f"schedule {expression!r} never comes") from error
+        return schedule
+
+    def after(self, moment: datetime) -> datetime:
+        """The first occurrence later than the moment; a day must suit both of its fields."""
+        if self.interval is not None:
+            return moment + self.interval
+        steps = croniter(self.expression, moment, second_at_beginning=True, day_or=False)
+        occurrence: datetime = steps.get_next(datetime)
+        return occurrence
+
+    def is_monitored(self, moment: datetime) -> bool:
+        """Whether the real host would keep the status: not below a minute between occurrences."""
+        first = self.after(moment)
+        return self.after(first) - first >= MONITORED_INTERVAL
+
+
+def parse_interval(text: str) -> timedelta:
+    """Read the time between two occurrences; it must be above nothing and end."""
     try:
-        return Schedule.parse(function.trigger.text("schedule"))
+        seconds = parse_timespan(text)
     except ValueError as error:
-        raise Refused(f"function {function.name}: {error}") from error
+        raise ValueError(f"schedule {text!r}: neither NCRONTAB nor an interval") from error
+    if seconds == 0 or math.isinf(seconds):
+        raise ValueError(f"schedule {text!r}: an interval must be longer than nothing")
+    return timedelta(seconds=seconds)
 
 
-def monitor_of(function: Function, schedule: Schedule, context: HostContext) -> ScheduleMonitor:
-    """Make the monitor; each region and function has a file of its own."""
-    directory = context.settings.values.get(DATA_SETTING)
-    if not directory:
-        return ScheduleMonitor(schedule, None)
-    path = Path(directory) / "timers" / context.region / f"{function.name}.json"
-    return ScheduleMonitor(schedule, path)
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStatus:
+    """What the real host keeps in a blob for each timer."""
+
+    last: datetime
+    next: datetime
+    updated: datetime
+
+    def document(self) -> dict[str, str]:
+        """The status as the function sees it, and as it is kept."""
+        return {
+            "Last": self.last.isoformat(),
+            "LastUpdated": self.updated.isoformat(),
+            "Next": self.next.isoformat(),
+        }
+
+
+class ScheduleMonitor:
+    """When a timer last ran and is to run next. Without a file it is forgotten with the process."""
+
+    def __init__(self, schedule: TimerSchedule, path: Path | None) -> None:
+        self._schedule = schedule
+        self._path = path
+        self._status: ScheduleStatus | None = None
+
+    def begin(self, now: datetime) -> bool:
+        """Read what is kept; return whether an occurrence was missed. Raises OSError."""
+        kept = self._read()
+        self._status = kept or ScheduleStatus(NEVER, self._schedule.after(now), NEVER)
+        if kept is None:
+            self._write()
+            return False
+        expected = kept.next if kept.last == NEVER else self._schedule.after(kept.last)
+        return expected < now
+
+    def record_run(self, occurrence: datetime) -> None:
+        """Keep a run that was due at a time. Raises OSError."""
+        self._status = ScheduleStatus(occurrence, self._schedule.after(occurrence), occurrence)
+        self._write()
+
+    def document(self) -> dict[str, str] | None:
+        return self._status.document() if self._status else None
+
+    def _read(self) -> ScheduleStatus | None:
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            kept = json.loads(self._path.read_text("utf-8"))
+            names = ("Last", "Next", "LastUpdated")
+            return ScheduleStatus(*(datetime.fromisoformat(kept[name]) for name in names))
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("%s is no status of a timer, begun anew: %s", self._path, error)
+            return None
+
+    def _write(self) -> None:
+        if self._path is None or self._status is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # A crash leaves either the old file or the new one, never half of one.
+        temporary = self._path.with_suffix(".new")
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(self._status.document(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)

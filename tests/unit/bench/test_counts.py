@@ -4,21 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from bench.cloud import Tallies
-from bench.counts.__main__ import plan_of
-from bench.counts.aims import Aim, aims
-from bench.counts.bill import Bill, Reading, bill
-from bench.counts.table import batch_line, table
-from bench.counts.visits import Plan, Visits
-from bench.counts.waves import Costs
-from bench.load import BODY_BYTES, statuses
+from bench.counts.__main__ import parse_plan
+from bench.counts.aims import Aim, list_aims
+from bench.counts.table import format_batch, format_table
+from bench.counts.usage import CounterReading, ServiceUsage, compute_usage
+from bench.counts.waves import CountPlan, MessageCosts, VisitCosts
+from bench.load import BODY_BYTES, make_statuses
 from functions.handlers.tracking import FlightStatus
+from testbed.control import Tallies
 
 NOTHING: Tallies = {}
 
 
-def reading(tallies: Tallies, documents: int) -> Reading:
-    return Reading(tallies, documents, tallies)
+def reading(tallies: Tallies, documents: int) -> CounterReading:
+    return CounterReading(tallies, documents, tallies)
 
 
 def test_writes_reads_and_units_are_told_apart() -> None:
@@ -30,9 +29,9 @@ def test_writes_reads_and_units_are_told_apart() -> None:
         ("cosmos.journal", "query", "200"): (1, 4.6),
     }
 
-    counted = bill(reading(NOTHING, 0), reading(after, 3), None)
+    counted = compute_usage(reading(NOTHING, 0), reading(after, 3), None)
 
-    assert counted == Bill(writes=7, documents=7, refused=2, reads=2, units=68.1)
+    assert counted == ServiceUsage(writes=7, documents=7, refused=2, reads=2, units=68.1)
 
 
 def test_what_the_clock_and_not_the_message_pays_for_is_left_out() -> None:
@@ -44,34 +43,36 @@ def test_what_the_clock_and_not_the_message_pays_for_is_left_out() -> None:
         ("servicebus.east", "authorize", "ok"): (2, 0.0),
     }
 
-    assert bill(reading(NOTHING, 0), reading(after, 0), None) == Bill()
+    assert compute_usage(reading(NOTHING, 0), reading(after, 0), None) == ServiceUsage()
 
 
 def test_a_page_of_the_change_feed_that_held_something_is_kept_apart() -> None:
     after: Tallies = {("cosmos.journal", "feed", "200"): (2, 10.4)}
 
-    assert bill(reading(NOTHING, 0), reading(after, 0), None) == Bill(feed_units=10.4)
+    assert compute_usage(reading(NOTHING, 0), reading(after, 0), None) == ServiceUsage(
+        feed_units=10.4
+    )
 
 
 def test_only_what_came_between_two_readings_counts_and_looking_does_not() -> None:
     look = ("cosmos.journal", "query", "200")
     batch = ("cosmos.journal", "batch", "200")
-    begin = Reading({look: (1, 2.0)}, 5, {look: (2, 4.0)})
-    end = Reading({look: (2, 4.0), batch: (1, 6.0)}, 7, {look: (3, 6.0), batch: (1, 6.0)})
+    begin = CounterReading({look: (1, 2.0)}, 5, {look: (2, 4.0)})
+    end = CounterReading({look: (2, 4.0), batch: (1, 6.0)}, 7, {look: (3, 6.0), batch: (1, 6.0)})
 
-    assert bill(begin, end, None) == Bill(writes=1, documents=2, units=6.0)
+    assert compute_usage(begin, end, None) == ServiceUsage(writes=1, documents=2, units=6.0)
 
 
-def test_documents_of_batches_that_replace_are_told_by_the_system() -> None:
+def test_documents_of_batches_that_replace_are_given_by_the_system() -> None:
     after: Tallies = {
         ("cosmos.documents", "batch", "200"): (3, 49.5),
         ("cosmos.documents", "batch", "207"): (1, 1.0),
         ("cosmos.documents", "upsert", "200"): (3, 33.0),
     }
 
-    counted = bill(reading(NOTHING, 0), reading(after, 3), 2)
+    counted = compute_usage(reading(NOTHING, 0), reading(after, 3), 2)
 
-    assert counted == Bill(writes=6, documents=9, refused=1, units=83.5)
+    assert counted == ServiceUsage(writes=6, documents=9, refused=1, units=83.5)
 
 
 def test_abandons_dead_letters_and_lost_locks_are_given_back() -> None:
@@ -81,22 +82,24 @@ def test_abandons_dead_letters_and_lost_locks_are_given_back() -> None:
         for operation in ("send", "deliver", "complete", "abandon", "dead-letter", "expire-lock")
     }
 
-    counted = bill(reading(NOTHING, 0), reading(after, 0), None)
+    counted = compute_usage(reading(NOTHING, 0), reading(after, 0), None)
 
-    assert counted == Bill(bus_operations=12, given_back=6)
+    assert counted == ServiceUsage(bus_operations=12, given_back=6)
 
 
-CHEAP = Costs(
-    primary=Bill(writes=1, documents=1, reads=1, units=8.4, bus_operations=3),
-    secondary=Bill(reads=1, units=2.4, bus_operations=3),
+CHEAP = MessageCosts(
+    primary=ServiceUsage(writes=1, documents=1, reads=1, units=8.4, bus_operations=3),
+    secondary=ServiceUsage(reads=1, units=2.4, bus_operations=3),
 )
-WARM = Costs(primary=Bill(writes=1, documents=1, units=8), secondary=Bill())
-BATCH = Costs(primary=Bill(writes=0.1, units=0.9), secondary=Bill(reads=0.1, units=0.3))
-VISITS = Visits(cold=CHEAP, warm=WARM, again=CHEAP, feed_units=0.5)
+WARM = MessageCosts(primary=ServiceUsage(writes=1, documents=1, units=8), secondary=ServiceUsage())
+BATCH = MessageCosts(
+    primary=ServiceUsage(writes=0.1, units=0.9), secondary=ServiceUsage(reads=0.1, units=0.3)
+)
+VISITS = VisitCosts(cold=CHEAP, warm=WARM, again=CHEAP, feed_units=0.5)
 
 
-def missed(visits: Visits, batch: Costs = BATCH) -> list[str]:
-    return [str(aim) for aim in aims(visits, batch) if not aim.holds]
+def missed(visits: VisitCosts, batch: MessageCosts = BATCH) -> list[str]:
+    return [str(aim) for aim in list_aims(visits, batch) if not aim.holds]
 
 
 def test_all_aims_hold_for_figures_within_them() -> None:
@@ -104,7 +107,7 @@ def test_all_aims_hold_for_figures_within_them() -> None:
 
 
 def test_an_aim_that_is_missed_is_named_with_what_was_counted() -> None:
-    dear = replace(CHEAP, secondary=Bill(reads=2, refused=1, units=30, given_back=1))
+    dear = replace(CHEAP, secondary=ServiceUsage(reads=2, refused=1, units=30, given_back=1))
 
     assert missed(replace(VISITS, again=dear)) == [
         "secondary writes and refused writes, again: 1.00, at most 0",
@@ -126,10 +129,10 @@ def test_a_mean_may_be_off_by_no_more_than_rounding() -> None:
 
 
 def test_the_table_shows_every_system_cold_warm_and_again_side_by_side() -> None:
-    costs = replace(CHEAP, primary=Bill(writes=4, units=40))
-    dear = Visits(cold=costs, warm=costs, again=costs, feed_units=0.0)
+    costs = replace(CHEAP, primary=ServiceUsage(writes=4, units=40))
+    dear = VisitCosts(cold=costs, warm=costs, again=costs, feed_units=0.0)
 
-    rows = table({"ours": VISITS, "theirs": dear}).splitlines()
+    rows = format_table({"ours": VISITS, "theirs": dear}).splitlines()
 
     assert rows[0].split() == ["ours", "theirs"]
     assert rows[1].split() == ["per", "message", *["cold", "warm", "again"] * 2]
@@ -139,11 +142,11 @@ def test_the_table_shows_every_system_cold_warm_and_again_side_by_side() -> None
 
 
 def test_the_line_about_batches_says_what_they_cost() -> None:
-    assert "0.10 strong writes, 0.10 reads, 1.20 request units" in batch_line(BATCH)
+    assert "0.10 strong writes, 0.10 reads, 1.20 request units" in format_batch(BATCH)
 
 
 def test_messages_are_of_one_kilobyte_and_what_the_handler_reads() -> None:
-    messages = statuses("N1", range(3))
+    messages = make_statuses("N1", range(3))
 
     assert {len(message.body) for message in messages} == {BODY_BYTES}
     assert [FlightStatus.model_validate_json(m.body).flight for m in messages] == [
@@ -157,7 +160,7 @@ def test_messages_are_of_one_kilobyte_and_what_the_handler_reads() -> None:
 def test_the_command_line_has_defaults_and_refuses_what_cannot_be_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert plan_of([]) == Plan(sessions=20, each=20)
+    assert parse_plan([]) == CountPlan(sessions=20, each=20)
     with pytest.raises(SystemExit, match="2"):
-        plan_of(["--each", "1"])
+        parse_plan(["--each", "1"])
     assert "must be at least 2" in capsys.readouterr().err

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from bench.processor import seconds_used
 from bench.systems import ROOT
-from bench.throughput.__main__ import shape_of
-from bench.throughput.profile import profile_of
-from bench.throughput.stage import Rate, Shape
-from bench.throughput.table import profile_lines, ratio, table
+from bench.throughput.__main__ import parse_shape
+from bench.throughput.consuming import Rate, Shape
+from bench.throughput.profile import build_profile
+from bench.throughput.table import compute_ratio, format_profile, format_table
+from testbed.children import read_cpu_seconds
 
 
 def rate(per_second: float) -> Rate:
@@ -33,13 +33,13 @@ def test_ratios_are_taken_round_by_round_so_that_a_slow_round_slows_both() -> No
     ours = [rate(100), rate(10), rate(120)]
     theirs = [rate(200), rate(20), rate(200)]
 
-    assert ratio(ours, theirs) == pytest.approx(0.5)
+    assert compute_ratio(ours, theirs) == pytest.approx(0.5)
 
 
 def test_the_table_has_median_spread_ratio_and_processor_time() -> None:
     rates = {"theirs": [rate(200), rate(400)], "ours": [rate(100), rate(100)]}
 
-    rows = table(Shape(50, 40), rates, "ours").splitlines()
+    rows = format_table(Shape(50, 40), rates, "ours").splitlines()
 
     assert rows[0] == "50 sessions of 40 messages"
     assert rows[2].split() == ["theirs", "300", "200", "400", "0.38x", "1.88", "50%", "0.94", "25%"]
@@ -47,13 +47,13 @@ def test_the_table_has_median_spread_ratio_and_processor_time() -> None:
 
 
 def test_a_sample_belongs_to_the_innermost_owner_and_imports_to_nobody() -> None:
-    engine = f"{ROOT}/shared/usecases/consume.py:Consumer.consume"
+    engine = f"{ROOT}/shared/engine/consume/consume.py:Consumer.consume"
     sdk = "/venv/lib/python3.13/site-packages/azure/cosmos/aio/_container.py:read"
     codec = "/usr/lib/python3.13/json/decoder.py:decode"
     worker = "/venv/lib/python3.13/site-packages/azure/functions/meta.py:decode"
     importing = "<frozen importlib._bootstrap>:_load"
 
-    profile = profile_of(
+    profile = build_profile(
         [
             ((codec, sdk, engine), 6),
             ((engine,), 2),
@@ -71,28 +71,28 @@ def test_a_sample_belongs_to_the_innermost_owner_and_imports_to_nobody() -> None
         "event loop": 0.1,
     }
     assert profile.itself["json/decoder.py:decode"] == 0.7
-    assert profile.ours == {"usecases/consume.py:Consumer.consume": 0.8}
+    assert profile.ours == {"consume/consume.py:Consumer.consume": 0.8}
 
 
 def test_a_profile_is_printed_in_shares_and_in_time_per_message() -> None:
-    profile = profile_of([(("/usr/lib/python3.13/json/decoder.py:decode",), 4)])
+    profile = build_profile([(("/usr/lib/python3.13/json/decoder.py:decode",), 4)])
 
-    text = list(profile_lines(rate(100), profile))
+    text = list(format_profile(rate(100), profile))
 
     assert text[0].startswith("where the host's 5.00 ms per message go (4 samples, 100 msg/s")
     assert "  100.0%   5.00 ms  event loop" in text
 
 
 def test_processor_time_of_a_process_grows_while_it_works() -> None:
-    before, deadline = seconds_used(os.getpid()), time.monotonic() + 20
+    before, deadline = read_cpu_seconds(os.getpid()), time.monotonic() + 20
 
-    while seconds_used(os.getpid()) <= before:
+    while read_cpu_seconds(os.getpid()) <= before:
         assert time.monotonic() < deadline
 
 
 def test_a_shape_is_sessions_times_messages() -> None:
-    assert shape_of("50x40") == Shape(50, 40)
+    assert parse_shape("50x40") == Shape(50, 40)
     assert Shape(50, 40).messages == 2000
     for text in ("50", "0x4", "ax4", "5x"):
         with pytest.raises(argparse.ArgumentTypeError, match="two numbers"):
-            shape_of(text)
+            parse_shape(text)

@@ -4,79 +4,88 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 
-from chaos import chain
-from chaos.judge.history import Head, History, Left, Quiet, Report, Run, Seen, Sent
+from chaos.checker.history import (
+    Baseline,
+    EffectCopy,
+    ErrorReport,
+    HandlerRun,
+    Leftovers,
+    RunHistory,
+    SentMessage,
+    SessionHead,
+)
+from chaos.messages import CHAIN_START, extend_chain
 
 REGIONS = ("east", "west")
 SESSIONS, EACH = 3, 6
 # In every session this one fails, and this one calls the outside.
 POISONED, EFFECTFUL = 2, 4
-QUIET_UNTIL = 1_000.0
+BASELINE_UNTIL = 1_000.0
 
 
-def flawless() -> History:
+def flawless() -> RunHistory:
     """Three sessions of six messages each: every promise holds."""
     sent = tuple(sent_in(f"N{n}") for n in range(SESSIONS))
     messages = tuple(one for own in sent for one in own)
     seen = tuple(copy for region in REGIONS for copy in copies_in(region, sent))
-    return History(
+    return RunHistory(
         regions=REGIONS,
         sent=messages,
         seen=seen,
         reports=tuple(report(one, region) for one in poisoned(messages) for region in REGIONS),
         runs=tuple(
-            Run(QUIET_UNTIL - 1, one.session, one.id, f"key of {one.id}")
+            HandlerRun(BASELINE_UNTIL - 1, one.session, one.id, f"key of {one.id}")
             for one in messages
             if one.sequence == EFFECTFUL
         ),
         heads={own[0].session: head(own) for own in sent},
-        left=Left(
+        left=Leftovers(
             queued=dict.fromkeys(("east/lockstep", "west/lockstep"), 0),
             dead=dict.fromkeys(("east/lockstep", "west/lockstep"), 0),
-            unfinished={"owed": (), "claimed": (), "parked": ()},
+            unfinished={"pending": (), "claimed": (), "parked": ()},
             kinds={"entry": SESSIONS * EACH, "genesis": SESSIONS, "ledger": SESSIONS},
             old_entries={},
         ),
-        quiet=Quiet(QUIET_UNTIL, {"abandon in east": 0}),
+        baseline=Baseline(BASELINE_UNTIL, {"abandon in east": 0}),
     )
 
 
-def sent_in(session: str) -> tuple[Sent, ...]:
+def sent_in(session: str) -> tuple[SentMessage, ...]:
     """What is sent to a session."""
     return tuple(
-        Sent(
+        SentMessage(
             session=session,
             sequence=n,
             id=f"{session}-{n}",
             digest=sha256(f"{session} {n}".encode()).hexdigest(),
             is_poisoned=n == POISONED,
             calls_outside=n == EFFECTFUL,
-            safe_at=QUIET_UNTIL - 10,
+            safe_at=BASELINE_UNTIL - 10,
         )
         for n in range(EACH)
     )
 
 
-def poisoned(messages: tuple[Sent, ...]) -> Iterator[Sent]:
+def poisoned(messages: tuple[SentMessage, ...]) -> Iterator[SentMessage]:
     """Those that are to fail."""
     return (one for one in messages if one.is_poisoned)
 
 
-def copies_in(region: str, sent: tuple[tuple[Sent, ...], ...]) -> Iterator[Seen]:
+def copies_in(region: str, sent: tuple[tuple[SentMessage, ...], ...]) -> Iterator[EffectCopy]:
     """Every effect as it comes out of a region, one session after another."""
     number = 0
     for own in sent:
-        linked = chain.START
+        linked = CHAIN_START
         for place, one in enumerate(one for one in own if not one.is_poisoned):
-            linked = chain.link(linked, one.id, one.digest)
+            linked = extend_chain(linked, one.id, one.digest)
             number += 1
             yield effect(one, region, number, place, linked)
 
 
-def effect(one: Sent, region: str, number: int, place: int, linked: str) -> Seen:
+def effect(one: SentMessage, region: str, number: int, place: int, linked: str) -> EffectCopy:
     """A copy of a message's effect."""
-    return Seen(
-        at=QUIET_UNTIL - 5,
+    return EffectCopy(
+        at=BASELINE_UNTIL - 5,
         region=region,
         number=number,
         output=f"output of {one.id}",
@@ -90,38 +99,40 @@ def effect(one: Sent, region: str, number: int, place: int, linked: str) -> Seen
     )
 
 
-def report(one: Sent, region: str) -> Report:
+def report(one: SentMessage, region: str) -> ErrorReport:
     """The report of a poisoned message."""
-    return Report(region, f"report of {one.id}", one.id, one.session, one.id, "it was sent to fail")
+    return ErrorReport(
+        region, f"report of {one.id}", one.id, one.session, one.id, "it was sent to fail"
+    )
 
 
-def head(own: tuple[Sent, ...]) -> Head:
+def head(own: tuple[SentMessage, ...]) -> SessionHead:
     """Where a session stands at the end."""
-    linked, place = chain.START, 0
+    linked, place = CHAIN_START, 0
     for one in own:
         if not one.is_poisoned:
-            linked, place = chain.link(linked, one.id, one.digest), place + 1
-    return Head(place, linked)
+            linked, place = extend_chain(linked, one.id, one.digest), place + 1
+    return SessionHead(place, linked)
 
 
-def without(history: History, lost: str, region: str | None = None) -> History:
+def without(history: RunHistory, lost: str, region: str | None = None) -> RunHistory:
     """The history without what was seen of a message, in one region or in both."""
     seen = tuple(s for s in history.seen if s.id != lost or region not in (None, s.region))
     return replace(history, seen=seen)
 
 
-def rebuilt(history: History, session: str, order: tuple[int, ...]) -> History:
+def rebuilt(history: RunHistory, session: str, order: tuple[int, ...]) -> RunHistory:
     """The history as if a session had applied these of its messages, in this order."""
     own = {one.sequence: one for one in history.sent if one.session == session}
-    linked, effects = chain.START, []
+    linked, effects = CHAIN_START, []
     for place, number in enumerate(order):
-        linked = chain.link(linked, own[number].id, own[number].digest)
+        linked = extend_chain(linked, own[number].id, own[number].digest)
         effects.append((own[number], place, linked))
     others = tuple(s for s in history.seen if s.session != session)
     copies = tuple(
-        replace(effect(one, region, 10_000 + n, place, linked), at=QUIET_UNTIL + 1)
+        replace(effect(one, region, 10_000 + n, place, linked), at=BASELINE_UNTIL + 1)
         for region in REGIONS
         for n, (one, place, linked) in enumerate(effects)
     )
-    heads = {**history.heads, session: Head(len(order), linked)}
+    heads = {**history.heads, session: SessionHead(len(order), linked)}
     return replace(history, seen=others + copies, heads=heads)

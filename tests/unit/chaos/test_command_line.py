@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from chaos.__main__ import main, options_of, parse_arguments
+from chaos.__main__ import main, parse_arguments, parse_options
 from chaos.options import Cardinality
 
 
 def test_three_minutes_are_usual_and_many_messages_have_their_own_usual_values() -> None:
     minutes, messages = (
-        options_of(parse_arguments(words)) for words in ([], ["--messages", "100000"])
+        parse_options(parse_arguments(words)) for words in ([], ["--messages", "100000"])
     )
 
-    assert (minutes.seconds, minutes.messages, minutes.ease) == (180.0, None, 2.0)
-    assert (messages.messages, messages.ease, messages.operation_max) == (100_000, 5.0, 25)
+    assert (minutes.seconds, minutes.messages, minutes.pause_factor) == (180.0, None, 2.0)
+    assert (messages.messages, messages.pause_factor, messages.operation_max) == (100_000, 5.0, 25)
     assert minutes.messages_max == 180 * 40
     assert messages.messages_max == 100_000
     assert messages.rate > minutes.rate
@@ -66,7 +66,7 @@ def test_a_directory_that_no_run_made_is_left_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-def test_there_must_be_a_run_to_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_must_be_a_run_to_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--data", str(tmp_path), "--judge"]) == 2
     assert "holds no run that came to its end" in capsys.readouterr().err
 

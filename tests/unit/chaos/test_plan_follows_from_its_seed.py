@@ -1,4 +1,4 @@
-"""The same seed has the same weather in store, and the local cloud honours all of it."""
+"""The same seed has the same injector in store, and the local cloud honours all of it."""
 
 import json
 from itertools import islice, pairwise
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.app.composing import compose_app
-from chaos.names import EFFECTS_QUEUE
-from chaos.plan import Blow, Mishap, blows, squalls
+from chaos.messages import EFFECTS_QUEUE
+from chaos.plan import OutageKind, PlannedFault, plan_degradations, plan_outages
+from chaos.processes import compose_app
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
-from local.cosmos.targets import targets as cosmos_targets
+from local.cosmos.http.requests import list_targets
 from local.faults import Fault
 from local.targets import Target, check_aim
 
@@ -26,11 +26,11 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> list[Target]:
     compose_app(app)
     config = load_config(app / "local.config.json")
     containers = (container.name for container in config.cosmos.containers)
-    of_store = cosmos_targets(containers, config.cosmos.regions)
+    of_store = list_targets(containers, config.cosmos.regions)
     return [*of_store, *Cloud(config, CloudOptions(logs=app)).targets()]
 
 
-@pytest.mark.parametrize("plan", [blows, squalls])
+@pytest.mark.parametrize("plan", [plan_outages, plan_degradations])
 def test_a_seed_repeats_its_plan_and_another_has_another(plan: type) -> None:
     first, again, other = (list(islice(plan(seed, REGIONS), MANY)) for seed in (7, 7, 8))
 
@@ -38,32 +38,32 @@ def test_a_seed_repeats_its_plan_and_another_has_another(plan: type) -> None:
     assert first != other
 
 
-@pytest.mark.parametrize("plan", [blows, squalls])
-def test_one_mishap_begins_after_the_one_before_it_has_ended(plan: type) -> None:
-    mishaps: list[Mishap] = list(islice(plan(7, REGIONS), MANY))
+@pytest.mark.parametrize("plan", [plan_outages, plan_degradations])
+def test_one_fault_begins_after_the_one_before_it_has_ended(plan: type) -> None:
+    planned_faults: list[PlannedFault] = list(islice(plan(7, REGIONS), MANY))
 
-    for before, after in pairwise(mishaps):
+    for before, after in pairwise(planned_faults):
         assert before.at + before.seconds < after.at
 
 
 def test_everything_is_taken_away_in_each_round_and_from_both_regions() -> None:
-    struck = list(islice(blows(7, REGIONS), MANY))
+    struck = list(islice(plan_outages(7, REGIONS), MANY))
 
-    rounds = [struck[at : at + len(Blow)] for at in range(0, MANY, len(Blow))]
-    assert all({mishap.blow for mishap in one} == set(Blow) for one in rounds)
-    for blow in (Blow.HOST, Blow.REGION, Blow.NAMESPACE):
-        assert {m.regions for m in struck if m.blow is blow} == {("east",), ("west",)}
-    assert {m.regions for m in struck if m.blow is Blow.HOSTS} == {REGIONS}
+    rounds = [struck[at : at + len(OutageKind)] for at in range(0, MANY, len(OutageKind))]
+    assert all({planned.outage for planned in one} == set(OutageKind) for one in rounds)
+    for outage in (OutageKind.HOST, OutageKind.REGION, OutageKind.NAMESPACE):
+        assert {m.regions for m in struck if m.outage is outage} == {("east",), ("west",)}
+    assert {m.regions for m in struck if m.outage is OutageKind.HOSTS} == {REGIONS}
 
 
 def test_the_local_cloud_honours_every_fault_of_a_long_plan(targets: list[Target]) -> None:
-    for squall in islice(squalls(7, REGIONS), MANY):
-        fault = Fault.parse(dict(squall.fault))
+    for degradation in islice(plan_degradations(7, REGIONS), MANY):
+        fault = Fault.parse(dict(degradation.fault))
         check_aim(fault, targets)
 
-        assert fault.duration_seconds == squall.seconds
-        assert squall.components == (fault.component,)
-        assert fault.action in squall.what
+        assert fault.duration_seconds == degradation.seconds
+        assert degradation.components == (fault.component,)
+        assert fault.action in degradation.what
 
 
 def test_the_app_is_the_products_with_a_queue_more_in_each_region(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chaos.records import Follower, Record, read_lines
+from chaos.records import Record, RecordFollower, read_lines
 
 
 def test_what_was_appended_is_read_back_in_its_order(tmp_path: Path) -> None:
@@ -25,16 +25,16 @@ def test_a_line_cut_short_is_left_out_and_spoils_none_after_it(tmp_path: Path) -
 
 def test_a_record_that_nobody_wrote_has_no_lines(tmp_path: Path) -> None:
     assert list(read_lines(tmp_path / "none")) == []
-    assert list(Follower(tmp_path / "none").news()) == []
+    assert list(RecordFollower(tmp_path / "none").read_new()) == []
 
 
 def test_a_follower_reads_each_line_once_and_waits_for_its_end(tmp_path: Path) -> None:
     path = tmp_path / "record"
     path.write_text('{"n":1}\n{"n"')
-    follower = Follower(path)
+    follower = RecordFollower(path)
 
-    first = [line["n"] for line in follower.news()]
+    first = [line["n"] for line in follower.read_new()]
     path.write_text('{"n":1}\n{"n":2}\n')
-    second = [line["n"] for line in follower.news()]
+    second = [line["n"] for line in follower.read_new()]
 
-    assert (first, second, list(follower.news())) == ([1], [2], [])
+    assert (first, second, list(follower.read_new())) == ([1], [2], [])

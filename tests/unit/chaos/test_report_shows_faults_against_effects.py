@@ -6,34 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from chaos.course import Bar
-from chaos.figures import Latency, figures
-from chaos.judge.verdict import judge
-from chaos.options import Cardinality, Options
-from chaos.picture import draw
-from chaos.plan import Blow
-from chaos.report import Report
-from chaos.timeline import Stretch, Timeline
-from demo.samples import Event
-from tests.unit.chaos.histories import QUIET_UNTIL, flawless, without
+from chaos.checker.promises import check_history
+from chaos.figures import Latency, PhaseInterval, RunTimeline, compute_figures
+from chaos.options import Cardinality, ChaosOptions
+from chaos.plan import OutageKind
+from chaos.progress import FaultInterval
+from chaos.report import ChaosReport, draw_run
+from testbed.sampling import RunEvent
+from tests.unit.chaos.histories import BASELINE_UNTIL, flawless, without
 
 # Messages are safe at the tenth second of the run, their effects come out at the fifteenth.
-BEGIN = QUIET_UNTIL - 20
-TIMELINE = Timeline(
-    phases=(Stretch("quiet", BEGIN, QUIET_UNTIL), Stretch("bad weather", QUIET_UNTIL, BEGIN + 40)),
-    bars=(
-        Bar("host east", str(Blow.REGION), BEGIN + 22, BEGIN + 25),
-        Bar("servicebus.east", str(Blow.REGION), BEGIN + 22, BEGIN + 25),
-        Bar("cosmos.journal", "status 503 of <batch>, 20%", BEGIN + 24, BEGIN + 28),
+BEGIN = BASELINE_UNTIL - 20
+TIMELINE = RunTimeline(
+    phases=(
+        PhaseInterval("quiet", BEGIN, BASELINE_UNTIL),
+        PhaseInterval("faults", BASELINE_UNTIL, BEGIN + 40),
+    ),
+    faults=(
+        FaultInterval("host east", str(OutageKind.REGION), BEGIN + 22, BEGIN + 25),
+        FaultInterval("servicebus.east", str(OutageKind.REGION), BEGIN + 22, BEGIN + 25),
+        FaultInterval("cosmos.journal", "status 503 of <batch>, 20%", BEGIN + 24, BEGIN + 28),
     ),
     waiting={"east": ((BEGIN + 1, 4), (BEGIN + 30, 0)), "west": ((BEGIN + 1, 2),)},
-    events=(Event(BEGIN + 22, "the east is dark"),),
+    events=(RunEvent(BEGIN + 22, "the east is unavailable"),),
 )
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> Options:
-    return Options(
+def options(tmp_path: Path) -> ChaosOptions:
+    return ChaosOptions(
         data=tmp_path,
         seed=7,
         seconds=40,
@@ -41,14 +42,14 @@ def options(tmp_path: Path) -> Options:
         rate=10,
         backlog_max=100,
         operation_max=8,
-        ease=1,
+        pause_factor=1,
         cardinality=Cardinality.ONE,
         report=tmp_path / "pages" / "report.html",
     )
 
 
 def test_effects_are_counted_by_region_and_second_and_timed_from_their_acceptance() -> None:
-    found = figures(flawless(), TIMELINE)
+    found = compute_figures(flawless(), TIMELINE)
 
     assert found.step == 1.0
     assert {region: [*rates].index(15.0) for region, rates in found.rates.items()} == {
@@ -65,7 +66,7 @@ def test_a_repeated_copy_is_not_a_second_effect() -> None:
     history = flawless()
     late = tuple(replace(s, number=s.number + 1_000, at=s.at + 3) for s in history.seen)
 
-    assert figures(replace(history, seen=history.seen + late), TIMELINE) == figures(
+    assert compute_figures(replace(history, seen=history.seen + late), TIMELINE) == compute_figures(
         history, TIMELINE
     )
 
@@ -74,23 +75,26 @@ def test_the_slowest_of_a_hundred_is_the_99th_percentile_of_few() -> None:
     history = flawless()
     slow = tuple(replace(s, at=s.at + 7) if s.id == "N0-0" else s for s in history.seen)
 
-    assert figures(replace(history, seen=slow), TIMELINE).overall == Latency(p50=5.0, p99=12.0)
+    assert compute_figures(replace(history, seen=slow), TIMELINE).overall == Latency(
+        p50=5.0, p99=12.0
+    )
 
 
-def test_the_picture_has_a_lane_for_everything_that_was_struck_and_its_text_is_safe() -> None:
-    drawn = draw(TIMELINE, figures(flawless(), TIMELINE))
+def test_the_chart_has_a_lane_for_every_fault_and_its_text_is_safe() -> None:
+    drawn = draw_run(TIMELINE, compute_figures(flawless(), TIMELINE))
 
-    lanes = re.findall(r'<text class="tick" [^>]*text-anchor="end">([a-z. ]+)</text>', drawn)
-    assert lanes[:3] == ["host east", "servicebus.east", "cosmos.journal"]
-    assert len(re.findall(r'<rect class="blow"', drawn)) == 2
-    assert len(re.findall(r'<rect class="squall"', drawn)) == 1
+    texts = re.findall(r"<text [^>]*>([^<]+)</text>", drawn)
+    lanes = [text for text in texts if text.startswith(("host ", "servicebus.", "cosmos."))]
+    assert lanes == ["host east", "servicebus.east", "cosmos.journal"]
+    assert len(re.findall(r'<g class="removed"', drawn)) == 2
+    assert len(re.findall(r'<g class="degraded"', drawn)) == 1
     assert "&lt;batch&gt;" in drawn
     assert "<batch>" not in drawn
 
 
-def test_the_page_says_that_every_promise_held_and_is_whole(options: Options) -> None:
+def test_the_page_says_that_every_promise_held_and_is_whole(options: ChaosOptions) -> None:
     history = flawless()
-    Report.of(options, history, TIMELINE, judge(history)).write()
+    ChaosReport.of(options, history, TIMELINE, check_history(history)).page().write(options.report)
 
     page = options.report.read_text()
     assert "Every promise held" in page
@@ -99,10 +103,10 @@ def test_the_page_says_that_every_promise_held_and_is_whole(options: Options) ->
     assert page.count('<td class="good">✓</td>') == 9
 
 
-def test_the_page_and_the_figures_name_what_was_broken(options: Options) -> None:
+def test_the_page_and_the_figures_name_what_was_broken(options: ChaosOptions) -> None:
     history = without(flawless(), "N1-3", "west")
-    report = Report.of(options, history, TIMELINE, judge(history))
-    report.write()
+    report = ChaosReport.of(options, history, TIMELINE, check_history(history))
+    report.page().write(options.report)
 
     page = options.report.read_text()
     assert report.violations == 1
@@ -110,6 +114,6 @@ def test_the_page_and_the_figures_name_what_was_broken(options: Options) -> None
     assert "N1 message 3 missing in west" in page
     assert page.count('<td class="bad">✗</td>') == 1
     rows = {row.label: row.value for row in report.rows()}
-    assert rows["taken away"] == "1 region dark"
-    assert rows["spoiled"] == "1 status"
+    assert rows["outages"] == "1 region unavailable"
+    assert rows["degradations"] == "1 status"
     assert rows["messages accepted"] == "18 in 3 sessions"

@@ -1,4 +1,4 @@
-"""What the processes of a run wrote becomes the history that is judged."""
+"""What the processes of a run wrote becomes the history that is checked."""
 
 import json
 from collections.abc import Mapping
@@ -6,53 +6,71 @@ from pathlib import Path
 
 import pytest
 
-from chaos.chain import START, digest, link
-from chaos.judge.history import Head, Quiet, Report, Run
-from chaos.judge.reading import read_history
-from chaos.judge.verdict import judge
-from chaos.load import Letter, Operation
-from chaos.names import CURSED, EFFECTFUL, EFFECTS_QUEUE, ERROR_QUEUE, PURE
-from chaos.places import Places
+from chaos.checker.history import Baseline, ErrorReport, HandlerRun, SessionHead
+from chaos.checker.promises import check_history
+from chaos.checker.reading import read_history
+from chaos.figures import read_timeline
+from chaos.messages import (
+    CHAIN_START,
+    EFFECTFUL,
+    EFFECTS_QUEUE,
+    ERROR_QUEUE,
+    FAILING,
+    PURE,
+    extend_chain,
+    hash_content,
+)
+from chaos.options import RunFiles
 from chaos.records import Record
-from chaos.timeline import read_timeline
+from chaos.workload import PublishOperation, WorkloadMessage
 
-LETTERS = (Letter("a", PURE, "{}"), Letter("b", CURSED, "{}"), Letter("c", EFFECTFUL, "{}"))
-FIRST = link(START, "a", digest(PURE, b"{}"))
-SECOND = link(FIRST, "c", digest(EFFECTFUL, b"{}"))
+MESSAGES = (
+    WorkloadMessage("a", PURE, "{}"),
+    WorkloadMessage("b", FAILING, "{}"),
+    WorkloadMessage("c", EFFECTFUL, "{}"),
+)
+FIRST = extend_chain(CHAIN_START, "a", hash_content(PURE, b"{}"))
+SECOND = extend_chain(FIRST, "c", hash_content(EFFECTFUL, b"{}"))
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def files(tmp_path: Path) -> RunFiles:
     """A run of three messages in one session, and one that was begun and never told safe."""
-    places = Places(tmp_path)
-    first, second = Operation("N1", 0, LETTERS), Operation("N1", 3, (Letter("d", PURE, "{}"),))
-    write(places.load, first.line(), second.line())
+    files = RunFiles(tmp_path)
+    first, second = (
+        PublishOperation("N1", 0, MESSAGES),
+        PublishOperation("N1", 3, (WorkloadMessage("d", PURE, "{}"),)),
+    )
+    write(files.workload, first.line(), second.line())
     write(
-        places.ledger,
-        *({"at": at, "what": what, "session": "N1", "first": 0, "count": 3} for at, what in told()),
+        files.ledger,
+        *(
+            {"at": at, "what": what, "session": "N1", "first": 0, "count": 3}
+            for at, what in publications()
+        ),
         {"at": 3.0, "what": "begun", "session": "N1", "first": 3, "count": 1},
     )
-    write(places.witnessed, *(line for region in ("east", "west") for line in copies(region)))
-    write(places.runs, {"at": 2.0, "session": "N1", "id": "c", "key": "k", "process": 1})
+    write(files.received, *(line for region in ("east", "west") for line in copies(region)))
+    write(files.runs, {"at": 2.0, "session": "N1", "id": "c", "key": "k", "process": 1})
     write(
-        places.course,
+        files.events,
         {"kind": "phase", "at": 0.0, "phase": "quiet"},
-        {"kind": "quiet", "at": 9.0, "counts": {"abandon in east": 0}},
+        {"kind": "baseline", "at": 9.0, "counts": {"abandon in east": 0}},
         {"kind": "phase", "at": 9.0, "phase": "draining"},
         {"kind": "sample", "at": 12.0, "waiting": {"east": 1, "west": 0}},
     )
-    remains = {
+    final_state = {
         "depths": {region: {"lockstep": depths()} for region in ("east", "west")},
-        "unfinished": {"owed": []},
+        "unfinished": {"pending": []},
         "kinds": {"entry": 3, "ledger": 1, "genesis": 1},
         "heads": {"N1": {"place": 2, "chain": SECOND}, "unheard-of": {}},
         "old_entries": {},
     }
-    places.remains.write_text(json.dumps(remains))
-    return places
+    files.final_state.write_text(json.dumps(final_state))
+    return files
 
 
-def told() -> tuple[tuple[float, str], ...]:
+def publications() -> tuple[tuple[float, str], ...]:
     return ((1.0, "begun"), (2.0, "safe"))
 
 
@@ -64,8 +82,8 @@ def depths() -> dict[str, int]:
 def copies(region: str) -> list[dict[str, object]]:
     """What came out of a region: two effects, the second handed out twice, and a report."""
     effects = [
-        effect(region, 1, "a", 0, 0, FIRST, digest(PURE, b"{}")),
-        effect(region, 3, "c", 1, 2, SECOND, digest(EFFECTFUL, b"{}")),
+        effect(region, 1, "a", 0, 0, FIRST, hash_content(PURE, b"{}")),
+        effect(region, 3, "c", 1, 2, SECOND, hash_content(EFFECTFUL, b"{}")),
     ]
     report = {"message": {"id": "b"}, "reason": "it was sent to fail"}
     named = line(region, ERROR_QUEUE, 1, "r", report)
@@ -100,8 +118,8 @@ def write(path: Path, *lines: dict[str, object]) -> None:
         record.append(*lines)
 
 
-def test_every_file_has_its_part_in_the_history(places: Places) -> None:
-    history = read_history(places)
+def test_every_file_has_its_part_in_the_history(files: RunFiles) -> None:
+    history = read_history(files)
 
     assert [(s.id, s.sequence, s.is_poisoned, s.is_begun, s.safe_at) for s in history.sent] == [
         ("a", 0, False, True, 2.0),
@@ -115,19 +133,22 @@ def test_every_file_has_its_part_in_the_history(places: Places) -> None:
         ("west", 1, "a"),
         ("west", 3, "c"),
     ]
-    assert history.reports[0] == Report("east", "r", "r", "N1", "b", "it was sent to fail")
-    assert history.runs == (Run(2.0, "N1", "c", "k"),)
-    assert history.heads == {"N1": Head(2, SECOND), "unheard-of": Head(0, START)}
-    assert history.quiet == Quiet(9.0, {"abandon in east": 0})
+    assert history.reports[0] == ErrorReport("east", "r", "r", "N1", "b", "it was sent to fail")
+    assert history.runs == (HandlerRun(2.0, "N1", "c", "k"),)
+    assert history.heads == {
+        "N1": SessionHead(2, SECOND),
+        "unheard-of": SessionHead(0, CHAIN_START),
+    }
+    assert history.baseline == Baseline(9.0, {"abandon in east": 0})
     assert history.left.queued == {"east/lockstep": 0, "west/lockstep": 0}
 
 
-def test_a_flawless_run_is_judged_so(places: Places) -> None:
-    assert [f for f in judge(read_history(places)) if f.violations] == []
+def test_a_flawless_run_keeps_every_promise(files: RunFiles) -> None:
+    assert [f for f in check_history(read_history(files)) if f.violations] == []
 
 
-def test_the_course_is_read_back_in_phases(places: Places) -> None:
-    timeline = read_timeline(places.course)
+def test_the_timeline_is_read_back_in_phases(files: RunFiles) -> None:
+    timeline = read_timeline(files.events)
 
     assert [(p.name, p.begin, p.end) for p in timeline.phases] == [
         ("quiet", 0.0, 9.0),
@@ -136,6 +157,6 @@ def test_the_course_is_read_back_in_phases(places: Places) -> None:
     assert timeline.waiting == {"east": ((12.0, 1),), "west": ((12.0, 0),)}
 
 
-def test_a_course_without_a_phase_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="tells of no run"):
+def test_a_run_without_a_phase_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no run"):
         read_timeline(tmp_path / "none")

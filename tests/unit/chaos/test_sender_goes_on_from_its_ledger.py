@@ -3,18 +3,20 @@
 from collections import deque
 from pathlib import Path
 
-from chaos.load import Letter, Operation
-from chaos.names import PURE
+from chaos.messages import PURE
 from chaos.records import Record
-from chaos.sender import lanes_of, safe_before
+from chaos.sender import make_lanes, read_safe
+from chaos.workload import PublishOperation, WorkloadMessage
 
 SESSIONS = [f"N{n}" for n in range(60)]
 
 
-def load(path: Path) -> list[Operation]:
+def workload(path: Path) -> list[PublishOperation]:
     """Three operations of two messages in every session, mixed."""
     operations = [
-        Operation(name, first, tuple(Letter(f"{name}-{first + n}", PURE, "{}") for n in range(2)))
+        PublishOperation(
+            name, first, tuple(WorkloadMessage(f"{name}-{first + n}", PURE, "{}") for n in range(2))
+        )
         for first in (0, 2, 4)
         for name in SESSIONS
     ]
@@ -29,9 +31,9 @@ def note(path: Path, what: str, session: str, first: int) -> None:
 
 
 def test_a_first_sender_sends_everything_and_each_session_in_one_lane(tmp_path: Path) -> None:
-    operations = load(tmp_path / "load")
+    operations = workload(tmp_path / "workload")
 
-    lanes = lanes_of(tmp_path / "load", safe_before(tmp_path / "ledger"))
+    lanes = make_lanes(tmp_path / "workload", read_safe(tmp_path / "ledger"))
 
     homes = {
         session: [n for n, lane in enumerate(lanes) if holds(lane, session)] for session in SESSIONS
@@ -45,24 +47,24 @@ def test_a_first_sender_sends_everything_and_each_session_in_one_lane(tmp_path: 
 
 
 def test_what_is_safe_is_not_sent_again_and_what_was_only_begun_is(tmp_path: Path) -> None:
-    load(tmp_path / "load")
+    workload(tmp_path / "workload")
     ledger = tmp_path / "ledger"
     note(ledger, "begun", "N1", 0)
     note(ledger, "safe", "N1", 0)
     note(ledger, "begun", "N1", 2)
     note(ledger, "begun", "N2", 0)
 
-    safe = safe_before(ledger)
-    left = sent(lanes_of(tmp_path / "load", safe))
+    safe = read_safe(ledger)
+    left = sent(make_lanes(tmp_path / "workload", safe))
 
     assert safe == {"N1": 2}
     assert [o.first for o in left if o.session == "N1"] == [2, 4]
     assert [o.first for o in left if o.session == "N2"] == [0, 2, 4]
 
 
-def holds(lane: deque[Operation], session: str) -> bool:
+def holds(lane: deque[PublishOperation], session: str) -> bool:
     return any(operation.session == session for operation in lane)
 
 
-def sent(lanes: list[deque[Operation]]) -> list[Operation]:
+def sent(lanes: list[deque[PublishOperation]]) -> list[PublishOperation]:
     return [operation for lane in lanes for operation in lane]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from demo.__main__ import main, options_of, parse_arguments
+from demo.__main__ import main, parse_arguments, parse_options
 
 
 def test_a_run_needs_no_options() -> None:
-    options = options_of(parse_arguments([]))
+    options = parse_options(parse_arguments([]))
 
     assert options.data == Path.cwd() / ".demo"
     assert options.report == Path.cwd() / ".demo" / "report.html"
@@ -16,7 +16,7 @@ def test_a_run_needs_no_options() -> None:
 
 
 def test_paths_are_made_absolute_before_any_child_sees_them() -> None:
-    options = options_of(parse_arguments(["--data", "d", "--source", "s.csv", "--report", "r"]))
+    options = parse_options(parse_arguments(["--data", "d", "--source", "s.csv", "--report", "r"]))
 
     here = Path.cwd()
     assert (options.data, options.source, options.report) == (
@@ -28,12 +28,12 @@ def test_paths_are_made_absolute_before_any_child_sees_them() -> None:
 
 @pytest.mark.parametrize("words", [["--data", "d", "up"], ["up", "--data", "d"]])
 def test_up_takes_its_data_before_or_after_the_word(words: list[str]) -> None:
-    assert options_of(parse_arguments(words)).data == Path.cwd() / "d"
+    assert parse_options(parse_arguments(words)).data == Path.cwd() / "d"
 
 
 def test_up_has_data_of_its_own() -> None:
-    assert options_of(parse_arguments(["up", "--fresh"])).data == Path.cwd() / ".up"
-    assert options_of(parse_arguments(["up", "--fresh"])).is_fresh
+    assert parse_options(parse_arguments(["up", "--fresh"])).data == Path.cwd() / ".up"
+    assert parse_options(parse_arguments(["up", "--fresh"])).is_fresh
 
 
 @pytest.mark.parametrize(

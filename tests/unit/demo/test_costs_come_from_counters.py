@@ -1,6 +1,7 @@
 """Costs are what the counters say happened between two looks at them."""
 
-from demo.costs import Counters, costs
+from demo.result import compute_costs
+from testbed.control import Counters
 
 
 def counted(batches: int, conflicts: int, abandons: int) -> Counters:
@@ -20,7 +21,7 @@ def counted(batches: int, conflicts: int, abandons: int) -> Counters:
 
 
 def test_costs_are_the_difference_of_two_snapshots() -> None:
-    spent = costs(counted(10, 1, 2), counted(14, 4, 5), messages=4)
+    spent = compute_costs(counted(10, 1, 2), counted(14, 4, 5), messages=4)
 
     assert spent.operations == {"batch": 7}
     assert spent.request_units == 4 * 7.5 + 3
@@ -29,14 +30,14 @@ def test_costs_are_the_difference_of_two_snapshots() -> None:
 
 
 def test_what_appears_for_the_first_time_counts_in_full() -> None:
-    assert costs({}, counted(4, 0, 0), messages=4).commits == 4
+    assert compute_costs({}, counted(4, 0, 0), messages=4).commits == 4
 
 
-def test_amounts_are_told_by_message() -> None:
-    spent = costs({}, counted(4, 0, 0), messages=8)
+def test_amounts_are_divided_by_the_messages() -> None:
+    spent = compute_costs({}, counted(4, 0, 0), messages=8)
 
     assert spent.per_message(spent.commits) == 0.5
 
 
 def test_a_run_without_messages_costs_nothing_by_message() -> None:
-    assert costs({}, {}, messages=0).per_message(5) == 0
+    assert compute_costs({}, {}, messages=0).per_message(5) == 0

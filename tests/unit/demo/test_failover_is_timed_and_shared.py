@@ -4,32 +4,32 @@ from dataclasses import replace
 
 import pytest
 
-from demo.failover import Failover, Outage, Phase, failover
-from demo.history import Entry
+from demo.checker import StoredEntry
+from demo.result import Failover, Outage, OutagePhase, measure_failover
 from tests.unit.demo.histories import effect, message
 
 OUTAGE = Outage(killed_at=100.4, recovered_at=110.6)
 
 
-def effects(region: str, *seconds: int) -> list[Entry]:
+def effects(region: str, *seconds: int) -> list[StoredEntry]:
     first = effect(message("N14228", 0))
     return [replace(first, region=region, at=second) for second in seconds]
 
 
-def seen(*entries: Entry) -> Failover:
-    return failover(entries, OUTAGE, primary="east", secondary="west")
+def seen(*entries: StoredEntry) -> Failover:
+    return measure_failover(entries, OUTAGE, primary="east", secondary="west")
 
 
 def test_effects_are_counted_by_region_and_phase() -> None:
     found = seen(*effects("east", 99, 100, 111), *effects("west", 98, 105, 106, 110, 112))
 
     assert found.effects == {
-        ("east", Phase.BEFORE): 2,
-        ("east", Phase.DURING): 0,
-        ("east", Phase.AFTER): 1,
-        ("west", Phase.BEFORE): 1,
-        ("west", Phase.DURING): 3,
-        ("west", Phase.AFTER): 1,
+        ("east", OutagePhase.BEFORE): 2,
+        ("east", OutagePhase.DURING): 0,
+        ("east", OutagePhase.AFTER): 1,
+        ("west", OutagePhase.BEFORE): 1,
+        ("west", OutagePhase.DURING): 3,
+        ("west", OutagePhase.AFTER): 1,
     }
 
 
@@ -56,7 +56,7 @@ def test_a_failover_in_mid_flow_falls_short_of_nothing() -> None:
     ],
 )
 def test_what_keeps_a_run_from_showing_a_failover_is_named(
-    entries: list[Entry], shortfall: str
+    entries: list[StoredEntry], shortfall: str
 ) -> None:
     (found,) = seen(*entries).shortfalls()
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from demo.history import Cover, Entry, Status, entry_of, owed_by
-from demo.journal import is_entry
+from demo.checker import AppliedMessage, StoredEntry, StoredStatus
+from demo.journal import is_entry, name_pending, read_entry
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -26,11 +26,11 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def test_an_entry_is_read_with_its_place_its_messages_and_its_maker() -> None:
-    assert entry_of(document()) == Entry(
+    assert read_entry(document()) == StoredEntry(
         session="N14228",
         position=12,
-        status=Status.COMPLETED,
-        covers=(Cover("a1", 12, "d1"),),
+        status=StoredStatus.COMPLETED,
+        covers=(AppliedMessage("a1", 12, "d1"),),
         events=13,
         region="west",
         at=1_700_000_000,
@@ -38,16 +38,16 @@ def test_an_entry_is_read_with_its_place_its_messages_and_its_maker() -> None:
 
 
 def test_an_entry_without_a_state_has_seen_an_unknown_number_of_events() -> None:
-    assert entry_of(document(status="faulted", state=None)).events is None
+    assert read_entry(document(status="faulted", state=None)).events is None
 
 
 def test_a_status_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="thinking"):
-        entry_of(document(status="thinking"))
+        read_entry(document(status="thinking"))
 
 
 @pytest.mark.parametrize(
-    ("changes", "owed"),
+    ("changes", "pending"),
     [
         ({}, None),
         ({"owing": ["east"]}, "N14228/000000000012"),
@@ -55,8 +55,10 @@ def test_a_status_nobody_knows_is_refused() -> None:
         ({"kind": "genesis", "id": "genesis"}, None),
     ],
 )
-def test_what_a_document_owes_is_named(changes: dict[str, Any], owed: str | None) -> None:
-    assert owed_by(document(**changes)) == owed
+def test_a_document_with_something_to_deliver_is_named(
+    changes: dict[str, Any], pending: str | None
+) -> None:
+    assert name_pending(document(**changes)) == pending
 
 
 def test_other_kinds_of_documents_are_no_entries() -> None:

@@ -8,72 +8,65 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from demo.costs import Costs
-from demo.display import PlainDisplay
-from demo.failover import Outage, failover
-from demo.live import LiveDisplay, bars, rates
-from demo.options import Options
-from demo.outcome import Outcome, Rejects
-from demo.picture import picture_of
-from demo.report import render, write_report
-from demo.samples import Event, RegionSample, Sample, Timeline
-from demo.summary import print_summary
-from demo.verdict import judge
+from demo.checker import check_history
+from demo.display import LiveDisplay, PlainDisplay, draw_bars, print_summary
+from demo.options import DemoOptions
+from demo.report import build_page, count_settled_by_second, draw_failover
+from demo.result import DemoResult, Outage, RejectedRows, RunCosts, measure_failover
+from testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline, settle_rates
 from tests.unit.demo.histories import effect, message, sound_history
 
-SVG = "{http://www.w3.org/2000/svg}"
 
-
-def sample(at: float, east_settled: int, *, east_up: bool = True) -> Sample:
+def sample(at: float, east_settled: int, *, east_up: bool = True) -> CloudSample:
     west = RegionSample(host_up=True, namespace_up=True, waiting=2, scheduled=3, dead=0, settled=1)
     east = replace(west, settled=east_settled, host_up=east_up, namespace_up=east_up)
-    return Sample(at, {"east": east, "west": west})
+    return CloudSample(at, {"east": east, "west": west})
 
 
-def outcome(report: Path) -> Outcome:
-    timeline = Timeline(990.0)
+def result_of_run(report: Path) -> DemoResult:
+    timeline = SampleTimeline(990.0)
     timeline.samples += [sample(1_000 + at, at, east_up=at != 2) for at in range(6)]
-    timeline.events.append(Event(1_001.6, "east KILLED <by us>"))
+    timeline.events.append(RunEvent(1_001.6, "east KILLED <by us>"))
     added = tuple(
         replace(effect(message("N14228", number)), region=region, at=1_000 + number)
         for number, region in enumerate(("east", "east", "west", "east"))
     )
     outage = Outage(1_001.6, 1_002.9)
-    return Outcome(
-        options=Options(days=1, source=None, data=report.parent, report=report),
-        verdict=judge(sound_history()),
-        rejects=Rejects(reported=2, recounted=2),
-        costs=Costs(4, {"batch": 4}, 30.0, 4, 0),
+    return DemoResult(
+        options=DemoOptions(days=1, source=None, data=report.parent, report=report),
+        check=check_history(sound_history()),
+        rejects=RejectedRows(reported=2, recounted=2),
+        costs=RunCosts(4, {"batch": 4}, 30.0, 4, 0),
         added=added,
         is_first=True,
         timeline=timeline,
         outage=outage,
-        failover=failover(added, outage, primary="east", secondary="west"),
+        failover=measure_failover(added, outage, primary="east", secondary="west"),
     )
 
 
-def printed(told: Outcome) -> str:
+def printed(result: DemoResult) -> str:
     file = io.StringIO()
-    print_summary(Console(file=file, width=100), told)
+    print_summary(Console(file=file, width=100), result)
     return file.getvalue()
 
 
 def test_a_sound_run_has_no_problems_and_says_so(tmp_path: Path) -> None:
-    told = outcome(tmp_path / "report.html")
+    result = result_of_run(tmp_path / "report.html")
 
-    assert told.problems() == ()
-    assert "every promise held" in printed(told)
-    assert "Every promise held" in render(told)
+    assert result.problems() == ()
+    assert "every promise held" in printed(result)
+    assert "Every promise held" in build_page(result).render()
 
 
 def test_a_broken_promise_is_in_the_summary_and_in_the_report(tmp_path: Path) -> None:
-    broken = judge(replace(sound_history(), owed=("N1/owed-<7>",)))
-    told = replace(outcome(tmp_path / "report.html"), verdict=broken)
+    broken = check_history(replace(sound_history(), pending=("N1/owed-<7>",)))
+    result = replace(result_of_run(tmp_path / "report.html"), check=broken)
 
-    assert told.problems() == ("owed, not delivered: 1 (N1/owed-<7>)",)
-    assert "BROKEN  owed, not delivered: 1" in printed(told)
-    assert "A promise was broken" in render(told)
-    assert "N1/owed-&lt;7&gt;" in render(told)
+    assert result.problems() == ("pending, not delivered: 1 (N1/owed-<7>)",)
+    assert "BROKEN  pending, not delivered: 1" in printed(result)
+    assert "A promise was broken" in build_page(result).render()
+    assert "N1/owed-&lt;7&gt;" in build_page(result).render()
 
 
 @pytest.mark.parametrize(
@@ -83,32 +76,36 @@ def test_a_broken_promise_is_in_the_summary_and_in_the_report(tmp_path: Path) ->
 def test_rows_dropped_in_silence_are_a_problem(
     tmp_path: Path, reported: int | None, problem: str
 ) -> None:
-    told = replace(outcome(tmp_path / "report.html"), rejects=Rejects(reported, recounted=2))
+    result = replace(
+        result_of_run(tmp_path / "report.html"), rejects=RejectedRows(reported, recounted=2)
+    )
 
-    assert problem in told.problems()[0]
+    assert problem in result.problems()[0]
 
 
 def test_a_first_run_without_an_outage_is_a_problem_only_when_one_was_wanted(
     tmp_path: Path,
 ) -> None:
-    told = replace(outcome(tmp_path / "report.html"), failover=None, outage=None)
-    calm = replace(told, options=replace(told.options, kills=False))
-    second = replace(told, is_first=False)
+    result = replace(result_of_run(tmp_path / "report.html"), failover=None, outage=None)
+    calm = replace(result, options=replace(result.options, kills=False))
+    second = replace(result, is_first=False)
 
-    assert "no failover" in told.problems()[0]
+    assert "no failover" in result.problems()[0]
     assert calm.problems() == second.problems() == ()
 
 
 def test_abandons_are_a_problem_only_when_nothing_was_broken_on_purpose(tmp_path: Path) -> None:
-    told = replace(outcome(tmp_path / "report.html"), costs=Costs(4, {}, 0.0, 4, abandons=1))
-    calm = replace(told, options=replace(told.options, kills=False))
+    result = replace(
+        result_of_run(tmp_path / "report.html"), costs=RunCosts(4, {}, 0.0, 4, abandons=1)
+    )
+    calm = replace(result, options=replace(result.options, kills=False))
 
-    assert told.problems() == ()
+    assert result.problems() == ()
     assert "abandons in a run without faults: 1" in calm.problems()
 
 
 def test_the_report_is_one_file_that_asks_nobody_for_anything(tmp_path: Path) -> None:
-    write_report(outcome(tmp_path / "deep" / "report.html"))
+    build_page(result_of_run(tmp_path)).write(tmp_path / "deep" / "report.html")
 
     text = (tmp_path / "deep" / "report.html").read_text()
     for foreign in ("http:", "https:", "<script", "<link", "url(", "@import", "src="):
@@ -120,10 +117,9 @@ def test_the_report_is_one_file_that_asks_nobody_for_anything(tmp_path: Path) ->
 def test_the_picture_has_a_bar_for_each_second_and_region_and_marks_the_outage(
     tmp_path: Path,
 ) -> None:
-    text = render(outcome(tmp_path / "report.html"))
+    drawing = ElementTree.fromstring(draw_failover(result_of_run(tmp_path / "report.html")))
 
-    drawing = ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
-    shapes = [shape.get("class") for shape in drawing.iter() if shape.tag == "rect"]
+    shapes = [shape.get("class") for shape in drawing.iter("g")]
     assert shapes.count("region0") == 3
     assert shapes.count("region1") == 1
     assert shapes.count("outage") == 2
@@ -133,19 +129,23 @@ def test_the_picture_has_a_bar_for_each_second_and_region_and_marks_the_outage(
 
 
 def test_a_run_that_added_nothing_is_drawn_from_what_was_settled(tmp_path: Path) -> None:
-    told = replace(outcome(tmp_path / "report.html"), added=(), is_first=False)
+    result = replace(result_of_run(tmp_path / "report.html"), added=(), is_first=False)
 
-    picture = picture_of(told)
+    assert "copies settled (no effect was added) a second" in draw_failover(result)
+    assert sum(count_settled_by_second(result.timeline)["east"]) == 5
 
-    assert picture.title.startswith("copies settled")
-    assert sum(picture.rates["east"]) == 5
+
+def test_the_same_run_is_drawn_alike_byte_for_byte(tmp_path: Path) -> None:
+    result = result_of_run(tmp_path / "report.html")
+
+    assert draw_failover(result) == draw_failover(result)
 
 
 def test_plain_lines_tell_events_and_both_regions(capsys: pytest.CaptureFixture[str]) -> None:
     with PlainDisplay() as display:
-        display.tell(Event(1_000.0, "east KILLED"))
-        display.show(sample(1_001.0, 7, east_up=False))
-        display.show(sample(1_002.0, 8))
+        display.show_event(RunEvent(1_000.0, "east KILLED"))
+        display.show_sample(sample(1_001.0, 7, east_up=False))
+        display.show_sample(sample(1_002.0, 8))
 
     event, line = capsys.readouterr().out.splitlines()
     assert event.endswith("east KILLED")
@@ -155,12 +155,14 @@ def test_plain_lines_tell_events_and_both_regions(capsys: pytest.CaptureFixture[
 def test_the_live_display_shows_both_regions_side_by_side() -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100, color_system=None)
-    timeline = Timeline(1_000.0, samples=[sample(1_000.0, 0), sample(1_001.0, 7, east_up=False)])
+    timeline = SampleTimeline(
+        1_000.0, samples=[sample(1_000.0, 0), sample(1_001.0, 7, east_up=False)]
+    )
 
     with LiveDisplay(console) as display:
         display.begin(timeline, copies=14)
-        display.tell(Event(1_001.0, "east KILLED"))
-        display.show(timeline.samples[-1])
+        display.show_event(RunEvent(1_001.0, "east KILLED"))
+        display.show_sample(timeline.samples[-1])
 
     for text in ("east KILLED", "● down", "● up", "8 of 14 copies settled", "west"):
         assert text in file.getvalue()
@@ -169,6 +171,6 @@ def test_the_live_display_shows_both_regions_side_by_side() -> None:
 def test_rates_are_per_second_and_bars_grow_with_them() -> None:
     samples = [sample(0.0, 0), sample(0.5, 10), sample(1.0, 15)]
 
-    assert rates(samples, "east") == [20.0, 10.0]
-    assert bars([0.0, 10.0, 20.0]) == " ▄█"
-    assert bars([]) == ""
+    assert settle_rates(samples, "east") == [20.0, 10.0]
+    assert draw_bars([0.0, 10.0, 20.0]) == " ▄█"
+    assert draw_bars([]) == ""

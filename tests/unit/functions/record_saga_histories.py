@@ -14,8 +14,7 @@ from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 from google.protobuf.json_format import MessageToJson  # type: ignore[import-untyped]
 
 from shared.domain.saga.plan import instance_of
-from tests.e2e.saga_stack import SagaStack, running_sagas
-from tests.e2e.stack import until
+from tests.e2e.stack import SagaStack, running_sagas, until
 
 HISTORIES = Path(__file__).parent / "saga_histories"
 LINES = [{"product": "p", "quantity": 10}, {"product": "q", "quantity": 1}]
@@ -68,7 +67,7 @@ def record(stack: SagaStack, course: Callable[[SagaStack], str]) -> None:
     """Let a course run to its end and keep its history."""
     name = course.__name__
     region = course(stack)
-    with grpc.insecure_channel(stack.hubs[region].address) as channel:
+    with grpc.insecure_channel(stack.hubs[region]) as channel:
         stub = stubs.TaskHubSidecarServiceStub(channel)  # type: ignore[no-untyped-call]
         until(lambda: is_over(stub, name), seconds=60, what=f"the end of {name}")
         request = pb.StreamInstanceHistoryRequest(instanceId=instance_of(name))

@@ -7,7 +7,7 @@ import azure.functions as func
 import pytest
 
 from functions.operate import list_faults, report_health, resolve_fault, show_session
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from tests.world import World, message
 
 
@@ -22,7 +22,7 @@ def document(response: func.HttpResponse) -> dict[str, Any]:
 
 
 async def test_health_tells_whether_the_journal_can_be_read(world: World) -> None:
-    world.journal.mishaps.plan("head", Mishap.REFUSED)
+    world.journal.fault_plan.plan("head", CallFault.REFUSED)
 
     assert (await report_health(world.east)).status_code == 503
     assert (await report_health(world.east)).status_code == 200

@@ -8,7 +8,7 @@ import pytest
 
 from functions.ingest import accept, build_ingest_blueprint
 from functions.responses import respond_problem
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import Throttled
 from shared.domain.message import BODY_BYTES_MAX
 from tests.world import World
@@ -158,11 +158,11 @@ async def test_a_bad_request_is_named_and_nothing_is_numbered_or_sent(
     assert named in told["detail"]
     assert "Retry-After" not in response.headers
     assert world.bus.messages("east", "in") == []
-    assert world.journal.mishaps.calls == {}
+    assert world.journal.fault_plan.calls == {}
 
 
 async def test_a_store_out_of_reach_asks_the_caller_to_come_back(world: World) -> None:
-    world.journal.mishaps.plan("ledger", Mishap.REFUSED)
+    world.journal.fault_plan.plan("ledger", CallFault.REFUSED)
 
     response = await accept(world.worker("east"), post())
 

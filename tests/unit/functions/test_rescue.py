@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from functions.rescue import recover_documents, sweep_journal
-from shared.adapters.mishaps import Mishap
+from shared.adapters.injected_faults import CallFault
 from tests.world import LAG_SECONDS, World, message
 
 
@@ -29,7 +29,7 @@ async def test_the_feed_pays_what_its_documents_owe() -> None:
 
 async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureFixture) -> None:
     world = await owing_world()
-    world.journal.mishaps.plan("pending", Mishap.REFUSED)
+    world.journal.fault_plan.plan("pending", CallFault.REFUSED)
 
     with caplog.at_level(logging.WARNING):
         await recover_documents(world.east.recovery, world.journal.partitions["acc-7"].values())
@@ -40,7 +40,7 @@ async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureF
 
 async def test_the_sweep_survives_a_store_out_of_reach(caplog: pytest.LogCaptureFixture) -> None:
     world = await owing_world()
-    world.journal.mishaps.plan("sessions.delivery", Mishap.REFUSED)
+    world.journal.fault_plan.plan("sessions.delivery", CallFault.REFUSED)
 
     with caplog.at_level(logging.WARNING):
         await sweep_journal(world.east.recovery)

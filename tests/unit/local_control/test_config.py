@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local.config import HostsConfig, InvalidLocalConfig, filled, load_config
+from local.config import HostsConfig, InvalidLocalConfig, fill_placeholders, load_config
 
 GOOD: dict[str, Any] = {
     "UserConfig": {"Namespaces": [{"Name": "east", "Queues": [{"Name": "plain"}]}]},
@@ -70,9 +70,9 @@ def test_a_file_that_is_not_json_or_not_there_is_refused(tmp_path: Path) -> None
 
 
 def test_placeholders_are_replaced_and_unknown_ones_refused() -> None:
-    assert filled({"A": "<{region}>"}, {"region": "east"}) == {"A": "<east>"}
+    assert fill_placeholders({"A": "<{region}>"}, {"region": "east"}) == {"A": "<east>"}
     with pytest.raises(InvalidLocalConfig, match=r"Hosts\.Values\.A: \{planet\}"):
-        filled({"A": "{planet}"}, {"region": "east"})
+        fill_placeholders({"A": "{planet}"}, {"region": "east"})
 
 
 @pytest.mark.parametrize(

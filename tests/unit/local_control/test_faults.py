@@ -59,7 +59,7 @@ def test_what_is_down_altogether_is_not_down_now_and_then(wrong: dict[str, Any])
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "reason"),
     [
         ({"seconds": 5, "operation": "read"}, "of no operation"),
         ({"seconds": 5, "times": 1}, "neither times nor rate"),
@@ -69,17 +69,17 @@ def test_what_is_down_altogether_is_not_down_now_and_then(wrong: dict[str, Any])
         ({"action": "stale-read", "seconds": -5}, "must not be negative"),
     ],
 )
-def test_a_wrong_clock_and_a_late_read_say_by_how_much(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidFault, match=said):
+def test_a_wrong_clock_and_a_stale_read_need_an_amount(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidFault, match=reason):
         Fault.parse({"component": "cosmos", "action": "clock-offset", **wrong})
 
 
-def test_a_clock_can_be_behind_for_as_long_as_the_fault_is_in_force() -> None:
+def test_a_clock_can_be_slow_for_as_long_as_the_fault_is_in_force() -> None:
     faults = Faults()
     fault = Fault.parse({"component": "cosmos", "action": "clock-offset", "seconds": -5})
     number = faults.arm(fault)
 
-    assert faults.strike("cosmos", "read") is None
+    assert faults.inject("cosmos", "read") is None
     assert faults.in_force(Action.CLOCK_OFFSET) == [fault]
     assert faults.in_force(Action.STALE_READ) == []
     faults.disarm(number)
@@ -90,9 +90,9 @@ def test_a_fault_is_spent_after_its_number_of_hits() -> None:
     faults = Faults()
     faults.arm(Fault("cosmos", Action.STATUS, "create", times=2))
 
-    struck = [faults.strike("cosmos", name) for name in ("read", "create", "create", "create")]
+    found = [faults.inject("cosmos", name) for name in ("read", "create", "create", "create")]
 
-    assert [one is not None for one in struck] == [False, True, True, False]
+    assert [one is not None for one in found] == [False, True, True, False]
 
 
 def test_a_fault_of_a_region_leaves_the_others_alone() -> None:
@@ -101,25 +101,25 @@ def test_a_fault_of_a_region_leaves_the_others_alone() -> None:
 
     assert faults.is_down("cosmos.journal", "west")
     assert not faults.is_down("cosmos.journal", "east")
-    assert faults.strike("cosmos.journal", "read", region="east") is None
-    assert faults.strike("cosmos.journal", "read", region="west") is not None
+    assert faults.inject("cosmos.journal", "read", region="east") is None
+    assert faults.inject("cosmos.journal", "read", region="west") is not None
 
 
-def test_those_who_watch_are_told_of_each_arming_until_they_stop() -> None:
-    faults, told = Faults(), list[int]()
-    end = faults.watch(lambda: told.append(len(faults.listing())))
+def test_a_watcher_is_called_at_each_arming_until_it_stops() -> None:
+    faults, counts = Faults(), list[int]()
+    end = faults.watch(lambda: counts.append(len(faults.listing())))
 
     faults.arm(Fault("durable", Action.DOWN))
     end()
     faults.arm(Fault("cosmos", Action.DOWN))
 
-    assert told == [1]
+    assert counts == [1]
 
 
 def test_faults_in_force_are_listed_as_they_were_armed_with_their_hits() -> None:
     faults = Faults()
     number = faults.arm(Fault("cosmos", Action.STATUS, "read", status=429, seconds=0.5))
-    faults.strike("cosmos.journal", "read")
+    faults.inject("cosmos.journal", "read")
 
     assert faults.listing() == [
         {

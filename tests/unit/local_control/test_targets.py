@@ -2,16 +2,16 @@
 
 import pytest
 
-from local.cosmos import targets as cosmos
-from local.durable.targets import target as durable
+from local.cosmos.http.requests import list_targets
+from local.durable.service import target_of as durable
 from local.faults import Action, Fault, InvalidFault
-from local.servicebus.gate import HONOURED
+from local.servicebus.broker import OPERATIONS
 from local.targets import Target, check_aim
 
 REGIONAL = Target("store", {"read": frozenset({Action.DOWN})}, frozenset({"east", "west"}))
 TARGETS = [
-    *cosmos.targets(["journal"]),
-    Target("servicebus.east", HONOURED),
+    *list_targets(["journal"]),
+    Target("servicebus.east", OPERATIONS),
     durable("durable.east"),
     REGIONAL,
 ]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from local.cosmos import charges
-from local.cosmos.answers import Refusal
-from local.cosmos.indexing import DEFAULT_POLICY, parse_policy
+from local.cosmos.items import charges
+from local.cosmos.items.indexing import DEFAULT_POLICY, parse_policy
+from local.cosmos.responses import RequestRefused
 
 JOURNAL = {
     "includedPaths": [{"path": "/session/?"}, {"path": "/owing/?"}],
@@ -22,8 +22,8 @@ def test_only_named_paths_are_indexed_when_everything_is_excluded() -> None:
     assert policy.covers(("_ts",))
     assert not policy.covers(("position",))
     assert not policy.covers(("session", "deeper"))
-    assert policy.effects({"session": "s", "position": 7, "state": {"a": 1}}) == 1
-    assert policy.effects({"session": "s", "owing": True}) == 2
+    assert policy.count_indexed({"session": "s", "position": 7, "state": {"a": 1}}) == 1
+    assert policy.count_indexed({"session": "s", "owing": True}) == 2
 
 
 def test_the_elements_of_an_array_are_indexed_by_a_path_of_their_own() -> None:
@@ -33,13 +33,15 @@ def test_the_elements_of_an_array_are_indexed_by_a_path_of_their_own() -> None:
 
     assert policy.covers(("owing", "[]"))
     assert not policy.covers(("owing",))
-    assert policy.effects({"owing": ["east", "west"]}) == 2
-    assert policy.effects({"owing": "east", "other": ["east"]}) == 0
-    assert policy.effects({"owing": [["east"], {"to": "west"}]}) == 0
+    assert policy.count_indexed({"owing": ["east", "west"]}) == 2
+    assert policy.count_indexed({"owing": "east", "other": ["east"]}) == 0
+    assert policy.count_indexed({"owing": [["east"], {"to": "west"}]}) == 0
 
 
 def test_the_default_policy_indexes_every_scalar() -> None:
-    assert parse_policy(DEFAULT_POLICY).effects({"id": "1", "a": [1, 2], "b": {"c": None}}) == 4
+    assert (
+        parse_policy(DEFAULT_POLICY).count_indexed({"id": "1", "a": [1, 2], "b": {"c": None}}) == 4
+    )
 
 
 def test_the_more_precise_path_wins() -> None:
@@ -65,7 +67,7 @@ def test_the_more_precise_path_wins() -> None:
     ],
 )
 def test_a_policy_that_cannot_be_honoured_is_refused_by_name(policy: Any, reason: str) -> None:
-    with pytest.raises(Refusal, match=reason):
+    with pytest.raises(RequestRefused, match=reason):
         parse_policy(policy)
 
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from local.cosmos.answers import Refusal
-from local.cosmos.partition import (
+from local.cosmos.items.partitions import (
     UNDEFINED,
     KeyPath,
     KeyRange,
-    canonical,
-    effective_key,
+    canonicalize,
+    hash_key,
     parse_key_header,
     parse_key_path,
 )
+from local.cosmos.responses import RequestRefused
 
 
 @pytest.mark.parametrize(
@@ -32,26 +32,26 @@ from local.cosmos.partition import (
     ],
 )
 def test_a_key_hashes_to_the_place_azure_cosmos_computes(value: Any, place: str) -> None:
-    assert effective_key(canonical(value)) == place
+    assert hash_key(canonicalize(value)) == place
 
 
 def test_numbers_that_are_equal_are_one_key() -> None:
-    assert canonical(1.0) == canonical(1)
-    assert canonical("1") != canonical(1)
-    assert canonical(True) != canonical(1)
+    assert canonicalize(1.0) == canonicalize(1)
+    assert canonicalize("1") != canonicalize(1)
+    assert canonicalize(True) != canonicalize(1)
 
 
 def test_a_nested_path_is_followed() -> None:
     path = KeyPath(("a", "b"))
 
-    assert path.of({"a": {"b": "x"}}) == '"x"'
-    assert path.of({"a": 1}) == UNDEFINED
-    assert path.of({}) == UNDEFINED
+    assert path.read({"a": {"b": "x"}}) == '"x"'
+    assert path.read({"a": 1}) == UNDEFINED
+    assert path.read({}) == UNDEFINED
 
 
 @pytest.mark.parametrize("header", ["", "x", "[]", '["a","b"]', '{"a":1}', "[[1]]"])
 def test_a_header_that_holds_no_single_key_is_refused(header: str) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestRefused):
         parse_key_header(header)
 
 
@@ -65,12 +65,12 @@ def test_a_header_that_holds_no_single_key_is_refused(header: str) -> None:
     ],
 )
 def test_a_definition_that_is_not_offered_is_refused_by_name(definition: Any, reason: str) -> None:
-    with pytest.raises(Refusal, match=reason):
+    with pytest.raises(RequestRefused, match=reason):
         parse_key_path(definition)
 
 
 def test_a_range_is_half_open() -> None:
-    place = effective_key(canonical("a"))
+    place = hash_key(canonicalize("a"))
 
-    assert KeyRange(place, place + "FF").covers(canonical("a"))
-    assert not KeyRange("", place).covers(canonical("a"))
+    assert KeyRange(place, place + "FF").covers(canonicalize("a"))
+    assert not KeyRange("", place).covers(canonicalize("a"))

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from local.cosmos.answers import Refusal
-from local.cosmos.catalogue import Catalogue, Container
-from local.cosmos.items import Items, Place
-from local.cosmos.storage import Storage
+from local.cosmos.items.containers import Catalogue, Container
+from local.cosmos.items.documents import PartitionItems
+from local.cosmos.items.storage import Storage
+from local.cosmos.responses import RequestRefused
 
 NAMES = ("a", "b", "c", "d")
 
@@ -24,17 +24,19 @@ class Store:
         catalogue.create_database("lockstep")
         document = {"id": "journal", "partitionKey": {"paths": ["/session"]}}
         self.journal: Container = catalogue.create_container("lockstep", document, 2)
-        self.items = Items(self.storage, lambda: 0.0)
+
+    def items(self, name: str) -> PartitionItems:
+        """The items of the partition of a name."""
+        return PartitionItems(self.storage, self.journal, f'"{name}"', lambda: 0.0)
 
     def write(self, name: str, number: int) -> None:
         """A new version of an item; a negative number deletes it."""
         self.seconds += 1
-        place = Place(self.journal, f'"{name}"')
-        with suppress(Refusal), self.storage.transaction():
+        with suppress(RequestRefused), self.storage.transaction():
             if number < 0:
-                self.items.delete(place, name, None)
+                self.items(name).delete(name, None)
             else:
-                self.items.upsert(place, {"id": name, "session": name, "n": number}, None)
+                self.items(name).upsert({"id": name, "session": name, "n": number}, None)
 
     def content(self) -> list[tuple[str, str]]:
         """Everything that a read finds."""
@@ -42,7 +44,7 @@ class Store:
 
     def lsns(self) -> list[int]:
         """Where the physical partitions stand."""
-        return [self.storage.lsn(self.journal.number, number) for number in (0, 1)]
+        return [self.storage.find_lsn(self.journal.number, number) for number in (0, 1)]
 
     def kept(self) -> int:
         """How many old versions are kept."""
@@ -60,14 +62,14 @@ def store() -> Iterator[Store]:
 def test_every_moment_within_reach_is_shown_as_it_was(store: Store) -> None:
     choose = random.Random(7)
     store.write("a", 0)
-    store.storage.remember(1_000)
+    store.storage.keep_versions(1_000)
     was = {}
     for number in range(200):
         store.write(choose.choice(NAMES), choose.choice((number, number, -1)))
         was[store.seconds] = store.content(), store.lsns()
 
     for seconds, state in was.items():
-        with store.storage.seen_late(store.seconds - seconds):
+        with store.storage.show_past(store.seconds - seconds):
             assert (store.content(), store.lsns()) == state
     assert (store.content(), store.lsns()) == was[store.seconds]
 
@@ -76,20 +78,20 @@ def test_no_moment_is_older_than_the_first_that_is_remembered(store: Store) -> N
     for number in range(3):
         store.write("a", number)
     first = store.content()
-    store.storage.remember(1_000)
+    store.storage.keep_versions(1_000)
     store.write("a", 3)
 
-    with store.storage.seen_late(1_000):
+    with store.storage.show_past(1_000):
         assert store.content() == first
 
 
 def test_what_is_out_of_reach_is_forgotten(store: Store) -> None:
-    store.storage.remember(10)
+    store.storage.keep_versions(10)
     for number in range(100):
         store.write("a", number)
 
     assert 10 <= store.kept() <= 11
-    with store.storage.seen_late(10):
+    with store.storage.show_past(10):
         assert '"n":89' in store.content()[0][1]
 
 
@@ -99,11 +101,11 @@ def test_nothing_is_kept_before_it_is_asked_for_nor_after_it_is_let_go(store: St
         return int(row[0])
 
     assert temporary() == 0
-    store.storage.remember(10)
+    store.storage.keep_versions(10)
     store.write("a", 0)
     assert temporary() > 0
-    store.storage.remember(None)
-    store.storage.remember(None)
+    store.storage.keep_versions(None)
+    store.storage.keep_versions(None)
     assert temporary() == 0
     store.write("a", 1)
     assert '"n":1' in store.content()[0][1]
@@ -111,14 +113,13 @@ def test_nothing_is_kept_before_it_is_asked_for_nor_after_it_is_let_go(store: St
 
 def test_what_a_failed_transaction_replaced_is_not_in_the_past(store: Store) -> None:
     store.write("a", 0)
-    store.storage.remember(1_000)
-    place = Place(store.journal, '"a"')
+    store.storage.keep_versions(1_000)
 
-    with suppress(Refusal), store.storage.transaction():
-        store.items.upsert(place, {"id": "a", "session": "a", "n": 1}, None)
-        store.items.delete(place, "missing", None)
+    with suppress(RequestRefused), store.storage.transaction():
+        store.items("a").upsert({"id": "a", "session": "a", "n": 1}, None)
+        store.items("a").delete("missing", None)
 
     assert store.kept() == 0
     assert '"n":0' in store.content()[0][1]
-    with store.storage.seen_late(0):
+    with store.storage.show_past(0):
         assert '"n":0' in store.content()[0][1]

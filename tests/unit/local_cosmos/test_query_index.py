@@ -2,9 +2,9 @@
 
 import pytest
 
-from local.cosmos.indexing import parse_policy
-from local.cosmos.query_index import is_served
-from local.cosmos.query_parser import parse_filter
+from local.cosmos.items.indexing import parse_policy
+from local.cosmos.query.parser import parse_filter
+from local.cosmos.query.plan import is_served
 
 POLICY = parse_policy(
     {

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from local.cosmos.answers import Refusal
-from local.cosmos.query_merging import FILTER_PLACE, merging_plan, needs_merging
-from local.cosmos.query_parser import parse_query
+from local.cosmos.query.merging import FILTER_PLACE, build_merging_plan, needs_merging
+from local.cosmos.query.parser import parse_query
+from local.cosmos.responses import RequestRefused
 
 
 def plan_of(text: str) -> dict[str, Any]:
-    plan: dict[str, Any] = merging_plan(parse_query(text, {"@n": 3}))["queryInfo"]
+    plan: dict[str, Any] = build_merging_plan(parse_query(text, {"@n": 3}))["queryInfo"]
     return plan
 
 
@@ -95,5 +95,5 @@ def test_only_conditions_and_projections_need_no_merging() -> None:
 
 def test_more_than_one_aggregate_is_refused() -> None:
     for text in ("SELECT COUNT(1) FROM c", "SELECT VALUE COUNT(1) + 1 FROM c"):
-        with pytest.raises(Refusal, match="several physical partitions"):
+        with pytest.raises(RequestRefused, match="several physical partitions"):
             plan_of(text)

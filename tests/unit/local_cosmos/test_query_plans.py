@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.cosmos.catalogue import Catalogue, Container
-from local.cosmos.items import Items, Place
-from local.cosmos.query_parser import parse_query
-from local.cosmos.query_plan import Plan, plan_query
-from local.cosmos.query_run import QueryRequest, QueryRun, statement
-from local.cosmos.storage import Storage
+from local.cosmos.items.containers import Catalogue, Container
+from local.cosmos.items.documents import PartitionItems
+from local.cosmos.items.storage import Storage
+from local.cosmos.query.paging import QueryRequest, QueryRun, write_statement
+from local.cosmos.query.parser import parse_query
+from local.cosmos.query.plan import QueryPlan, plan_query
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def journal(storage: Storage) -> Container:
     return catalogue.create_container("lockstep", document)
 
 
-def plan_of(journal: Container, text: str, key: str | None = None) -> Plan:
+def plan_of(journal: Container, text: str, key: str | None = None) -> QueryPlan:
     return plan_query(parse_query(text, {}), journal, key)
 
 
-def steps(storage: Storage, plan: Plan) -> str:
+def steps(storage: Storage, plan: QueryPlan) -> str:
     """What SQLite says it will do."""
-    sql, values = statement(plan, 0, None)
+    sql, values = write_statement(plan, 0, None)
     rows = storage.connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)
     return " / ".join(str(row[3]) for row in rows)
 
@@ -111,7 +111,7 @@ def test_the_texts_that_sqlite_looks_for_are_in_every_item_that_meets_the_condit
         "s": "x",
         "session": "s",
     }
-    Items(storage, lambda: 0.0).create(Place(journal, '"s"'), item)
+    PartitionItems(storage, journal, '"s"', lambda: 0.0).create(item)
     request = QueryRequest(f"SELECT VALUE c.id FROM c WHERE {condition}", {}, key='"s"')
 
-    assert QueryRun(storage, journal, request).page(0).results == ['"1"']
+    assert QueryRun(storage, journal, request).read_page(0).results == ['"1"']

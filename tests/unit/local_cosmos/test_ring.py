@@ -4,8 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from local.cosmos.partition import KeyRange, canonical, effective_key
-from local.cosmos.ring import PARTITIONS_MAX, cut_ring, partitions_for
+from local.cosmos.items.partitions import (
+    PARTITIONS_MAX,
+    KeyRange,
+    canonicalize,
+    count_partitions,
+    cut_ring,
+    hash_key,
+)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, PARTITIONS_MAX])
@@ -21,9 +27,9 @@ def test_partitions_follow_each_other_around_the_ring(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_a_key_is_in_the_partition_that_covers_it_and_all_partitions_are_used(count: int) -> None:
     ring = cut_ring(count)
-    keys = [canonical(f"DL{number}") for number in range(200)]
+    keys = [canonicalize(f"DL{number}") for number in range(200)]
 
-    numbers = [ring.partition_of(key) for key in keys]
+    numbers = [ring.find_partition(key) for key in keys]
 
     assert {*numbers} == {*ring.numbers}
     for key, number in zip(keys, numbers, strict=True):
@@ -34,13 +40,13 @@ def test_a_key_is_in_the_partition_that_covers_it_and_all_partitions_are_used(co
 def test_a_part_of_the_ring_is_in_one_partition_or_in_none() -> None:
     ring = cut_ring(2)
     first, second = ring.ranges
-    place = effective_key(canonical("DL1742"))
+    place = hash_key(canonicalize("DL1742"))
 
-    assert ring.partition_around(first) == 0
-    assert ring.partition_around(second) == 1
-    assert ring.partition_around(KeyRange()) is None
-    assert ring.partition_around(KeyRange(place, place + "FF")) == ring.partition_of(
-        canonical("DL1742")
+    assert ring.find_partition_around(first) == 0
+    assert ring.find_partition_around(second) == 1
+    assert ring.find_partition_around(KeyRange()) is None
+    assert ring.find_partition_around(KeyRange(place, place + "FF")) == ring.find_partition(
+        canonicalize("DL1742")
     )
 
 
@@ -48,4 +54,4 @@ def test_a_part_of_the_ring_is_in_one_partition_or_in_none() -> None:
     ("throughput", "partitions"), [(0, 1), (400, 1), (10_000, 1), (10_001, 2), (10**9, 64)]
 )
 def test_one_partition_serves_ten_thousand_units_a_second(throughput: int, partitions: int) -> None:
-    assert partitions_for(throughput) == partitions
+    assert count_partitions(throughput) == partitions

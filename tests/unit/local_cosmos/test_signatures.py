@@ -2,8 +2,8 @@
 
 import pytest
 
-from local.cosmos.answers import Refusal
-from local.cosmos.authorization import MasterKey
+from local.cosmos.http.gateway import MasterKey
+from local.cosmos.responses import RequestRefused
 
 # learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources, "Example encoding"
 KEY = "dsZQi3KtZmCv1ljt3VNWNm7sQUF1y5rJfC6kv5JiwvW0EndXdDku/dkKBp8/ufDToSxLzR4y+O/0H/t4bQtVNw=="
@@ -13,7 +13,7 @@ REQUEST = {"verb": "GET", "resource_type": "dbs", "link": "dbs/ToDoList", "date"
 
 
 def test_the_published_example_is_reproduced() -> None:
-    assert MasterKey(KEY).signature("GET", "dbs", "dbs/ToDoList", DATE) == SIGNATURE
+    assert MasterKey(KEY).sign("GET", "dbs", "dbs/ToDoList", DATE) == SIGNATURE
 
 
 def test_the_published_header_is_accepted() -> None:
@@ -34,7 +34,7 @@ def test_the_published_header_is_accepted() -> None:
     ],
 )
 def test_anything_else_is_unauthorized(header: str | None, reason: str) -> None:
-    with pytest.raises(Refusal, match=reason) as refusal:
+    with pytest.raises(RequestRefused, match=reason) as refusal:
         MasterKey(KEY).check(header, **REQUEST)
 
     assert refusal.value.status == 401
@@ -43,5 +43,5 @@ def test_anything_else_is_unauthorized(header: str | None, reason: str) -> None:
 def test_a_signature_fits_only_the_request_it_was_made_for() -> None:
     header = f"type=master&ver=1.0&sig={SIGNATURE}"
 
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestRefused):
         MasterKey(KEY).check(header, **{**REQUEST, "link": "dbs/Other"})

@@ -1,50 +1,50 @@
-"""Leases on work items, without a backend around them."""
+"""WorkItemLeases on work items, without a backend around them."""
 
-from local.durable.leases import Kind, Leases
+from local.durable.hub import WorkItemKind, WorkItemLeases
 
 
 def test_an_answer_counts_once() -> None:
-    leases = Leases(60)
-    leases.grant("t1", Kind.ACTIVITY, "one", "east")
+    leases = WorkItemLeases(60)
+    leases.grant("t1", WorkItemKind.ACTIVITY, "one", "east")
 
     first, second = leases.end("t1"), leases.end("t1")
 
     assert first is not None
-    assert (first.instance_id, first.kind) == ("one", Kind.ACTIVITY)
+    assert (first.instance_id, first.kind) == ("one", WorkItemKind.ACTIVITY)
     assert second is None
 
 
 def test_a_worker_that_leaves_gives_back_its_own_and_nothing_else() -> None:
-    leases = Leases(60)
+    leases = WorkItemLeases(60)
     for holder in ("east", "west"):
-        leases.arrive(holder)
-        leases.grant(f"{holder}-1", Kind.ACTIVITY, "one", holder)
-        leases.grant(f"{holder}-2", Kind.ENTITY, "two", holder)
+        leases.add_stream(holder)
+        leases.grant(f"{holder}-1", WorkItemKind.ACTIVITY, "one", holder)
+        leases.grant(f"{holder}-2", WorkItemKind.ENTITY, "two", holder)
 
-    given_back = leases.leave("east")
+    given_back = leases.remove_stream("east")
 
     assert [lease.token for lease in given_back] == ["east-1", "east-2"]
     assert not leases.is_present("east")
     assert leases.is_present("west")
-    assert [leases.holds("west", kind) for kind in Kind] == [0, 1, 1]
+    assert [leases.count_by_kind("west")[kind] for kind in WorkItemKind] == [0, 1, 1]
 
 
 def test_a_worker_is_there_until_its_last_stream_closes() -> None:
-    leases = Leases(60)
-    leases.arrive("east")
-    leases.arrive("east")
-    leases.grant("t1", Kind.ORCHESTRATION, "one", "east")
+    leases = WorkItemLeases(60)
+    leases.add_stream("east")
+    leases.add_stream("east")
+    leases.grant("t1", WorkItemKind.ORCHESTRATION, "one", "east")
 
-    assert leases.leave("east") == []
-    assert [lease.token for lease in leases.leave("east")] == ["t1"]
+    assert leases.remove_stream("east") == []
+    assert [lease.token for lease in leases.remove_stream("east")] == ["t1"]
 
 
 def test_only_leases_whose_time_is_over_expire() -> None:
-    leases = Leases(0)
-    leases.grant("t1", Kind.ACTIVITY, "one", "east")
-    lasting = Leases(60)
-    lasting.grant("t2", Kind.ACTIVITY, "one", "east")
+    leases = WorkItemLeases(0)
+    leases.grant("t1", WorkItemKind.ACTIVITY, "one", "east")
+    lasting = WorkItemLeases(60)
+    lasting.grant("t2", WorkItemKind.ACTIVITY, "one", "east")
 
-    assert [lease.token for lease in leases.expired()] == ["t1"]
-    assert leases.expired() == []
-    assert lasting.expired() == []
+    assert [lease.token for lease in leases.expire()] == ["t1"]
+    assert leases.expire() == []
+    assert lasting.expire() == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.functions_host.amqp.address import NamespaceAddress
+from local.functions_host.clients.service_bus import NamespaceAddress
 
 EMULATOR = (
     "Endpoint=sb://localhost:5673;SharedAccessKeyName=Root;"

@@ -5,23 +5,23 @@ from typing import Any
 
 import pytest
 
-from local.functions_host.function import Binding
-from local.functions_host.refusal import Refused
-from local.functions_host.triggers.cosmos_binding import check, locations_of, start_of
+from local.functions_host.config.functions import Binding
+from local.functions_host.config.settings import Unsupported
+from local.functions_host.triggers.cosmos import check_binding, feed_start, preferred_locations
 
 
 def binding(**properties: Any) -> Binding:
     return Binding("follow", "cosmosDBTrigger", "documents", "IN", properties)
 
 
-def test_a_feed_starts_now_unless_told_otherwise() -> None:
-    assert start_of(binding()) == "Now"
-    assert start_of(binding(startFromBeginning="true")) == "Beginning"
+def test_a_feed_starts_now_by_default() -> None:
+    assert feed_start(binding()) == "Now"
+    assert feed_start(binding(startFromBeginning="true")) == "Beginning"
 
 
 @pytest.mark.parametrize("text", ["2026-01-02T03:04:05Z", "2026-01-02T04:04:05+01:00"])
 def test_a_feed_may_start_at_a_time(text: str) -> None:
-    assert start_of(binding(startFromTime=text)) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert feed_start(binding(startFromTime=text)) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,20 @@ def test_a_feed_may_start_at_a_time(text: str) -> None:
     ],
 )
 def test_a_start_that_makes_no_sense_is_refused(properties: dict[str, Any]) -> None:
-    with pytest.raises(Refused, match="function follow: cosmosDBTrigger: startFrom"):
-        start_of(binding(**properties))
+    with pytest.raises(Unsupported, match="function follow: cosmosDBTrigger: startFrom"):
+        feed_start(binding(**properties))
 
 
 def test_preferred_locations_are_a_list_in_a_text() -> None:
-    assert locations_of(binding(preferredLocations="East US, West US")) == ["East US", "West US"]
-    assert locations_of(binding()) == []
+    assert preferred_locations(binding(preferredLocations="East US, West US")) == [
+        "East US",
+        "West US",
+    ]
+    assert preferred_locations(binding()) == []
 
 
 def test_only_the_latest_version_is_followed() -> None:
-    check(binding(changeFeedMode="LatestVersion"))
+    check_binding(binding(changeFeedMode="LatestVersion"))
 
-    with pytest.raises(Refused, match="AllVersionsAndDeletes"):
-        check(binding(changeFeedMode="AllVersionsAndDeletes"))
+    with pytest.raises(Unsupported, match="AllVersionsAndDeletes"):
+        check_binding(binding(changeFeedMode="AllVersionsAndDeletes"))

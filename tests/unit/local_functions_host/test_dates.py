@@ -1,4 +1,4 @@
-"""The short way through dates ends where the library's own way ends."""
+"""Dates without zone are read directly, with the result the library's own reading has."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from azure.functions import meta
 
-from local.functions_host import dates
+from local.functions_host.worker.worker import parse_date_without_zone, speed_up_date_parsing
 
 CONVERTER: Any = meta._BaseConverter
-WHOLE_WAY: Callable[[Any, str], datetime] = getattr(
-    CONVERTER._parse_datetime, "whole_way", CONVERTER._parse_datetime.__func__
+ORIGINAL: Callable[[Any, str], datetime] = getattr(
+    CONVERTER._parse_datetime, "original", CONVERTER._parse_datetime.__func__
 )
 
 
@@ -26,10 +26,10 @@ WHOLE_WAY: Callable[[Any, str], datetime] = getattr(
     ],
 )
 def test_a_date_without_zone_is_read_as_the_library_would(text: str) -> None:
-    found = dates.read(text)
+    found = parse_date_without_zone(text)
 
     assert found is not None
-    assert found == WHOLE_WAY(CONVERTER, text)
+    assert found == ORIGINAL(CONVERTER, text)
     assert found.tzinfo is None
 
 
@@ -37,15 +37,15 @@ def test_a_date_without_zone_is_read_as_the_library_would(text: str) -> None:
     "text", ["2013-12-31T23:59:50Z", "12/31/2013 23:59:50", "2013-12-31T24:00:00", "yesterday", ""]
 )
 def test_every_other_text_is_left_to_the_library(text: str) -> None:
-    assert dates.read(text) is None
+    assert parse_date_without_zone(text) is None
 
 
-def test_every_converter_takes_the_short_way_and_keeps_the_long_one() -> None:
-    dates.shorten_way()
-    dates.shorten_way()
+def test_every_converter_reads_them_directly_and_keeps_the_library_for_others() -> None:
+    speed_up_date_parsing()
+    speed_up_date_parsing()
 
     parse = CONVERTER._parse_datetime
-    assert parse.whole_way is WHOLE_WAY
+    assert parse.original is ORIGINAL
     assert parse("2013-12-31T23:59:50") == datetime(2013, 12, 31, 23, 59, 50)  # noqa: DTZ001
     assert parse("2013-12-31T23:59:50Z") == datetime(2013, 12, 31, 23, 59, 50, tzinfo=UTC)
     assert parse(None) is None

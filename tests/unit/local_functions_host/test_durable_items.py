@@ -1,4 +1,4 @@
-"""Durable work items, and what the task hub is told when a function fails as a whole."""
+"""Durable work items, and the answer to the task hub when a function fails as a whole."""
 
 import base64
 import json
@@ -8,13 +8,12 @@ from durabletask.internal import helpers
 from durabletask.internal import orchestrator_service_pb2 as pb
 from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-untyped]
 
-from local.functions_host.durable.client import client_input
-from local.functions_host.durable.functions import Kind
-from local.functions_host.durable.items import read_item
-from local.functions_host.protos import TypedData
-from local.functions_host.worker import Failed, Succeeded
+from local.functions_host.durable.extension import DurableKind, client_input
+from local.functions_host.durable.work_items import read_item
+from local.functions_host.worker.protos import TypedData
+from local.functions_host.worker.worker import InvocationFailed, InvocationSucceeded
 
-FAILURE = Failed("ValueError: no such flight: N1", "line 1")
+FAILURE = InvocationFailed("ValueError: no such flight: N1", "line 1")
 
 
 def orchestrator() -> pb.WorkItem:
@@ -48,12 +47,12 @@ def entity() -> pb.WorkItem:
 @pytest.mark.parametrize(
     ("item", "kind", "name"),
     [
-        (orchestrator(), Kind.ORCHESTRATION, "saga"),
-        (activity("1"), Kind.ACTIVITY, "pay"),
-        (entity(), Kind.ENTITY, "counter"),
+        (orchestrator(), DurableKind.ORCHESTRATION, "saga"),
+        (activity("1"), DurableKind.ACTIVITY, "pay"),
+        (entity(), DurableKind.ENTITY, "counter"),
     ],
 )
-def test_an_item_names_its_function(item: pb.WorkItem, kind: Kind, name: str) -> None:
+def test_an_item_names_its_function(item: pb.WorkItem, kind: DurableKind, name: str) -> None:
     read = read_item(item)
 
     assert (read.kind, read.name) == (kind, name)
@@ -78,7 +77,7 @@ def test_an_activity_is_given_json(sent: str | None, given: str) -> None:
 
 
 def test_an_activity_answers_with_json_under_its_token() -> None:
-    answer = read_item(activity("1")).answer(Succeeded(TypedData(json='"paid"')))
+    answer = read_item(activity("1")).answer(InvocationSucceeded(TypedData(json='"paid"')))
 
     assert answer == pb.ActivityResponse(
         instanceId="one", taskId=3, completionToken="8", result=StringValue(value='"paid"')
@@ -93,7 +92,7 @@ def test_a_failed_activity_tells_type_and_message_apart() -> None:
 
 
 def test_a_failure_without_words_is_a_failure_all_the_same() -> None:
-    details = read_item(activity("1")).answer(Failed("")).failureDetails
+    details = read_item(activity("1")).answer(InvocationFailed("")).failureDetails
 
     assert (details.errorType, details.errorMessage) == ("Exception", "no reason given")
 

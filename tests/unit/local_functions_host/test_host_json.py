@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from local.functions_host.host_json import DurableOptions, HostJson, ServiceBusOptions, load, parse
-from local.functions_host.refusal import Refused
+from local.functions_host.config.host_json import (
+    DurableOptions,
+    HostJson,
+    ServiceBusOptions,
+    load,
+    parse,
+)
+from local.functions_host.config.settings import Unsupported
 
 
 def test_an_empty_file_gives_the_defaults_of_the_real_host() -> None:
@@ -87,16 +93,16 @@ def test_every_honoured_limit_is_read() -> None:
     ],
 )
 def test_what_is_not_honoured_is_refused_by_name(part: dict[str, Any], named: str) -> None:
-    with pytest.raises(Refused, match=named):
+    with pytest.raises(Unsupported, match=named):
         parse({"version": "2.0", **part})
 
 
 def test_a_missing_file_and_a_broken_one_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"no host\.json"):
+    with pytest.raises(Unsupported, match=r"no host\.json"):
         load(tmp_path, {})
 
     (tmp_path / "host.json").write_text("{")
-    with pytest.raises(Refused, match="not JSON"):
+    with pytest.raises(Unsupported, match="not JSON"):
         load(tmp_path, {})
 
 
@@ -137,5 +143,5 @@ def test_a_setting_that_overrules_nothing_honoured_is_refused_by_name(
 ) -> None:
     (tmp_path / "host.json").write_text('{"version": "2.0"}')
 
-    with pytest.raises(Refused, match=named):
+    with pytest.raises(Unsupported, match=named):
         load(tmp_path, {setting: "1"})

@@ -1,6 +1,6 @@
 """Which key opens what."""
 
-from local.functions_host.keys import DEVELOPMENT_KEY, Keys
+from local.functions_host.config.keys import DEVELOPMENT_KEY, Keys
 
 KEYS = Keys.read(
     {

@@ -4,17 +4,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from local.functions_host.changefeed.balance import leases_to_take
-from local.functions_host.changefeed.lease import Lease
+from local.functions_host.clients.feed_leases import FeedLease, leases_to_take
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EXPIRATION_SECONDS = 60.0
 
 
-def leases(*owners: str | None, age_seconds: float = 1.0) -> list[Lease]:
+def leases(*owners: str | None, age_seconds: float = 1.0) -> list[FeedLease]:
     """Leases with these owners, all renewed the same time ago."""
     renewed = NOW - timedelta(seconds=age_seconds)
-    return [Lease(str(n), str(n), {}, owner, None, renewed) for n, owner in enumerate(owners)]
+    return [FeedLease(str(n), str(n), {}, owner, None, renewed) for n, owner in enumerate(owners)]
 
 
 @pytest.mark.parametrize(

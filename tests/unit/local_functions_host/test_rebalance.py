@@ -10,11 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from local.functions_host.changefeed import processor
-from local.functions_host.changefeed.feed import Page
-from local.functions_host.changefeed.lease import Lease
-from local.functions_host.changefeed.lease_store import LeaseLost, LeaseStore
-from local.functions_host.changefeed.processor import FeedOptions, Processor
+from local.functions_host.clients import change_feed
+from local.functions_host.clients.change_feed import ChangeFeedProcessor, FeedOptions, FeedPage
+from local.functions_host.clients.feed_leases import FeedLease, FeedLeaseLost, FeedLeaseStore
 
 RANGES = [f"range-{number}" for number in range(4)]
 OPTIONS = FeedOptions(
@@ -33,19 +31,19 @@ class LeasesInMemory:
 
     def __init__(self) -> None:
         self.leases = {
-            name: Lease(name, name, {}, None, None, datetime.now(UTC), "0") for name in RANGES
+            name: FeedLease(name, name, {}, None, None, datetime.now(UTC), "0") for name in RANGES
         }
 
     async def ensure(self, feed_ranges: list[Any]) -> list[str]:
         return list(self.leases)
 
-    async def find(self, lease_id: str) -> Lease | None:
+    async def find(self, lease_id: str) -> FeedLease | None:
         return self.leases[lease_id]
 
-    async def write(self, lease: Lease) -> Lease:
+    async def write(self, lease: FeedLease) -> FeedLease:
         await asyncio.sleep(0)
         if self.leases[lease.id].etag != lease.etag:
-            raise LeaseLost(lease.id)
+            raise FeedLeaseLost(lease.id)
         self.leases[lease.id] = replace(lease, etag=str(int(lease.etag) + 1))
         return self.leases[lease.id]
 
@@ -62,17 +60,17 @@ class FeedOfNothing:
             yield name
 
 
-async def nothing(*_: Any) -> Page:
-    return Page([], None)
+async def nothing(*_: Any) -> FeedPage:
+    return FeedPage([], None)
 
 
 async def hand_over(documents: list[dict[str, Any]]) -> bool:
     raise AssertionError("nothing changes here")
 
 
-def processor_of(host: str, leases: LeasesInMemory) -> Processor:
+def processor_of(host: str, leases: LeasesInMemory) -> ChangeFeedProcessor:
     monitored = cast(Any, FeedOfNothing())
-    return Processor(host, monitored, cast(LeaseStore, leases), OPTIONS, hand_over)
+    return ChangeFeedProcessor(host, monitored, cast(FeedLeaseStore, leases), OPTIONS, hand_over)
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
@@ -85,7 +83,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
 async def test_a_second_host_gets_half_of_the_leases_and_all_when_the_first_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(processor, "read_page", nothing)
+    monkeypatch.setattr(change_feed, "read_page", nothing)
     leases = LeasesInMemory()
     first, second = processor_of("first", leases), processor_of("second", leases)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local.functions_host.retry import RetryPolicy
+from local.functions_host.config.functions import RetryPolicy
 
 
 def options(strategy: str, count: int, **intervals: timedelta) -> Any:
@@ -32,7 +32,7 @@ def test_an_exponential_backoff_doubles_up_to_its_maximum_for_ever() -> None:
     )
 
     assert math.isinf(policy.max_count)
-    assert policy.told_count == -1
+    assert policy.wire_max_count == -1
     assert [policy.pause(failures) for failures in (1, 2, 3, 4, 5, 10**6)] == [1, 2, 4, 8, 10, 10]
 
 

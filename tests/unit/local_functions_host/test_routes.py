@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from local.functions_host.triggers.route import parameters, routes
+from local.functions_host.triggers.http import parameters, routes
 
 LITERAL = re.compile(r"\{literal__\d+:\(\?i:(\w+)\)\}")
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from local.functions_host.triggers.schedule import Schedule
-from local.functions_host.triggers.schedule_monitor import ScheduleMonitor
+from local.functions_host.triggers.timer import ScheduleMonitor, TimerSchedule
 
-HOURLY = Schedule("0 0 * * * *")
+HOURLY = TimerSchedule("0 0 * * * *")
 
 
 def at(hour: int, minute: int = 0) -> datetime:
@@ -26,7 +25,7 @@ def test_a_first_start_is_never_past_due_and_the_second_counts_from_it(tmp_path:
 def test_an_occurrence_missed_since_the_last_run_is_past_due(tmp_path: Path) -> None:
     monitor = ScheduleMonitor(HOURLY, tmp_path / "sweep.json")
     monitor.begin(at(9, 30))
-    monitor.ran(at(10))
+    monitor.record_run(at(10))
 
     again = ScheduleMonitor(HOURLY, tmp_path / "sweep.json")
 
@@ -42,7 +41,7 @@ def test_an_occurrence_missed_since_the_last_run_is_past_due(tmp_path: Path) -> 
 def test_without_a_file_nothing_is_kept() -> None:
     monitor = ScheduleMonitor(HOURLY, None)
     monitor.begin(at(9))
-    monitor.ran(at(9))
+    monitor.record_run(at(9))
 
     assert not ScheduleMonitor(HOURLY, None).begin(at(12))
 

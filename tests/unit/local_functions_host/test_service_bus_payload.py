@@ -1,4 +1,4 @@
-"""What a function is told of a message, with the real host's traps."""
+"""The payload a function gets of a message, with the real host's traps."""
 
 import json
 import uuid
@@ -8,14 +8,14 @@ from unittest.mock import sentinel
 import proton
 import pytest
 
-from local.functions_host.amqp.receiver import ReceivedMessage
-from local.functions_host.triggers.service_bus_payload import Payload, payload
+from local.functions_host.clients.receivers import ReceivedMessage
+from local.functions_host.triggers.service_bus_payload import MessagePayload, message_payload
 
 TAG = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 ENQUEUED = 1_790_000_000_120
 
 
-def told_of(body: bytes, binary: bool = False, **fields: Any) -> Payload:
+def payload_of(body: bytes, binary: bool = False, **fields: Any) -> MessagePayload:
     """Encode a message as a queue would and build its payload."""
     annotations = {
         proton.symbol("x-opt-sequence-number"): 41,
@@ -23,13 +23,13 @@ def told_of(body: bytes, binary: bool = False, **fields: Any) -> Payload:
     }
     message = proton.Message(body=body, inferred=True, annotations=annotations, **fields)
     received = ReceivedMessage(message.encode(), TAG.bytes_le, sentinel.delivery)
-    return payload(received, "N14228", "receive", binary)
+    return message_payload(received, "N14228", "receive", binary)
 
 
 def test_texts_are_strings_numbers_are_json_and_absent_values_are_left_out() -> None:
-    told = told_of(b"{}", id="m-1", subject="departed", delivery_count=2, properties={"n": 1})
+    payload = payload_of(b"{}", id="m-1", subject="departed", delivery_count=2, properties={"n": 1})
 
-    seen = {name: (entry.kind, entry.value) for name, entry in told.metadata.items()}
+    seen = {name: (entry.kind, entry.value) for name, entry in payload.metadata.items()}
     assert seen["MessageId"] == ("string", "m-1")
     assert seen["SessionId"] == ("string", "N14228")
     assert seen["Subject"] == seen["Label"] == ("string", "departed")
@@ -42,56 +42,56 @@ def test_texts_are_strings_numbers_are_json_and_absent_values_are_left_out() -> 
 
 
 def test_utc_dates_carry_no_zone_and_the_others_do() -> None:
-    told = told_of(b"{}", ttl=60)
+    payload = payload_of(b"{}", ttl=60)
 
-    assert told.metadata["EnqueuedTimeUtc"].value == '"2026-09-21T14:13:20.12"'
-    assert told.metadata["EnqueuedTime"].value == '"2026-09-21T14:13:20.12+00:00"'
-    assert told.metadata["ExpiresAtUtc"].value == '"2026-09-21T14:14:20.12"'
+    assert payload.metadata["EnqueuedTimeUtc"].value == '"2026-09-21T14:13:20.12"'
+    assert payload.metadata["EnqueuedTime"].value == '"2026-09-21T14:13:20.12+00:00"'
+    assert payload.metadata["ExpiresAtUtc"].value == '"2026-09-21T14:14:20.12"'
 
 
 def test_a_message_without_time_to_live_expires_at_the_end_of_time() -> None:
-    assert told_of(b"{}").metadata["ExpiresAtUtc"].value == '"9999-12-31T23:59:59.9999999"'
+    assert payload_of(b"{}").metadata["ExpiresAtUtc"].value == '"9999-12-31T23:59:59.9999999"'
 
 
 def test_fields_of_the_body_overwrite_metadata_whatever_their_case() -> None:
     body = {"messageID": "forged", "sessionid": 7, "DeliveryCount": True, "status": {"a": [1]}}
 
-    told = told_of(json.dumps(body).encode(), id="m-1")
+    payload = payload_of(json.dumps(body).encode(), id="m-1")
 
-    assert told.metadata["MessageId"].value == "forged"
-    assert told.metadata["SessionId"].value == "7"
-    assert (told.metadata["DeliveryCount"].kind, told.metadata["DeliveryCount"].value) == (
+    assert payload.metadata["MessageId"].value == "forged"
+    assert payload.metadata["SessionId"].value == "7"
+    assert (payload.metadata["DeliveryCount"].kind, payload.metadata["DeliveryCount"].value) == (
         "string",
         "True",
     )
-    assert told.metadata["status"].value == '{"a":[1]}'
-    assert "messageID" not in told.metadata
+    assert payload.metadata["status"].value == '{"a":[1]}'
+    assert "messageID" not in payload.metadata
 
 
 def test_lists_and_nulls_of_the_body_overwrite_nothing() -> None:
-    told = told_of(b'{"MessageId": null, "SessionId": ["x"]}', id="m-1")
+    payload = payload_of(b'{"MessageId": null, "SessionId": ["x"]}', id="m-1")
 
-    assert told.metadata["MessageId"].value == "m-1"
-    assert told.metadata["SessionId"].value == "N14228"
+    assert payload.metadata["MessageId"].value == "m-1"
+    assert payload.metadata["SessionId"].value == "N14228"
 
 
 def test_a_date_in_the_body_changes_its_form_on_the_way() -> None:
-    told = told_of(b'{"EnqueuedTimeUtc": "2013-01-01T15:17:00+10:00", "day": "2013-01-01"}')
+    payload = payload_of(b'{"EnqueuedTimeUtc": "2013-01-01T15:17:00+10:00", "day": "2013-01-01"}')
 
-    assert told.metadata["EnqueuedTimeUtc"].value == "01/01/2013 05:17:00"
-    assert told.metadata["day"].value == "2013-01-01"
+    assert payload.metadata["EnqueuedTimeUtc"].value == "01/01/2013 05:17:00"
+    assert payload.metadata["day"].value == "2013-01-01"
 
 
 @pytest.mark.parametrize("body", [b"[1]", b"plain", b'{"broken": ', b"", b'"MessageId"'])
 def test_a_body_that_is_no_json_object_overwrites_nothing(body: bytes) -> None:
-    told = told_of(body, id="m-1")
+    payload = payload_of(body, id="m-1")
 
-    assert told.data.value == body.decode()
-    assert told.metadata["MessageId"].value == "m-1"
+    assert payload.data.value == body.decode()
+    assert payload.metadata["MessageId"].value == "m-1"
 
 
 def test_a_binary_binding_gets_bytes_and_cannot_be_overwritten() -> None:
-    told = told_of(b'{"MessageId": "forged"}', binary=True, id="m-1")
+    payload = payload_of(b'{"MessageId": "forged"}', binary=True, id="m-1")
 
-    assert (told.data.kind, told.data.value) == ("bytes", b'{"MessageId": "forged"}')
-    assert told.metadata["MessageId"].value == "m-1"
+    assert (payload.data.kind, payload.data.value) == ("bytes", b'{"MessageId": "forged"}')
+    assert payload.metadata["MessageId"].value == "m-1"

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from local.functions_host.amqp.address import NamespaceAddress
-from local.functions_host.function import read_function
-from local.functions_host.protos import RpcFunctionMetadata
-from local.functions_host.refusal import Refused
-from local.functions_host.settings import AppSettings
+from local.functions_host.clients.service_bus import NamespaceAddress
+from local.functions_host.config.functions import read_function
+from local.functions_host.config.settings import AppSettings, Unsupported
+from local.functions_host.worker.protos import RpcFunctionMetadata
 
 
 def test_the_environment_wins_over_the_local_settings_file(tmp_path: Path) -> None:
@@ -24,7 +23,7 @@ def test_the_environment_wins_over_the_local_settings_file(tmp_path: Path) -> No
 def test_a_file_whose_values_are_no_strings_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "local.settings.json").write_text('{"Values": {"PORT": 1}}')
 
-    with pytest.raises(Refused, match="PORT"):
+    with pytest.raises(Unsupported, match="PORT"):
         AppSettings.load(tmp_path, {})
 
 
@@ -45,7 +44,7 @@ def test_a_local_settings_file_is_read_whole_or_refused_by_name(
     if named is None:
         assert AppSettings.load(tmp_path, {}).values == {}
     else:
-        with pytest.raises(Refused, match=named):
+        with pytest.raises(Unsupported, match=named):
             AppSettings.load(tmp_path, {})
 
 
@@ -67,7 +66,7 @@ def test_a_setting_switches_a_function_off(name: str, value: str, expected: bool
 
 
 def test_a_missing_setting_is_refused_with_function_and_name() -> None:
-    with pytest.raises(Refused, match=r"function receive: the app setting QUEUE is missing"):
+    with pytest.raises(Unsupported, match=r"function receive: the app setting QUEUE is missing"):
         AppSettings({}).resolve("%QUEUE%", "receive")
 
 
@@ -84,7 +83,7 @@ def test_a_connection_by_identity_to_the_cloud_is_refused_by_name(
 ) -> None:
     settings = AppSettings({f"Bus{suffix}": address})
 
-    with pytest.raises(Refused, match=f"function receive: Bus{suffix} asks"):
+    with pytest.raises(Unsupported, match=f"function receive: Bus{suffix} asks"):
         settings.connection("Bus", "receive")
 
 
@@ -124,19 +123,19 @@ def test_a_binding_type_without_a_listener_is_refused_with_the_functions_name(
 ) -> None:
     binding = {"type": binding_type, "name": "x", "direction": "IN"}
 
-    with pytest.raises(Refused, match=rf"function saga: {binding_type}"):
+    with pytest.raises(Unsupported, match=rf"function saga: {binding_type}"):
         read_function(metadata(binding), AppSettings({}), {"httpTrigger"})
 
 
 def test_a_retry_policy_is_refused_where_the_platform_ignores_it() -> None:
     binding = {"type": "serviceBusTrigger", "name": "message", "direction": "IN"}
 
-    with pytest.raises(Refused, match="function saga: serviceBusTrigger: a retry policy"):
+    with pytest.raises(Unsupported, match="function saga: serviceBusTrigger: a retry policy"):
         read_function(metadata(binding, retry=object()), AppSettings({}), {"serviceBusTrigger"})
 
 
 def test_a_function_without_a_trigger_is_refused() -> None:
-    with pytest.raises(Refused, match="exactly one trigger"):
+    with pytest.raises(Unsupported, match="exactly one trigger"):
         read_function(metadata(), AppSettings({}), {"httpTrigger"})
 
 
@@ -144,5 +143,5 @@ def test_an_unknown_property_of_a_binding_is_refused_by_name() -> None:
     binding = {"type": "httpTrigger", "name": "req", "direction": "IN", "color": "red"}
     function = read_function(metadata(binding), AppSettings({}), {"httpTrigger"})
 
-    with pytest.raises(Refused, match="function saga: httpTrigger: not honoured: color"):
+    with pytest.raises(Unsupported, match="function saga: httpTrigger: not honoured: color"):
         function.trigger.only("route")

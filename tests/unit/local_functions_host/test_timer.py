@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from local.functions_host.timespan import seconds_of
-from local.functions_host.triggers.schedule import Schedule
+from local.functions_host.config.host_json import parse_timespan
+from local.functions_host.triggers.timer import TimerSchedule
 
 MOMENT = datetime(2013, 12, 31, 23, 59, 50, tzinfo=UTC)
 
@@ -24,15 +24,15 @@ MOMENT = datetime(2013, 12, 31, 23, 59, 50, tzinfo=UTC)
     ],
 )
 def test_the_first_field_is_the_second(expression: str, expected: datetime) -> None:
-    assert Schedule.parse(expression).after(MOMENT) == expected
+    assert TimerSchedule.parse(expression).after(MOMENT) == expected
 
 
 def test_five_fields_begin_with_the_minute() -> None:
-    assert Schedule.parse("*/5 * * * *").after(MOMENT) == datetime(2014, 1, 1, tzinfo=UTC)
+    assert TimerSchedule.parse("*/5 * * * *").after(MOMENT) == datetime(2014, 1, 1, tzinfo=UTC)
 
 
 def test_an_interval_counts_from_the_moment() -> None:
-    assert Schedule.parse("01:30:00").after(MOMENT) == MOMENT + timedelta(minutes=90)
+    assert TimerSchedule.parse("01:30:00").after(MOMENT) == MOMENT + timedelta(minutes=90)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_an_interval_counts_from_the_moment() -> None:
 )
 def test_what_is_neither_ncrontab_nor_an_interval_is_an_error(expression: str) -> None:
     with pytest.raises(ValueError, match="schedule"):
-        Schedule.parse(expression)
+        TimerSchedule.parse(expression)
 
 
 @pytest.mark.parametrize(("expression", "kept"), [("*/15 * * * * *", False), ("0 * * * * *", True)])
 def test_the_status_is_kept_from_one_minute_between_runs(expression: str, kept: bool) -> None:
-    assert Schedule.parse(expression).is_monitored(MOMENT) is kept
+    assert TimerSchedule.parse(expression).is_monitored(MOMENT) is kept
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_the_status_is_kept_from_one_minute_between_runs(expression: str, kept: 
     ],
 )
 def test_durations_are_read_as_seconds(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_timespan(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["5", "00:61:00", "PT5S", ""])
 def test_what_is_no_duration_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
-        seconds_of(text)
+        parse_timespan(text)

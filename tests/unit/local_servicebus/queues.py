@@ -1,14 +1,17 @@
-"""Queues for tests in virtual time: tokens are counted, nothing is kept."""
+"""Queues for tests in virtual time: tokens are counted, nothing is stored."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from uuid import UUID
 
 from local.servicebus.config import QueueConfig
-from local.servicebus.ledger import NoLedger
-from local.servicebus.message import Message, StoredMessage
-from local.servicebus.plain_queue import PlainQueue
-from local.servicebus.session_queue import SessionQueue
+from local.servicebus.entities.message import BrokeredMessage, StoredMessage
+from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.session_queue import SessionQueue
+from local.servicebus.entities.store import MessageStore
+from local.servicebus.rules.filters import SubscriptionRule
+from local.servicebus.rules.rule_set import RuleSet
 
 LOCK_SECONDS = 10.0
 
@@ -20,25 +23,64 @@ def counted_tokens() -> Callable[[], UUID]:
 
 def dead_letter_queue() -> PlainQueue:
     config = QueueConfig("dead", lock_seconds=LOCK_SECONDS)
-    return PlainQueue(config, tokens=counted_tokens(), ledger=NoLedger(), dead_letters=None)
+    return PlainQueue(config, store=MessageStore(), new_lock_token=counted_tokens())
 
 
-def plain_queue(max_delivery_count: int = 3, **limits: float | bool | None) -> PlainQueue:
+def rule_set(rules: Sequence[SubscriptionRule] | None) -> RuleSet | None:
+    return None if rules is None else RuleSet("news", rules, MessageStore())
+
+
+@dataclass(eq=False)
+class Consumer:
+    """Holds a session; counts how often it was told that the session is lost."""
+
+    name: str = ""
+    connection: object = None
+    losses: int = 0
+
+    def accept_ready(self) -> None:
+        raise AssertionError("it does not wait")
+
+    def deliver(self) -> None:
+        """It receives by itself."""
+
+    def on_session_lost(self) -> None:
+        self.losses += 1
+
+
+def plain_queue(
+    max_delivery_count: int = 3,
+    rules: Sequence[SubscriptionRule] | None = None,
+    **limits: float | bool | None,
+) -> PlainQueue:
     config = QueueConfig("q", False, LOCK_SECONDS, max_delivery_count, **limits)  # type: ignore[arg-type]
     return PlainQueue(
-        config, tokens=counted_tokens(), ledger=NoLedger(), dead_letters=dead_letter_queue()
+        config,
+        store=MessageStore(),
+        new_lock_token=counted_tokens(),
+        dead_letters=dead_letter_queue(),
+        rules=rule_set(rules),
     )
 
 
-def session_queue(max_delivery_count: int = 3) -> SessionQueue:
+def session_queue(
+    max_delivery_count: int = 3,
+    rules: Sequence[SubscriptionRule] | None = None,
+    count_expired_lock: Callable[[], None] = lambda: None,
+) -> SessionQueue:
     config = QueueConfig("q", True, LOCK_SECONDS, max_delivery_count)
     return SessionQueue(
-        config, tokens=counted_tokens(), ledger=NoLedger(), dead_letters=dead_letter_queue()
+        config,
+        store=MessageStore(),
+        new_lock_token=counted_tokens(),
+        dead_letters=dead_letter_queue(),
+        rules=rule_set(rules),
+        count_expired_lock=count_expired_lock,
     )
 
 
-def message(body: str, session_id: str | None = None, **times: float) -> Message:
-    return Message(body.encode(), session_id, **times)  # type: ignore[arg-type]
+def message(body: str, session_id: str | None = None, **times: float) -> BrokeredMessage:
+    return BrokeredMessage(body.encode(), session_id, **times)  # type: ignore[arg-type]
 
 
 def body(stored: StoredMessage | None) -> str | None:

@@ -1,14 +1,14 @@
 """Duplicate detection in virtual time."""
 
-from local.servicebus.duplicates import Duplicates, Seen
-from local.servicebus.message import Message, Settlement
+from local.servicebus.entities.duplicates import DuplicateDetection, SentMessageId
+from local.servicebus.entities.message import BrokeredMessage, Settlement
 from tests.unit.local_servicebus.queues import body, plain_queue, token
 
 WINDOW = 60.0
 
 
-def named(text: str, message_id: str | None, scheduled_for: float | None = None) -> Message:
-    return Message(text.encode(), scheduled_for=scheduled_for, message_id=message_id)
+def named(text: str, message_id: str | None, scheduled_for: float | None = None) -> BrokeredMessage:
+    return BrokeredMessage(text.encode(), scheduled_for=scheduled_for, message_id=message_id)
 
 
 def test_an_id_is_taken_once_in_its_window_even_when_the_first_is_long_completed() -> None:
@@ -46,12 +46,12 @@ def test_a_scheduled_message_counts_from_the_moment_it_was_sent() -> None:
 
 
 def test_what_is_outside_the_window_is_forgotten_and_takes_no_memory() -> None:
-    duplicates = Duplicates(WINDOW)
+    duplicates = DuplicateDetection(WINDOW)
     for number in range(1000):
-        duplicates.note(str(number), number, float(number))
+        duplicates.add(str(number), number, float(number))
 
-    forgotten = duplicates.forget_old(1000)
+    forgotten = duplicates.remove_expired(1000)
 
     assert forgotten == [str(number) for number in range(941)]
     assert duplicates.find("940", 1000) is None
-    assert duplicates.find("941", 1000) == Seen("941", 941.0, 941)
+    assert duplicates.find("941", 1000) == SentMessageId("941", 941.0, 941)

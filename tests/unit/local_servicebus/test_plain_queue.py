@@ -2,8 +2,8 @@
 
 import pytest
 
-from local.servicebus.message import Settlement
-from local.servicebus.refusal import Condition, Refused
+from local.servicebus.entities.message import Settlement
+from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from tests.unit.local_servicebus.queues import LOCK_SECONDS, body, message, plain_queue, token
 
 
@@ -30,17 +30,17 @@ def test_a_lock_runs_out_exactly_at_its_time_and_the_token_is_worth_nothing_then
     again = queue.receive(LOCK_SECONDS)
     assert again is not None
     assert again.delivery_count == 1
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(AmqpError) as refusal:
         queue.settle(old, Settlement.COMPLETE, now=LOCK_SECONDS)
-    assert refusal.value.condition is Condition.MESSAGE_LOCK_LOST
+    assert refusal.value.condition is ErrorCondition.MESSAGE_LOCK_LOST
 
 
-def test_a_message_that_comes_again_does_so_once_and_counts_no_failure() -> None:
+def test_a_message_that_redeliver_once_does_so_once_and_counts_no_failure() -> None:
     queue = plain_queue()
     queue.send([message("a"), message("b")], now=0)
     first = queue.receive(0)
     assert first is not None
-    first.comes_again = True
+    first.redeliver_once = True
 
     queue.settle(token(first), Settlement.COMPLETE, now=1)
     again = queue.receive(1)
@@ -102,8 +102,8 @@ def test_a_scheduled_message_enters_the_line_behind_what_was_sent_before_its_tim
     queue.advance(5)
 
     assert [body(queue.receive(5)), body(queue.receive(5))] == ["sent", "scheduled"]
-    with pytest.raises(Refused):
-        queue.cancel([number])
+    with pytest.raises(AmqpError):
+        queue.cancel_scheduled([number])
 
 
 def test_a_deferred_message_stays_deferred_when_it_is_abandoned() -> None:
@@ -124,5 +124,5 @@ def test_what_is_settled_leaves_no_alarms_behind() -> None:
         queue.send([message(str(number))], now=number)
         queue.settle(token(queue.receive(number)), Settlement.COMPLETE, now=number)
 
-    assert len(queue.alarms._heap) < 200
-    assert len(queue.shelf._order) < 200
+    assert len(queue.timers._heap) < 200
+    assert len(queue.index._order) < 200

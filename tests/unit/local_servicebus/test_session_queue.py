@@ -5,10 +5,17 @@ from uuid import UUID
 
 import pytest
 
-from local.servicebus.message import Settlement
-from local.servicebus.refusal import Condition, Refused
-from local.servicebus.session_queue import SessionQueue
-from tests.unit.local_servicebus.queues import LOCK_SECONDS, body, message, session_queue, token
+from local.servicebus.entities.message import Settlement
+from local.servicebus.entities.session_queue import SessionQueue
+from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from tests.unit.local_servicebus.queues import (
+    LOCK_SECONDS,
+    Consumer,
+    body,
+    message,
+    session_queue,
+    token,
+)
 
 
 def test_the_session_that_has_waited_longest_is_accepted_first() -> None:
@@ -16,81 +23,85 @@ def test_the_session_that_has_waited_longest_is_accepted_first() -> None:
     for session_id in ("b", "a", "c"):
         queue.send([message("x", session_id)], now=0)
 
-    accepted = [queue.accept_next(holder, 0) for holder in ("h1", "h2", "h3", "h4")]
+    accepted = [queue.accept_next(Consumer(), 0) for _ in range(4)]
 
     assert [session and session.id for session in accepted] == ["b", "a", "c", None]
 
 
 def test_letting_go_counts_nothing_and_expiry_counts_only_what_was_handed_out() -> None:
     queue = session_queue()
+    first, second = Consumer(), Consumer()
     queue.send([message("one", "s"), message("two", "s")], now=0)
-    queue.accept("s", "first", 0)
-    queue.receive("s", "first")
-    queue.let_go("s", "first", 1)
+    queue.accept("s", first, 0)
+    queue.receive("s", first)
+    queue.release("s", first, 1)
 
-    queue.accept("s", "second", 2)
-    queue.receive("s", "second")
+    queue.accept("s", second, 2)
+    queue.receive("s", second)
     queue.advance(2 + LOCK_SECONDS)
 
-    assert queue.take_evicted() == ["second"]
+    assert (first.losses, second.losses) == (0, 1)
     assert [(body(m), m.delivery_count) for m in queue.peek(0, 9, "s")] == [("one", 1), ("two", 0)]
-    assert queue.accept_next("third", 20) is not None
+    assert queue.accept_next(Consumer(), 20) is not None
 
 
 def test_an_old_holder_can_do_nothing_to_its_successor() -> None:
-    queue = session_queue()
+    queue, old, new = session_queue(), Consumer(), Consumer()
     queue.send([message("one", "s")], now=0)
-    queue.accept("s", "old", 0)
-    stale = token(queue.receive("s", "old"))
+    queue.accept("s", old, 0)
+    stale = token(queue.receive("s", old))
     queue.advance(LOCK_SECONDS)
-    queue.accept("s", "new", LOCK_SECONDS)
+    queue.accept("s", new, LOCK_SECONDS)
 
     for attempt in (
         lambda: queue.settle(stale, Settlement.COMPLETE, LOCK_SECONDS),
-        lambda: queue.renew("s", "old", LOCK_SECONDS),
-        lambda: queue.receive("s", "old"),
-        lambda: queue.set_state("s", "old", b"mine"),
+        lambda: queue.renew("s", old, LOCK_SECONDS),
+        lambda: queue.receive("s", old),
+        lambda: queue.set_state("s", old, b"mine"),
     ):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(AmqpError) as refusal:
             attempt()
-        assert refusal.value.condition is Condition.SESSION_LOCK_LOST
-    queue.let_go("s", "old", LOCK_SECONDS)
+        assert refusal.value.condition is ErrorCondition.SESSION_LOCK_LOST
+    queue.release("s", old, LOCK_SECONDS)
 
-    assert queue.holder_of("s") == "new"
+    assert queue.holder_of("s") is new
 
 
 def test_a_lock_lost_before_its_time_is_like_one_that_ran_out() -> None:
-    queue = session_queue()
+    expired: list[str] = []
+    queue = session_queue(count_expired_lock=lambda: expired.append("lock"))
+    holder, successor = Consumer(), Consumer()
     queue.send([message("one", "s"), message("two", "s")], now=0)
-    queue.accept("s", "holder", 0)
-    held = token(queue.receive("s", "holder"))
+    queue.accept("s", holder, 0)
+    held = token(queue.receive("s", holder))
 
-    queue.lose_lock(held, 1)
-    queue.lose_lock(held, 1)
+    with queue.dispatching(1):
+        queue.expire_lock(held, 1)
+        queue.expire_lock(held, 1)
 
-    assert queue.take_evicted() == ["holder"]
-    assert queue.expired_locks == 1
+    assert holder.losses == 1
+    assert expired == ["lock"]
     assert [m.delivery_count for m in queue.peek(0, 9, "s")] == [1, 0]
-    queue.accept("s", "next", 1)
-    assert body(queue.receive("s", "next")) == "one"
+    queue.accept("s", successor, 1)
+    assert body(queue.receive("s", successor)) == "one"
 
 
 def test_only_sessions_with_messages_are_listed() -> None:
     queue = session_queue()
-    queue.accept("empty", "holder", 0)
+    queue.accept("empty", Consumer(), 0)
     queue.send([message("x", "b"), message("x", "a"), message("y", "b")], now=0)
 
     assert queue.session_ids() == ["b", "a"]
 
 
 def test_a_session_without_messages_state_or_holder_is_forgotten() -> None:
-    queue = session_queue()
+    queue, holder = session_queue(), Consumer()
     for number in range(1000):
         session_id = f"s{number}"
         queue.send([message("x", session_id)], now=0)
-        queue.accept(session_id, "h", 0)
-        queue.settle(token(queue.receive(session_id, "h")), Settlement.COMPLETE, 0)
-        queue.let_go(session_id, "h", 0)
+        queue.accept(session_id, holder, 0)
+        queue.settle(token(queue.receive(session_id, holder)), Settlement.COMPLETE, 0)
+        queue.release(session_id, holder, 0)
 
     assert len(queue._sessions) == 0
 
@@ -119,7 +130,7 @@ def work_a_little(
     queue: SessionQueue, completed: dict[str, list[str]], now: float, chance: random.Random
 ) -> None:
     """One receiver takes a session, handles some messages in order, and may stop anywhere."""
-    holder = object()
+    holder = Consumer()
     session = queue.accept_next(holder, now)
     if session is None:
         return
@@ -133,4 +144,4 @@ def work_a_little(
             break
         completed[session.id].append(text)
     if chance.random() < 0.7:
-        queue.let_go(session.id, holder, now)
+        queue.release(session.id, holder, now)

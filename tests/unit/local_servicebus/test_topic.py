@@ -3,27 +3,31 @@
 from proton import Message as AmqpMessage
 
 from local.servicebus.config import TopicConfig
-from local.servicebus.ledger import NoLedger
-from local.servicebus.message import Message
-from local.servicebus.queue import Queue
-from local.servicebus.rules import EVERYTHING, CorrelationFilter, Rule
-from local.servicebus.sections import read_message
-from local.servicebus.topic import Subscription, Topic
-from local.servicebus.traits import Trait
+from local.servicebus.entities.message import BrokeredMessage
+from local.servicebus.entities.queue import Queue
+from local.servicebus.entities.store import MessageStore
+from local.servicebus.entities.topic import Topic
+from local.servicebus.protocol.message_format import read_message
+from local.servicebus.rules.filters import (
+    MATCH_ALL,
+    CorrelationFilter,
+    SubscriptionRule,
+    SystemProperty,
+)
 from tests.unit.local_servicebus.queues import message, plain_queue, session_queue
 
 
-def sent(body: str, **properties: object) -> Message:
+def sent(body: str, **properties: object) -> BrokeredMessage:
     encoded = AmqpMessage(body=body, **properties)
     return read_message(encoded.encode())
 
 
-def equal_to(**application: object) -> tuple[Rule, ...]:
-    return (Rule("r", CorrelationFilter({}, application)),)
+def equal_to(**application: object) -> tuple[SubscriptionRule, ...]:
+    return (SubscriptionRule("r", CorrelationFilter({}, application)),)
 
 
-def topic(*subscriptions: Subscription, **limits: float) -> Topic:
-    return Topic(TopicConfig("news", (), **limits), subscriptions, NoLedger())
+def topic(*subscriptions: Queue, **limits: float) -> Topic:
+    return Topic(TopicConfig("news", (), **limits), subscriptions, MessageStore())
 
 
 def bodies(queue: Queue) -> list[object]:
@@ -36,16 +40,14 @@ def bodies(queue: Queue) -> list[object]:
 
 
 def test_every_subscription_gets_what_its_rules_match_and_gets_it_once() -> None:
-    everything, gates, both = plain_queue(), plain_queue(), plain_queue()
     two_rules = (
-        Rule("gate", CorrelationFilter({}, {"gate": 7})),
-        Rule("label", CorrelationFilter({Trait.LABEL: "departed"})),
+        SubscriptionRule("gate", CorrelationFilter({}, {"gate": 7})),
+        SubscriptionRule("label", CorrelationFilter({SystemProperty.LABEL: "departed"})),
     )
-    news = topic(
-        Subscription(everything, EVERYTHING, NoLedger()),
-        Subscription(gates, equal_to(gate=7, late=True), NoLedger()),
-        Subscription(both, two_rules, NoLedger()),
-    )
+    everything = plain_queue(rules=MATCH_ALL)
+    gates = plain_queue(rules=equal_to(gate=7, late=True))
+    both = plain_queue(rules=two_rules)
+    news = topic(everything, gates, both)
 
     news.send(
         [
@@ -63,14 +65,14 @@ def test_every_subscription_gets_what_its_rules_match_and_gets_it_once() -> None
 
 
 def test_a_scheduled_message_meets_the_rules_of_the_time_at_which_it_is_due() -> None:
-    queue = plain_queue()
-    subscription = Subscription(queue, equal_to(gate=7), NoLedger())
-    news = topic(subscription)
+    queue = plain_queue(rules=equal_to(gate=7))
+    news = topic(queue)
     (number,) = news.send([message("later", scheduled_for=5)], now=0)
     assert [m.sequence_number for m in news.peek(0, 9)] == [number]
 
-    subscription.remove("R")
-    subscription.add(EVERYTHING[0])
+    assert queue.rules is not None
+    queue.rules.remove("R")
+    queue.rules.add(MATCH_ALL[0])
     news.advance(5)
 
     assert news.depth()["scheduled"] == 0
@@ -78,10 +80,8 @@ def test_a_scheduled_message_meets_the_rules_of_the_time_at_which_it_is_due() ->
 
 
 def test_a_message_without_a_session_is_a_dead_letter_where_sessions_are_required() -> None:
-    sessions, plain = session_queue(), plain_queue()
-    news = topic(
-        Subscription(sessions, EVERYTHING, NoLedger()), Subscription(plain, EVERYTHING, NoLedger())
-    )
+    sessions, plain = session_queue(rules=MATCH_ALL), plain_queue(rules=MATCH_ALL)
+    news = topic(sessions, plain)
 
     news.send([message("whose?")], now=0)
 
@@ -94,8 +94,8 @@ def test_a_message_without_a_session_is_a_dead_letter_where_sessions_are_require
 
 
 def test_the_topic_s_time_to_live_is_a_limit_for_its_subscriptions() -> None:
-    queue = plain_queue(time_to_live_seconds=100.0)
-    news = topic(Subscription(queue, EVERYTHING, NoLedger()), time_to_live_seconds=5)
+    queue = plain_queue(rules=MATCH_ALL, time_to_live_seconds=100.0)
+    news = topic(queue, time_to_live_seconds=5)
 
     news.send([message("short"), message("shorter", time_to_live_seconds=2)], now=0)
 
@@ -103,10 +103,12 @@ def test_the_topic_s_time_to_live_is_a_limit_for_its_subscriptions() -> None:
 
 
 def test_duplicates_are_dropped_before_they_reach_a_subscription() -> None:
-    queue = plain_queue()
-    news = topic(Subscription(queue, EVERYTHING, NoLedger()), duplicate_window_seconds=60)
+    queue = plain_queue(rules=MATCH_ALL)
+    news = topic(queue, duplicate_window_seconds=60)
 
-    numbers = news.send([Message(b"x", message_id="m"), Message(b"y", message_id="m")], now=0)
+    numbers = news.send(
+        [BrokeredMessage(b"x", message_id="m"), BrokeredMessage(b"y", message_id="m")], now=0
+    )
 
     assert numbers[0] == numbers[1]
     assert queue.depth()["active"] == 1

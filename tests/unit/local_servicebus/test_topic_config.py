@@ -11,8 +11,13 @@ from local.servicebus.config import (
     TopicConfig,
     parse_namespaces,
 )
-from local.servicebus.rules import EVERYTHING, CorrelationFilter, Rule, TrueFilter
-from local.servicebus.traits import Trait
+from local.servicebus.rules.filters import (
+    MATCH_ALL,
+    CorrelationFilter,
+    SubscriptionRule,
+    SystemProperty,
+    TrueFilter,
+)
 
 
 def declaring(
@@ -41,7 +46,7 @@ def test_a_topic_is_read_with_its_subscriptions_as_queues_of_their_whole_path() 
 
     queue = QueueConfig("flights/Subscriptions/delays", True, 30.0, 3)
     assert namespace.topics == (
-        TopicConfig("flights", (SubscriptionConfig(queue, EVERYTHING),), 3600.0, 30.0),
+        TopicConfig("flights", (SubscriptionConfig(queue, MATCH_ALL),), 3600.0, 30.0),
     )
 
 
@@ -64,8 +69,10 @@ def test_rules_are_read_and_take_the_place_of_the_rule_that_takes_everything() -
     )
 
     assert namespace.topics[0].subscriptions[0].rules == (
-        Rule("departures", CorrelationFilter({Trait.LABEL: "departed"}, {"gate": 7})),
-        Rule("all", TrueFilter()),
+        SubscriptionRule(
+            "departures", CorrelationFilter({SystemProperty.LABEL: "departed"}, {"gate": 7})
+        ),
+        SubscriptionRule("all", TrueFilter()),
     )
 
 

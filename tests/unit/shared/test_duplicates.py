@@ -18,8 +18,8 @@ async def full(world: World, count: int) -> Entry:
 def duplicates_of(world: World, remembered_max: int = 50_000) -> tuple[Duplicates, dict[str, int]]:
     """A memory of its own, and what it asked for."""
     journal: Journal = world.journal
-    world.journal.mishaps.calls.clear()
-    return Duplicates(journal, remembered_max), world.journal.mishaps.calls
+    world.journal.fault_plan.calls.clear()
+    return Duplicates(journal, remembered_max), world.journal.fault_plan.calls
 
 
 async def test_nothing_is_known_before_it_is_looked_for() -> None:

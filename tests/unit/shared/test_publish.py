@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.mishaps import Mishap
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, TooLarge, Unavailable
 from shared.domain.message import Message
 from shared.domain.producer import REMEMBERED_MAX, Draft, ProducerOptions
@@ -140,10 +140,10 @@ async def test_the_same_draft_twice_in_one_operation_is_one_message(world: World
 
 async def counted(world: World, producer: Producer, name: str) -> dict[str, int]:
     """The calls that one publish makes."""
-    world.journal.mishaps.calls.clear()
-    world.bus.mishaps.calls.clear()
+    world.journal.fault_plan.calls.clear()
+    world.bus.fault_plan.calls.clear()
     await producer.publish("acc-7", [Draft(name, "account.add", b"{}")], ProducerOptions("bank"))
-    return {**world.journal.mishaps.calls, **world.bus.mishaps.calls}
+    return {**world.journal.fault_plan.calls, **world.bus.fault_plan.calls}
 
 
 async def test_a_publish_costs_two_writes_and_reads_only_what_it_does_not_know(
@@ -216,9 +216,9 @@ async def test_a_contended_ledger_is_given_up_by_name(world: World) -> None:
 
 
 async def test_an_unknown_write_of_the_ledger_is_read_back(world: World) -> None:
-    for mishap in (Mishap.LOST, Mishap.UNANSWERED):
-        world.journal.mishaps.plan("save_ledger", mishap)
-        name = mishap.name
+    for fault in (CallFault.LOST, CallFault.UNANSWERED):
+        world.journal.fault_plan.plan("save_ledger", fault)
+        name = fault.name
         published = await world.producer().publish(
             "acc-7", [Draft(name, "account.add", b"{}")], ProducerOptions("bank")
         )
@@ -230,8 +230,8 @@ async def test_an_unknown_write_of_the_ledger_is_read_back(world: World) -> None
 async def test_an_unknown_write_that_cannot_be_read_back_stays_unknown(world: World) -> None:
     producer = world.producer()
     await counted(world, producer, "a")
-    world.journal.mishaps.plan("save_ledger", Mishap.UNANSWERED)
-    world.journal.mishaps.plan("ledger", Mishap.REFUSED)
+    world.journal.fault_plan.plan("save_ledger", CallFault.UNANSWERED)
+    world.journal.fault_plan.plan("ledger", CallFault.REFUSED)
 
     with pytest.raises(OutcomeUnknown):
         await counted(world, producer, "b")
@@ -251,8 +251,8 @@ class Narrow(MemoryBus):
 async def test_what_cannot_be_settled_after_an_unknown_write_stays_unknown(world: World) -> None:
     producer = world.producer()
     await counted(world, producer, "a")
-    world.journal.mishaps.plan("save_ledger", Mishap.UNANSWERED)
-    world.journal.mishaps.plan("pending", Mishap.REFUSED)
+    world.journal.fault_plan.plan("save_ledger", CallFault.UNANSWERED)
+    world.journal.fault_plan.plan("pending", CallFault.REFUSED)
 
     with pytest.raises(OutcomeUnknown):
         await counted(world, producer, "b")
@@ -264,17 +264,17 @@ async def test_what_cannot_be_settled_after_an_unknown_write_stays_unknown(world
 HUGE = Draft("huge", "account.add", b'"' + b"x" * 1_000 + b'"')
 
 
-@pytest.mark.parametrize("mishap", [None, *Mishap])
+@pytest.mark.parametrize("fault", [None, *CALL_ERRORS])
 async def test_what_is_voided_when_it_is_settled_is_never_called_sent(
-    world: World, mishap: Mishap | None
+    world: World, fault: CallFault | None
 ) -> None:
     world.bus = Narrow(world.clock)
     world.bus.unavailable = {"east", "west"}
     with pytest.raises(OutcomeUnknown):
         await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
     world.bus.unavailable = set()
-    if mishap is not None:
-        world.journal.mishaps.plan("save_ledger", mishap)
+    if fault is not None:
+        world.journal.fault_plan.plan("save_ledger", fault)
         with pytest.raises(OutcomeUnknown):
             await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
 
@@ -289,7 +289,7 @@ async def test_what_is_voided_after_an_unknown_write_is_never_called_sent(world:
     world.bus = Narrow(world.clock)
     producer = world.producer()
     await producer.publish("acc-7", [Draft("a", "account.add", b"{}")], ProducerOptions("bank"))
-    world.journal.mishaps.plan("save_ledger", Mishap.UNANSWERED)
+    world.journal.fault_plan.plan("save_ledger", CallFault.UNANSWERED)
 
     with pytest.raises(TooLarge, match="huge"):
         await producer.publish("acc-7", [HUGE], ProducerOptions("bank"))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from shared.adapters.injected_faults import CallFault
 from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.mishaps import Mishap
 from shared.domain.errors import (
     AlreadyPublished,
     InvalidMessage,
@@ -18,9 +18,12 @@ from shared.domain.errors import (
 )
 from shared.domain.message import BODY_BYTES_MAX, Message
 from shared.publishing.message import SessionMessage
-from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
+from shared.publishing.options import (
+    IdempotentProducerOptions,
+    PartitionPublishingOptions,
+    PartitionPublishingProperties,
+)
 from shared.publishing.producer import IdempotentProducer
-from shared.publishing.properties import PartitionPublishingProperties
 from shared.storage.limits import OPERATION_BYTES_MAX
 from tests.world import LAG_SECONDS, World
 
@@ -164,15 +167,15 @@ async def test_two_failures_in_a_row_do_not_contradict_what_the_caller_kept(worl
 
 
 async def test_a_store_that_refuses_numbers_nothing(world: World) -> None:
-    world.bus.mishaps.calls.clear()
-    world.journal.mishaps.plan("save_ledger", Mishap.REFUSED)
+    world.bus.fault_plan.calls.clear()
+    world.journal.fault_plan.plan("save_ledger", CallFault.REFUSED)
     refused = message()
 
     with pytest.raises(Unavailable):
         await client(world).send([refused], session=SESSION)
 
     assert refused.published_sequence_number is None
-    assert world.bus.mishaps.calls == {}
+    assert world.bus.fault_plan.calls == {}
 
 
 async def test_one_region_down_is_a_success_that_owes_the_other_copy(world: World) -> None:
@@ -204,7 +207,7 @@ async def test_properties_before_the_first_send_are_what_the_options_say(world: 
         PartitionPublishingProperties("c", "bank", 3, None),
         PartitionPublishingProperties("d", "bank", 3, None),
     ]
-    assert world.journal.mishaps.calls == {}
+    assert world.journal.fault_plan.calls == {}
 
 
 async def test_a_sessions_own_options_are_used(world: World) -> None:

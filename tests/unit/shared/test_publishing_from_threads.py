@@ -14,8 +14,8 @@ from shared.domain.errors import (
     OutcomeUnknown,
     ProducerClosed,
 )
-from shared.publishing.blocking import BlockingProducer
 from shared.publishing.message import SessionMessage
+from shared.publishing.opening import BlockingProducer
 from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
 from shared.publishing.producer import IdempotentProducer
 from tests.world import World

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from shared.adapters.injected_faults import CallFault, FaultPlan
 from shared.domain.handler import Handle, Handlers, Kind, OnFault
 from shared.testkit import Found, Report, exercise, given
-from shared.testkit.disturbances import strikes
+from shared.testkit.exercise import fault_plans
 from shared.testkit.given import as_sent
-from shared.testkit.stage import Stage
-from shared.testkit.strikes import How, Strike
+from shared.testkit.regions import TwoRegions
 from tests.unit.shared.suspects import (
     Amount,
     Forgetful,
@@ -120,7 +120,7 @@ def test_the_disturbance_and_the_difference_are_named_where_outputs_differ() -> 
     assert "undisturbed it is note" in text
 
 
-def test_a_strike_is_told_with_the_call_the_way_and_the_message() -> None:
+def test_a_fault_is_named_with_the_call_the_way_and_the_message() -> None:
     handlers = of(Forgetful(calls=180), Kind.EFFECTFUL)
 
     with pytest.raises(Found) as found:
@@ -169,11 +169,11 @@ def test_unnumbered_messages_keep_their_order_of_arrival_and_have_one_effect_eac
     assert len(report.outputs("note")) == 3
 
 
-def test_strikes_are_chosen_evenly_where_there_are_too_many() -> None:
-    def places(runs_max: int) -> Sequence[int | None]:
-        return [strike.at for strike in strikes(40, runs_max)]
+def test_faults_are_chosen_evenly_where_there_are_too_many() -> None:
+    def places(runs_max: int) -> Sequence[int]:
+        return [place for plan in fault_plans(40, runs_max) for place in plan.at]
 
-    assert len(places(1_000)) == 40 * len(How)
+    assert len(places(1_000)) == 40 * len(CallFault)
     assert len(places(50)) <= 50
     assert places(50)[-1] in range(35, 40)
 
@@ -186,19 +186,19 @@ def test_a_report_is_of_one_result() -> None:
 
 
 async def test_a_killed_worker_is_followed_by_one_that_remembers_nothing() -> None:
-    stage = Stage(of(good), Strike(at=0, how=How.KILLED_AFTER))
+    regions = TwoRegions(of(good), FaultPlan({0: CallFault.KILLED_AFTER}))
     (first,) = as_sent(three()[:1])
-    killed = stage.workers["east"]
+    killed = regions.workers["east"]
 
-    assert not await stage.deliver("east", [first])
+    assert not await regions.deliver("east", [first])
 
-    assert stage.workers["east"] is not killed
-    assert await stage.deliver("east", [first])
+    assert regions.workers["east"] is not killed
+    assert await regions.deliver("east", [first])
 
 
 async def test_a_handler_that_waits_outside_does_not_have_its_claim_renewed_without_end() -> None:
-    stage = Stage(of(waiting, Kind.EFFECTFUL))
+    regions = TwoRegions(of(waiting, Kind.EFFECTFUL))
 
-    await stage.settle("east", *as_sent(three()[:1]))
+    await regions.settle("east", *as_sent(three()[:1]))
 
-    assert len(stage.strike.made) < 50
+    assert len(regions.faults.made) < 50

@@ -13,7 +13,7 @@ const client = new CosmosClient({
 });
 const database = client.database("lockstep");
 const journal = database.container("journal"); // one physical partition, key /session
-const spread = database.container("spread"); // several physical partitions, key /tail
+const divided = database.container("divided"); // several physical partitions, key /tail
 
 after(() => client.dispose());
 
@@ -157,12 +157,12 @@ describe("queries", () => {
     for (let n = 0; n < COUNT; n++) {
       const legs = [n % 2 ? "odd" : "even", `leg${n % 5}`];
       const id = `${n}`.padStart(2, "0");
-      await spread.items.create({ id, tail: `N${n % 10}`, n, gate: `it's ${n % 3}`, legs });
+      await divided.items.create({ id, tail: `N${n % 10}`, n, gate: `it's ${n % 3}`, legs });
     }
   });
 
   async function all(query, options) {
-    return (await spread.items.query(query, options).fetchAll()).resources;
+    return (await divided.items.query(query, options).fetchAll()).resources;
   }
 
   test("see one partition when it is named", async () => {
@@ -209,17 +209,17 @@ describe("queries", () => {
   test("come in pages that a token resumes", async () => {
     const text = "SELECT VALUE c.n FROM c ORDER BY c.id";
     const options = { partitionKey: "N3", maxItemCount: 3 };
-    const first = await spread.items.query(text, options).fetchNext();
+    const first = await divided.items.query(text, options).fetchNext();
     assert.deepEqual(first.resources, [3, 13, 23]);
     const { continuationToken } = first;
-    const rest = spread.items.query(text, { ...options, continuationToken });
+    const rest = divided.items.query(text, { ...options, continuationToken });
     assert.deepEqual((await rest.fetchNext()).resources, [33]);
     assert.equal(rest.hasMoreResults(), false);
   });
 
   test("in pages over all partitions miss and repeat nothing", async () => {
     const found = [];
-    const query = spread.items.query("SELECT VALUE c.n FROM c ORDER BY c.n", { maxItemCount: 7 });
+    const query = divided.items.query("SELECT VALUE c.n FROM c ORDER BY c.n", { maxItemCount: 7 });
     while (query.hasMoreResults()) {
       const { resources } = await query.fetchNext();
       assert.ok(resources.length <= 7);
@@ -246,7 +246,7 @@ describe("queries", () => {
     let continuationToken;
     for (let pages = 0; pages < COUNT; pages++) {
       const options = { maxItemCount: 7, enableQueryControl: true, continuationToken };
-      const page = await spread.items.query(text, options).fetchNext();
+      const page = await divided.items.query(text, options).fetchNext();
       found.push(...page.resources);
       ({ continuationToken } = page);
       if (continuationToken === undefined) return found;
@@ -280,12 +280,12 @@ describe("the change feed", () => {
 
   test("of a container goes on from where it was left", async () => {
     const tails = Array.from({ length: 8 }, () => randomUUID());
-    const feed = spread.items.getChangeFeedIterator({
+    const feed = divided.items.getChangeFeedIterator({
       changeFeedStartFrom: ChangeFeedStartFrom.Now(),
     });
     const { continuationToken } = await drained(feed);
-    for (const tail of tails) await spread.items.create({ id: tail, tail });
-    const seen = await pulled(spread, ChangeFeedStartFrom.Continuation(continuationToken));
+    for (const tail of tails) await divided.items.create({ id: tail, tail });
+    const seen = await pulled(divided, ChangeFeedStartFrom.Continuation(continuationToken));
     assert.deepEqual(seen.map(({ id }) => id).sort(), [...tails].sort());
   });
 

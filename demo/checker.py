@@ -1,0 +1,232 @@
+"""Checks a history: which promises it keeps and which it breaks, each broken one by name.
+
+What happened is known from two independent sources: the file the messages came from, and the
+journal as it is stored. Pure functions over frozen data; nothing of the engine is used. Every
+defect is named once, by the promise it breaks: a message that ended as faulted is not also lost,
+and a second effect is not also out of order.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby, pairwise
+
+from testbed.flights import FlightMessage
+
+EXAMPLES_MAX = 5
+
+
+class StoredStatus(StrEnum):
+    """How an entry of the journal stands."""
+
+    WORKING = "working"
+    COMPLETED = "completed"
+    FAULTED = "faulted"
+    PARKED = "parked"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedMessage:
+    """A message that an entry says it covers."""
+
+    id: str
+    sequence: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """One entry of a session's journal; `events` counts the statuses its state has seen.
+
+    `at` is the store's time in whole seconds since the epoch.
+    """
+
+    session: str
+    position: int
+    status: StoredStatus
+    covers: tuple[AppliedMessage, ...]
+    events: int | None
+    region: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemoHistory:
+    """What is checked: what was sent, what was stored, and what was left over.
+
+    `pending` names documents with something still to deliver; `remaining` counts messages by the
+    region whose queue still holds them.
+    """
+
+    sent: tuple[FlightMessage, ...]
+    entries: tuple[StoredEntry, ...]
+    pending: tuple[str, ...] = ()
+    remaining: Mapping[str, int] = field(default_factory=dict)
+
+    def completed(self) -> list[StoredEntry]:
+        """The entries that stand for effects, in journal order within each session."""
+        done = [entry for entry in self.entries if entry.status is StoredStatus.COMPLETED]
+        return sorted(done, key=lambda entry: (entry.session, entry.position))
+
+
+class Breach(StrEnum):
+    """The ways in which a history can break a promise."""
+
+    LOST = "lost"
+    DUPLICATED = "duplicated"
+    OUT_OF_ORDER = "out of order"
+    OVERLAPPING = "overlapping"
+    DIFFERENT = "different content"
+    UNEXPECTED = "unexpected"
+    FAULTED = "faulted"
+    UNFINISHED = "unfinished"
+    REMAINING = "left in queues"
+    PENDING = "pending, not delivered"
+
+
+@dataclass(frozen=True, slots=True)
+class BreachCount:
+    """How often a promise was broken, with a few examples to look up."""
+
+    breach: Breach
+    count: int
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What was sent, what took effect, and one result for every way to break a promise."""
+
+    sent: int
+    effects: int
+    results: tuple[BreachCount, ...]
+
+    @property
+    def broken(self) -> tuple[BreachCount, ...]:
+        return tuple(result for result in self.results if result.count)
+
+
+def check_history(history: DemoHistory) -> CheckResult:
+    """Hold the journal against the source; the result names every defect and nothing else."""
+    results = []
+    for breach, check in CHECKS.items():
+        names = list(check(history))
+        examples = tuple(dict.fromkeys(names))[:EXAMPLES_MAX]
+        results.append(BreachCount(breach, len(names), examples))
+    effects = sum(len(entry.covers) for entry in history.completed())
+    return CheckResult(len(history.sent), effects, tuple(results))
+
+
+def find_lost(history: DemoHistory) -> Iterator[str]:
+    """Name what was sent and has neither an effect nor another named end."""
+    ended = {(entry.session, message.id) for entry in history.entries for message in entry.covers}
+    for sent in history.sent:
+        if (sent.session, sent.id) not in ended:
+            yield f"{sent.session} message {sent.sequence}"
+
+
+def find_duplicated(history: DemoHistory) -> Iterator[str]:
+    """Name every effect after the first of the same message, wherever it took place."""
+    times = Counter(message.id for _, message in walk_effects(history))
+    return (id_ for id_, count in times.items() for _ in range(count - 1))
+
+
+def find_out_of_order(history: DemoHistory) -> Iterator[str]:
+    """Name first effects that follow one with a higher number in the same session."""
+    seen: set[str] = set()
+    highest: dict[str, int] = {}
+    for entry, message in walk_effects(history):
+        if message.id in seen:
+            continue
+        seen.add(message.id)
+        if message.sequence < highest.get(entry.session, -1):
+            yield _effect_name(entry, message)
+        highest[entry.session] = max(message.sequence, highest.get(entry.session, -1))
+
+
+def find_overlapping(history: DemoHistory) -> Iterator[str]:
+    """Name entries whose state does not build on the state of the entry before them.
+
+    Where an entry between the two is gone from the journal there is nothing to compare.
+    """
+    taken = {(entry.session, entry.position) for entry in history.entries}
+    for session, group in groupby(history.completed(), key=lambda entry: entry.session):
+        for before, after in pairwise([None, *group]):
+            between = range(before.position if before else 0, after.position if after else 0)
+            is_whole = taken.issuperset((session, position) for position in between)
+            if after and is_whole:
+                events_before = (before.events if before else 0) or 0
+                if after.events != events_before + len(after.covers):
+                    yield _entry_name(after)
+
+
+def find_different(history: DemoHistory) -> Iterator[str]:
+    """Name effects whose content or number is not that of the message with their id."""
+    known = {sent.id: sent for sent in history.sent}
+    for entry, message in walk_effects(history):
+        sent = known.get(message.id)
+        if sent and (sent.digest, sent.sequence) != (message.digest, message.sequence):
+            yield _effect_name(entry, message)
+
+
+def find_unexpected(history: DemoHistory) -> Iterator[str]:
+    """Name effects in a session to which the source sent no such message."""
+    known = {(sent.session, sent.id) for sent in history.sent}
+    return (
+        _effect_name(entry, message)
+        for entry, message in walk_effects(history)
+        if (entry.session, message.id) not in known
+    )
+
+
+def find_faulted(history: DemoHistory) -> Iterator[str]:
+    ends = (StoredStatus.FAULTED, StoredStatus.SKIPPED)
+    return (_entry_name(entry) for entry in history.entries if entry.status in ends)
+
+
+def find_unfinished(history: DemoHistory) -> Iterator[str]:
+    """Name claims that nobody finished and parked messages that were never processed."""
+    done = {(entry.session, message.id) for entry, message in walk_effects(history)}
+    for entry in history.entries:
+        waiting = any((entry.session, message.id) not in done for message in entry.covers)
+        if entry.status is StoredStatus.WORKING or (
+            entry.status is StoredStatus.PARKED and waiting
+        ):
+            yield _entry_name(entry)
+
+
+def find_remaining(history: DemoHistory) -> Iterator[str]:
+    return (region for region, count in history.remaining.items() for _ in range(count))
+
+
+def find_pending(history: DemoHistory) -> Iterator[str]:
+    """Name the documents that hold a copy or an output that was not delivered."""
+    return iter(history.pending)
+
+
+def walk_effects(history: DemoHistory) -> Iterator[tuple[StoredEntry, AppliedMessage]]:
+    return ((entry, message) for entry in history.completed() for message in entry.covers)
+
+
+CHECKS: dict[Breach, Callable[[DemoHistory], Iterator[str]]] = {
+    Breach.LOST: find_lost,
+    Breach.DUPLICATED: find_duplicated,
+    Breach.OUT_OF_ORDER: find_out_of_order,
+    Breach.OVERLAPPING: find_overlapping,
+    Breach.DIFFERENT: find_different,
+    Breach.UNEXPECTED: find_unexpected,
+    Breach.FAULTED: find_faulted,
+    Breach.UNFINISHED: find_unfinished,
+    Breach.REMAINING: find_remaining,
+    Breach.PENDING: find_pending,
+}
+
+
+def _effect_name(entry: StoredEntry, message: AppliedMessage) -> str:
+    return f"{entry.session} message {message.sequence} at position {entry.position}"
+
+
+def _entry_name(entry: StoredEntry) -> str:
+    return f"{entry.session} position {entry.position}"

@@ -1,0 +1,209 @@
+"""What a finished run came to, for the terminal and the report alike: checks, failover, costs."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+from demo.checker import CheckResult, StoredEntry
+from demo.options import DemoOptions
+from testbed.control import Counters, flatten_counters, subtract_tallies
+from testbed.pages import ReportRow
+from testbed.sampling import SampleTimeline
+
+SECONDARY_SHARE_MIN = 0.2
+
+
+class OutagePhase(StrEnum):
+    """A stretch of the run, seen from the primary region."""
+
+    BEFORE = "before"
+    DURING = "during"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """When the primary was killed, and from when it was let back, in seconds since the epoch."""
+
+    killed_at: float
+    recovered_at: float
+
+    def phase(self, at: int) -> OutagePhase:
+        """The phase of an effect; the store's time is cut off to whole seconds."""
+        if at <= self.killed_at:
+            return OutagePhase.BEFORE
+        return OutagePhase.DURING if at <= self.recovered_at else OutagePhase.AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """Effects by region and phase; `take_over_seconds` is None when nobody took over.
+
+    Take-over runs from the kill to the first effect by the other region and is exact to a second,
+    because that is how the journal dates its entries.
+    """
+
+    primary: str
+    secondary: str
+    effects: Mapping[tuple[str, OutagePhase], int]
+    take_over_seconds: float | None
+
+    @property
+    def secondary_share(self) -> float:
+        total = sum(self.effects.values())
+        made = sum(self.effects[self.secondary, phase] for phase in OutagePhase)
+        return made / total if total else 0.0
+
+    def shortfalls(self) -> tuple[str, ...]:
+        """Name what keeps this run from showing a failover in the middle of the traffic."""
+        found = []
+        if not self.effects[self.primary, OutagePhase.BEFORE]:
+            found.append(f"{self.primary} made no effect before it was killed")
+        if self.secondary_share < SECONDARY_SHARE_MIN:
+            share, least = f"{self.secondary_share:.0%}", f"{SECONDARY_SHARE_MIN:.0%}"
+            found.append(f"{self.secondary} made {share} of the effects, less than {least}")
+        if not self.effects[self.primary, OutagePhase.AFTER]:
+            found.append(f"{self.primary} made no effect after it came back")
+        return tuple(found)
+
+
+def measure_failover(
+    entries: Iterable[StoredEntry], outage: Outage, *, primary: str, secondary: str
+) -> Failover:
+    """Count the effects of completed entries by region and phase, and time the take-over."""
+    made: Counter[tuple[str, OutagePhase]] = Counter()
+    took_over = []
+    for entry in entries:
+        phase = outage.phase(entry.at)
+        made[entry.region, phase] += len(entry.covers)
+        if entry.region == secondary and phase is OutagePhase.DURING:
+            took_over.append(entry.at - outage.killed_at)
+    return Failover(
+        primary=primary,
+        secondary=secondary,
+        effects={key: made[key] for key in product((primary, secondary), OutagePhase)},
+        take_over_seconds=min(took_over, default=None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunCosts:
+    """Counts of one run. `operations` are the Cosmos requests by kind, refused ones included.
+
+    `commits` are transactional batches that succeeded: the strong writes that make effects.
+    `abandons` are deliveries that were given back to their queue.
+    """
+
+    messages: int
+    operations: Mapping[str, int]
+    request_units: float
+    commits: int
+    abandons: int
+
+    def per_message(self, amount: float) -> float:
+        """An amount divided by the messages of the run; 0 for a run without any."""
+        return amount / self.messages if self.messages else 0.0
+
+
+def compute_costs(before: Counters, after: Counters, messages: int) -> RunCosts:
+    """What happened between two looks at the counters, for this many messages."""
+    grown = subtract_tallies(flatten_counters(before), flatten_counters(after))
+    operations: Counter[str] = Counter()
+    commits = abandons = 0
+    request_units = 0.0
+    for (component, operation, status), (count, units) in grown.items():
+        if component.startswith("cosmos"):
+            request_units += units
+        if component.startswith("cosmos."):
+            operations[operation] += count
+            if (operation, status) == ("batch", "200"):
+                commits += count
+        if operation == "abandon":
+            abandons += count
+    return RunCosts(messages, dict(operations), request_units, commits, abandons)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRows:
+    """Rows that could not become messages, as the feed counted them and as counted again.
+
+    `reported` is None when the feed did not come to its end.
+    """
+
+    reported: int | None
+    recounted: int
+
+    @property
+    def agree(self) -> bool:
+        return self.reported == self.recounted
+
+    def __str__(self) -> str:
+        if self.agree:
+            return str(self.recounted)
+        reported = "none" if self.reported is None else str(self.reported)
+        return f"{reported} by the feed, {self.recounted} by recount"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """A run and what was found of it. `added` are the entries this run added to the journal."""
+
+    options: DemoOptions
+    check: CheckResult
+    rejects: RejectedRows
+    costs: RunCosts
+    added: tuple[StoredEntry, ...]
+    is_first: bool
+    timeline: SampleTimeline
+    outage: Outage | None
+    failover: Failover | None
+
+    @property
+    def effects_added(self) -> int:
+        return sum(len(entry.covers) for entry in self.added)
+
+    def problems(self) -> tuple[str, ...]:
+        found = [
+            f"{broken.breach}: {broken.count} ({', '.join(broken.examples)})"
+            for broken in self.check.broken
+        ]
+        if not self.rejects.agree:
+            found.append(f"rejected rows: {self.rejects}")
+        if not self.options.kills and self.costs.abandons:
+            found.append(f"abandons in a run without faults: {self.costs.abandons}")
+        if self.options.kills and self.is_first:
+            if self.failover is None:
+                found.append("no failover: everything was handled before a region could be killed")
+            else:
+                found += self.failover.shortfalls()
+        return tuple(found)
+
+    def rows(self) -> Iterator[ReportRow]:
+        yield ReportRow("sent", f"{self.check.sent}")
+        yield ReportRow("effects", f"{self.check.effects}")
+        yield ReportRow("effects added", f"{self.effects_added}")
+        for result in self.check.results:
+            value = ", ".join((str(result.count), *result.examples))
+            yield ReportRow(result.breach.value, value, is_good=not result.count)
+        yield ReportRow("rejected rows", str(self.rejects), is_good=self.rejects.agree)
+        if self.failover is not None and self.added:
+            for region in (self.failover.primary, self.failover.secondary):
+                made = {phase: self.failover.effects[region, phase] for phase in OutagePhase}
+                parts = ", ".join(f"{count} {phase} the outage" for phase, count in made.items())
+                yield ReportRow(f"effects by {region}", parts)
+            share = f"{self.failover.secondary_share:.0%}"
+            yield ReportRow(f"share of {self.failover.secondary}", share)
+            if self.failover.take_over_seconds is not None:
+                seconds = f"{self.failover.take_over_seconds:.1f} s after the kill"
+                yield ReportRow("take-over", seconds)
+        costs = self.costs
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted(costs.operations.items()))
+        total = costs.per_message(sum(costs.operations.values()))
+        yield ReportRow("Cosmos operations", f"{total:.2f} per message ({kinds})")
+        units = costs.per_message(costs.request_units)
+        yield ReportRow("request units", f"{units:.2f} per message")
+        commits = costs.per_message(costs.commits)
+        yield ReportRow("strong writes", f"{commits:.2f} per message")
+        yield ReportRow("abandons", f"{costs.abandons}")

@@ -1,0 +1,254 @@
+"""An account: from a request to a response, with neither HTTP nor faults in sight.
+
+It answers for itself, its databases, containers and partition ranges; items are in `documents`.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from local.cosmos.config import ONE_REGION, CosmosConfig
+from local.cosmos.http.addresses import Address, resolve_self_link
+from local.cosmos.http.documents import DocumentRequests, find_pkranges
+from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
+from local.cosmos.items import charges
+from local.cosmos.items.containers import Catalogue, Container
+from local.cosmos.items.partitions import count_partitions
+from local.cosmos.items.storage import Storage
+from local.cosmos.regions.write_region import AccountRegions
+from local.cosmos.responses import (
+    BadRequest,
+    CosmosResponse,
+    NotOffered,
+    RequestRefused,
+    write_json,
+)
+
+RID_MISMATCH = 1024
+SESSION_NOT_AVAILABLE = 1002
+PURGE_SECONDS = 5.0
+
+
+class CosmosAccount:
+    """Databases, containers and items of one account over one storage file.
+
+    Calls must come from one thread at a time; each runs to its end, so writes are serial. The
+    default consistency is `consistency`. `clock` gives seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        clock: Callable[[], float],
+        consistency: str = "Strong",
+        regions: Sequence[str] = ONE_REGION,
+    ) -> None:
+        self._storage = Storage(path, clock)
+        self._clock = clock
+        self._skew = 0.0
+        self._consistency = consistency
+        self.regions = AccountRegions(regions, self._storage.write_region)
+        self._catalogue = Catalogue(self._storage, self.now)
+        self._documents = DocumentRequests(self._storage, self.now)
+        self._purge_due = 0.0
+
+    def now(self) -> float:
+        """Seconds since 1970, by the clock of the region that serves the current request."""
+        return self._clock() + self._skew
+
+    def move_write_region(self, name: str) -> None:
+        """Let another region take the writes, and store that; raises UnknownRegion."""
+        self.regions.move(name)
+        self._storage.store_write_region(name)
+
+    def keep_versions(self, seconds: float | None) -> None:
+        """Keep old versions for so long from now on, for late reads; None keeps none."""
+        self._storage.keep_versions(seconds)
+
+    def create_missing(self, config: CosmosConfig) -> None:
+        """Create the database and the containers that do not exist yet."""
+        if all(one.name != config.database for one in self._catalogue.list_databases()):
+            self._catalogue.create_database(config.database)
+        owner = self._catalogue.find_database(config.database)
+        existing = {one.name for one in self._catalogue.list_containers(owner)}
+        for container in config.containers:
+            if container.name not in existing:
+                self._catalogue.create_container(
+                    config.database, dict(container.properties), container.partitions
+                )
+
+    def list_container_names(self) -> set[str]:
+        return {
+            container.name
+            for database in self._catalogue.list_databases()
+            for container in self._catalogue.list_containers(database)
+        }
+
+    def close(self) -> None:
+        self._storage.close()
+
+    def resolve(self, address: Address) -> Address:
+        """An address by names, for one that may be a self-link; a 404 when that leads nowhere."""
+        return resolve_self_link(address, self._catalogue)
+
+    def respond(self, request: CosmosRequest) -> CosmosResponse:
+        self._skew = request.skew
+        if self._clock() >= self._purge_due:
+            self._purge_due = self._clock() + PURGE_SECONDS
+            self._storage.purge(int(self.now()))
+        return catch_refusal(self._respond, request)
+
+    def _respond(self, request: CosmosRequest) -> CosmosResponse:
+        request.check_headers(self._consistency)
+        if request.is_write:
+            self.regions.check_write(request.region)
+        if request.address.kind == "docs":
+            return self._respond_in_container(request)
+        if request.is_query:
+            raise NotOffered(f"queries over {request.address.kind}")
+        match request.method, request.address.kind, request.address.is_feed:
+            case "GET", "", _:
+                response = respond_with(self._describe(request.base_url))
+            case "GET", "pkranges", True:
+                response = self._list_partition_ranges(request)
+            case _, "dbs", _:
+                response = self._respond_about_databases(request)
+            case _, "colls", _:
+                response = self._respond_about_containers(request)
+            case _:
+                raise request.refuse_method()
+        return response.add_headers({"lsn": str(self._storage.version)})
+
+    def _respond_in_container(self, request: CosmosRequest) -> CosmosResponse:
+        container = self._find_container(request)
+        intended = request.headers.get("x-ms-cosmos-intended-collection-rid")
+        if intended is not None and intended != container.rid:
+            message = "the container was deleted and created again"
+            raise BadRequest(message, substatus=RID_MISMATCH)
+        pkranges = find_pkranges(request, container)
+        if request.lag is None:
+            response = catch_refusal(self._documents.respond, request, container)
+        else:
+            with self._storage.show_past(request.lag):
+                response = catch_refusal(self._respond_late, request, container)
+        lsns = {number: self._storage.find_lsn(container.number, number) for number in pkranges}
+        return response.add_headers(
+            {
+                "lsn": str(lsns[pkranges[-1]]),
+                "x-ms-session-token": ",".join(f"{n}:-1#{lsn}" for n, lsn in lsns.items()),
+                RANGE_HEADER: str(pkranges[-1]),
+                "x-ms-alt-content-path": container.path,
+            }
+        )
+
+    def _respond_late(self, request: CosmosRequest, container: Container) -> CosmosResponse:
+        for pkrange, lsn in request.session_lsns.items():
+            if self._storage.find_lsn(container.number, pkrange) < lsn:
+                message = "the session has seen what has not come here yet"
+                raise RequestRefused(404, message, substatus=SESSION_NOT_AVAILABLE)
+        return self._documents.respond(request, container)
+
+    def _find_container(self, request: CosmosRequest) -> Container:
+        return self._catalogue.find_container(request.address.database, request.address.container)
+
+    def _describe(self, base_url: str) -> dict[str, Any]:
+        written, read = self.regions.list_locations(base_url)
+        return {
+            "_self": "",
+            "id": "local",
+            "_rid": "local",
+            "_dbs": "//dbs/",
+            "writableLocations": [written],
+            "readableLocations": read,
+            "enableMultipleWriteLocations": False,
+            "userReplicationPolicy": {"minReplicaSetSize": 3, "maxReplicasetSize": 4},
+            "userConsistencyPolicy": {"defaultConsistencyLevel": self._consistency},
+            "queryEngineConfiguration": "{}",
+        }
+
+    def _respond_about_databases(self, request: CosmosRequest) -> CosmosResponse:
+        name = request.address.database
+        match request.method, request.address.is_feed:
+            case "GET", True:
+                found = [one.describe() for one in self._catalogue.list_databases()]
+                return respond_with({"_rid": "", "Databases": found, "_count": len(found)})
+            case "POST", True:
+                created = self._catalogue.create_database(read_object(request).get("id"))
+                return respond_with(created.describe(), 201)
+            case "GET", False:
+                return respond_with(self._catalogue.find_database(name).describe())
+            case "DELETE", False:
+                self._catalogue.delete_database(name)
+                return CosmosResponse(204)
+            case _:
+                raise request.refuse_method()
+
+    def _respond_about_containers(self, request: CosmosRequest) -> CosmosResponse:
+        database, name = request.address.database, request.address.container
+        match request.method, request.address.is_feed:
+            case "GET", True:
+                owner = self._catalogue.find_database(database)
+                found = [one.describe() for one in self._catalogue.list_containers(owner)]
+                return respond_with(
+                    {"_rid": owner.rid, "DocumentCollections": found, "_count": len(found)}
+                )
+            case "POST", True:
+                partitions = count_partitions(request.throughput)
+                created = self._catalogue.create_container(
+                    database, read_object(request), partitions
+                )
+                return respond_with(created.describe(), 201)
+            case "GET", False:
+                return respond_with(self._find_container(request).describe())
+            case "DELETE", False:
+                self._catalogue.delete_container(database, name)
+                return CosmosResponse(204)
+            case _:
+                raise request.refuse_method()
+
+    def _list_partition_ranges(self, request: CosmosRequest) -> CosmosResponse:
+        container = self._find_container(request)
+        tag = f'"{container.number}"'
+        if request.headers.get("If-None-Match") == tag:
+            return CosmosResponse(304, headers={"etag": tag})
+        ranges = [
+            {
+                "id": str(number),
+                "minInclusive": one.start,
+                "maxExclusive": one.end,
+                "status": "online",
+                "parents": [],
+            }
+            for number, one in enumerate(container.ring.ranges)
+        ]
+        document = {"_rid": container.rid, "PartitionKeyRanges": ranges, "_count": len(ranges)}
+        return CosmosResponse(200, write_json(document).encode(), headers={"etag": tag})
+
+
+def respond_with(document: dict[str, Any], status: int = 200) -> CosmosResponse:
+    """A resource as a response, with its tag if it has one."""
+    headers = {"etag": document["_etag"]} if "_etag" in document else {}
+    return CosmosResponse(status, write_json(document).encode(), charges.METADATA, headers)
+
+
+def read_object(request: CosmosRequest) -> dict[str, Any]:
+    """The body, which must be a JSON object."""
+    document = request.document
+    if not isinstance(document, dict):
+        raise BadRequest("the body must be a JSON object")
+    return document
+
+
+def catch_refusal[**P](
+    work: Callable[P, CosmosResponse], *args: P.args, **kwargs: P.kwargs
+) -> CosmosResponse:
+    """The response of some work, which may be its refusal."""
+    try:
+        return work(*args, **kwargs)
+    except RequestRefused as refusal:
+        return refusal.to_response()
+    except UnicodeEncodeError:
+        return BadRequest("the text holds half of a surrogate pair").to_response()
+    except RecursionError:
+        return BadRequest("the document is nested too deeply").to_response()

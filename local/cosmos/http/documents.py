@@ -1,0 +1,161 @@
+"""Requests for the items of a container, which the account has found."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
+from local.cosmos.items.batch import run_batch
+from local.cosmos.items.change_feed import FeedRequest, parse_position, parse_since, read_feed
+from local.cosmos.items.containers import Container
+from local.cosmos.items.documents import ItemResult, PartitionItems
+from local.cosmos.items.patch import parse_patch
+from local.cosmos.items.storage import Storage
+from local.cosmos.query.merging import build_merging_plan
+from local.cosmos.query.paging import QueryRequest, QueryRun
+from local.cosmos.query.parser import parse_query
+from local.cosmos.responses import (
+    BadRequest,
+    CosmosResponse,
+    NotOffered,
+    RequestRefused,
+    write_item_list,
+    write_json,
+)
+
+RANGE_GONE = 1002
+
+
+class DocumentRequests:
+    """Reads, writes, queries and feeds. `now` is the account's clock in seconds since 1970."""
+
+    def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
+        self._storage = storage
+        self._now = now
+
+    def respond(self, request: CosmosRequest, container: Container) -> CosmosResponse:
+        match request.method, request.address.is_feed:
+            case "POST", True if request.is_batch:
+                items = self._find_items(request, container)
+                return run_batch(self._storage, items, request.body)
+            case "POST", True if request.is_query:
+                return self._query(request, container, *request.read_query())
+            case "GET", True if request.is_change_feed:
+                return self._read_feed(request, container)
+            case "GET", True:
+                return self._query(request, container, "SELECT * FROM c", {})
+            case "GET", False:
+                return self._read(request, self._find_items(request, container))
+            case ("POST", True) | ("PUT" | "PATCH" | "DELETE", False):
+                items = self._find_items(request, container)
+                with self._storage.transaction():
+                    result = self._write(request, items)
+                is_minimal = request.headers.get("Prefer") == "return=minimal"
+                return respond_with_item(result, is_minimal=is_minimal)
+            case _:
+                raise request.refuse_method()
+
+    def _read(self, request: CosmosRequest, items: PartitionItems) -> CosmosResponse:
+        item_id = find_id(request, items)
+        result = items.read(item_id, is_strong=request.is_strong)
+        if request.headers.get("If-None-Match") in ("*", result.etag):
+            return CosmosResponse(304, b"", 1.0, {"etag": result.etag})
+        return respond_with_item(result, is_minimal=False)
+
+    def _write(self, request: CosmosRequest, items: PartitionItems) -> ItemResult:
+        item_id, if_match = find_id(request, items), request.if_match
+        if request.method == "PUT":
+            return items.replace(item_id, request.document, if_match)
+        if request.method == "PATCH":
+            patch = parse_patch(request.document)
+            return items.patch(item_id, patch, if_match)
+        if request.method == "DELETE":
+            return items.delete(item_id, if_match)
+        if request.operation == "upsert":
+            return items.upsert(request.document, if_match)
+        if if_match is not None:
+            raise NotOffered("If-Match on a create")
+        return items.create(request.document)
+
+    def _find_items(self, request: CosmosRequest, container: Container) -> PartitionItems:
+        """The items of the logical partition that an operation is bound to, which it must name."""
+        key = request.key
+        if key is None:
+            raise BadRequest("the header x-ms-documentdb-partitionkey is required")
+        return PartitionItems(self._storage, container, key, self._now)
+
+    def _query(
+        self, request: CosmosRequest, container: Container, text: str, parameters: dict[str, Any]
+    ) -> CosmosResponse:
+        if request.is_query_plan:
+            plan = build_merging_plan(parse_query(text, parameters))
+            return CosmosResponse(200, write_json(plan).encode())
+        # A physical partition narrows a query only where neither a key nor the container does.
+        is_narrowed = request.key is not None or len(container.ring.numbers) == 1
+        query = QueryRequest(
+            text,
+            parameters,
+            key=request.key,
+            key_range=request.key_range,
+            pkrange=None if is_narrowed else find_only(find_pkranges(request, container)),
+            is_cross_partition=request.may_cross_partitions,
+            page_items=request.page_items,
+            continuation=request.headers.get("x-ms-continuation"),
+            is_strong=request.is_strong,
+        )
+        page = QueryRun(self._storage, container, query).read_page(int(self._now()))
+        headers = {"x-ms-item-count": str(len(page.results))}
+        if page.continuation:
+            headers["x-ms-continuation"] = page.continuation
+        body = write_item_list(container.rid, page.results)
+        return CosmosResponse(200, body, page.charge, headers)
+
+    def _read_feed(self, request: CosmosRequest, container: Container) -> CosmosResponse:
+        mode = request.headers["A-IM"]
+        if mode.lower() not in ("incremental feed", "incremental"):
+            raise NotOffered(f"the change feed mode {mode!r}")
+        pkrange = find_only(find_pkranges(request, container))
+        if pkrange is None:
+            raise BadRequest("a change feed must name one partition key range, or a partition")
+        newest = self._storage.find_lsn(container.number, pkrange)
+        feed = FeedRequest(
+            pkrange=pkrange,
+            after=parse_position(request.headers.get("If-None-Match"), newest),
+            since=parse_since(request.headers.get("If-Modified-Since")),
+            key=request.key,
+            key_range=request.key_range,
+            page_items=request.page_items,
+            is_strong=request.is_strong,
+        )
+        return read_feed(self._storage, container, feed, int(self._now()))
+
+
+def find_pkranges(request: CosmosRequest, container: Container) -> tuple[int, ...]:
+    """The physical partitions a request is about; a 410 when it names one that does not exist."""
+    ring = container.ring
+    named = request.headers.get(RANGE_HEADER)
+    if named is not None and not (named.isdecimal() and int(named) < len(ring.ranges)):
+        message = "there is no such partition key range"
+        raise RequestRefused(410, message, substatus=RANGE_GONE)
+    if request.key is not None:
+        return (ring.find_partition(request.key),)
+    if named is not None:
+        return (int(named),)
+    around = ring.find_partition_around(request.key_range)
+    return ring.numbers if around is None else (around,)
+
+
+def find_only(pkranges: Sequence[int]) -> int | None:
+    """The one physical partition; None if there are more."""
+    return pkranges[0] if len(pkranges) == 1 else None
+
+
+def find_id(request: CosmosRequest, items: PartitionItems) -> str:
+    number = request.address.item_number
+    return request.address.item if number is None else items.find_id(number)
+
+
+def respond_with_item(result: ItemResult, *, is_minimal: bool) -> CosmosResponse:
+    """The response to an operation on one item; a minimal one has no body."""
+    headers = {"etag": result.etag} if result.etag else {}
+    body = b"" if is_minimal else result.body.encode()
+    return CosmosResponse(result.status, body, result.charge, headers)

@@ -1,0 +1,255 @@
+"""A request as the account sees it, with the headers that change its meaning checked.
+
+It also says by which operation a request is known in faults and counters, and which faults can hit
+an operation.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from local.cosmos.http.addresses import Address
+from local.cosmos.items.documents import parse_json
+from local.cosmos.items.partitions import KeyRange, parse_key_header
+from local.cosmos.query.paging import PAGE_ITEMS
+from local.cosmos.responses import BadRequest, NotOffered
+from local.faults import Action
+from local.targets import Target
+
+HONOURED_HEADERS = frozenset(
+    {
+        "x-ms-activity-id",
+        "x-ms-consistency-level",
+        "x-ms-continuation",
+        "x-ms-cosmos-batch-atomic",
+        "x-ms-cosmos-batch-continue-on-error",
+        "x-ms-cosmos-intended-collection-rid",
+        "x-ms-cosmos-is-batch-request",
+        "x-ms-cosmos-is-query-plan-request",
+        "x-ms-cosmos-offer-autopilot-settings",
+        "x-ms-date",
+        "x-ms-documentdb-is-upsert",
+        "x-ms-documentdb-isquery",
+        "x-ms-documentdb-partitionkey",
+        "x-ms-documentdb-partitionkeyrangeid",
+        "x-ms-documentdb-query-enablecrosspartition",
+        "x-ms-end-epk",
+        "x-ms-max-item-count",
+        "x-ms-offer-throughput",
+        "x-ms-session-token",
+        "x-ms-start-epk",
+    }
+)
+# They say who asks and what the client can do, or allow what is never done here.
+IGNORED_HEADERS = frozenset(
+    {
+        "x-ms-client-id",
+        "x-ms-client-request-id",
+        "x-ms-cosmos-allow-tentative-writes",
+        "x-ms-cosmos-changefeed-wire-format-version",
+        "x-ms-cosmos-correlated-activityid",
+        "x-ms-cosmos-priority-level",
+        "x-ms-cosmos-query-version",
+        "x-ms-cosmos-sdk-supportedcapabilities",
+        "x-ms-cosmos-supported-query-features",
+        "x-ms-cosmos-throughput-bucket",
+        "x-ms-documentdb-query-enable-scan",
+        "x-ms-documentdb-query-iscontinuationexpected",
+        "x-ms-documentdb-query-parallelizecrosspartitionquery",
+        "x-ms-documentdb-responsecontinuationtokenlimitinkb",
+        "x-ms-read-key-type",
+        "x-ms-thinclient-proxy-operation-type",
+        "x-ms-thinclient-proxy-resource-type",
+        "x-ms-useragent",
+        "x-ms-version",
+    }
+)
+KNOWN_HEADERS = HONOURED_HEADERS | IGNORED_HEADERS
+RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
+
+CONSISTENCY = ("Eventual", "ConsistentPrefix", "Session", "BoundedStaleness", "Strong")
+STALE_LEVELS = ("Eventual", "ConsistentPrefix", "Session")
+
+COMPONENT = "cosmos"
+ACCOUNT_OPERATION = "account"
+OPERATIONS = {"GET": "read", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
+ITEM_OPERATIONS = {
+    *OPERATIONS.values(),
+    *("create", "upsert", "batch", "query", "query-plan", "feed"),
+}
+READING = ("read", "query", "feed")
+ACTIONS = frozenset(
+    {Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER, Action.DROP_CONNECTION}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CosmosRequest:
+    """One HTTP request; header lookups ignore case.
+
+    `region` is where it came in, None for the endpoint of the whole account. `skew` is how far the
+    account's clock is ahead of the time, and `lag` how old what is read may be, both in seconds.
+    """
+
+    method: str
+    address: Address
+    headers: Mapping[str, str]
+    body: bytes
+    base_url: str
+    region: str | None = None
+    skew: float = 0.0
+    lag: float | None = None
+
+    def has_flag(self, name: str) -> bool:
+        return self.headers.get(name, "").lower() == "true"
+
+    @property
+    def document(self) -> Any:
+        """The body as JSON; a 400 when it is not."""
+        return parse_json(self.body)
+
+    @property
+    def if_match(self) -> str | None:
+        return self.headers.get("If-Match")
+
+    @property
+    def key(self) -> str | None:
+        """The canonical partition key it is bound to."""
+        header = self.headers.get("x-ms-documentdb-partitionkey")
+        return None if header is None else parse_key_header(header)
+
+    @property
+    def key_range(self) -> KeyRange:
+        """The interval of effective partition keys it is bound to."""
+        return KeyRange(
+            self.headers.get("x-ms-start-epk", ""), self.headers.get("x-ms-end-epk", "FF")
+        )
+
+    @property
+    def session_lsns(self) -> dict[int, int]:
+        """What a session has seen: LSNs by physical partition, of tokens such as `0:-1#42`."""
+        tokens = self.headers.get("x-ms-session-token", "")
+        try:
+            pairs = (token.split(":") for token in tokens.split(",") if token)
+            return {int(number): int(vector.split("#")[1]) for number, vector in pairs}
+        except (ValueError, IndexError) as error:
+            raise BadRequest(f"{tokens!r} is not a session token") from error
+
+    @property
+    def page_items(self) -> int:
+        """How many results a page may have; -1 leaves it to the service."""
+        text = self.headers.get("x-ms-max-item-count", "-1")
+        try:
+            count = int(text)
+        except ValueError as error:
+            raise BadRequest(f"x-ms-max-item-count {text!r} is not a number") from error
+        return count if count > 0 else PAGE_ITEMS
+
+    @property
+    def throughput(self) -> int:
+        """The request units a second a container is created for, at most; 0 if that is left open.
+
+        They come as a number, or as a ceiling that the service scales up to.
+        """
+        text = self.headers.get("x-ms-offer-throughput", "0")
+        scaled = parse_json(self.headers.get("x-ms-cosmos-offer-autopilot-settings", "{}"))
+        try:
+            return int(scaled.get("maxThroughput", text))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise BadRequest("throughput must be a whole number") from error
+
+    @property
+    def may_cross_partitions(self) -> bool:
+        is_allowed = self.has_flag("x-ms-documentdb-query-enablecrosspartition")
+        return is_allowed or RANGE_HEADER in self.headers or self.method == "GET"
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether reads cost what strong consistency costs: yes unless the request relaxes it."""
+        level = self.headers.get("x-ms-consistency-level", "Strong")
+        return level in ("Strong", "BoundedStaleness")
+
+    @property
+    def is_batch(self) -> bool:
+        return self.has_flag("x-ms-cosmos-is-batch-request")
+
+    @property
+    def is_query(self) -> bool:
+        content = self.headers.get("Content-Type", "")
+        is_marked = self.has_flag("x-ms-documentdb-isquery") or self.is_query_plan
+        return is_marked or content.startswith("application/query")
+
+    @property
+    def is_query_plan(self) -> bool:
+        """Whether it asks how a client merges the results of several partitions."""
+        return self.has_flag("x-ms-cosmos-is-query-plan-request")
+
+    @property
+    def is_write(self) -> bool:
+        return self.method != "GET" and not self.is_query
+
+    @property
+    def is_change_feed(self) -> bool:
+        return "A-IM" in self.headers
+
+    @property
+    def operation(self) -> str:
+        """The name that faults and counters know it by."""
+        if self.address.kind != "docs":
+            return ACCOUNT_OPERATION
+        if self.method == "GET" and self.address.is_feed:
+            return "feed" if self.is_change_feed else "query"
+        if self.method != "POST":
+            return OPERATIONS.get(self.method, self.method.lower())
+        if self.is_query_plan:
+            return "query-plan"
+        if self.is_batch or self.is_query:
+            return "batch" if self.is_batch else "query"
+        return "upsert" if self.has_flag("x-ms-documentdb-is-upsert") else "create"
+
+    def check_headers(self, consistency: str) -> None:
+        """Refuse what is not honoured, and a level above the account's `consistency`."""
+        for header in self.headers:
+            name = header.lower()
+            if name.startswith("x-ms-") and name not in KNOWN_HEADERS:
+                raise NotOffered(f"the header {name}")
+        level = self.headers.get("x-ms-consistency-level", consistency)
+        if level not in CONSISTENCY:
+            raise BadRequest(f"x-ms-consistency-level {level!r} is unknown")
+        if CONSISTENCY.index(level) > CONSISTENCY.index(consistency):
+            raise BadRequest(f"consistency {level} is stronger than the account's {consistency}")
+        if "If-None-Match" in self.headers and self.method != "GET":
+            raise NotOffered("If-None-Match on a write")
+        if self.is_batch and not self.has_flag("x-ms-cosmos-batch-atomic"):
+            raise NotOffered("batches that are not atomic")
+        if self.is_batch and self.has_flag("x-ms-cosmos-batch-continue-on-error"):
+            raise NotOffered("batches that continue on error")
+
+    def read_query(self) -> tuple[str, dict[str, Any]]:
+        """The text and the parameters of a query body."""
+        document = self.document
+        text = document.get("query") if isinstance(document, dict) else None
+        if not isinstance(text, str):
+            raise BadRequest("a query body needs the property 'query'")
+        parameters = document.get("parameters") or []
+        try:
+            return text, {one["name"]: one["value"] for one in parameters}
+        except (KeyError, TypeError) as error:
+            raise BadRequest("query parameters need 'name' and 'value'") from error
+
+    def refuse_method(self) -> NotOffered:
+        return NotOffered(f"{self.method} on {self.address.kind or 'the account'}")
+
+
+def list_targets(containers: Iterable[str], regions: Iterable[str] = ()) -> list[Target]:
+    """What faults can hit: the account with all that is in it, and each container by itself."""
+    items = {
+        name: ACTIONS | {Action.STALE_READ} if name in READING else ACTIONS
+        for name in ITEM_OPERATIONS
+    }
+    places = frozenset(regions)
+    whole = {ACCOUNT_OPERATION: ACTIONS | {Action.CLOCK_OFFSET}, **items}
+    return [
+        Target(COMPONENT, whole, places),
+        *(Target(f"{COMPONENT}.{name}", items, places) for name in containers),
+    ]

@@ -1,0 +1,168 @@
+"""The SQLite file under an account: one connection, one writer.
+
+Every call runs to its end on the caller's thread, and a service calls from one thread only; so a
+transaction is isolated because nothing else can run inside it. With a file, the journal mode is
+WAL: what was answered survives the death of the process, though not a loss of power.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from local.cosmos.regions.stale_reads import AccountSnapshot, VersionHistory
+from local.sqlite_file import check_format
+
+FORMAT = 1  # PRAGMA user_version of a file with this schema
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS databases (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    created INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS containers (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    database INTEGER NOT NULL REFERENCES databases ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    properties TEXT NOT NULL,
+    partitions INTEGER NOT NULL,
+    UNIQUE (database, name)
+);
+CREATE TABLE IF NOT EXISTS items (
+    version INTEGER PRIMARY KEY,
+    container INTEGER NOT NULL REFERENCES containers ON DELETE CASCADE,
+    pkrange INTEGER NOT NULL,
+    lsn INTEGER NOT NULL,
+    partition TEXT NOT NULL,
+    id TEXT NOT NULL,
+    birth INTEGER NOT NULL,
+    ts INTEGER NOT NULL,
+    expires INTEGER,
+    body TEXT NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS items_by_id ON items (container, partition, id);
+CREATE INDEX IF NOT EXISTS items_by_change ON items (container, pkrange, lsn);
+CREATE INDEX IF NOT EXISTS items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
+CREATE TABLE IF NOT EXISTS newest (
+    container INTEGER NOT NULL,
+    pkrange INTEGER NOT NULL,
+    lsn INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (container, pkrange)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS account (write_region TEXT NOT NULL);
+PRAGMA user_version = {FORMAT};
+"""
+
+
+class Storage:
+    """An open database file, or memory; also the source of numbers.
+
+    Each version of an item has one in the whole account, given once. Each physical partition counts
+    its transactions: their log sequence numbers (LSN) never fall, not even over a restart, and all
+    writes of one transaction have the same. `clock` says when a snapshot was.
+    """
+
+    def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        target = ":memory:" if path is None else str(path)
+        self.connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
+        check_format(self.connection, path, FORMAT)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA synchronous = NORMAL")
+        self.connection.execute("PRAGMA foreign_keys = ON")
+        # With them REPLACE fires the delete trigger that keeps old versions.
+        self.connection.execute("PRAGMA recursive_triggers = ON")
+        self.connection.executescript(SCHEMA)
+        self.connection.create_function("newest_version", 0, lambda: self._version)
+        self._clock = clock
+        rows = self.connection.execute("SELECT container, pkrange, lsn FROM newest")
+        self._lsns: dict[tuple[int, int], int] = {row[:2]: row[2] for row in rows}
+        row = self.connection.execute("SELECT max(version) FROM newest").fetchone()
+        self._version: int = row[0] or 0
+        self._written: tuple[int, int] | None = None
+        self._history = VersionHistory(self.connection)
+        self._shown: AccountSnapshot | None = None
+
+    @property
+    def version(self) -> int:
+        """The newest number of a version: how many writes there were, deletes included."""
+        return self._version
+
+    def find_lsn(self, container: int, pkrange: int) -> int:
+        """The number of the newest transaction in a physical partition."""
+        lsns = self._lsns if self._shown is None else self._shown.lsns
+        return lsns.get((container, pkrange), 0)
+
+    def take_version(self) -> int:
+        """Take the next number; one that a failed transaction took is given again."""
+        self._version += 1
+        return self._version
+
+    def take_lsn(self, container: int, pkrange: int) -> int:
+        """The number of the transaction in which this is called, which has one partition only."""
+        self._written = (container, pkrange)
+        return self._lsns.get(self._written, 0) + 1
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside is applied, or, when the block raises, nothing."""
+        before, self._written = self._version, None
+        lsn = 0
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            if self._written is not None:
+                lsn = self._lsns.get(self._written, 0) + 1
+                self.connection.execute(
+                    "INSERT OR REPLACE INTO newest VALUES (?, ?, ?, ?)",
+                    (*self._written, lsn, self._version),
+                )
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            self._version = before
+            raise
+        self.connection.execute("COMMIT")
+        if self._written is not None:
+            self._lsns[self._written] = lsn
+            if self._history.is_kept:
+                self._history.add(self._take_snapshot())
+
+    def purge(self, now: int) -> None:
+        """Remove the items that have expired."""
+        with self.transaction():
+            self.connection.execute(
+                "DELETE FROM items WHERE expires IS NOT NULL AND expires <= ?", (now,)
+            )
+
+    def keep_versions(self, seconds: float | None) -> None:
+        """Keep the versions of the last `seconds`, from now on; None drops them."""
+        self._history.keep(seconds, self._take_snapshot)
+
+    @contextmanager
+    def show_past(self, seconds: float) -> Iterator[None]:
+        """Within the block reads find the state of so long ago, if that is still kept."""
+        self._shown = self._history.find(self._clock() - seconds)
+        try:
+            with self._history.show(self._shown):
+                yield
+        finally:
+            self._shown = None
+
+    def _take_snapshot(self) -> AccountSnapshot:
+        return AccountSnapshot(self._clock(), self._version, dict(self._lsns))
+
+    @property
+    def write_region(self) -> str | None:
+        row = self.connection.execute("SELECT write_region FROM account").fetchone()
+        return row[0] if row else None
+
+    def store_write_region(self, name: str) -> None:
+        with self.transaction():
+            self.connection.execute("DELETE FROM account")
+            self.connection.execute("INSERT INTO account VALUES (?)", (name,))
+
+    def close(self) -> None:
+        """Close the file; the log is folded into it."""
+        self.connection.close()

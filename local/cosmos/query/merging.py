@@ -1,0 +1,102 @@
+"""Queries that a client must put together from the results of several physical partitions.
+
+The service cannot: it responds with 400 and substatus 1004, upon which clients ask for a plan. The
+plan holds a query to be sent to each partition, and says how to merge what comes back: sorted by
+`orderByItems`, aggregates added up from their parts, duplicates and a surplus dropped. Its form is
+the one that the clients of the service read.
+"""
+
+from typing import Any
+
+from local.cosmos.items.partitions import WHOLE_RING
+from local.cosmos.query.syntax import Aggregate, Query
+from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
+
+NOT_SERVABLE = 1004
+FILTER_PLACE = "{documentdb-formattableorderbyquery-filter}"  # clients put a condition here
+AGGREGATE_NAMES = {"COUNT": "Count", "SUM": "Sum", "AVG": "Average", "MIN": "Min", "MAX": "Max"}
+PARTS = {
+    "COUNT": '{{"item": COUNT({0})}}',
+    "SUM": '{{"item": SUM({0})}}',
+    "AVG": '{{"item": {{"sum": SUM({0}), "count": COUNT({0})}}}}',
+    "MIN": '{{"item": MIN({0}), "item2": {{"min": MIN({0}), "count": COUNT({0})}}}}',
+    "MAX": '{{"item": MAX({0}), "item2": {{"max": MAX({0}), "count": COUNT({0})}}}}',
+}
+
+
+def needs_merging(query: Query) -> bool:
+    """Whether the results of several partitions, one after the other, are not the result."""
+    return bool(query.order or query.aggregates or query.is_distinct or query.count_max is not None)
+
+
+def refuse_unmerged(query: Query) -> RequestRefused:
+    """The refusal that makes clients ask for the plan."""
+    return BadRequest(
+        "a client must merge this query: several physical partitions answer it",
+        substatus=NOT_SERVABLE,
+        additional=write_json(build_merging_plan(query)),
+    )
+
+
+def build_merging_plan(query: Query) -> dict[str, Any]:
+    """How a client gets the results of a query from all partitions."""
+    distinct_type = "None"
+    if query.is_distinct:  # in order, equal results come one after the other
+        is_in_order = query.texts.order == (query.texts.value,)
+        distinct_type = "Ordered" if is_in_order else "Unordered"
+    everything = {
+        "min": WHOLE_RING.start,
+        "max": WHOLE_RING.end,
+        "isMinInclusive": True,
+        "isMaxInclusive": False,
+    }
+    return {
+        "partitionedQueryExecutionInfoVersion": 2,
+        "queryInfo": {
+            "distinctType": distinct_type,
+            "top": query.top,
+            "offset": None if query.limit is None else query.offset,
+            "limit": query.limit,
+            "orderBy": ["Descending" if k.is_descending else "Ascending" for k in query.order],
+            "orderByExpressions": list(query.texts.order),
+            "groupByExpressions": [],
+            "groupByAliases": [],
+            "aggregates": [AGGREGATE_NAMES[one.name] for one in query.aggregates],
+            "groupByAliasToAggregateType": {},
+            "rewrittenQuery": rewrite(query) if needs_merging(query) else "",
+            "hasSelectValue": query.is_value,
+            "dCountInfo": None,
+            "hasNonStreamingOrderBy": False,
+        },
+        "queryRanges": [everything],
+    }
+
+
+def rewrite(query: Query) -> str:
+    """The query for one partition, of which a client drops what is too much."""
+    texts = query.texts
+    top = "" if query.top is None else f"TOP {query.top} "
+    limit = "" if query.limit is None else f" OFFSET 0 LIMIT {query.offset + query.limit}"
+    conditions = [texts.condition]
+    if query.aggregates:  # their parts
+        if not (query.is_value and isinstance(query.selection, Aggregate)):
+            what = "more than SELECT VALUE of an aggregate over several physical partitions"
+            raise NotOffered(what)
+        shown = f"VALUE [{PARTS[query.selection.name].format(query.selection.text)}]"
+        rest = ""
+    elif query.order:  # results with what they are sorted by
+        keys = ", ".join(f'{{"item": {text}}}' for text in texts.order)
+        shown = f"{texts.alias}._rid, [{keys}] AS orderByItems, {texts.value} AS payload"
+        conditions += [FILTER_PLACE, f"IS_DEFINED({texts.value})" if query.is_value else ""]
+        rest = " ORDER BY " + ", ".join(
+            f"{text} {'DESC' if key.is_descending else 'ASC'}"
+            for text, key in zip(texts.order, query.order, strict=True)
+        )
+        if not query.is_distinct:  # the client drops duplicates, so it needs all results
+            shown, rest = f"{top}{shown}", f"{rest}{limit}"
+    else:
+        shown = f"{'DISTINCT ' if query.is_distinct else ''}{top}VALUE {texts.value}"
+        rest = limit
+    joined = " AND ".join(f"({one})" for one in conditions if one)
+    where = f" WHERE {joined}" if joined else ""
+    return f"SELECT {shown} FROM {texts.source}{where}{rest}"  # noqa: S608 - made of the client's own

@@ -1,0 +1,275 @@
+"""Running a query: a page of results, what it cost, and where the next page begins.
+
+A page resumes after the last row taken, whatever was written in between; only without repeats, by
+SELECT DISTINCT, does it resume by count. Where no index has the order, all rows are sorted: by type
+first, and items with the same values as they were created, or the other way round where an order is
+descending, as clients that resume a merged query expect.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import dropwhile, islice, starmap
+from typing import Any
+
+from local.cosmos.items import charges
+from local.cosmos.items.containers import Container
+from local.cosmos.items.partitions import WHOLE_RING, KeyRange
+from local.cosmos.items.storage import Storage
+from local.cosmos.query.aggregates import AGGREGATES
+from local.cosmos.query.merging import needs_merging, refuse_unmerged
+from local.cosmos.query.parser import parse_query
+from local.cosmos.query.plan import QueryPlan, plan_query
+from local.cosmos.query.syntax import Expression, Query
+from local.cosmos.query.values import UNDEFINED, find_value, make_identity_key, make_sort_key
+from local.cosmos.responses import BadRequest, write_json
+
+PAGE_ITEMS = 100
+PAGE_BYTES = 4 * 1024 * 1024
+COLUMNS = "partition, id, birth, body"  # in the order of ItemRow's fields
+
+type Position = list[Any]  # of a row in the order of a query; JSON can hold it
+
+
+@dataclass(slots=True)
+class ItemRow:
+    """One stored item that a query comes across; its JSON is parsed when needed, and once."""
+
+    partition: str
+    id: str
+    number: int
+    body: str
+    parsed: dict[str, Any] | None = None
+
+    @property
+    def item(self) -> dict[str, Any]:
+        if self.parsed is None:
+            self.parsed = json.loads(self.body)
+        return self.parsed
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """A query as it was sent.
+
+    `key` binds it to a partition, `pkrange` to a physical one, `key_range` to a part of the ring.
+    """
+
+    text: str
+    parameters: dict[str, Any]
+    key: str | None = None
+    pkrange: int | None = None
+    key_range: KeyRange = WHOLE_RING
+    is_cross_partition: bool = False
+    page_items: int = PAGE_ITEMS
+    continuation: str | None = None
+    is_strong: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPage:
+    """JSON texts of results; `continuation` None means there is no more."""
+
+    results: list[str]
+    charge: float
+    continuation: str | None
+
+
+class QueryRun:
+    """One page of one query."""
+
+    def __init__(self, storage: Storage, container: Container, request: QueryRequest) -> None:
+        self._storage = storage
+        self._container = container
+        self._request = request
+        self._query = parse_query(request.text, request.parameters)
+        self._plan = plan_query(self._query, container, request.key)
+        if request.pkrange is not None:
+            # The plus keeps SQLite from using the index for it: other indexes are narrower.
+            self._plan.narrow("+pkrange = ?", request.pkrange)
+        # A token is bound to what it was given for, but not to the condition, to which clients that
+        # resume a merged query add another. Where a page resumes by count it is.
+        texts = self._query.texts
+        bound_to = write_json([texts.source, texts.value, *texts.order])
+        self._token_mark = request.text if self._query.is_distinct else bound_to
+        self._start = parse_continuation(request.continuation, self._token_mark)
+        self._sizes: list[int] = []
+
+    def read_page(self, now: int) -> QueryPage:
+        """Read one page; `now` decides what has expired."""
+        self._check_servable()
+        if self._query.aggregates:
+            results, rest = self._aggregate(now), None
+        else:
+            results, rest = self._fill_page(self._list_rows(now))
+        charge = charges.query(self._sizes, is_strong=self._request.is_strong)
+        return QueryPage(results, charge, rest.write_token(self._token_mark) if rest else None)
+
+    def _check_servable(self) -> None:
+        order = tuple((key.path, key.is_descending) for key in self._query.order)
+        if order and not self._container.policy.can_order_by(order):
+            paths = ", ".join("/" + "/".join(path) for path, _ in order)
+            raise BadRequest(f"ORDER BY needs an index the container does not have: {paths}")
+        if self._plan.has_partition:
+            return
+        if self._request.key_range.is_everything and not self._request.is_cross_partition:
+            raise BadRequest("a cross-partition query is needed but was not enabled")
+        is_divided = self._request.pkrange is None and len(self._container.ring.numbers) > 1
+        if is_divided and needs_merging(self._query):
+            raise refuse_unmerged(self._query)
+
+    def _aggregate(self, now: int) -> list[str]:
+        columns: list[list[Any]] = [[] for _ in self._query.aggregates]
+        for row in self._scan(self._list_candidates(now)):
+            for aggregate, values in zip(self._query.aggregates, columns, strict=True):
+                value = aggregate.argument.evaluate(row.item)
+                if value is not UNDEFINED:
+                    values.append(value)
+        named = zip(self._query.aggregates, columns, strict=True)
+        totals = [AGGREGATES[aggregate.name](values) for aggregate, values in named]
+        shown = self._query.selection.evaluate({}, totals)
+        return [] if shown is UNDEFINED else [write_json(shown)]
+
+    def _fill_page(self, rows: Iterator[ItemRow]) -> tuple[list[str], "Continuation | None"]:
+        """Results until the page is full; OFFSET and an undefined VALUE drop rows."""
+        consumed, shown = self._start.consumed, self._start.shown
+        limit = self._query.count_max
+        results: list[str] = []
+        size = 0
+        last: ItemRow | None = None
+        while limit is None or shown < limit:
+            row = next(rows, None)
+            if row is None:
+                break
+            if last and (len(results) >= self._request.page_items or size >= PAGE_BYTES):
+                return results, Continuation(consumed, shown, self._find_position(last))
+            result = None if consumed < self._query.offset else self._show(row)
+            if result is not None:
+                results.append(result)
+                size += len(result)
+                shown += 1
+            consumed += 1
+            last = row
+        return results, None
+
+    def _show(self, row: ItemRow) -> str | None:
+        if self._query.shows_items:
+            return row.body
+        value = self._query.selection.evaluate(row.item)
+        return None if value is UNDEFINED else write_json(value)
+
+    def _find_position(self, row: ItemRow) -> Position | None:
+        """Where a row stands, for a page that begins after it."""
+        if self._query.is_distinct:
+            return None
+        if self._plan.is_ordered:
+            return [row.partition, row.id]
+        return [[make_order_key(key.path, row) for key in self._query.order], row.number]
+
+    def _list_rows(self, now: int) -> Iterator[ItemRow]:
+        after = self._start.after
+        if self._plan.is_ordered:
+            rows = self._scan(self._list_candidates(now, after))
+        else:
+            rows = self._scan(sort_rows(self._query, self._list_candidates(now), after))
+        if not self._query.is_distinct:
+            return rows
+        return islice(drop_repeats(self._query, rows), self._start.consumed, None)
+
+    def _list_candidates(self, now: int, after: Position | None = None) -> Iterator[ItemRow]:
+        """What the indexes of the container would lead to."""
+        sql, values = write_statement(self._plan, now, after)
+        key_range = self._request.key_range
+        for row in starmap(ItemRow, self._storage.connection.execute(sql, values)):
+            if key_range.covers(row.partition) and meets_all(self._plan.served, row):
+                yield row
+
+    def _scan(self, candidates: Iterable[ItemRow]) -> Iterator[ItemRow]:
+        """Those that meet the rest of the condition; all that are looked at are charged."""
+        for row in candidates:
+            self._sizes.append(len(row.body.encode()))
+            if meets_all(self._plan.scanned, row):
+                yield row
+
+
+def write_statement(plan: QueryPlan, now: int, after: Position | None) -> tuple[str, list[Any]]:
+    """The SQL of a plan and its values; `after` resumes after a (partition, id)."""
+    where = [*plan.where, "(expires IS NULL OR expires > ?)"]
+    values = [*plan.values, now]
+    if after is not None:
+        where.append(f"({plan.keys}) {'<' if plan.is_descending else '>'} (?, ?)")
+        values += after if plan.keys == "partition, id" else reversed(after)
+    direction = "DESC" if plan.is_descending else "ASC"
+    order = ", ".join(f"{key} {direction}" for key in plan.keys.split(", "))
+    sql = f"SELECT {COLUMNS} FROM items WHERE {' AND '.join(where)} ORDER BY {order}"  # noqa: S608 - built from constants, values are bound
+    return sql, values
+
+
+def meets_all(conditions: list[Expression], row: ItemRow) -> bool:
+    return all(condition.evaluate(row.item) is True for condition in conditions)
+
+
+def drop_repeats(query: Query, rows: Iterable[ItemRow]) -> Iterator[ItemRow]:
+    """The first row of each result."""
+    seen = set()
+    for row in rows:
+        key = make_identity_key(query.selection.evaluate(row.item))
+        if key not in seen:
+            seen.add(key)
+            yield row
+
+
+def sort_rows(query: Query, rows: Iterable[ItemRow], after: Position | None) -> Iterator[ItemRow]:
+    """All rows in order; only those after a position, if one is given."""
+    is_newest_first = any(key.is_descending for key in query.order)
+    ordered = sorted(rows, key=lambda row: row.number, reverse=is_newest_first)
+    for key in reversed(query.order):
+        path = key.path
+        ordered.sort(key=lambda row: make_order_key(path, row), reverse=key.is_descending)
+    if after is None:
+        return iter(ordered)
+    values, number = after[0], int(after[1])
+
+    def is_after(row: ItemRow) -> bool:
+        for key, value in zip(query.order, values, strict=True):
+            own, other = make_order_key(key.path, row), tuple(value)
+            if own != other:
+                return (own > other) != key.is_descending
+        return row.number < number if is_newest_first else row.number > number
+
+    return dropwhile(lambda row: not is_after(row), ordered)
+
+
+def make_order_key(path: tuple[str, ...], row: ItemRow) -> tuple[int, Any]:
+    return make_sort_key(find_value(row.item, path))
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """`consumed` rows were read, `shown` of them given out; `after` is the last one's position."""
+
+    consumed: int = 0
+    shown: int = 0
+    after: Position | None = None
+
+    def write_token(self, query: str) -> str:
+        """An opaque text that only fits this query."""
+        check = zlib.crc32(query.encode())
+        fields = write_json([check, self.consumed, self.shown, self.after])
+        return base64.urlsafe_b64encode(fields.encode()).decode()
+
+
+def parse_continuation(token: str | None, query: str) -> Continuation:
+    """Read a token; a 400 when it is damaged or of another query."""
+    if not token:
+        return Continuation()
+    try:
+        check, consumed, shown, after = json.loads(base64.urlsafe_b64decode(token))
+        continuation = Continuation(int(consumed), int(shown), after)
+    except (ValueError, TypeError) as error:
+        raise BadRequest("the continuation token is damaged") from error
+    if check != zlib.crc32(query.encode()):
+        raise BadRequest("the continuation token belongs to another query")
+    return continuation

@@ -1,0 +1,190 @@
+"""Which part of a query SQLite answers, and which part an index of the container would serve.
+
+The parts of the condition that speak of `id`, `_ts` or the partition key, and an ORDER BY of `id`,
+become SQL over indexed columns; what remains is evaluated item by item. So "the newest id of one
+partition" reads one row, however long the partition is.
+
+Of what remains, a condition that an index serves rules out items that need not be looked at, nor be
+charged. A condition of a property and constants is served where the indexing policy covers the
+path: of an array's elements, by `/path/[]/?`. AND and OR are where all their parts are. There is no
+such index here, so SQLite looks for the texts that the condition needs instead.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from local.cosmos.items.containers import Container
+from local.cosmos.items.indexing import IndexingPolicy, list_leaves
+from local.cosmos.items.partitions import canonicalize
+from local.cosmos.query.functions import BUILT_IN
+from local.cosmos.query.syntax import (
+    Comparison,
+    Expression,
+    FunctionCall,
+    Literal,
+    Logical,
+    Membership,
+    Negation,
+    PropertyPath,
+    Query,
+)
+from local.cosmos.query.values import is_number
+from local.cosmos.responses import write_json
+
+type PathSteps = tuple[str | int, ...]
+
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+HIGHEST_CHARACTER = "\U0010ffff"
+
+
+@dataclass(slots=True)
+class QueryPlan:
+    """The SQL half of a query, and what is left of its condition.
+
+    `served` is left to an index, `scanned` to a look at the item. `is_ordered` tells whether SQL
+    delivers the final order; if not, all rows must be sorted.
+    """
+
+    where: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    served: list[Expression] = field(default_factory=list)
+    scanned: list[Expression] = field(default_factory=list)
+    keys: str = "partition, id"
+    is_ordered: bool = True
+    is_descending: bool = False
+    has_partition: bool = False
+
+    def narrow(self, clause: str, *values: Any) -> None:
+        """Add a condition that rows must meet."""
+        self.where.append(clause)
+        self.values.extend(values)
+
+
+def plan_query(query: Query, container: Container, key: str | None) -> QueryPlan:
+    """Split a query; `key` is the partition the request is bound to, if it is bound to one."""
+    plan = QueryPlan()
+    plan.narrow("container = ?", container.number)
+    if key is not None:
+        plan.narrow("partition = ?", key)
+        plan.has_partition = True
+    for conjunct in list_conjuncts(query.condition):
+        if translate(plan, conjunct, container):
+            continue
+        if is_served(conjunct, container.policy):
+            plan.served.append(conjunct)
+            for text in list_needed_texts(conjunct):
+                plan.narrow("instr(body, ?) > 0", text)
+        else:
+            plan.scanned.append(conjunct)
+    if len(query.order) == 1 and query.order[0].path == ("id",):
+        plan.keys = "id, partition"
+        plan.is_descending = query.order[0].is_descending
+    elif query.order:
+        plan.is_ordered = False
+    return plan
+
+
+def list_conjuncts(condition: Expression | None) -> list[Expression]:
+    """The operands of the outermost AND."""
+    match condition:
+        case None:
+            return []
+        case Logical("AND", operands):
+            return [inner for operand in operands for inner in list_conjuncts(operand)]
+        case _:
+            return [condition]
+
+
+def translate(plan: QueryPlan, conjunct: Expression, container: Container) -> bool:
+    """Turn one conjunct into SQL with exactly its meaning; False when that cannot be done."""
+    match conjunct:
+        case Comparison(operator, PropertyPath(path), Literal(value)):
+            return translate_comparison(plan, operator, path, value, container)
+        case Comparison(operator, Literal(value), PropertyPath(path)):
+            return translate_comparison(plan, MIRRORED[operator], path, value, container)
+        case FunctionCall("STARTSWITH", (PropertyPath(("id",)), Literal(str(prefix)))):
+            plan.narrow("id >= ? AND id <= ?", prefix, prefix + HIGHEST_CHARACTER)
+            return False  # the range is a little too wide at its end
+        case Membership(PropertyPath(("id",)), choices):
+            texts = [choice.value for choice in choices if isinstance(choice, Literal)]
+            if len(texts) < len(choices) or not all(isinstance(text, str) for text in texts):
+                return False
+            plan.narrow(f"id IN ({', '.join('?' * len(texts))})", *texts)
+            return True
+        case _:
+            return False
+
+
+def translate_comparison(
+    plan: QueryPlan, operator: str, path: PathSteps, value: Any, container: Container
+) -> bool:
+    """A comparison of a property with a constant of the type the property has in every item."""
+    is_key = path == container.key_path.names and not isinstance(value, dict | list)
+    if is_key and operator == "=":
+        plan.narrow("partition = ?", canonicalize(value))
+        plan.has_partition = True
+    elif path == ("id",) and isinstance(value, str):
+        plan.narrow(f"id {operator} ?", value)
+    elif path == ("_ts",) and is_number(value) and abs(value) < 2**53:  # as SQLite compares too
+        plan.narrow(f"ts {operator} ?", value)
+    else:
+        return False
+    return True
+
+
+def is_served(condition: Expression, policy: IndexingPolicy) -> bool:
+    """Whether an index decides a condition alone."""
+    match condition:
+        case Logical(_, operands):
+            return all(is_served(operand, policy) for operand in operands)
+        case Negation(operand):
+            return is_served(operand, policy)
+        case FunctionCall("ARRAY_CONTAINS", (PropertyPath(path), Literal(value), *_)):
+            elements = (*write_index_path(path), "[]")
+            return all(policy.covers(leaf) for leaf in list_leaves(value, elements))
+        case _:
+            path_or_none = find_decided_path(condition)
+            return path_or_none is not None and policy.covers(write_index_path(path_or_none))
+
+
+def find_decided_path(condition: Expression) -> PathSteps | None:
+    """The path of the one property that a condition compares with constants."""
+    match condition:
+        case Comparison(_, PropertyPath(path), Literal()):
+            return path
+        case Comparison(_, Literal(), PropertyPath(path)):
+            return path
+        case Membership(PropertyPath(path), choices) if are_literals(choices):
+            return path
+        case FunctionCall("ARRAY_CONTAINS", (Literal(), PropertyPath(path))):
+            return path
+        case FunctionCall(name, (PropertyPath(path), *rest)) if BUILT_IN[
+            name
+        ].is_served and are_literals(rest):
+            return path
+        case _:
+            return None
+
+
+def list_needed_texts(condition: Expression) -> Iterator[str]:
+    """What the JSON text of every item holds for which a served condition is true."""
+    for step in find_decided_path(condition) or ():
+        if isinstance(step, str):
+            yield f"{write_json(step)}:"
+    match condition:
+        case (
+            Comparison("=", PropertyPath(), Literal(str(text)))
+            | Comparison("=", Literal(str(text)), PropertyPath())
+            | FunctionCall("ARRAY_CONTAINS", (PropertyPath(), Literal(str(text)), *_))
+        ):
+            yield write_json(text)
+
+
+def write_index_path(path: PathSteps) -> tuple[str, ...]:
+    """A path as indexing policies write it, where every element is `[]`."""
+    return tuple("[]" if isinstance(step, int) else step for step in path)
+
+
+def are_literals(expressions: Iterable[Expression]) -> bool:
+    return all(isinstance(one, Literal) for one in expressions)

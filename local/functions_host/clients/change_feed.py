@@ -1,0 +1,193 @@
+"""The change feed processor: takes leases, reads their ranges, and hands changes over.
+
+A lease advances after its changes were handed over, however that ended, unless the hand-over was
+stopped. It is renewed meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from azure.core.exceptions import AzureError
+from azure.cosmos.aio import ContainerProxy
+
+from local.functions_host.clients.feed_leases import (
+    FeedLease,
+    FeedLeaseLost,
+    FeedLeaseStore,
+    leases_to_take,
+)
+
+log = logging.getLogger(__name__)
+
+type FeedStart = Literal["Beginning", "Now"] | datetime
+type ChangeHandler = Callable[[list[dict[str, Any]]], Coroutine[Any, Any, bool]]
+
+RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    """The options of a binding, durations in seconds."""
+
+    poll_delay: float
+    acquire_interval: float
+    renew_interval: float
+    expiration_interval: float
+    page_items: int
+    start: FeedStart
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """Changed documents, oldest change first, and where to go on; None if that is unchanged."""
+
+    documents: list[dict[str, Any]]
+    continuation: str | None
+
+
+class ChangeFeedProcessor:
+    """Reads a container's feed as one of the hosts that share the leases."""
+
+    def __init__(
+        self,
+        host: str,
+        monitored: ContainerProxy,
+        leases: FeedLeaseStore,
+        options: FeedOptions,
+        handler: ChangeHandler,
+    ) -> None:
+        self._host = host
+        self._monitored = monitored
+        self._leases = leases
+        self._options = options
+        self._handler = handler
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._stopping = asyncio.Event()
+        self._drain_seconds = 0.0
+
+    async def run(self) -> None:
+        """Take leases and follow them until told to stop, then give them back.
+
+        The client's errors end it while it prepares; later the operation is tried again.
+        """
+        feed_ranges = [feed_range async for feed_range in self._monitored.read_feed_ranges()]
+        ids = await self._leases.ensure(feed_ranges)
+        while not self._stopping.is_set():
+            try:
+                await self._acquire(ids)
+            except AzureError as error:
+                log.warning("the leases cannot be read: %s", first_line(error))
+            await self._sleep(self._options.acquire_interval)
+        followers = list(self._followers.values())
+        if followers:
+            _, late = await asyncio.wait(followers, timeout=self._drain_seconds)
+            for follower in late:
+                follower.cancel()
+            await asyncio.gather(*followers, return_exceptions=True)
+
+    def stop(self, drain_seconds: float) -> None:
+        """Tell `run` to end; a hand-over in progress has until the limit."""
+        self._drain_seconds = drain_seconds
+        self._stopping.set()
+
+    async def _acquire(self, ids: list[str]) -> None:
+        """Take the leases this host should have and does not follow yet."""
+        found = [await self._leases.find(lease_id) for lease_id in ids]
+        leases = [lease for lease in found if lease is not None]
+        expiration = self._options.expiration_interval
+        for lease in leases_to_take(leases, self._host, datetime.now(UTC), expiration):
+            if lease.id in self._followers:
+                continue
+            try:
+                held = await self._leases.write(lease.held_by(self._host))
+            except FeedLeaseLost:
+                continue  # another host was faster
+            follower = asyncio.create_task(self._follow(held), name=lease.id)
+            self._followers[lease.id] = follower
+            follower.add_done_callback(self._forget)
+
+    def _forget(self, follower: asyncio.Task[None]) -> None:
+        self._followers.pop(follower.get_name(), None)
+
+    async def _follow(self, lease: FeedLease) -> None:
+        try:
+            while not self._stopping.is_set():
+                try:
+                    lease = await self._read_once(lease)
+                except AzureError as error:
+                    log.warning("the change feed cannot be read: %s", first_line(error))
+                    await self._sleep(RETRY_SECONDS)
+            await self._leases.write(lease.held_by(None))
+        except FeedLeaseLost:
+            log.info("the lease %s went to another host", lease.token)
+        except AzureError as error:
+            log.warning("the lease %s was not given back: %s", lease.token, first_line(error))
+
+    async def _read_once(self, lease: FeedLease) -> FeedLease:
+        """Read a page; hand it over and advance, or wait and renew."""
+        options = self._options
+        page = await read_page(self._monitored, lease, options.page_items, options.start)
+        if page.documents:
+            return await self._hand_over(lease, page)
+        if lease.continuation is None and page.continuation:
+            return await self._leases.write(lease.advanced_to(page.continuation))
+        await self._sleep(options.poll_delay)
+        if (datetime.now(UTC) - lease.renewed).total_seconds() >= options.renew_interval:
+            return await self._leases.write(lease.held_by(self._host))
+        return lease
+
+    async def _hand_over(self, lease: FeedLease, page: FeedPage) -> FeedLease:
+        """Hand a page over and advance; raises FeedLeaseLost when the lease was taken meanwhile."""
+        handling = asyncio.create_task(self._handler(page.documents))
+        try:
+            while not (await asyncio.wait([handling], timeout=self._options.renew_interval))[0]:
+                try:
+                    lease = await self._leases.write(lease.held_by(self._host))
+                except AzureError as error:  # the account does not answer: go on under the old one
+                    log.warning("the lease %s was not renewed: %s", lease.token, first_line(error))
+        finally:
+            handling.cancel()
+            await asyncio.wait([handling])
+        if not handling.result():
+            return lease
+        return await self._leases.write(lease.advanced_to(page.continuation or ""))
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, but not longer than until a stop."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+async def read_page(
+    container: ContainerProxy, lease: FeedLease, page_items: int, start: FeedStart
+) -> FeedPage:
+    """Read the next page behind a lease; it may be empty.
+
+    `start` counts only while the lease has no continuation. Errors are the client's.
+    """
+    headers: list[Mapping[str, Any]] = []
+    first: dict[str, Any] = {"feed_range": dict(lease.feed_range), "start_time": start}
+    feed = container.query_items_change_feed(
+        max_item_count=page_items,
+        response_hook=lambda answered, _: headers.append(answered),
+        **({"continuation": lease.continuation} if lease.continuation else first),
+    )
+    documents: list[dict[str, Any]] = []
+    async for page in feed.by_page():
+        documents = [document async for document in page]
+        break
+    # The client writes its composite token over the etag in the headers of the answer, after it
+    # has shown them to the hook; it gives an empty page's token nowhere else.
+    token = headers[-1].get("etag") if headers else None
+    return FeedPage(documents, str(token) if token else None)
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of a client error; the rest repeats the request."""
+    return (str(error) or type(error).__name__).splitlines()[0]

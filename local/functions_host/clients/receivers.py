@@ -1,0 +1,316 @@
+"""Receiving links under peek-lock: of a session, and of an entity without sessions."""
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import proton
+
+from local.functions_host.clients.amqp import (
+    RESPONSE_SECONDS,
+    AmqpClient,
+    ConnectionLost,
+    LinkListener,
+    LockLost,
+    RequestClient,
+    RequestRefused,
+    tag_of,
+)
+
+LOCK_CONDITIONS = ("com.microsoft:session-lock-lost", "com.microsoft:message-lock-lost")
+SESSION_FILTER = proton.symbol("com.microsoft:session-filter")
+LOCKED_UNTIL = "com.microsoft:locked-until-utc"
+TIMEOUT = proton.symbol("com.microsoft:timeout")
+SERVER_TIMEOUT = proton.uint(10_000)  # milliseconds
+RETURN_SECONDS = 1.0
+FIRST_DAY = datetime(1, 1, 1, tzinfo=UTC)
+TICKS_PER_MICROSECOND = 10  # .NET counts tenths of a microsecond since the year 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReceivedMessage:
+    """A message under lock: its encoded sections and the delivery to settle it by."""
+
+    content: bytes
+    tag: bytes
+    delivery: proton.Delivery
+
+    def decode(self) -> proton.Message:
+        message = proton.Message()
+        message.decode(self.content)
+        return message
+
+
+class Receiver(LinkListener):
+    """The link and what came over it. Any call may raise ConnectionLost."""
+
+    def __init__(
+        self,
+        client: AmqpClient,
+        management: RequestClient,
+        entity: str,
+        link_name: str,
+        prefetch: int,
+    ) -> None:
+        self._client = client
+        self._management = management
+        self._link = client.receiver(link_name, self)
+        self._link.source.address = entity
+        self._link.target.address = f"{entity}-receiver"
+        self._link.rcv_settle_mode = proton.Link.RCV_SECOND
+        self._attached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._prefetch = prefetch
+        self._received: deque[ReceivedMessage] = deque()
+        self._change = asyncio.Event()
+        self._settling: dict[bytes, asyncio.Future[None]] = {}
+        self._lost: Exception | None = None
+
+    async def attach(self) -> bool:
+        """Begin; raises RequestRefused when the entity is missing or of the other kind."""
+        self._link.open()
+        self._client.flush()
+        return await self._attached
+
+    def detach(self) -> None:
+        self._client.detach(self._link)
+
+    async def receive(self, idle_seconds: float | None) -> ReceivedMessage | None:
+        """Return the next message, or None if none arrives in time; None waits without end.
+
+        Without prefetch a message is asked for only here, so an abandoned one comes back first.
+        """
+        self._request_messages(max(1, self._prefetch))
+        if not await self._wait_for(1, idle_seconds):
+            return None
+        return self._received.popleft()
+
+    async def receive_batch(
+        self, least: int, most: int, idle_seconds: float | None, fill_seconds: float
+    ) -> list[ReceivedMessage]:
+        """Return what is there, up to `most`; nothing if nothing arrives in time.
+
+        Once there is one, `fill_seconds` is the time to wait for the `least`. Credit that was not
+        used is drained, so that an abandoned message comes before a new one.
+        """
+        self._request_messages(max(most, self._prefetch))
+        if not await self._wait_for(1, idle_seconds):
+            return []
+        await self._wait_for(least, fill_seconds)
+        if self._prefetch == 0:
+            await self._drain()
+        count = min(most, len(self._received))
+        return [self._received.popleft() for _ in range(count)]
+
+    async def complete(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Remove messages from the queue; raises LockLost when one is ours no more.
+
+        Without an answer in time the connection counts as lost: what was settled is not known.
+        """
+        await self._settle_all(messages, proton.Delivery.ACCEPTED)
+
+    async def abandon(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Give messages back, to be delivered again with their counts raised."""
+        for message in messages:
+            message.delivery.local.failed = True
+            message.delivery.local.undeliverable = False
+        await self._settle_all(messages, proton.Delivery.MODIFIED)
+
+    def on_attached(self) -> None:
+        """The queue attached its side, or refuses in the next frame if the source is empty."""
+        if self._link.remote_source.address and not self._attached.done():
+            self._attached.set_result(True)
+
+    def on_detached(self, condition: str, description: str) -> None:
+        """The queue refuses, or the lock or the connection is lost."""
+        self._lost = self._lost or error_of(condition, description)
+        if not self._attached.done():
+            self._attached.set_exception(self._lost)
+        self._change.set()
+        for settled in self._settling.values():
+            if not settled.done():
+                settled.set_exception(self._lost)
+
+    def on_flow(self) -> None:
+        self._change.set()
+
+    def on_message(self, delivery: proton.Delivery, content: bytes) -> None:
+        self._received.append(ReceivedMessage(content, tag_of(delivery), delivery))
+        self._change.set()
+
+    def on_settled(self, delivery: proton.Delivery) -> None:
+        """The queue confirmed or refused an outcome."""
+        settled = self._settling.get(tag_of(delivery))
+        if settled is None or settled.done():
+            return
+        if delivery.remote_state == proton.Delivery.REJECTED:
+            condition = delivery.remote.condition
+            name, description = (
+                (condition.name, condition.description or "") if condition else ("", "")
+            )
+            settled.set_exception(error_of(name, description))
+        else:
+            settled.set_result(None)
+
+    def _request_messages(self, count: int) -> None:
+        """Give credit, so that with what is here and on its way there are so many."""
+        self._require_link()
+        missing = count - self._link.credit - len(self._received)
+        if missing > 0:
+            self._link.flow(missing)
+            self._client.flush()
+
+    async def _wait_for(self, count: int, seconds: float | None) -> bool:
+        """Wait until so many messages are there; false if time ends before."""
+        if len(self._received) >= count:
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                while len(self._received) < count:
+                    await self._next_change()
+        except TimeoutError:
+            return False
+        self._require_link()
+        return True
+
+    async def _drain(self) -> None:
+        """Take unused credit back; when this returns nothing more is on its way."""
+        self._link.drain(0)
+        self._client.flush()
+        while self._link.draining():
+            await self._next_change()
+        self._link.drain_mode = False
+
+    async def _next_change(self) -> None:
+        self._change.clear()
+        self._require_link()
+        await self._change.wait()
+        self._require_link()
+
+    def _require_link(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    async def _settle_all(self, messages: Sequence[ReceivedMessage], outcome: int) -> None:
+        match messages:
+            case [only]:  # without the tasks of a gathering
+                await self._settle(only, outcome)
+            case _:
+                await asyncio.gather(*(self._settle(one, outcome) for one in messages))
+
+    async def _settle(self, message: ReceivedMessage, outcome: int) -> None:
+        """Send an outcome and wait until the queue confirms it (receiver settle mode second)."""
+        self._require_link()
+        settled = self._settling[message.tag] = asyncio.get_running_loop().create_future()
+        message.delivery.update(outcome)
+        self._client.flush()
+        try:
+            async with asyncio.timeout(RESPONSE_SECONDS):
+                await settled
+        except TimeoutError as error:
+            raise ConnectionLost("no answer to a settlement") from error
+        finally:
+            del self._settling[message.tag]
+
+
+class SessionReceiver(Receiver):
+    """One session lock, and the link it lives on; detached, its messages return uncounted."""
+
+    id = ""
+    locked_until = FIRST_DAY
+
+    async def accept_next(self, wait_seconds: float) -> bool:
+        """Take the lock of whichever session is free next; False if none came free in time."""
+        self._link.source.filter.put_dict({SESSION_FILTER: None})
+        self._link.properties = {TIMEOUT: proton.uint(int(wait_seconds * 1000))}
+        return await self.attach()
+
+    async def renew(self) -> None:
+        """Prolong the lock; raises LockLost when it is not ours any more."""
+        properties = {
+            "operation": "com.microsoft:renew-session-lock",
+            "com.microsoft:server-timeout": SERVER_TIMEOUT,
+            "associated-link-name": self._link.name,
+        }
+        try:
+            body = await self._management.request(properties, {"session-id": self.id})
+        except RequestRefused as error:
+            self._lost = LockLost(str(error))
+            self._change.set()
+            raise self._lost from error
+        self.locked_until = datetime.fromtimestamp(body["expiration"] / 1000, UTC)
+
+    def on_attached(self) -> None:
+        """The queue granted a session, or refuses in the next frame if the source is empty."""
+        source = self._link.remote_source
+        if source.address and not self._attached.done():
+            source.filter.rewind()
+            granted = source.filter.get_object() if source.filter.next() is not None else {}
+            self.id = str(granted.get(SESSION_FILTER, "")) if isinstance(granted, dict) else ""
+            properties = self._link.remote_properties or {}
+            ticks = int(properties.get(LOCKED_UNTIL, 0))
+            self.locked_until = FIRST_DAY + timedelta(microseconds=ticks // TICKS_PER_MICROSECOND)
+            super().on_attached()
+
+    def on_detached(self, condition: str, description: str) -> None:
+        """No session came free in time, or the end of the link for another reason."""
+        if condition == "com.microsoft:timeout" and not self._attached.done():
+            self._attached.set_result(False)
+        super().on_detached(condition, description)
+
+
+class PlainReceiver(Receiver):
+    """Messages of an entity without sessions, under locks of their own."""
+
+    async def return_prefetched(self) -> None:
+        """Give back, uncounted, what arrived and was not handed out."""
+        with suppress(ConnectionLost, LockLost, RequestRefused, TimeoutError):
+            async with asyncio.timeout(RETURN_SECONDS):
+                await self._drain()
+                while self._received:
+                    await self._settle(self._received.popleft(), proton.Delivery.RELEASED)
+
+    async def renew(self, message: ReceivedMessage) -> datetime:
+        """Prolong a message's lock; return its new end. Raises LockLost when it is not ours."""
+        properties = {
+            "operation": "com.microsoft:renew-lock",
+            "com.microsoft:server-timeout": SERVER_TIMEOUT,
+            "associated-link-name": self._link.name,
+        }
+        token = uuid.UUID(bytes_le=message.tag)
+        tokens = proton.Array(proton.UNDESCRIBED, proton.Data.UUID, token)  # type: ignore[arg-type]
+        try:
+            body = await self._management.request(properties, {"lock-tokens": tokens})
+        except RequestRefused as error:
+            raise LockLost(str(error)) from error
+        (expiration,) = body["expirations"]
+        return datetime.fromtimestamp(expiration / 1000, UTC)
+
+
+class MessageLock:
+    """The lock of one message, as something that can be renewed."""
+
+    def __init__(self, receiver: PlainReceiver, message: ReceivedMessage) -> None:
+        self._receiver = receiver
+        self._message = message
+        decoded = message.decode()
+        annotations: dict[Any, Any] = dict(decoded.annotations or {})  # symbols equal their texts
+        self.id = str(decoded.id)
+        self.locked_until = datetime.fromtimestamp(annotations["x-opt-locked-until"] / 1000, UTC)
+
+    async def renew(self) -> None:
+        """Prolong the lock; raises LockLost when it is not ours any more."""
+        self.locked_until = await self._receiver.renew(self._message)
+
+
+def error_of(condition: str, description: str) -> Exception:
+    """The error that an AMQP condition means to whoever holds the link."""
+    if condition in LOCK_CONDITIONS:
+        return LockLost(f"{condition}: {description}")
+    if condition:
+        return RequestRefused(condition, description)
+    return ConnectionLost(description)

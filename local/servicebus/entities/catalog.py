@@ -1,0 +1,69 @@
+"""The entities of a namespace, made from its declaration and found by name."""
+
+from collections.abc import Callable
+
+from local.servicebus.config import NamespaceConfig, QueueConfig
+from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue
+from local.servicebus.entities.session_queue import SessionQueue
+from local.servicebus.entities.store import MessageStore
+from local.servicebus.entities.topic import Topic
+from local.servicebus.rules.rule_set import RuleSet
+
+DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
+
+
+class EntityCatalog:
+    """Every entity of a namespace, with what the store has of it; names ignore case."""
+
+    def __init__(
+        self,
+        config: NamespaceConfig,
+        store: MessageStore,
+        count_expired_lock: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._count_expired_lock = count_expired_lock
+        self.entities: list[MessagingEntity] = []
+        for queue in config.queues:
+            self._open_queue(queue, EntityKind.QUEUE)
+        for declared in config.topics:
+            subscriptions = [
+                self._open_queue(
+                    one.queue,
+                    EntityKind.SUBSCRIPTION,
+                    RuleSet(one.queue.name, one.rules, store),
+                )
+                for one in declared.subscriptions
+            ]
+            topic = Topic(declared, subscriptions, store)
+            topic.restore(store.load(topic.name))
+            self.entities.append(topic)
+        self._by_name = {entity.name.lower(): entity for entity in self.entities}
+
+    def find(self, name: str) -> MessagingEntity:
+        """Raises KeyError if there is none of that name."""
+        return self._by_name[name.lower()]
+
+    def _open_queue(
+        self, config: QueueConfig, kind: EntityKind, rules: RuleSet | None = None
+    ) -> Queue:
+        dead_letters = PlainQueue(
+            QueueConfig(config.name + DEAD_LETTER_SUFFIX, lock_seconds=config.lock_seconds),
+            kind=EntityKind.DEAD_LETTER_QUEUE,
+            store=self._store,
+            count_expired_lock=self._count_expired_lock,
+        )
+        queue_class = SessionQueue if config.requires_session else PlainQueue
+        queue = queue_class(
+            config,
+            kind=kind,
+            store=self._store,
+            dead_letters=dead_letters,
+            rules=rules,
+            count_expired_lock=self._count_expired_lock,
+        )
+        for opened in (queue, dead_letters):
+            opened.restore(self._store.load(opened.name))
+            self.entities.append(opened)
+        return queue

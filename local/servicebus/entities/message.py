@@ -1,0 +1,71 @@
+"""A message as a producer sent it, and as a queue stores it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+
+class MessageState(StrEnum):
+    """Each stored message is counted in exactly one state."""
+
+    ACTIVE = "active"  # may be delivered now
+    LOCKED = "locked"  # delivered, not yet settled
+    SCHEDULED = "scheduled"  # its enqueue time has not come
+    DEFERRED = "deferred"  # received by sequence number only
+
+
+class Settlement(StrEnum):
+    """What a receiver decides about a message it has locked; the values name operations."""
+
+    COMPLETE = "complete"
+    ABANDON = "abandon"
+    DEAD_LETTER = "dead-letter"
+    DEFER = "defer"
+    RELEASE = "release"  # given back unprocessed: does not count as a delivery
+
+
+@dataclass(frozen=True, slots=True)
+class BrokeredMessage:
+    """What was sent. `encoded` is never altered, so bodies and properties stay as they were.
+
+    Times are seconds since 1970. A `time_to_live_seconds` of None leaves it to the queue.
+    `message_id` is only for duplicate detection on arrival: it is not stored beside `encoded`.
+    """
+
+    encoded: bytes
+    session_id: str | None = None
+    time_to_live_seconds: float | None = None
+    scheduled_for: float | None = None
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterReason:
+    """Why a message was moved to the dead-letter sub-queue."""
+
+    reason: str | None
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLock:
+    """The right to settle one delivery, until a time in seconds since 1970."""
+
+    token: UUID
+    until: float
+
+
+@dataclass(slots=True)
+class StoredMessage:
+    """A message in a queue. `delivery_count` counts failed deliveries: abandoned or expired."""
+
+    sequence_number: int
+    message: BrokeredMessage
+    enqueued_at: float
+    state: MessageState = MessageState.ACTIVE
+    expires_at: float | None = None
+    delivery_count: int = 0
+    lock: DeliveryLock | None = None
+    was_deferred: bool = False  # once deferred, it never becomes active again
+    dead_letter: DeadLetterReason | None = None
+    redeliver_once: bool = False  # after it was completed: an injected fault

@@ -1,0 +1,61 @@
+"""What a queue stores, so that its content can outlive the process.
+
+The base class stores nothing: content then lives as long as the process. `SqliteMessageStore`
+stores on disk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from local.servicebus.entities.duplicates import SentMessageId
+from local.servicebus.entities.message import StoredMessage
+from local.servicebus.rules.filters import SubscriptionRule
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQueue:
+    """What is stored of one queue or topic."""
+
+    last_sequence_number: int = 0
+    messages: tuple[StoredMessage, ...] = ()
+    session_states: dict[str, bytes] = field(default_factory=dict)
+    sent_ids: tuple[SentMessageId, ...] = ()
+
+
+class MessageStore:
+    """Records changes. A change is durable only when the caller has committed."""
+
+    def load(self, queue: str) -> StoredQueue:  # noqa: ARG002
+        """What was stored. Locks are not: a locked message comes back active."""
+        return StoredQueue()
+
+    def save_message(self, queue: str, stored: StoredMessage) -> None:
+        """Record a message as it now is."""
+
+    def delete_message(self, queue: str, sequence_number: int) -> None:
+        """Record that a message has left the queue."""
+
+    def save_last_sequence_number(self, queue: str, number: int) -> None:
+        """Record the last sequence number given out."""
+
+    def save_session_state(self, queue: str, session_id: str, state: bytes | None) -> None:
+        """Record a session's state; None clears it."""
+
+    def save_sent_id(self, queue: str, sent: SentMessageId) -> None:
+        """Record that a message id was sent."""
+
+    def delete_sent_id(self, queue: str, message_id: str) -> None:
+        """Record that a message id may be sent again."""
+
+    def load_rules(self, subscription: str) -> list[SubscriptionRule] | None:  # noqa: ARG002
+        """The rules as clients left them; None if they never changed the declared ones."""
+        return None
+
+    def save_rules(self, subscription: str, rules: Sequence[SubscriptionRule]) -> None:
+        """Record all rules of a subscription, in their order."""
+
+    def commit(self) -> None:
+        """Make everything recorded so far outlive the process."""
+
+    def close(self) -> None:
+        """Commit and close the files, if there are any."""

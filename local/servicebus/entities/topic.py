@@ -1,0 +1,67 @@
+"""A topic: what is sent to it arrives in every subscription whose rules match."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from local.servicebus.config import TopicConfig
+from local.servicebus.entities.indexes import TimerKey, TimerKind
+from local.servicebus.entities.message import BrokeredMessage, DeadLetterReason, StoredMessage
+from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue
+from local.servicebus.entities.store import MessageStore
+from local.servicebus.protocol.errors import AmqpError
+
+
+class Topic(MessagingEntity):
+    """Holds nothing but scheduled messages: they meet the rules when their time comes."""
+
+    def __init__(
+        self, config: TopicConfig, subscriptions: Sequence[Queue], store: MessageStore
+    ) -> None:
+        super().__init__(
+            config.name,
+            EntityKind.TOPIC,
+            store=store,
+            time_to_live_seconds=config.time_to_live_seconds,
+            duplicate_window_seconds=config.duplicate_window_seconds,
+        )
+        self._subscriptions = subscriptions
+
+    def check(self, message: BrokeredMessage) -> None:
+        """Any message will do."""
+
+    def enqueue(self, message: BrokeredMessage, now: float) -> int:
+        """Give a copy to every subscription that wants the message, once however many rules match.
+
+        In a subscription with sessions a message without a session id becomes a dead letter.
+        """
+        limited = replace(message, time_to_live_seconds=self.time_to_live(message))
+        for queue in self._subscriptions:
+            if queue.rules is None or not queue.rules.match(message.encoded):
+                continue
+            try:
+                queue.check(limited)
+            except AmqpError as refusal:
+                reason = DeadLetterReason("Session ID is null", refusal.description)
+                queue.dead_letter_on_arrival(limited, reason, now)
+            else:
+                queue.enqueue(limited, now)
+        return self.next_sequence_number()
+
+    def make_ready(self, stored: StoredMessage) -> None:
+        """A topic has no active messages."""
+
+    def make_unready(self, stored: StoredMessage) -> None:
+        """A topic has no active messages."""
+
+    def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
+        stored = self.index.find(key) if isinstance(key, int) else None
+        if kind is TimerKind.ACTIVATE and stored is not None:
+            self.activate(stored, now)
+
+    def dispatch(self, now: float) -> None:
+        """Links wait at the subscriptions only."""
+        for queue in self._subscriptions:
+            queue.dispatch(now)
+
+    def remove_waiting_links(self) -> None:
+        """Its subscriptions are entities of their own."""

@@ -1,0 +1,34 @@
+"""The broker's end of a link, and how a link is refused."""
+
+from proton import Condition, Delivery, Link, Terminus
+
+from local.servicebus.protocol.errors import AmqpError
+
+
+class LinkEndpoint:
+    """Called with what Proton reports about one link; what it does not override is ignored."""
+
+    def open(self) -> None:
+        """Attach, at once or when there is reason to."""
+        raise NotImplementedError
+
+    def on_link_flow(self) -> None:
+        """The client gave or took back credit, or asked to drain it (part 2, section 2.6.7)."""
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        """A transfer arrived, or the client has updated a delivery it was sent."""
+
+    def on_link_closed(self) -> None:
+        """The client has detached, or is gone."""
+
+
+def refuse_link(link: Link, refusal: AmqpError) -> None:
+    """Detach a link with an error, before or after it was attached."""
+    if link.state & Link.LOCAL_UNINIT:
+        # An attach is refused by leaving out the terminus that was asked for, then detaching with
+        # the error (part 2, section 2.6.3). azure-servicebus takes any other attach for a success.
+        wanted = link.source if link.is_sender else link.target
+        wanted.type = Terminus.UNSPECIFIED
+        link.open()
+    link.condition = Condition(refusal.condition.value, refusal.description)
+    link.close()

@@ -1,0 +1,166 @@
+"""Links on which a client receives: deliveries, their settlement, credit and drain."""
+
+from uuid import UUID
+
+from proton import Condition, Delivery, Endpoint, Link, Sender, symbol
+
+from local.faults import Action, Fault
+from local.servicebus.broker import Broker, ClientConnection, ClientOperation
+from local.servicebus.entities.message import DeadLetterReason, Settlement, StoredMessage
+from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.queue import Queue
+from local.servicebus.links.endpoint import LinkEndpoint
+from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.protocol.message_format import delivery_tag, write_delivery
+
+REASON, DESCRIPTION = symbol("DeadLetterReason"), symbol("DeadLetterErrorDescription")
+
+
+class OutgoingLink[QueueKind: Queue](LinkEndpoint):
+    """Writes deliveries to a link and applies what the client decides about them."""
+
+    def __init__(
+        self, link: Sender, queue: QueueKind, broker: Broker, connection: ClientConnection
+    ) -> None:
+        self._link = link
+        self._queue = queue
+        self._broker = broker
+        self.connection = connection
+        # A client that receives and deletes has its deliveries settled by the sender, and never
+        # updates them (part 2, section 2.8.2).
+        self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
+
+    def transfer(self, stored: StoredMessage, now: float) -> None:
+        """Deliver a locked message, unless a fault prevents it."""
+        if stored.lock is None:
+            return
+        token = stored.lock.token
+        match self._broker.interceptor.take_delivery_fault():
+            case Fault(action=Action.DOWN | Action.DROP_CONNECTION):
+                self.connection.abort()
+                return
+            case Fault(action=Action.LOSE_LOCK, seconds=seconds):
+                self._broker.call_later(seconds, lambda: self._expire_lock(token))
+            case Fault(action=Action.DUPLICATE):
+                stored.redeliver_once = True
+        payload = write_delivery(stored)
+        # The binding declares str and takes bytes as they are; a lock token is no UTF-8.
+        delivery = self._link.delivery(delivery_tag(token))  # type: ignore[arg-type]
+        delivery.lock_token = token
+        self._link.stream(payload)
+        self._link.advance()
+        if self._deletes:
+            self._queue.settle(token, Settlement.COMPLETE, now)
+            delivery.settle()
+        self._broker.interceptor.count("deliver", size=len(payload))
+        self.connection.request_flush()
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        if not delivery.updated:
+            return
+        token: UUID = delivery.lock_token
+        try:
+            settlement, reason = read_settlement(delivery)
+        except AmqpError as refusal:
+            self._settle_delivery(delivery, refusal)
+            return
+        if settlement is not None:
+            self._broker.interceptor.execute(
+                ClientOperation(
+                    settlement.value,
+                    lambda: self._settle(token, settlement, reason),
+                    lambda result: self._settle_delivery(delivery, result),
+                    self.connection,
+                    expire_lock=lambda: self._expire_lock(token),
+                )
+            )
+
+    def _settle(self, token: UUID, settlement: Settlement, reason: DeadLetterReason | None) -> None:
+        now = self._broker.now()
+        with self._queue.dispatching(now):
+            self._queue.settle(token, settlement, now, reason)
+
+    def _expire_lock(self, token: UUID) -> None:
+        now = self._broker.now()
+        with self._queue.dispatching(now):
+            self._queue.expire_lock(token, now)
+
+    def _settle_delivery(self, delivery: Delivery, result: AmqpError | None) -> None:
+        """Settle with the client's own outcome, or rejected with the reason why not.
+
+        On a link that was detached meanwhile nothing is sent: the detach gave the reason.
+        """
+        if self._link.state & Endpoint.LOCAL_CLOSED:
+            return
+        outcome = delivery.remote_state
+        if isinstance(result, AmqpError):
+            delivery.local.condition = Condition(result.condition.value, result.description)
+            outcome = Delivery.REJECTED
+        elif outcome == Delivery.MODIFIED:
+            delivery.local.failed = delivery.remote.failed
+            delivery.local.undeliverable = delivery.remote.undeliverable
+        delivery.update(outcome)
+        delivery.settle()
+
+
+class PlainOutgoingLink(OutgoingLink[PlainQueue]):
+    """Takes turns with the queue's other consumers while it has credit."""
+
+    def open(self) -> None:
+        """Attach; the client gives credit later."""
+        self._link.open()
+
+    def on_link_flow(self) -> None:
+        if self._link.credit > 0:
+            self._queue.wait(self)
+        else:
+            self._queue.stop_waiting(self)
+        self._queue.advance(self._broker.now())
+        if self._link.drain_mode:
+            self._link.drained()
+            self._queue.stop_waiting(self)
+
+    def on_link_closed(self) -> None:
+        """What was delivered stays locked until its lock expires, as in Azure."""
+        self._queue.stop_waiting(self)
+
+    def deliver_one(self, now: float) -> bool:
+        """Deliver one message; returns whether more can be delivered."""
+        stored = self._queue.receive(now)
+        if stored is not None:
+            self.transfer(stored, now)
+        return self._link.credit > 0 and self.connection.is_open
+
+
+def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetterReason | None]:
+    """What the client decided by the outcome it sent (part 3, section 3.4); None while it has not.
+
+    Service Bus reads rejected as dead-letter, and modified as defer when it says undeliverable-here
+    or else as abandon.
+    """
+    match delivery.remote_state:
+        case Delivery.ACCEPTED:
+            return Settlement.COMPLETE, None
+        case Delivery.RELEASED:
+            return Settlement.RELEASE, None
+        case Delivery.REJECTED:
+            condition = delivery.remote.condition
+            info = None if condition is None else condition.info
+            texts = info if isinstance(info, dict) else {}
+            return Settlement.DEAD_LETTER, read_dead_letter_reason(
+                texts.get(REASON), texts.get(DESCRIPTION)
+            )
+        case Delivery.MODIFIED if delivery.remote.annotations:
+            raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, "properties to modify are not honoured")
+        case Delivery.MODIFIED if delivery.remote.undeliverable:
+            return Settlement.DEFER, None
+        case Delivery.MODIFIED:
+            # Whether or not it says delivery-failed: npm's client does not.
+            return Settlement.ABANDON, None
+    return (Settlement.RELEASE if delivery.settled else None), None
+
+
+def read_dead_letter_reason(reason: object, description: object) -> DeadLetterReason:
+    return DeadLetterReason(
+        None if reason is None else str(reason), None if description is None else str(description)
+    )

@@ -1,0 +1,284 @@
+"""`<entity>/$management`: requests about an entity's messages, locks, sessions and rules.
+
+https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-request-response
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from proton import Array, Data, Message, int32, timestamp
+
+from local.servicebus.broker import Broker, ClientConnection, ClientOperation
+from local.servicebus.entities.message import Settlement, StoredMessage
+from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.queue import MessagingEntity, Queue
+from local.servicebus.entities.session_queue import SessionQueue
+from local.servicebus.links.outgoing import read_dead_letter_reason
+from local.servicebus.protocol.errors import (
+    STATUS_BAD_REQUEST,
+    STATUS_OF_CONDITION,
+    AmqpError,
+    ErrorCondition,
+)
+from local.servicebus.protocol.message_format import Undecodable, read_message, write_delivery
+from local.servicebus.protocol.request_response import SendResponse
+from local.servicebus.rules.amqp_rules import read_rule, write_rule
+from local.servicebus.rules.filters import UnsupportedRule
+from local.servicebus.rules.rule_set import RuleSet
+
+LAST_UPDATED_ANY = 253_402_300_799_000  # the end of the year 9999: any session with messages
+STATUS_OK, STATUS_NO_CONTENT = 200, 204
+LISTS = ("messages", "sessions-ids")  # a response with an empty one has no content
+SETTLEMENTS = {
+    "completed": Settlement.COMPLETE,
+    "abandoned": Settlement.ABANDON,
+    "defered": Settlement.DEFER,  # the service's own spelling
+    "suspended": Settlement.DEAD_LETTER,
+}
+
+type RequestBody = dict[str, Any]
+type PerformRequest = Callable[[RequestBody, float], RequestBody]
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementOperation:
+    """A request: the name it is counted under, what does it, and how its lock can be lost."""
+
+    name: str
+    perform: PerformRequest
+    expire_lock: PerformRequest | None = None
+
+
+class ManagementNode:
+    """One client's requests about one entity."""
+
+    def __init__(
+        self, entity: MessagingEntity, broker: Broker, connection: ClientConnection
+    ) -> None:
+        self._entity = entity
+        self._broker = broker
+        self._connection = connection
+        self._operations = {
+            "schedule-message": ManagementOperation("schedule", self._schedule),
+            "cancel-scheduled-message": ManagementOperation("cancel-scheduled", self._cancel),
+            "peek-message": ManagementOperation("peek", self._peek),
+            "renew-lock": ManagementOperation("renew-lock", self._renew_locks, self._expire_locks),
+            "renew-session-lock": ManagementOperation(
+                "renew-session-lock", self._renew_session_lock, self._expire_session_lock
+            ),
+            "get-session-state": ManagementOperation(
+                "get-session-state", self._get_state, self._expire_session_lock
+            ),
+            "set-session-state": ManagementOperation(
+                "set-session-state", self._set_state, self._expire_session_lock
+            ),
+            "receive-by-sequence-number": ManagementOperation(
+                "receive-deferred", self._receive_deferred
+            ),
+            "get-message-sessions": ManagementOperation("list-sessions", self._list_sessions),
+            "add-rule": ManagementOperation("add-rule", self._add_rule),
+            "remove-rule": ManagementOperation("remove-rule", self._remove_rule),
+            "enumerate-rules": ManagementOperation("list-rules", self._list_rules),
+        }
+
+    def handle_request(self, request: Message, send_response: SendResponse) -> None:
+        """Do what is asked, or respond by name that it is not supported."""
+        properties: RequestBody = dict(request.properties or {})
+        name = str(properties.get("operation", "")).removeprefix("com.microsoft:")
+        body = request.body if isinstance(request.body, dict) else {}
+        operation = self._operations.get(name)
+        settlement = SETTLEMENTS.get(str(body.get("disposition-status")))
+        if name == "update-disposition" and settlement is not None:
+            operation = ManagementOperation(
+                settlement.value,
+                lambda body, now: self._settle(settlement, body, now),
+                self._expire_locks,
+            )
+        if operation is None:
+            operation = ManagementOperation("unknown", lambda _, __: refuse_operation(name))
+        expire_lock = operation.expire_lock
+        self._broker.interceptor.execute(
+            ClientOperation(
+                operation.name,
+                lambda: self._perform(operation.perform, body),
+                lambda result: send_response(write_response(result)),
+                self._connection,
+                expire_lock=(
+                    None if expire_lock is None else lambda: self._perform(expire_lock, body)
+                ),
+            )
+        )
+
+    def _perform(self, perform: PerformRequest, body: RequestBody) -> RequestBody:
+        now = self._broker.now()
+        try:
+            with self._entity.dispatching(now):
+                return perform(body, now)
+        except UnsupportedRule as error:
+            raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, str(error)) from error
+        except (KeyError, TypeError, ValueError, Undecodable) as error:
+            raise AmqpError(
+                ErrorCondition.ARGUMENT_ERROR, f"malformed request: {error!r}"
+            ) from error
+
+    # Messages
+
+    def _schedule(self, body: RequestBody, now: float) -> RequestBody:
+        if not self._entity.takes_messages:
+            kind = self._entity.kind.value
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, f"Nothing can be sent to {kind}")
+        messages = [read_message(bytes(entry["message"])) for entry in body["messages"]]
+        numbers = self._entity.send(messages, now)
+        return {"sequence-numbers": Array(None, Data.LONG, *numbers)}
+
+    def _cancel(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+        self._entity.cancel_scheduled(elements(body["sequence-numbers"]))
+        return {}
+
+    def _peek(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+        found = self._entity.peek(
+            int(body["from-sequence-number"]), int(body["message-count"]), body.get("session-id")
+        )
+        return {"messages": [{"message": write_delivery(stored)} for stored in found]}
+
+    def _receive_deferred(self, body: RequestBody, now: float) -> RequestBody:
+        queue, numbers = (
+            self._require_queue(),
+            elements(body["sequence-numbers"]),
+        )
+        found: list[StoredMessage] = []
+        if isinstance(queue, SessionQueue):
+            session_id = body["session-id"]
+            holder = queue.holder_on(self._connection, session_id)
+            found = queue.receive_deferred(numbers, session_id, holder)
+        elif isinstance(queue, PlainQueue):
+            found = queue.receive_deferred(numbers, now)
+        tokens = [None if stored.lock is None else stored.lock.token for stored in found]
+        messages = [
+            {"lock-token": token, "message": write_delivery(stored)}
+            for token, stored in zip(tokens, found, strict=True)
+        ]
+        if int(body.get("receiver-settle-mode", 1)) == 0:  # receive and delete
+            for token in tokens:
+                if token is not None:
+                    queue.settle(token, Settlement.COMPLETE, now)
+        return {"messages": messages}
+
+    # Locks
+
+    def _settle(self, settlement: Settlement, body: RequestBody, now: float) -> RequestBody:
+        reason = read_dead_letter_reason(
+            body.get("deadletter-reason"), body.get("deadletter-description")
+        )
+        for token in elements(body["lock-tokens"]):
+            self._require_queue().settle(UUID(str(token)), settlement, now, reason)
+        return {}
+
+    def _renew_locks(self, body: RequestBody, now: float) -> RequestBody:
+        if not isinstance(self._entity, PlainQueue):
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, "Renew the lock of the session instead")
+        tokens = [UUID(str(token)) for token in elements(body["lock-tokens"])]
+        times = self._entity.renew(tokens, now)
+        return {"expirations": Array(None, Data.TIMESTAMP, *map(milliseconds, times))}
+
+    def _expire_locks(self, body: RequestBody, now: float) -> RequestBody:
+        for token in elements(body["lock-tokens"]):
+            self._require_queue().expire_lock(UUID(str(token)), now)
+        return {}
+
+    # Sessions
+
+    def _expire_session_lock(self, body: RequestBody, now: float) -> RequestBody:
+        self._require_sessions().expire_session_lock(body["session-id"], now)
+        return {}
+
+    def _renew_session_lock(self, body: RequestBody, now: float) -> RequestBody:
+        queue, session_id = self._require_sessions(), body["session-id"]
+        holder = queue.holder_on(self._connection, session_id)
+        return {"expiration": milliseconds(queue.renew(session_id, holder, now))}
+
+    def _get_state(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+        queue, session_id = self._require_sessions(), body["session-id"]
+        holder = queue.holder_on(self._connection, session_id)
+        return {"session-state": queue.held_session(session_id, holder).state}
+
+    def _set_state(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+        queue, session_id = self._require_sessions(), body["session-id"]
+        state = body["session-state"]
+        holder = queue.holder_on(self._connection, session_id)
+        queue.set_state(session_id, holder, None if state is None else bytes(state))
+        return {}
+
+    def _list_sessions(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+        if int(body["last-updated-time"]) < LAST_UPDATED_ANY:
+            raise AmqpError(
+                ErrorCondition.NOT_IMPLEMENTED,
+                "sessions cannot be listed by the time of their last update",
+            )
+        skip, top = int(body["skip"]), int(body["top"])
+        found = self._require_sessions().session_ids()[skip : skip + top]
+        names: Any = Array(None, Data.STRING, *found) if found else []
+        return {"skip": int32(skip + len(found)), "sessions-ids": names}
+
+    # Rules
+
+    def _add_rule(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+        self._require_rules().add(read_rule(str(body["rule-name"]), body["rule-description"]))
+        return {}
+
+    def _remove_rule(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+        self._require_rules().remove(str(body["rule-name"]))
+        return {}
+
+    def _list_rules(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+        first, count = int(body.get("skip") or 0), int(body["top"])
+        rules = self._require_rules().rules[first : first + count]
+        return {"rules": [write_rule(rule) for rule in rules]}
+
+    # Of what kind the entity must be
+
+    def _require_queue(self) -> Queue:
+        if not isinstance(self._entity, Queue):
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{self._entity.name} holds no messages")
+        return self._entity
+
+    def _require_sessions(self) -> SessionQueue:
+        if not isinstance(self._entity, SessionQueue):
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{self._entity.name} has no sessions")
+        return self._entity
+
+    def _require_rules(self) -> RuleSet:
+        rules = self._require_queue().rules
+        if rules is None:
+            name = self._entity.name
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{name} is not a subscription")
+        return rules
+
+
+def refuse_operation(name: str) -> RequestBody:
+    raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, f"the operation {name!r} is not honoured")
+
+
+def write_response(result: RequestBody | AmqpError) -> Message:
+    if isinstance(result, AmqpError):
+        status = STATUS_OF_CONDITION.get(result.condition, STATUS_BAD_REQUEST)
+        properties = {
+            "statusCode": int32(status),
+            "statusDescription": result.description,
+            "errorCondition": result.condition.value,
+        }
+        return Message(properties=properties)
+    is_empty = any(key in result and not elements(result[key]) for key in LISTS)
+    status = STATUS_NO_CONTENT if is_empty else STATUS_OK
+    properties = {"statusCode": int32(status), "statusDescription": "OK"}
+    return Message(body=result, properties=properties)
+
+
+def elements(value: Any) -> list[Any]:
+    return list(value.elements if isinstance(value, Array) else value)
+
+
+def milliseconds(seconds: float) -> timestamp:
+    return timestamp(int(seconds * 1000))

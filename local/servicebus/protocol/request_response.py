@@ -1,0 +1,74 @@
+"""Requests and responses: the pairs of links over which `$cbs` and `$management` are used."""
+
+from collections.abc import Callable
+
+from proton import Delivery, Endpoint, Message, ProtonException, Receiver, Sender, Session
+
+from local.servicebus.links.endpoint import LinkEndpoint
+from local.servicebus.links.incoming import IncomingLink, settle_transfer
+from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+
+type SendResponse = Callable[[Message], None]
+type HandleRequest = Callable[[Message, SendResponse], None]
+
+
+# The response links of one connection, by AMQP session and reply address.
+type ResponseLinks = dict[tuple[Session, str], "ResponseLink"]
+
+
+class ResponseLink(LinkEndpoint):
+    """A link on which a client waits for responses. Proton keeps them until there is credit."""
+
+    def __init__(self, link: Sender, responses: ResponseLinks) -> None:
+        self._link = link
+        self._responses = responses
+
+    def open(self) -> None:
+        # Requests find it by the address its client gave it, and by its name: npm's on $cbs has no
+        # address and asks for responses by name.
+        for address in (self._link.name, self._link.remote_target.address or ""):
+            self._responses[self._link.session, address] = self
+        self._link.open()
+
+    def send(self, response: Message) -> None:
+        """Respond, already settled, if the client is still attached."""
+        if self._link.state & Endpoint.LOCAL_CLOSED:
+            return
+        delivery = self._link.delivery(self._link.delivery_tag())
+        self._link.stream(response.encode())
+        self._link.advance()
+        delivery.settle()
+
+    def on_link_closed(self) -> None:
+        for key in [key for key, link in self._responses.items() if link is self]:
+            del self._responses[key]
+
+
+class RequestLink(IncomingLink):
+    def __init__(
+        self, link: Receiver, handle_request: HandleRequest, responses: ResponseLinks
+    ) -> None:
+        super().__init__(link)
+        self._handle_request = handle_request
+        self._responses = responses
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        data = self.read_transfer(delivery)
+        if data is None:
+            return
+        request = Message()
+        try:
+            request.decode(data)
+        except (ProtonException, TypeError, ValueError) as error:
+            settle_transfer(delivery, AmqpError(ErrorCondition.DECODE_ERROR, str(error)))
+            return
+        settle_transfer(delivery, None)
+        self._handle_request(request, lambda response: self._respond(request, response))
+
+    def _respond(self, request: Message, response: Message) -> None:
+        # Without a reply-to (azure-servicebus on $cbs), both links have the node's own address.
+        address = request.reply_to or self._link.remote_target.address or ""
+        link = self._responses.get((self._link.session, address))
+        if link is not None:
+            response.correlation_id = request.id
+            link.send(response)

@@ -1,0 +1,133 @@
+"""From flights to facts and events. Pure DataFrame functions.
+
+A session is an aircraft. Its facts are ordered by the scheduled day, then by the time of departure
+(the scheduled one for a cancelled flight), then by flight and origin, with a departure before its
+arrival. The scheduled day comes first so that feeding more days only appends: a flight of the first
+day that left a day late keeps its place before the flights of the second day. Facts that have the
+same place are ordered by their body (numbering.number_facts).
+"""
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from samples.flights.source import read_flights
+from samples.flights.validation import (
+    DAY_MINUTES,
+    DUPLICATE,
+    convert_to_minutes,
+    select_first_days,
+    select_rejected_flights,
+    validate_flights,
+)
+from spark.facts import SourceFacts
+from spark.numbering import number_facts
+from spark.schemas import EVENTS
+
+EVENT_TYPE = "flight.status"
+DEPARTED, ARRIVED, CANCELLED = "departed", "arrived", "cancelled"
+ORDER = ("date", "departure", "flight", "origin", "stage")
+
+
+def extract_flight_facts(spark: SparkSession, path: str, days: int) -> SourceFacts:
+    """The facts of the flights on the first days of a source."""
+    flights = select_first_days(read_flights(spark, path), days).persist()
+    validated = validate_flights(flights).persist()
+    facts = build_flight_facts(validated).persist()
+    rejected = select_rejected_flights(validated)
+    row = F.to_json(F.struct(*(name for name in rejected.columns if name != "reason")))
+    repeated = rejected.where(F.col("reason") == DUPLICATE)
+    return SourceFacts(
+        flights,
+        facts,
+        rejected,
+        repeated.select(F.col("tailnum").alias("session"), row.alias("row")),
+        # A flight that arrives states two facts; the other one is its departure.
+        F.get_json_object("body", "$.status") != ARRIVED,
+        (flights, validated, facts),
+    )
+
+
+def build_flight_events(validated: DataFrame, group: str) -> DataFrame:
+    """The events (schemas.EVENTS) of accepted flights, numbered for a producer group."""
+    return number_facts(build_flight_facts(validated), group).select(*EVENTS.names)
+
+
+def build_flight_facts(validated: DataFrame) -> DataFrame:
+    """What the accepted flights state about their aircraft (schemas.FACTS)."""
+    statuses = list_statuses(add_times(validated.where(F.col("reason").isNull())))
+    body = ("at", "delay_minutes", "destination", "flight", "origin", "status")
+    key = cast_to_text("date", "scheduled", "flight", "origin", "stage")
+    return statuses.select(
+        "session",
+        F.to_json(F.array(*key)).alias("key"),
+        F.array(*cast_to_text(*ORDER)).alias("place"),
+        F.lit(EVENT_TYPE).alias("type"),
+        # Canonical JSON: keys sorted, no spaces, null written out.
+        F.to_json(F.struct(*body), {"ignoreNullFields": "false"}).alias("body"),
+        F.col("at").alias("time"),
+    )
+
+
+def cast_to_text(*names: str) -> list[Column]:
+    """Columns as text. Texts of dates and times sort as these do, as years have four digits."""
+    return [F.col(name).cast("string") for name in names]
+
+
+def add_times(flights: DataFrame) -> DataFrame:
+    """Flights with the times at which they departed (or should have) and arrived."""
+    flown = F.col("dep_time").isNotNull()
+    scheduled = add_minutes(F.col("date"), convert_to_minutes(F.col("sched_dep_time")))
+    departed = add_minutes(scheduled, F.col("dep_delay"))
+    return (
+        flights.withColumn("flown", flown)
+        .withColumn("departure", F.when(flown, departed).otherwise(scheduled))
+        .withColumn("scheduled", scheduled)
+        .withColumn("arrival", find_arrival())
+    )
+
+
+def add_minutes(time: Column, minutes: Column) -> Column:
+    """A time some minutes later (or earlier), independent of any time zone."""
+    return F.timestamp_add("MINUTE", minutes, time)
+
+
+def find_arrival() -> Column:
+    """The arrival's clock time on the day of departure, or on the next day if that is earlier."""
+    landed = convert_to_minutes(F.col("arr_time")) % DAY_MINUTES
+    overnight = landed < convert_to_minutes(F.col("dep_time")) % DAY_MINUTES
+    midnight = F.col("departure").cast("date").cast("timestamp_ntz")
+    return add_minutes(midnight, landed + F.when(overnight, DAY_MINUTES).otherwise(0))
+
+
+def list_statuses(flights: DataFrame) -> DataFrame:
+    """One row per status of a flight, with the columns that order and describe it."""
+    left = build_status(
+        stage=0,
+        name=F.when(F.col("flown"), DEPARTED).otherwise(CANCELLED),
+        at=F.col("departure"),
+        delay=F.when(F.col("flown"), F.col("dep_delay")),
+    )
+    landed = build_status(
+        stage=1, name=F.lit(ARRIVED), at=F.col("arrival"), delay=F.col("arr_delay")
+    )
+    statuses = F.array_compact(F.array(left, F.when(F.col("arr_time").isNotNull(), landed)))
+    return flights.select(
+        F.col("tailnum").alias("session"),
+        "date",
+        "departure",
+        "scheduled",
+        F.concat("carrier", F.col("flight").cast("string")).alias("flight"),
+        "origin",
+        F.col("dest").alias("destination"),
+        F.inline(statuses),
+    )
+
+
+def build_status(*, stage: int, name: Column, at: Column, delay: Column) -> Column:
+    """One status of a flight."""
+    return F.struct(
+        F.lit(stage).alias("stage"),
+        name.alias("status"),
+        F.replace(at.cast("string"), F.lit(" "), F.lit("T")).alias("at"),
+        delay.cast("int").alias("delay_minutes"),
+    )

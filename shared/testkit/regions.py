@@ -1,0 +1,153 @@
+"""Two regions in memory, in which messages are delivered until somebody settles them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from inspect import iscoroutinefunction
+from itertools import product
+from typing import Any
+
+from shared.adapters.injected_faults import CallFault, FaultPlan, ProcessKilled
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_bus import MemoryBus
+from shared.adapters.memory_store import VirtualClock
+from shared.domain.errors import LockstepError, OutcomeUnknown
+from shared.domain.handler import Context, Handler, Handlers, Kind
+from shared.domain.journal import Owner
+from shared.domain.message import Message
+from shared.engine.build import Services, build
+from shared.engine.consume.claim import RENEWALS_PER_LEASE
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.publish.publish import Producer
+from shared.engine.worker import Policy, WaitLimits
+from shared.testkit.given import Found, described
+
+REGIONS = ("east", "west")
+OUTPUT_QUEUE = "out"
+ERROR_QUEUE = "errors"
+POLICY = Policy(
+    output_queue=OUTPUT_QUEUE,
+    error_queue=ERROR_QUEUE,
+    waits=WaitLimits(gap_seconds=0.0),
+    lease_seconds=30.0,
+)
+DELIVERIES_MAX = 10
+SWEEPS = 3
+# As long as claims wait for their next renewal.
+LONG_SECONDS = POLICY.lease_seconds / RENEWALS_PER_LEASE
+MOMENT_SECONDS = 0.005
+
+
+def call_faults(calls: int, begin: int = 0) -> Iterator[Mapping[int, CallFault]]:
+    """Every call from the place `begin` on going wrong, in every way in which it can."""
+    for place, fault in product(range(begin, calls), CallFault):
+        yield {place: fault}
+
+
+class PatientClock(VirtualClock):
+    """Virtual time, in which a long sleep takes a moment of the real one.
+
+    Otherwise claims would be renewed without end while a handler that calls the outside waits.
+    """
+
+    async def sleep(self, seconds: float) -> None:
+        """Let this much virtual time pass."""
+        if seconds >= LONG_SECONDS:
+            await asyncio.sleep(MOMENT_SECONDS)
+        await super().sleep(seconds)
+
+
+def in_this_thread(handler: Handler) -> Handler:
+    """The handler without a thread of its own, so that its calls always come in the same order."""
+    if handler.kind in (Kind.PURE, Kind.DETERMINISTIC) or iscoroutinefunction(handler.handle):
+        return handler
+
+    async def handle(state: Any, body: Any, context: Context) -> Any:
+        return handler.handle(state, body, context)
+
+    return replace(handler, handle=handle)
+
+
+class TwoRegions:
+    """A journal, a bus, a clock, and one worker in each region at a time.
+
+    A worker whose process is killed is replaced by one that remembers nothing.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        faults: FaultPlan | None = None,
+        policy: Policy = POLICY,
+        secondary_delay_seconds: float = 0.0,
+        clock: VirtualClock | None = None,
+    ) -> None:
+        self.handlers = Handlers({t: in_this_thread(h) for t, h in handlers.by_type.items()})
+        self.faults = faults or FaultPlan()
+        self.policy = policy
+        self.secondary_delay_seconds = secondary_delay_seconds
+        self.clock = clock or PatientClock()
+        self.journal = MemoryJournal(self.clock, self.faults)
+        self.bus = MemoryBus(self.clock, self.faults)
+        self.started = 0
+        self.workers = {region: self.new_worker(region) for region in REGIONS}
+
+    def new_worker(self, region: str) -> Services:
+        """A new process in a region."""
+        self.started += 1
+        delivery = Delivery(self.bus, self.clock, REGIONS, self.secondary_delay_seconds)
+        return build(
+            self.journal,
+            delivery,
+            self.clock,
+            Owner(region, f"{region}-{self.started}"),
+            self.handlers,
+            Producer(self.journal, delivery, "in"),
+            self.policy,
+        )
+
+    async def attempt[T](self, region: str, work: Callable[[Services], Awaitable[T]]) -> T:
+        """Let the region's worker do it. Raises LockstepError, also where the worker died."""
+        try:
+            return await work(self.workers[region])
+        except ProcessKilled as killed:
+            self.replace_workers(region)
+            raise OutcomeUnknown(f"the worker of {region} died") from killed
+
+    def replace_workers(self, killed: str) -> None:
+        """Start a new worker where one was killed."""
+        self.workers[killed] = self.new_worker(killed)
+
+    async def deliver(self, region: str, messages: Sequence[Message]) -> bool:
+        """Deliver messages of one session together; whether the region's worker settled them."""
+
+        async def consume(worker: Services) -> None:
+            if len(messages) == 1:
+                await worker.consumer.consume(messages[0])
+            else:
+                await worker.batches.consume(messages)
+
+        try:
+            await self.attempt(region, consume)
+        except LockstepError:
+            return False
+        return True
+
+    async def settle(self, region: str, *messages: Message) -> None:
+        """Deliver again, to one region and the other in turn, until a worker settles."""
+        first = REGIONS.index(region)
+        for tried in range(DELIVERIES_MAX):
+            if await self.deliver(REGIONS[(first + tried) % len(REGIONS)], messages):
+                return
+            self.clock.seconds += self.policy.lag_seconds
+        raise Found(f"{described(messages[0])} is never settled")
+
+    async def finish(self) -> None:
+        """Let the sweeps of both regions find what is left, as they do while nothing arrives."""
+        for _ in range(SWEEPS):
+            for region in REGIONS:
+                self.clock.seconds += self.policy.lease_seconds + self.policy.lag_seconds
+                with suppress(LockstepError, ProcessKilled):
+                    await self.new_worker(region).recovery.sweep()
+        self.faults.is_over = True

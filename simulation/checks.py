@@ -1,0 +1,253 @@
+"""What a run must have led to, whatever the handlers: checked by what was written and queued."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from shared.domain.handler import Kind
+from shared.domain.journal import ARRIVALS, Entry, MessageIdentity, Status
+from shared.domain.message import Message
+from shared.domain.next_entry import state_position
+from shared.domain.reports import TOMBSTONE_TYPE, make_tombstone
+from shared.storage import documents
+from shared.storage.documents import decode_entry
+from simulation.broker import BODY_BYTES_MAX, Namespace
+from simulation.host import QUEUE
+from simulation.recorder import Identity, Violation
+from simulation.saga_checks import saga_violations
+from simulation.session_history import SessionHistory
+from simulation.variant import LONG_DELAY_SECONDS
+from simulation.world import World
+
+REJECTED_TYPE = "lockstep.rejected"
+
+# A queue, the session that sends, and the session that is sent to.
+type Route = tuple[str, str, str]
+
+
+@dataclass
+class ExpectedOutputs:
+    """Outputs by their route, in order, and by queue and id."""
+
+    routes: dict[Route, list[Message]] = field(default_factory=lambda: defaultdict(list))
+    known: dict[tuple[str, str], tuple[Route, Message]] = field(default_factory=dict)
+
+    def add(self, source: str, queue: str, output: Message) -> None:
+        """Expect an output once: a fault may be reported again."""
+        message = output if len(output.body) <= BODY_BYTES_MAX else make_tombstone(output)
+        route = (queue, source, message.session)
+        if (queue, message.id) not in self.known:
+            self.routes[route].append(message)
+            self.known[queue, message.id] = (route, message)
+
+
+def output_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
+    """Compare what both regions took with what the journals say."""
+    expected = ExpectedOutputs()
+    for history in histories:
+        for queue, output in history.outputs:
+            expected.add(history.session, queue, output)
+    # No entry sends what senders send or forward, nor reports of rejections.
+    excused = set(world.observed.rejected.values())
+    for namespace in world.namespaces.values():
+        excused |= {queued.message.id for queued in namespace.accepted[QUEUE]}
+    for namespace in world.namespaces.values():
+        yield from compare(namespace, expected, excused)
+    for report in world.observed.rejected.values():
+        if not any(
+            queued.message.id == report
+            for namespace in world.namespaces.values()
+            for queued in namespace.accepted[world.policy.error_queue]
+        ):
+            yield Violation("P9", f"the rejected {report} is in no error queue")
+
+
+def compare(
+    namespace: Namespace, expected: ExpectedOutputs, excused: set[str]
+) -> Iterator[Violation]:
+    """What a region took against what it should have."""
+    seen: dict[Route, dict[str, None]] = defaultdict(dict)
+    for queue, arrivals in namespace.accepted.items():
+        for queued in sorted(arrivals, key=lambda queued: queued.visible_at):
+            message = queued.message
+            known = expected.known.get((queue, message.id))
+            if known is None:
+                # A host that rejects a message may die before that is recorded.
+                is_excused = message.id in excused or message.correlation in excused
+                if not is_excused and message.type != REJECTED_TYPE:
+                    yield Violation(
+                        "P5", f"{namespace.region} {queue}: {message} was sent by nobody"
+                    )
+            elif message != known[1]:
+                yield Violation("P4", f"{namespace.region} {queue}: {message}, not {known[1]}")
+            else:
+                seen[known[0]][message.id] = None
+    for route, messages in expected.routes.items():
+        ids = [message.id for message in messages]
+        if list(seen[route]) != ids:
+            yield Violation("P5", f"{namespace.region} {route}: {list(seen[route])}, not {ids}")
+
+
+# What a session consists of when nothing is left to do.
+FINAL_KINDS = frozenset({"genesis", "entry", "ledger", "marker"})
+
+
+def leftover_violations(world: World) -> Iterator[Violation]:
+    """Nothing is left that should be removed, and compaction has removed what is old."""
+    store = world.journal.store
+    for session, partition in store.partitions.items():
+        for document in partition.values():
+            if document["kind"] not in FINAL_KINDS and document.get("ttl", -1) < 0:
+                yield Violation("P8", f"{session}: {document['id']} is left over")
+        if world.variant.small_limits:
+            yield from long_journals(world, session)
+
+
+def long_journals(world: World, session: str) -> Iterator[Violation]:
+    """Entries below the newest milestone are gone, but for what the milestone's state needs."""
+    entries = world.journal.store.entries[session]
+    kept = [
+        int(d["id"]) for d in world.journal.partitions[session].values() if d["kind"] == "entry"
+    ]
+    milestone = max(entries, default=0) // documents.MILESTONE_EVERY * documents.MILESTONE_EVERY
+    if not milestone:
+        return
+    state_at = state_position(decode_entry(entries[milestone]))
+    floor = milestone if state_at is None else min(milestone, state_at)
+    if min(kept) < floor:
+        yield Violation("P8", f"{session}: entries from {min(kept)} on are kept, not {floor}")
+
+
+def fault_free_violations(world: World) -> Iterator[Violation]:
+    """Without faults nothing is abandoned, delivered again, taken over or sent twice."""
+    for abandoned in world.observed.abandoned:
+        yield Violation("P7", f"a delivery was abandoned: {abandoned}")
+    for namespace in world.namespaces.values():
+        if namespace.redeliveries:
+            yield Violation("P7", f"{namespace.region}: {namespace.redeliveries} redeliveries")
+        if world.variant.delay_seconds == LONG_DELAY_SECONDS:
+            yield from sent_twice(world, namespace)
+    # A step's own time may be too short for its handler; then its claim is left behind.
+    is_hasty = any("took over" in failure for failure in world.observed.failures)
+    for where in () if is_hasty else world.journal.store.taken_over:
+        yield Violation("P7", f"{where} was taken over")
+
+
+def sent_twice(world: World, namespace: Namespace) -> Iterator[Violation]:
+    """Messages of which a region took more than one copy.
+
+    Not those of sessions that a person helped, nor of producers that others took over from, nor
+    what is sent without a journal, nor what stood beside an output that its queue refused.
+    """
+    restless = {f"session:{session}" for session, _ in world.operator.decisions} | world.contested
+    for queue, accepted in namespace.accepted.items():
+        beside = {q.message.correlation for q in accepted if q.message.type == TOMBSTONE_TYPE} - {
+            None
+        }
+        copies = Counter(
+            (message.id, message.number)
+            for message in (queued.message for queued in accepted)
+            if message.number is not None
+            and message.number.group not in restless
+            and message.correlation not in beside
+        )
+        twice = [key for key, count in copies.items() if count > 1]
+        if twice:
+            yield Violation("P7", f"{namespace.region} {queue}: {twice} sent twice")
+
+
+type EntriesByIdentity = dict[Identity, list[Entry]]
+type CopiesByIdentity = dict[Identity, list[Message]]
+
+
+def violations(world: World) -> Iterator[Violation]:
+    """Every broken promise of a run in which nothing is left to do."""
+    yield from world.journal.store.violations
+    for surprise in world.observed.surprises:
+        yield Violation("P9", f"an unexpected error: {surprise}")
+    copies_by_identity = everything_that_came(world)
+    histories = [
+        SessionHistory(
+            world.journal.store,
+            session,
+            world.handlers,
+            world.policy.output_queue,
+            copies_by_identity,
+            world.operator.corrections,
+        )
+        for session in world.journal.store.entries
+    ]
+    for history in histories:
+        yield from history.check()
+        yield from once_and_in_order(history)
+    yield from ends_violations(world, histories)
+    yield from output_violations(world, histories)
+    yield from leftover_violations(world)
+    yield from saga_violations(world)
+    if world.injector.profile.is_fault_free:
+        yield from fault_free_violations(world)
+
+
+def everything_that_came(world: World) -> CopiesByIdentity:
+    """Every message that any region's queue ever took in, and every command, with its copies."""
+    copies_by_identity: CopiesByIdentity = {
+        name: list(copies) for name, copies in world.commands.items()
+    }
+    for namespace in world.namespaces.values():
+        for queued in namespace.accepted[QUEUE]:
+            copies_by_identity.setdefault(identity(queued.message), []).append(queued.message)
+    return copies_by_identity
+
+
+def identity(message: Message) -> Identity:
+    """What tells a message from every other, copies apart."""
+    return (message.session, message.id, message.digest)
+
+
+def once_and_in_order(history: SessionHistory) -> Iterator[Violation]:
+    """At most one effect per message and per number; each group's in order, levels growing."""
+    completed = [c for c, entry in history.ends if entry.status is Status.COMPLETED]
+    for what, count in Counter((c.id, c.digest) for c in completed).items():
+        if count > 1:
+            yield Violation("P2", f"{history.session}: {what} had {count} effects")
+    newest: dict[str, MessageIdentity] = {}
+    for covered in completed:
+        number = covered.number
+        before = newest.get(number.group)
+        if before is not None and number.group != ARRIVALS:
+            if (before.number.sequence, before.number.level) >= (number.sequence, number.level):
+                yield Violation("P3", f"{history.session}: {number} after {before.number}")
+            if before.number.level > number.level:
+                yield Violation("P2", f"{history.session}: {number} is fenced by {before.number}")
+        newest[number.group] = covered
+
+
+def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
+    """Every message that was accepted has an end with a name."""
+    ends: EntriesByIdentity = {}
+    forwarded: list[Message] = []
+    reasons: list[str] = []
+    for history in histories:
+        for covered, entry in history.ends:
+            if entry.status is not Status.PARKED:
+                key = (history.session, covered.id, covered.digest)
+                ends.setdefault(key, []).append(entry)
+            if entry.from_parked and entry.reason:
+                reasons.append(entry.reason)
+        forwarded += [message for queue, message in history.outputs if queue == QUEUE]
+    for message in [*world.senders.sent.safe, *forwarded]:
+        # A fenced producer's message that gave route is named by the entry that took its place.
+        is_named = identity(message) in ends or any(message.id in reason for reason in reasons)
+        if not is_named and not is_excused(world, message):
+            yield Violation("P1", f"{message.session}: {message} has no end")
+    for session, group, drafts in world.senders.sent.uncertain:
+        found = [identity(draft.in_session(session)) in ends for draft in drafts]
+        if any(found) != all(found):
+            yield Violation("P1", f"{session}: {group} published only part of {drafts}")
+
+
+def is_excused(world: World, message: Message) -> bool:
+    """Whether a message ended outside the journal: rejected, or by a handler without entries."""
+    kind = world.handlers.kind_of(message.type)
+    passes = message.number is None and kind is Kind.IDEMPOTENT
+    return passes or identity(message) in world.observed.rejected

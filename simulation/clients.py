@@ -1,0 +1,265 @@
+"""Everybody who uses the engine: senders of messages, clients of sagas, and an operator.
+
+Each works in a process of its own, which is started again when it dies.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from functions.saga_instances import ensure_instance, notify_instance, try_now
+from shared.domain.errors import ProducerDisconnected
+from shared.domain.message import Message
+from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.saga.walk import StartedSaga
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.publish.publish import Producer
+from shared.engine.sagas.sagas import SagaResponse, Sagas
+from simulation.cloud import Cloud
+from simulation.host import QUEUE, HubClient
+from simulation.process import Process
+from simulation.recorder import RecordingJournal
+from simulation.virtual_time import now
+from simulation.workload import NumberedSeries, PublishPlan, Workload
+
+CLIENT_REGION = "east"
+SEND_PAUSE_SECONDS_MAX = 3.0
+RETRY_PAUSE_SECONDS_MAX = 2.0
+OPERATOR_PAUSE_SECONDS = 10.0
+# An outage is no reason to skip a message, so every fault is run again this often.
+RETRIES = 2
+
+type Correct = Callable[[Message], bytes | None]
+
+
+@dataclass
+class SentMessages:
+    """What senders know: messages that are safe, and operations with an unknown outcome."""
+
+    safe: list[Message] = field(default_factory=list)
+    # By session and producer group: all of an operation was published, or nothing of it.
+    uncertain: list[tuple[str, str, Sequence[Draft]]] = field(default_factory=list)
+
+
+@dataclass
+class Senders:
+    """Producers that die and start again, senders that number for themselves, and others."""
+
+    cloud: Cloud
+    sent: SentMessages = field(default_factory=SentMessages)
+
+    async def send(self, load: Workload) -> None:
+        """Send everything; ends when everything is safe, or its sender was fenced."""
+        await asyncio.gather(
+            self.send_plain(load.plain),
+            self.send_plain(load.conflicting),
+            *(self.run_publish_plan(plan) for plan in load.publish_plans),
+            *(self.send_series(series) for series in load.series),
+        )
+
+    async def pause(self, longest: float) -> None:
+        await asyncio.sleep(self.cloud.rng.delay(longest))
+
+    async def run_publish_plan(self, plan: PublishPlan) -> None:
+        """Publish operation by operation, each again until it is safe."""
+        await asyncio.sleep(plan.begin_seconds)
+        name = f"producer {plan.group}/{plan.level} of {plan.session}"
+        process = SenderProcess(self.cloud, name)
+        options = ProducerOptions(plan.group, plan.level)
+        for operation in plan.operations:
+            await self.pause(SEND_PAUSE_SECONDS_MAX)
+            try:
+                while (sent := await process.publish(plan.session, operation, options)) is None:
+                    await self.pause(RETRY_PAUSE_SECONDS_MAX)
+            except ProducerDisconnected:
+                self.sent.uncertain.append((plan.session, plan.group, operation))
+                return
+            self.sent.safe += sent
+
+    async def send_series(self, series: NumberedSeries) -> None:
+        """Send numbered messages in order, each again until it is safe."""
+        await asyncio.sleep(series.begin_seconds)
+        process = SenderProcess(self.cloud, f"sender of {series.messages[0].session}")
+        for message in series.messages:
+            await self.pause(SEND_PAUSE_SECONDS_MAX)
+            while not await process.send(message):
+                await self.pause(RETRY_PAUSE_SECONDS_MAX)
+            self.sent.safe.append(message)
+
+    async def send_plain(self, messages: Sequence[Message]) -> None:
+        """Put copies into both regions, again until each has it."""
+        delivery = self.cloud.delivery(self.cloud.new_process("sender", CLIENT_REGION))
+        for message in messages:
+            await self.pause(SEND_PAUSE_SECONDS_MAX)
+            for region, namespace in self.cloud.namespaces.items():
+                if namespace.down is not None and namespace.is_down(now()):
+                    await asyncio.sleep(namespace.down[1] - now())
+                delay = delivery.delay_in(region, message.session)
+                namespace.accept(QUEUE, [message], now() + delay)
+            self.sent.safe.append(message)
+
+
+@dataclass
+class SenderProcess:
+    """One sender's process, and the producer in it."""
+
+    cloud: Cloud
+    name: str
+    process: Process | None = None
+    producer: Producer | None = None
+
+    async def publish(
+        self, session: str, drafts: Sequence[Draft], options: ProducerOptions
+    ) -> Sequence[Message] | None:
+        """The messages, if they are known to be safe. Raises ProducerDisconnected."""
+
+        async def attempt(producer: Producer) -> Sequence[Message] | ProducerDisconnected:
+            try:
+                return (await producer.publish(session, drafts, options)).messages
+            except ProducerDisconnected as refusal:
+                return refusal
+
+        answer = await self.attempt(attempt)
+        if isinstance(answer, ProducerDisconnected):
+            raise answer
+        return answer
+
+    async def send(self, message: Message) -> bool:
+        """Whether a numbered message is known to be safe."""
+        return await self.attempt(lambda producer: producer.send([message])) is not None
+
+    async def attempt[T](self, work: Callable[[Producer], Awaitable[T]]) -> T | None:
+        """What the work gives; None where it failed, or the process died."""
+        if self.process is None or self.producer is None or self.process.is_killed:
+            self.process = self.cloud.new_process(self.name, CLIENT_REGION)
+            self.producer = self.cloud.producer(self.process)
+        return await self.process.attempt(work(self.producer))
+
+
+@dataclass(frozen=True, slots=True)
+class StartSaga:
+    """Start a saga of a kind with a body."""
+
+    kind: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SendEvent:
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelSaga:
+    """Ask the saga to compensate what it has done."""
+
+
+@dataclass(frozen=True, slots=True)
+class SagaRequest:
+    """What is wanted of the saga with a key, over HTTP in a region, from a virtual second on."""
+
+    at: float
+    region: str
+    key: str
+    action: StartSaga | SendEvent | CancelSaga
+
+
+@dataclass
+class SagaClients:
+    """Everybody with a request for a saga. `answers` are the final ones."""
+
+    cloud: Cloud
+    answers: list[tuple[SagaRequest, SagaResponse]] = field(default_factory=list)
+
+    async def run(self, requests: Sequence[SagaRequest]) -> None:
+        """Send all requests side by side, each again until there is an answer."""
+        await asyncio.gather(*map(self.send_until_answered, requests))
+
+    async def send_until_answered(self, request: SagaRequest) -> None:
+        await asyncio.sleep(request.at)
+        process: Process | None = None
+        answer = None
+        while answer is None:
+            if process is None or process.is_killed:
+                process = self.cloud.new_process(f"HTTP {request.region}", request.region)
+            book = Sagas(self.cloud.services(process).commands)
+            client = HubClient(process, self.cloud.hubs[request.region])
+            answer = await process.attempt(handle_request(book, client, request))
+            if answer is None:
+                await asyncio.sleep(self.cloud.rng.delay(RETRY_PAUSE_SECONDS_MAX))
+        self.answers.append((request, answer))
+
+
+async def handle_request(book: Sagas, client: HubClient, request: SagaRequest) -> SagaResponse:
+    """Do what the HTTP functions do: write to the journal, then notify the task hub if it can."""
+    key = request.key
+    match request.action:
+        case StartSaga(kind, body):
+            answer = await book.start(key, kind, body)
+            found = await book.load(key) if answer.is_accepted else None
+            if isinstance(found, StartedSaga):
+                await try_now(key, ensure_instance(client, found, 0.0))
+            return answer
+        case SendEvent(event):
+            answer = await book.add_event(key, event)
+        case CancelSaga():
+            answer = await book.cancel(key)
+    await try_now(key, notify_instance(client, key))
+    return answer
+
+
+def uncorrected(_: Message) -> bytes | None:
+    """Nothing is worth correcting."""
+    return None
+
+
+@dataclass
+class Operator:
+    """A person who looks after faults: runs them again, corrects them, or skips them.
+
+    `corrections` are the bodies given, and `decisions` counts the decisions, by session and id.
+    """
+
+    cloud: Cloud
+    correct: Correct
+    corrections: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    decisions: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    async def work(self) -> None:
+        """Look at all halted sessions now and then."""
+        while True:
+            await asyncio.sleep(OPERATOR_PAUSE_SECONDS)
+            process = self.cloud.new_process("operator", CLIENT_REGION)
+            for session, message, at in halted_sessions(self.cloud.journal):
+                decision = self.decide(message, at)
+                resolver = self.cloud.services(process).resolver
+                await process.attempt(resolver.resolve(session, decision))
+
+    def decide(self, message: Message, at: int) -> ResolutionRequest:
+        """Try again at first; then correct what can be corrected, and skip the rest."""
+        key = (message.session, message.id)
+        self.decisions[key] += 1
+        if self.decisions[key] <= RETRIES:
+            return ResolutionRequest(
+                ResolutionAction.RETRY, "operator", "perhaps an outage caused it", at=at
+            )
+        body = self.correct(message)
+        if body is None:
+            return ResolutionRequest(
+                ResolutionAction.SKIP, "operator", "it cannot be corrected", at=at
+            )
+        self.corrections[key] = body
+        return ResolutionRequest(ResolutionAction.EDIT, "operator", "it was wrong", body, at)
+
+
+def halted_sessions(journal: RecordingJournal) -> list[tuple[str, Message, int]]:
+    """Sessions that wait for the operator, the messages that halted them, and their positions."""
+    heads = [journal.newest(session) for session in list(journal.partitions)]
+    found: list[tuple[str, Message, int]] = []
+    for head in heads:
+        if head is not None and head.halt is not None:
+            fault = journal.entry_at(head.session, head.halt.at)
+            if fault is not None and fault.message is not None:
+                found.append((head.session, fault.message, head.halt.at))
+    return found

@@ -1,0 +1,171 @@
+"""A journal that records everything that was ever written to it, and what must never be written.
+
+What compaction removes stays here, so a session's whole history can be checked at the end.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from shared.adapters.memory import MemoryJournal
+from shared.adapters.memory_store import MemoryStore, VirtualClock
+from shared.domain.journal import Json
+from shared.domain.message import Message
+from shared.domain.next_entry import state_position
+from shared.engine.consume.consume import Consumer
+from shared.engine.sagas.steps import CommandReply, Commands
+from shared.storage.documents import Document
+from shared.storage.operations import DeleteDocument, Operation
+
+# A message's session, id and digest.
+type Identity = tuple[str, str, str]
+
+
+@dataclass
+class Observations:
+    """What hosts did beside journals and queues. `rejected` are reports, by what was rejected.
+
+    `failures` are activities that have to be tried again, `surprises` errors nobody foresaw.
+    """
+
+    abandoned: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    rejected: dict[Identity, str] = field(default_factory=dict)
+    surprises: list[str] = field(default_factory=list)
+
+
+# What may still change of an entry that has ended.
+MUTABLE = frozenset({"outbox", "owing", "faulted", "milestone", "_etag", "_ts"})
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken, and how it shows."""
+
+    promise: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.text}"
+
+
+class LoopClock(VirtualClock):
+    """The store's own clock: the loop's, which no process sees."""
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class RecordingStore(MemoryStore):
+    """The in-memory store, which also keeps what was removed and checks what is written."""
+
+    def __init__(self) -> None:
+        super().__init__(LoopClock())
+        # By session and position: an entry as it ended, or its claim while it has not.
+        self.entries: dict[str, dict[int, Document]] = defaultdict(dict)
+        self.staged: dict[tuple[str, str], Document] = {}
+        self.changes: list[tuple[str, str]] = []
+        self.taken_over: list[str] = []
+        self.violations: list[Violation] = []
+
+    def put(self, session: str, stored: Document) -> None:
+        super().put(session, stored)
+        document_id = stored["id"]
+        self.changes.append((session, document_id))
+        if stored["kind"] == "entry":
+            self.check_entry(session, int(document_id), stored)
+        elif stored["kind"] == "staged" and "parcels" in stored:
+            self.staged[session, document_id] = stored
+
+    def perform(self, session: str, operation: Operation, text: str) -> None:
+        if isinstance(operation, DeleteDocument) and operation.document_id == self.ends.get(
+            session
+        ):
+            self.record_violation("P2", f"{session}: the head {operation.document_id} was removed")
+        super().perform(session, operation, text)
+
+    def check_entry(self, session: str, position: int, stored: Document) -> None:
+        """Compare an entry with what was there before."""
+        known = self.entries[session].get(position)
+        where = f"{session}/{position}"
+        if known is None:
+            self.check_new_entry(session, position, stored)
+        elif known["status"] != "working":
+            self.check_ended_entry(where, known, stored)
+            return
+        elif known["attempt"] != stored["attempt"]:
+            self.taken_over.append(where)
+            age = self.clock.now() - known["_ts"]
+            if age <= known["lease"]["seconds"]:
+                self.record_violation("P2", f"{where}: a claim was taken over after {age:.1f} s")
+        elif known.get("parked") != stored.get("parked"):
+            # Others parked beside the claim; its owner did not renew it.
+            stored = stored | {"_ts": known["_ts"]}
+        self.entries[session][position] = stored
+
+    def check_new_entry(self, session: str, position: int, stored: Document) -> None:
+        """An entry follows an ended one, and cursors only grow."""
+        before = self.entries[session].get(position - 1)
+        if position and before is None:
+            self.record_violation("P3", f"{session}/{position}: follows nothing")
+            return
+        if before is None:
+            return
+        if before["status"] == "working":
+            self.record_violation("P3", f"{session}/{position}: follows a claim")
+        for group, cursor in before["cursors"].items():
+            after = stored["cursors"].get(group, {"next": -1, "level": -1})
+            if after["next"] < cursor["next"] or after["level"] < cursor["level"]:
+                self.record_violation(
+                    "P3", f"{session}/{position}: cursor {group} went {cursor} to {after}"
+                )
+
+    def check_ended_entry(self, where: str, known: Document, stored: Document) -> None:
+        """What has ended stays as it is."""
+        changed = [
+            name
+            for name in known.keys() | stored.keys()
+            if name not in MUTABLE and known.get(name) != stored.get(name)
+        ]
+        if changed:
+            self.record_violation("P2", f"{where}: {sorted(changed)} changed after the end")
+
+    def record_violation(self, promise: str, text: str) -> None:
+        self.violations.append(Violation(promise, text))
+
+
+class RecordingCommands(Commands):
+    """A worker's commands, each recorded beside those of every other worker."""
+
+    def __init__(self, consumer: Consumer, applied: dict[Identity, list[Message]]) -> None:
+        super().__init__(consumer)
+        self.applied = applied
+
+    async def apply(self, command: Message) -> CommandReply:
+        copies = self.applied[command.session, command.id, command.digest]
+        if command not in copies:
+            copies.append(command)
+        return await super().apply(command)
+
+
+class RecordingJournal(MemoryJournal):
+    """The in-memory journal over a recording store. During `fail_over` nothing is written."""
+
+    store: RecordingStore
+
+    def __init__(self) -> None:
+        super().__init__(LoopClock())
+        self.store = RecordingStore()
+        self.partitions = self.store.partitions
+        self.fail_over: tuple[float, float] | None = None
+
+    def is_read_only(self, now: float) -> bool:
+        return self.fail_over is not None and self.fail_over[0] <= now < self.fail_over[1]
+
+
+def state_of(journal: MemoryJournal, session: str) -> Json:
+    """A session's last state; empty while it has none."""
+    position = state_position(journal.newest(session))
+    holder = journal.entry_at(session, position) if position is not None else None
+    return (holder.state or {}) if holder else {}

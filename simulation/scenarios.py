@@ -1,0 +1,75 @@
+"""What is run in a world, by name: accounts, orders, or one or the other by the seed."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from shared.domain.handler import Handlers
+from simulation import accounts as account_business
+from simulation import orders as order_business
+from simulation.clients import Correct, SagaRequest, uncorrected
+from simulation.faults import SeededRandom
+from simulation.order_workload import OrderGenerator
+from simulation.recorder import Violation
+from simulation.variant import Variant
+from simulation.workload import AccountMessages, Workload
+from simulation.world import World
+
+# One in so many seeds runs orders, where any scenario will do.
+ORDERS_EVERY = 3
+
+type ScenarioCheck = Callable[[World], Iterable[Violation]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Handlers, the messages and saga requests for them, and what must hold in the end.
+
+    Handlers with kinds of sagas get a task hub in each region.
+    """
+
+    name: str
+    handlers: Handlers
+    load: Workload
+    check: ScenarioCheck
+    correct: Correct = uncorrected
+    saga_requests: tuple[SagaRequest, ...] = ()
+
+
+type ScenarioFactory = Callable[[SeededRandom, Variant], Scenario]
+
+
+def accounts(rng: SeededRandom, variant: Variant) -> Scenario:
+    """Accounts, and messages of every kind for them."""
+    external = account_business.ExternalSystem()
+    load = AccountMessages(rng.stream("workload"), variant).workload()
+    return Scenario(
+        "accounts",
+        account_business.business(external),
+        load,
+        lambda world: account_business.account_violations(world, load, external),
+        account_business.corrected,
+    )
+
+
+def orders(rng: SeededRandom, _: Variant) -> Scenario:
+    load, requests = OrderGenerator(rng.stream("shopping")).generate()
+    return Scenario(
+        "orders",
+        order_business.business(),
+        load,
+        order_business.order_violations,
+        order_business.corrected,
+        requests,
+    )
+
+
+def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:
+    """Orders for some seeds, accounts for most."""
+    return (accounts if rng.seed % ORDERS_EVERY else orders)(rng, variant)
+
+
+SCENARIOS: dict[str, ScenarioFactory] = {
+    "accounts": accounts,
+    "orders": orders,
+    "any": any_scenario,
+}

@@ -1,0 +1,119 @@
+"""A session's history made again from its entries: every state and every output, byte for byte."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
+from shared.domain.journal import Entry, MessageIdentity, Status
+from shared.domain.message import Message
+from shared.domain.outbox import DestinationBatch, Outbox, Rerun, Staged
+from shared.domain.reports import report_fault
+from shared.engine.handle import handle
+from shared.engine.handle.handle import address_batches
+from shared.storage.documents import decode_entry, decode_staged, staged_ids
+from simulation.recorder import Identity, RecordingStore, Violation
+
+type QueuedOutput = tuple[str, Message]
+
+
+@dataclass
+class SessionHistory:
+    """What a session's entries say, from the first to the last.
+
+    `copies_by_identity` are all messages that ever came. The copies of one may differ in their
+    times. `corrections` are the bodies that the operator gave to some of them. The results of
+    handlers that call an external system are believed; all other handlers are run again.
+    """
+
+    store: RecordingStore
+    session: str
+    handlers: Handlers
+    output_queue: str
+    copies_by_identity: Mapping[Identity, Sequence[Message]]
+    corrections: Mapping[tuple[str, str], bytes]
+    before: HandlerInput = field(default_factory=HandlerInput)
+    state_at: int | None = None
+    outputs: list[QueuedOutput] = field(default_factory=list)
+    ends: list[tuple[MessageIdentity, Entry]] = field(default_factory=list)
+
+    def check(self) -> Iterator[Violation]:
+        """Go through all entries. One that does not follow from the entry before is a violation."""
+        for position, document in sorted(self.store.entries[self.session].items()):
+            entry = decode_entry(document)
+            self.ends += [(covered, entry) for covered in entry.identities]
+            where = f"{self.session}/{position}"
+            match entry.status:
+                case Status.COMPLETED:
+                    yield from self.check_completed(where, entry)
+                case Status.WORKING:
+                    yield Violation("P6", f"{where}: is claimed for ever")
+                case _:
+                    yield from self.check_unchanged(where, entry)
+
+    def check_unchanged(self, where: str, entry: Entry) -> Iterator[Violation]:
+        """An entry that leaves the state alone; a fault has a report among its outputs."""
+        if entry.state is not None or entry.state_at != self.state_at:
+            yield Violation("P5", f"{where}: {entry.status} and yet another state")
+        sent = self.stored_outputs(entry)
+        self.outputs += sent
+        if entry.status is Status.FAULTED and entry.message is not None:
+            report = report_fault(entry.message, entry.reason or "")
+            if [message for _, message in sent] != [report]:
+                yield Violation("P9", f"{where}: its fault is not reported as it was")
+
+    def check_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
+        """An entry whose handler ran: run it again, where that is possible."""
+        stored = self.stored_outputs(entry)
+        kinds = {self.handlers.kind_of(covered.type) for covered in entry.identities}
+        if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:
+            again: list[QueuedOutput] = []
+            for covered in entry.identities:
+                message = self.message(entry, covered)
+                if message is None:
+                    yield Violation("P5", f"{where}: covers {covered.id}, which nobody sent")
+                    return
+                again += self.run(entry, message)
+            if self.before.state != entry.state:
+                yield Violation("P5", f"{where}: {entry.state}, not {self.before.state}")
+            if not isinstance(entry.outbox.location, Rerun) and stored != again:
+                yield Violation("P4", f"{where}: kept {stored}, made {again}")
+            stored = again
+        self.before = HandlerInput(entry.state or {}, entry.produced)
+        self.state_at = entry.position
+        self.outputs += stored
+
+    def run(self, entry: Entry, message: Message) -> list[QueuedOutput]:
+        """Run the handler on the state before; its state is kept for the next one."""
+        before = HandlerInput(self.before.state, self.before.produced, entry.captured)
+        result: HandlerResult = handle.run_pure(self.handlers.of(message.type), before, message)
+        self.before = HandlerInput(result.state, result.produced)
+        return flatten(address_batches(result, self.output_queue))
+
+    def message(self, entry: Entry, covered: MessageIdentity) -> Message | None:
+        """The message as it was processed."""
+        copies = self.copies_by_identity.get((self.session, covered.id, covered.digest), ())
+        # The one that was processed left its time in what came of it.
+        times = {(entry.state or {}).get("at"), *(m.time for _, m in self.stored_outputs(entry))}
+        sent = next((copy for copy in copies if copy.time in times), copies[0] if copies else None)
+        if sent is None or entry.resolution is None or entry.resolution.action != "edit":
+            return sent
+        body = self.corrections[self.session, covered.id]
+        return Message(
+            sent.id, sent.session, sent.type, body, sent.number, sent.time, sent.reply_to
+        )
+
+    def stored_outputs(self, entry: Entry) -> list[QueuedOutput]:
+        """The outputs that an entry kept, in itself or beside it."""
+        return flatten(self.read_batches(entry.outbox))
+
+    def read_batches(self, outbox: Outbox) -> tuple[DestinationBatch, ...]:
+        """The batches of an outbox, staged ones included."""
+        if not isinstance(outbox.location, Staged):
+            return outbox.batches
+        found = [self.store.staged[self.session, part] for part in staged_ids(outbox.location)]
+        return tuple(batch for document in found for batch in decode_staged(document))
+
+
+def flatten(batches: tuple[DestinationBatch, ...]) -> list[QueuedOutput]:
+    """Messages with their queues, in the order of sending."""
+    return [(batch.queue, message) for batch in batches for message in batch.messages]

@@ -1,0 +1,150 @@
+"""Command-line arguments that the jobs share, and how a job turns failures into an exit status."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from azure.core.exceptions import AzureError
+
+from shared.domain.errors import InvalidOptions
+from shared.domain.producer import ProducerOptions
+from shared.settings import InvalidSettings
+from spark.console import JobConsole
+from spark.failures import JobRefused, SparkFailure, find_root_cause
+from spark.options import ROWS_MAX_DEFAULT
+from spark.runtime import INTERRUPTED, MASTER_DEFAULT, JobInterrupted
+
+
+def run_job(console: JobConsole, job: Callable[[], int]) -> int:
+    """The job's exit status; 2 if it was refused or failed, 130 if it was interrupted.
+
+    A failure that a user can act on becomes one line; any other exception is raised.
+    """
+    try:
+        return job()
+    except (JobRefused, InvalidSettings) as error:
+        return console.report_failure(str(error))
+    except AzureError as error:
+        line = error.message.partition("\n")[0]
+        return console.report_failure(f"the account cannot be reached: {line}")
+    except SparkFailure as error:
+        return console.report_failure(find_root_cause(error))
+    except (KeyboardInterrupt, JobInterrupted):
+        console.log("interrupted; what was sent stays sent, running it again completes it")
+        return INTERRUPTED
+
+
+def add_source_arguments(parser: ArgumentParser) -> None:
+    """Add the source, what its columns mean, and the producer group."""
+    parser.add_argument(
+        "--source", required=True, metavar="PATH", help="the rows, in the format of the mapping"
+    )
+    parser.add_argument(
+        "--mapping",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="JSON file that says what the source's columns mean",
+    )
+    add_group_argument(parser)
+
+
+def add_group_argument(parser: ArgumentParser, default: str | None = None) -> None:
+    """Add the producer group, which must be given if there is no default."""
+    text = "producer group the numbers belong to"
+    parser.add_argument(
+        "--group",
+        type=parse_group,
+        required=default is None,
+        default=default,
+        metavar="NAME",
+        help=text if default is None else f"{text} (default: %(default)s)",
+    )
+
+
+def add_manifest_argument(parser: ArgumentParser, *, required: bool = False) -> None:
+    """Add the folder in which feeds record what they have fed."""
+    text = "folder in which feeds record what they have fed"
+    parser.add_argument("--manifest", required=required, metavar="DIR", help=text)
+
+
+def add_spark_arguments(parser: ArgumentParser) -> None:
+    """Add where Spark runs, and whether the job shows its progress."""
+    parser.add_argument("--quiet", action="store_true", help="write nothing but why it failed")
+    parser.add_argument(
+        "--master",
+        metavar="URL",
+        help="Spark master; local[tasks,tries] on this machine (default: the one spark-submit or "
+        f"the platform has chosen, else {MASTER_DEFAULT})",
+    )
+
+
+def add_sending_arguments(parser: ArgumentParser) -> None:
+    """Add how events are sent, and where the counts go."""
+    parser.add_argument(
+        "--rate",
+        type=parse_positive_number,
+        metavar="N",
+        help="messages per second at most, all tasks together, in the order of their times "
+        "(default: in bulk)",
+    )
+    parser.add_argument(
+        "--batch",
+        type=parse_whole_number,
+        default=ROWS_MAX_DEFAULT,
+        metavar="ROWS",
+        help="rows a task holds before it sends them (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--summary", type=parse_output_file, metavar="FILE", help="write the counts as JSON"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="do everything but send")
+
+
+def parse_whole_number(text: str) -> int:
+    """A whole number from 1; raises ArgumentTypeError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"a whole number from 1, not {text!r}")
+    return int(text)
+
+
+def parse_positive_number(text: str) -> float:
+    """A number above zero; raises ArgumentTypeError."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"not a number: {text!r}") from None
+    if not 0 < number < float("inf"):
+        raise ArgumentTypeError(f"a number above zero, not {text}")
+    return number
+
+
+def parse_group(text: str) -> str:
+    """A producer group's name that the producer accepts; raises ArgumentTypeError."""
+    try:
+        return ProducerOptions(text.strip() and text).producer_group_id
+    except InvalidOptions as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def parse_output_file(text: str) -> Path:
+    """A file that can be written; raises ArgumentTypeError before the work is done for nothing."""
+    file = Path(text)
+    if file.is_dir() or not file.parent.is_dir():
+        raise ArgumentTypeError(f"no file can be written at {text!r}")
+    return file
+
+
+def parse_time(text: str) -> str:
+    """A time as feeds write it, in ISO 8601 without a zone; raises ArgumentTypeError.
+
+    Times are compared as texts, and those of the events have no zone.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"not a time in ISO 8601: {text!r}") from None
+    if found.tzinfo is not None:
+        raise ArgumentTypeError(f"a time without a zone, in the zone of the events: {text!r}")
+    return found.isoformat()

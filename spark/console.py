@@ -1,0 +1,168 @@
+"""What a job writes to stderr while it runs: log lines, and how far its long steps are.
+
+On a terminal the progress is a bar; elsewhere it is a line every ten seconds.
+"""
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from spark.progress import ProgressListener
+
+FAILED = 2
+BAR_SECONDS, LINES_SECONDS = 0.25, 10.0
+BAR_CELLS = 24
+CLEAR_LINE = "\r\x1b[K"
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class JobConsole:
+    """Writes a job's lines to stderr. A quiet one writes only why there is no result."""
+
+    job: str
+    is_quiet: bool = False
+
+    def log(self, line: str) -> None:
+        """Write a line, unless the job is quiet."""
+        if not self.is_quiet:
+            write_stderr(f"{self.job}: {line}\n")
+
+    def report_failure(self, line: str) -> int:
+        """Write why there is no result; the exit status for it."""
+        write_stderr(f"{self.job}: {line}\n")
+        return FAILED
+
+    @contextmanager
+    def show_progress(self, step: str, rows: int | None = None) -> "Iterator[ProgressDisplay]":
+        """Show how far a step is while in the context.
+
+        With `rows`, how many there are to send, the display has an address to which tasks can send
+        their own progress. Without it, or until a task has sent any, Spark's tasks are counted.
+        """
+        spark = SparkSession.active()
+        listener = None
+        if rows and not self.is_quiet:
+            host = spark.sparkContext.getConf().get("spark.driver.host") or LOOPBACK
+            with suppress(OSError):  # Without a listener Spark's own tasks are counted instead.
+                listener = ProgressListener(host)
+        is_terminal = sys.stderr.isatty()
+        display = ProgressDisplay(self.job, step, spark, rows, is_terminal, listener)
+        thread = threading.Thread(target=display.watch, name=f"{self.job} {step}", daemon=True)
+        try:
+            if not self.is_quiet:
+                thread.start()
+            yield display
+        finally:
+            display.over.set()
+            if thread.is_alive():
+                thread.join()
+            if listener is not None:
+                listener.close()
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """How far a step is: `done` of `total`, in `unit`s, after so many seconds."""
+
+    done: int
+    total: int
+    unit: str
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """The part that is done, 0 to 1."""
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+    def describe(self) -> str:
+        """All of it in one phrase."""
+        phrase = f"{self.done:,} of {self.total:,} {self.unit} ({self.share:.0%})"
+        # Tasks take too different times to tell a rate or the time left from their number.
+        if self.unit != "rows" or not self.done or self.seconds <= 0:
+            return phrase
+        rate = self.done / self.seconds
+        shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+        return f"{phrase}, {shown}/s, {format_duration((self.total - self.done) / rate)} left"
+
+    def draw_bar(self) -> str:
+        full = int(self.share * BAR_CELLS)
+        return f"[{'#' * full}{'-' * (BAR_CELLS - full)}]"
+
+
+def format_duration(seconds: float) -> str:
+    """A time for people: 42 s, 3 min 20 s, 2 h 5 min."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@dataclass(slots=True)
+class ProgressDisplay:
+    """Shows a running step. It counts the rows that tasks report, or else Spark's own tasks."""
+
+    job: str
+    step: str
+    spark: SparkSession
+    rows: int | None
+    is_terminal: bool
+    listener: ProgressListener | None = None
+    clock: Callable[[], float] = time.monotonic
+    began: float = field(init=False)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    @property
+    def address(self) -> str | None:
+        """Where tasks can send their progress."""
+        return None if self.listener is None else self.listener.address
+
+    def measure(self) -> StepProgress | None:
+        """How far the step is now; None if there is nothing to count."""
+        seconds = self.clock() - self.began
+        sent = self.listener.receive() if self.listener else None
+        if sent is not None and self.rows:
+            return StepProgress(sent, self.rows, "rows", seconds)
+        tracker = self.spark.sparkContext.statusTracker()
+        found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        stages = [info for info in found if info is not None]
+        total = sum(info.numTasks for info in stages)
+        done = sum(info.numCompletedTasks for info in stages)
+        return StepProgress(done, total, "tasks", seconds) if total else None
+
+    def watch(self) -> None:
+        """Show the progress until the step is over."""
+        while not self.over.wait(BAR_SECONDS if self.is_terminal else LINES_SECONDS):
+            try:
+                progress = self.measure()
+            except Py4JError:
+                break  # Java is gone. The job's own thread notices that too, and reports it.
+            if progress is not None:
+                self.show(progress)
+        if self.is_terminal:
+            write_stderr(CLEAR_LINE)
+
+    def show(self, progress: StepProgress) -> None:
+        """Draw the bar over the last one, or write a line."""
+        if not self.is_terminal:
+            write_stderr(f"{self.job}, {self.step}: {progress.describe()}\n")
+            return
+        line = f"{self.job}: {self.step} {progress.draw_bar()} {progress.describe()}"
+        write_stderr(CLEAR_LINE + line[: shutil.get_terminal_size().columns - 1])
+
+
+def write_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

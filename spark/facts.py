@@ -1,0 +1,186 @@
+"""The rows of a table as facts, by a declared mapping. Pure DataFrame functions.
+
+No row is dropped: each has a `reason`, which is null if the row becomes a fact.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from shared.domain.message import (
+    BODY_BYTES_MAX,
+    ESCAPE_FACTOR_MAX,
+    ID_CHARACTERS_MAX,
+    STORED_BYTES_MAX,
+)
+from spark.mapping import WHOLE_NUMBERS, SourceMapping
+from spark.schemas import BROKEN_LINE, FACTS, REJECTED_ROWS, REPLACEMENT
+
+# Added to a whole number of 64 bits, this makes it a number without a sign.
+OFFSET = 2**63
+DIGITS = 20
+# Names for the mapping's own columns. They have a dot, which no column of a mapped table may have.
+ROW, FACT, MARK = "lockstep.row", "lockstep.fact", "lockstep.watermark"
+REPEATED_KEY = "repeated key"
+# No character takes more bytes when it is escaped: \uXXXX, and a surrogate pair counts as two.
+ESCAPED_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What a job has read of a source. Every row is in `rows`, and states a fact or is rejected.
+
+    `facts` are schemas.FACTS. `first_fact` is true for just one fact of each row, so that rows can
+    be counted where a row states several. `rejects` have a column `reason` and whatever the
+    rejected rows should be written as. `repeated` has the columns `session` and `row` of the
+    rejected rows that repeat an earlier row. `watermark` is the highest of all facts.
+    """
+
+    rows: DataFrame
+    facts: DataFrame
+    rejects: DataFrame
+    repeated: DataFrame
+    first_fact: Column
+    cached: tuple[DataFrame, ...]
+    watermark: str | None = None
+
+    def release(self) -> None:
+        """Free the memory in which the tables are cached."""
+        for table in self.cached:
+            table.unpersist()
+
+
+def extract_facts(table: DataFrame, mapping: SourceMapping) -> SourceFacts:
+    """The facts of a table (of sources.read_table), with the highest watermark among them."""
+    rows = map_rows(table, mapping).persist()
+    accepted, rejected = rows.where("reason is null"), rows.where("reason is not null")
+    highest = None
+    if mapping.watermark is not None:
+        mark = F.col("watermark").cast(mapping.columns[mapping.watermark])
+        found = accepted.agg(F.max(mark).cast("string")).first()
+        highest = None if found is None else found[0]
+    session = F.from_json("row", "map<string,string>")[mapping.session]
+    repeated = rejected.where(F.col("reason") == REPEATED_KEY)
+    return SourceFacts(
+        table,
+        accepted.select(*FACTS.names),
+        rejected.select(*REJECTED_ROWS.names),
+        repeated.select(session.alias("session"), "row"),
+        F.expr("true"),
+        (rows,),
+        highest,
+    )
+
+
+def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
+    """Rows as facts (schemas.FACTS) with `row`, `watermark`, and the `reason` of a rejection.
+
+    `table` has every column of the mapping as text or in its declared type, and `broken_line`.
+    """
+    parsed = table.select(
+        F.struct(*mapping.columns, BROKEN_LINE).alias(ROW),
+        *(F.col(name).try_cast(kind).alias(name) for name, kind in mapping.columns.items()),
+    )
+    mark = F.lit(None) if mapping.watermark is None else F.col(mapping.watermark)
+    stated = parsed.select("*", build_fact(mapping).alias(FACT), mark.cast("string").alias(MARK))
+    reasons = (F.when(is_failed, reason) for reason, is_failed in list_row_checks(mapping))
+    checked = stated.select(
+        F.to_json(F.col(f"`{ROW}`")).alias("row"),
+        *(get_fact_field(name).alias(name) for name in FACTS.names),
+        F.col(f"`{MARK}`").alias("watermark"),
+        F.coalesce(*reasons).alias("reason"),
+    )
+    # Of the rows with one key the first that passes all other checks is the fact, so a rejected
+    # row does not take the place of a good one.
+    same_key = Window.partitionBy("session", "key")
+    first_good = same_key.orderBy(F.isnotnull("reason"), "place", "body")
+    is_repeated = F.row_number().over(first_good) > 1
+    return checked.withColumn("reason", F.coalesce("reason", F.when(is_repeated, REPEATED_KEY)))
+
+
+def build_fact(mapping: SourceMapping) -> Column:
+    """The fact that a row states, as a struct like schemas.FACTS."""
+    columns = mapping.columns
+    kind = F.lit(mapping.type) if mapping.type_column is None else F.col(mapping.type_column)
+    time = F.lit(None) if mapping.time is None else F.col(mapping.time)
+    return F.struct(
+        F.col(mapping.session).cast("string").alias("session"),
+        F.to_json(F.array(*(F.col(name).cast("string") for name in mapping.key))).alias("key"),
+        F.array(*(encode_order(name, columns[name]) for name in mapping.order)).alias("place"),
+        kind.cast("string").alias("type"),
+        F.to_json(F.struct(*sorted(mapping.body)), {"ignoreNullFields": "false"}).alias("body"),
+        F.replace(time.cast("string"), F.lit(" "), F.lit("T")).alias("time"),
+    )
+
+
+def encode_order(name: str, kind: str) -> Column:
+    """A column as text that sorts as the column's own values do."""
+    column = F.col(name)
+    match kind:
+        case "date":
+            number = F.unix_date(column)
+        case "timestamp":
+            number = F.unix_micros(column)
+        case "timestamp_ntz":
+            number = F.unix_micros(column.cast("timestamp"))
+        case _ if kind in WHOLE_NUMBERS:
+            number = column
+        case _:
+            return column
+    unsigned = number.cast("decimal(20,0)") + F.lit(str(OFFSET)).cast("decimal(20,0)")
+    return F.lpad(unsigned.cast("decimal(20,0)").cast("string"), DIGITS, "0")
+
+
+def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
+    """Each reason to reject a row, with its condition. The first that applies is reported.
+
+    Everything for which a message would be refused later is checked here already: one such row
+    would make its whole task fail.
+    """
+    texts = [name for name, kind in mapping.columns.items() if kind == "string"]
+    session, body = get_fact_field("session"), get_fact_field("body")
+    return [
+        ("broken line", get_source_cell(BROKEN_LINE).isNotNull()),
+        *((f"missing {name}", get_source_cell(name).isNull()) for name in mapping.required_columns),
+        # What could not be cast to the declared type is null beside a cell that is not.
+        *(
+            (f"malformed {name}", get_source_cell(name).isNotNull() & F.col(name).isNull())
+            for name in mapping.columns
+        ),
+        *((f"undecodable {name}", is_undecodable(name)) for name in texts),
+        (f"empty {mapping.session}", session == ""),
+        (f"overlong {mapping.session}", F.length(session) > ID_CHARACTERS_MAX),
+        ("no type", get_fact_field("type") == ""),
+        ("body too large", F.octet_length(body) > BODY_BYTES_MAX),
+        ("body too large", is_too_large_escaped(body)),
+    ]
+
+
+def get_source_cell(name: str) -> Column:
+    """A cell as the source has it."""
+    return F.col(f"`{ROW}`.`{name}`")
+
+
+def get_fact_field(name: str) -> Column:
+    return F.col(f"`{FACT}`.{name}")
+
+
+def is_undecodable(name: str) -> Column:
+    """Whether the bytes of a text are not UTF-8, or were not when they were read."""
+    column = F.col(name)
+    return ~F.is_valid_utf8(column) | column.contains(REPLACEMENT)
+
+
+def is_too_large_escaped(body: Column) -> Column:
+    """Whether a body is larger than a document may be, once it is escaped as the journal stores it.
+
+    A body is JSON, so its control characters are written with backslashes already.
+    """
+    ascii_only = F.regexp_replace(body, r"[^\x00-\x7F]", "")
+    escapes = F.length(ascii_only) - F.length(F.translate(ascii_only, '"\\', ""))
+    others = F.octet_length(F.encode(body, "UTF-16BE")) / 2 - F.length(ascii_only)
+    stored = F.length(ascii_only) + escapes + others * ESCAPED_BYTES + len('""')
+    # The exact size is worked out only for bodies that could be too large at all.
+    is_large = F.octet_length(body) * ESCAPE_FACTOR_MAX > STORED_BYTES_MAX
+    return F.when(is_large, stored > STORED_BYTES_MAX).otherwise(F.lit(col=False))

@@ -1,0 +1,94 @@
+"""Create files that appear complete, and under a name that only one writer gets.
+
+HDFS and Azure Data Lake Storage refuse to rename a file to a name that is taken; on a disk a hard
+link does the same. Any other file system is refused by its scheme, because it is not known to.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from spark.failures import JobRefused
+
+DISK = "file"
+RENAME_REFUSES = ("hdfs", "abfs", "abfss")
+
+
+class FilesRefused(JobRefused):
+    """The file system cannot promise that only one writer gets a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFiles:
+    """The file systems that Spark can write, used from the driver through Hadoop's classes."""
+
+    spark: SparkSession
+
+    def create(self, place: str, text: str) -> bool:
+        """Write a file. Returns False, and changes nothing, if another writer took its name.
+
+        Raises FilesRefused, or what Spark's file system raises (Py4JJavaError).
+        """
+        target = self.parse_path(place)
+        system = self.find_system(target)
+        system.mkdirs(target.getParent())
+        # Spark ignores files whose names begin with a dot, so nobody reads the draft.
+        draft = self.parse_path(f"{place.rpartition('/')[0]}/.{token_hex(8)}")
+        stream = system.create(draft, True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        try:
+            if system.getUri().getScheme() == DISK:
+                return create_link(draft, target)
+            return not system.exists(target) and bool(system.rename(draft, target))
+        finally:
+            system.delete(draft, False)
+
+    def require_exclusive(self, place: str) -> None:
+        """Raise FilesRefused unless `create` keeps its promise at a place."""
+        scheme = self.find_system(self.parse_path(place)).getUri().getScheme()
+        if scheme != DISK and scheme not in RENAME_REFUSES:
+            known = ", ".join((DISK, *RENAME_REFUSES))
+            raise FilesRefused(
+                f"{place} is on {scheme}, which is not known to give a name once; use {known}"
+            )
+
+    def list_names(self, place: str) -> list[str]:
+        """The names in a folder. For a file it is its own name, for nothing an empty list."""
+        path = self.parse_path(place)
+        system = self.find_system(path)
+        if not system.exists(path):
+            return []
+        return [str(found.getPath().getName()) for found in system.listStatus(path)]
+
+    def parse_path(self, place: str) -> Any:
+        """A place as a Hadoop path."""
+        java = self.spark.sparkContext._jvm
+        return java.org.apache.hadoop.fs.Path(place)  # type: ignore[union-attr]
+
+    def find_system(self, path: Any) -> Any:
+        """The Hadoop file system of a path."""
+        try:
+            return path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
+        except Py4JJavaError as error:
+            raise FilesRefused(f"{path}: {error.java_exception.getMessage()}") from None
+
+
+def create_link(draft: Any, target: Any) -> bool:
+    """Give a file on a disk a second name, unless that is taken."""
+    source, name = (str(path.toUri().getPath()) for path in (draft, target))
+    try:
+        Path(name).hardlink_to(source)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        raise FilesRefused(f"{name}: this disk makes no hard links ({why})") from None
+    return True

@@ -1,0 +1,197 @@
+"""Feed only what is new, late or changed since the last run, by the manifest beside the job."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.console import JobConsole
+from spark.datasource import EventWriter
+from spark.facts import SourceFacts
+from spark.manifest import Manifest, ManifestHistory, ManifestStep
+from spark.numbering import digest_event, number_facts
+from spark.sending import SendCounts
+
+
+class Standing(StrEnum):
+    """How a fact compares to what was fed before."""
+
+    NEW = "new"
+    LATE = "late"
+    CHANGED = "changed"
+    SAME = "unchanged"
+    REPEATED = "repeated key"
+
+
+class ChangePolicy(StrEnum):
+    """What becomes of a late or a changed fact.
+
+    APPEND sends it as the session's next event, after all that was sent; REJECT makes it a reject.
+    """
+
+    APPEND = "append"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicies:
+    """What becomes of late facts, and of changed facts."""
+
+    late: ChangePolicy = ChangePolicy.APPEND
+    changed: ChangePolicy = ChangePolicy.APPEND
+
+    @property
+    def sent(self) -> tuple[Standing, ...]:
+        """The standings whose facts become events."""
+        late = (Standing.LATE,) if self.late is ChangePolicy.APPEND else ()
+        changed = (Standing.CHANGED,) if self.changed is ChangePolicy.APPEND else ()
+        return (Standing.NEW, *late, *changed)
+
+    @property
+    def rejected(self) -> tuple[Standing, ...]:
+        """The standings whose facts become rejects."""
+        every = {Standing.LATE, Standing.CHANGED, Standing.REPEATED}
+        return tuple(sorted(every - set(self.sent)))
+
+
+def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
+    """Facts (schemas.FACTS) with their `standing`, and `begin`, the session's next number.
+
+    `plan` (schemas.PLAN) is what the group was bound to before. A fact is compared to the newest
+    event with its key.
+    """
+    fed = plan.groupBy("session", "key").agg(F.max_by("digest", "sequence").alias("fed"))
+    sessions = plan.groupBy("session").agg(
+        F.max("place").alias("reached"), (F.max("sequence") + 1).alias("begin")
+    )
+    same_key = Window.partitionBy("session", "key").orderBy("place", "body")
+    return (
+        facts.withColumn("copy", F.row_number().over(same_key))
+        .join(fed, on=["session", "key"], how="left")
+        .join(sessions, on="session", how="left")
+        .withColumn("standing", choose_standing())
+        .select(*facts.columns, "standing", "begin")
+    )
+
+
+def choose_standing() -> Column:
+    """A fact's standing, by the columns that `classify_facts` has added."""
+    return (
+        F.when(F.col("copy") > 1, Standing.REPEATED)
+        .when(F.col("fed").isNull() & (F.col("place") < F.col("reached")), Standing.LATE)
+        .when(F.col("fed").isNull(), Standing.NEW)
+        .when(F.col("fed") != digest_event(), Standing.CHANGED)
+        .otherwise(Standing.SAME)
+    )
+
+
+def plan_events(classified: DataFrame, group: str, policies: ChangePolicies) -> DataFrame:
+    """The facts to be sent as a plan (schemas.PLAN) that continues the sessions' numbers."""
+    to_send = classified.where(F.col("standing").isin(*policies.sent))
+    return number_facts(to_send, group, begin="begin")
+
+
+def select_rejects(classified: DataFrame, policies: ChangePolicies) -> DataFrame:
+    """The facts that may not become events (schemas.REJECTED_ROWS)."""
+    row = F.to_json(F.struct("session", "key", "type", "body"))
+    return classified.where(F.col("standing").isin(*policies.rejected)).select(
+        row.alias("row"), F.col("standing").alias("reason")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """What a feed has sent; by a manifest also the standings, and the events of unfinished runs."""
+
+    standings: dict[str, int] = field(default_factory=dict)
+    resumed: int = 0
+    counts: SendCounts = field(default_factory=SendCounts)
+
+    def __add__(self, other: "SendResult") -> "SendResult":
+        names = {**self.standings, **other.standings}
+        return SendResult(
+            {n: self.standings.get(n, 0) + other.standings.get(n, 0) for n in names},
+            self.resumed + other.resumed,
+            self.counts + other.counts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalFeed:
+    """Sends facts by a manifest: resume unfinished runs, plan, bind, send, mark as sent."""
+
+    manifest: Manifest
+    group: str
+    policies: ChangePolicies
+    writer: EventWriter
+    rejects: str
+    console: JobConsole
+
+    def run(self, source: SourceFacts, *, dry: bool = False) -> SendResult:
+        """Send what an unfinished run has left, then what is new; a dry run only classifies.
+
+        Whatever this raises, and wherever it stops: running it again completes it with the same
+        numbers.
+        """
+        self.manifest.require_exclusive()
+        history = self.manifest.read_history()
+        resumed = SendCounts() if dry else self.resume(history)
+        fed = self.manifest.read_fed(self.group, history)
+        classified = classify_facts(source.facts, fed).persist()
+        try:
+            with self.console.show_progress("comparing with the manifest"):
+                rows = classified.groupBy("standing").agg(F.count("*").alias("facts")).collect()
+            counted = {row["standing"]: row["facts"] for row in rows}
+            found = {standing.value: counted.get(standing, 0) for standing in Standing}
+            self.console.log("; ".join(f"{found[standing]} {standing}" for standing in Standing))
+            if dry:
+                return SendResult(found)
+            if any(found[standing] for standing in self.policies.rejected):
+                rejects = select_rejects(classified, self.policies)
+                rejects.coalesce(1).write.json(self.rejects, mode="append")
+            sent = self.send_new(classified, found, source.watermark, history)
+            return SendResult(found, resumed.sent, resumed + sent)
+        finally:
+            classified.unpersist()
+
+    def resume(self, history: ManifestHistory) -> SendCounts:
+        """Send every run that is bound and perhaps not sent, byte for byte."""
+        total = SendCounts()
+        for step in history.unsent:
+            self.console.log(
+                f"run {step.run} of feed {step.feed} is not finished since {step.since}: that feed "
+                "has died or is still sending; its events are sent again, without a second effect"
+            )
+            total += self.send_run(step)
+        return total
+
+    def send_new(
+        self,
+        classified: DataFrame,
+        found: dict[str, int],
+        watermark: str | None,
+        history: ManifestHistory,
+    ) -> SendCounts:
+        """Bind and send the facts that become events. Without any, no run is begun.
+
+        A run without events is begun all the same if the watermark has moved, to record it.
+        """
+        count = sum(found[standing] for standing in self.policies.sent)
+        if not count and watermark in (None, history.watermark):
+            return SendCounts()
+        plan = plan_events(classified, self.group, self.policies)
+        with self.console.show_progress("binding numbers"):
+            step = self.manifest.bind(history.newest + 1, plan, watermark)
+        self.console.log(f"run {step.run} is bound to {step.events} events; sending them")
+        return self.send_run(step)
+
+    def send_run(self, step: ManifestStep) -> SendCounts:
+        """Send what a run is bound to, and mark the run as sent."""
+        counts = SendCounts()
+        if step.events:
+            with self.console.show_progress("sending", step.events) as display:
+                writer = replace(self.writer, progress=display.address)
+                counts = writer.send(self.manifest.read_plan(step))
+        self.manifest.mark_sent(step)
+        return counts

@@ -1,0 +1,224 @@
+"""Compare events with the journal: what differs, and the counts of each session.
+
+Pure DataFrame functions. The outcome of an event is an entry of the journal that covers the event
+and has ended. An effect is the outcome of a completed entry. The outcome of a faulted or skipped
+entry is no effect; such an event is reported as faulted or skipped, and not as missing.
+"""
+
+from enum import StrEnum
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+
+from spark.numbering import digest_event
+from spark.schemas import FINDINGS, build_text_schema
+
+COMPLETED = "completed"
+ENDED_WITHOUT_EFFECT = ("faulted", "skipped")
+
+# What is read of the journal's documents of kind `entry`. An id is its position, padded with zeros.
+COVERED = StructType(
+    [
+        *build_text_schema(("id", "type", "digest", "group")).fields,
+        StructField("sequence", LongType()),
+    ]
+)
+ENTRIES = StructType(
+    [
+        *build_text_schema(("session", "id", "status")).fields,
+        StructField("covers", ArrayType(COVERED)),
+    ]
+)
+
+
+class FindingKind(StrEnum):
+    """The ways in which source and journal can differ."""
+
+    MISSING = "missing"
+    FAULTED = "faulted or skipped"
+    EXTRA = "extra"
+    WRONG_SESSION = "wrong session"
+    REPEATED = "repeated"
+    OUT_OF_ORDER = "out of order"
+    DIFFERENT = "different content"
+    TWICE = "in the source twice"
+
+
+def find_differences(events: DataFrame, entries: DataFrame, group: str) -> DataFrame:
+    """Every difference (schemas.FINDINGS) but TWICE, which concerns the source alone.
+
+    An effect in a session that is not its event's is reported there as in the wrong session, and
+    its event is reported as missing from its own session.
+    """
+    matched = match_outcomes(select_expected(events), list_covered(entries, group))
+    ordered = add_preceding_number(matched)
+    differing = ordered.where(~is_as_expected() | is_out_of_order())
+    return differing.select(F.inline(list_findings())).select(*FINDINGS.names)
+
+
+def count_by_session(
+    events: DataFrame, entries: DataFrame, group: str, found: DataFrame
+) -> DataFrame:
+    """Per session: events expected, effects in the journal, and a count of each finding."""
+    is_completed = F.col("status") == COMPLETED
+    effects = list_covered(entries, group).where(is_completed).groupBy("session")
+    counts = found.groupBy("session").pivot("finding", list(FindingKind)).count()
+    return (
+        events.groupBy("session")
+        .agg(F.count("*").alias("expected"))
+        .join(effects.agg(F.count("*").alias("effects")), on="session", how="full_outer")
+        .join(counts, on="session", how="full_outer")
+        .na.fill(0)
+    )
+
+
+def select_expected(events: DataFrame) -> DataFrame:
+    """What the journal must hold of the events (schemas.EVENTS)."""
+    return events.select("session", "id", "sequence", digest_event().alias("digest"))
+
+
+def list_covered(entries: DataFrame, group: str) -> DataFrame:
+    """One row for each message of the group that an entry covers, with its place in the journal."""
+    each = entries.select(
+        "session",
+        F.col("id").cast("long").alias("position"),
+        "status",
+        F.posexplode("covers").alias("place", "message"),
+    )
+    return each.where(F.col("message.group") == group).select(
+        "session", "position", "place", "status", "message.id", "message.sequence", "message.digest"
+    )
+
+
+def match_outcomes(expected: DataFrame, covered: DataFrame) -> DataFrame:
+    """Each event with `outcomes`: those under its id in any session, the first one first.
+
+    Outcomes without an event are in a row whose other columns are null.
+    """
+    outcome = F.struct("position", "place", "session", "status", "sequence", "digest")
+    ended = covered.where(F.col("status").isin(COMPLETED, *ENDED_WITHOUT_EFFECT))
+    by_id = ended.groupBy("id").agg(F.array_sort(F.collect_list(outcome)).alias("outcomes"))
+    matched = expected.join(by_id, on="id", how="full_outer")
+    return matched.withColumn("outcomes", F.coalesce("outcomes", F.array()))
+
+
+def add_preceding_number(matched: DataFrame) -> DataFrame:
+    """Add `after`: the highest number whose effect is before this event's effect in its session."""
+    own = F.get(select_own_effects(), F.lit(0))
+    place = F.when(own.isNotNull(), F.struct(own["position"], own["place"]))
+    # Outcomes without an event have no order: each row of them is alone in its window.
+    in_session = Window.partitionBy(F.coalesce("session", "id")).orderBy("own_place")
+    before = in_session.rowsBetween(Window.unboundedPreceding, -1)
+    number = F.when(F.col("own_place").isNotNull(), F.col("sequence"))
+    return matched.withColumn("own_place", place).withColumn("after", F.max(number).over(before))
+
+
+def select_own_effects() -> Column:
+    """The effects of an event in its own session."""
+    return F.filter("outcomes", lambda outcome: is_effect(outcome) & is_in_own_session(outcome))
+
+
+def is_effect(outcome: Column) -> Column:
+    return outcome["status"] == COMPLETED
+
+
+def is_in_own_session(outcome: Column) -> Column:
+    """Whether an outcome is in the session of its event; without an event it never is."""
+    return outcome["session"].eqNullSafe(F.col("session"))
+
+
+def is_same_message(outcome: Column) -> Column:
+    """Whether an outcome has the number and the content of its event."""
+    return (outcome["sequence"] == F.col("sequence")) & (outcome["digest"] == F.col("digest"))
+
+
+def is_as_expected() -> Column:
+    """Whether an event has one effect, in its session, with its number and content."""
+    only = F.get("outcomes", F.lit(0))
+    good = is_effect(only) & is_in_own_session(only) & is_same_message(only)
+    return F.coalesce((F.size("outcomes") == 1) & good, F.lit(col=False))
+
+
+def is_out_of_order() -> Column:
+    """Whether an event took effect after one with a higher number."""
+    late = F.col("own_place").isNotNull() & (F.col("sequence") < F.col("after"))
+    return F.coalesce(late, F.lit(col=False))
+
+
+def list_findings() -> Column:
+    """All differences between an event and its outcomes, as structs like FINDINGS."""
+    own = select_own_effects()
+    elsewhere = F.filter("outcomes", lambda end: is_effect(end) & ~is_in_own_session(end))
+    other = F.filter(own, lambda end: ~is_same_message(end))
+    # slice counts from 1 and takes no length of zero.
+    again = F.when(F.size(own) > 1, F.slice(own, 2, F.size(own))).otherwise(F.array())
+    late = F.when(is_out_of_order(), F.slice(own, 1, 1)).otherwise(F.array())
+    return F.concat(
+        report_missing(F.size(own) == 0),
+        F.transform(elsewhere, report_stray),
+        F.transform(again, report_repeated),
+        F.transform(late, report_disorder),
+        F.transform(other, report_difference),
+    )
+
+
+def report_missing(has_no_effect: Column) -> Column:
+    """A finding, in an array, if an event has no effect in its session."""
+    ends = F.filter("outcomes", lambda end: ~is_effect(end) & is_in_own_session(end))
+    ended = F.get(ends, F.lit(0))
+    finding = F.when(ended.isNull(), FindingKind.MISSING).otherwise(FindingKind.FAULTED)
+    position = F.concat(ended["status"], F.lit(" "), describe_position(ended))
+    detail = F.when(ended.isNotNull(), position)
+    missing = F.array(build_finding(finding, F.col("session"), F.col("sequence"), detail))
+    is_event = F.col("session").isNotNull()
+    return F.when(is_event & has_no_effect, missing).otherwise(F.array())
+
+
+def report_stray(outcome: Column) -> Column:
+    """An effect outside its event's session, or without an event."""
+    belongs = F.concat(F.lit("belongs to session "), F.col("session"))
+    is_event = F.col("session").isNotNull()
+    finding = F.when(is_event, FindingKind.WRONG_SESSION).otherwise(FindingKind.EXTRA)
+    detail = F.coalesce(belongs, describe_position(outcome))
+    return build_finding(finding, outcome["session"], outcome["sequence"], detail)
+
+
+def report_repeated(outcome: Column) -> Column:
+    """A further effect of an event."""
+    detail = describe_position(outcome)
+    return build_finding(FindingKind.REPEATED, outcome["session"], F.col("sequence"), detail)
+
+
+def report_disorder(outcome: Column) -> Column:
+    """An effect that came after one with a higher number."""
+    after = F.concat(F.lit(", after number "), F.col("after").cast("string"))
+    detail = F.concat(describe_position(outcome), after)
+    return build_finding(FindingKind.OUT_OF_ORDER, outcome["session"], F.col("sequence"), detail)
+
+
+def report_difference(outcome: Column) -> Column:
+    """An effect with another number than its event's or, if not that, with another content."""
+    number = F.concat(F.lit("as number "), outcome["sequence"].cast("string"))
+    digests = (F.substring(digest, 1, 8) for digest in (outcome["digest"], F.col("digest")))
+    content = F.format_string("digest %s..., not %s...", *digests)
+    detail = F.when(outcome["sequence"] == F.col("sequence"), content).otherwise(number)
+    return build_finding(FindingKind.DIFFERENT, outcome["session"], F.col("sequence"), detail)
+
+
+def build_finding(
+    finding: FindingKind | Column, session: Column, sequence: Column, detail: Column
+) -> Column:
+    """A struct like schemas.FINDINGS about the event or effect of a row."""
+    return F.struct(
+        F.lit(finding).alias("finding"),
+        session.alias("session"),
+        sequence.alias("sequence"),
+        F.col("id").alias("id"),
+        detail.alias("detail"),
+    )
+
+
+def describe_position(outcome: Column) -> Column:
+    """Where an outcome is in its journal."""
+    return F.concat(F.lit("at position "), outcome["position"].cast("string"))

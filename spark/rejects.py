@@ -1,0 +1,101 @@
+"""Write the rejected rows, and make sure that every row of a source is accounted for."""
+
+import re
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.facts import SourceFacts
+from spark.failures import JobRefused
+from spark.files import SparkFiles
+
+# What Spark leaves in a folder of JSON lines, and the folder of a stream's batch. A folder that
+# holds anything else was not written by a feed.
+REJECTS_FILES = ("part-", ".part-", "_SUCCESS", "._SUCCESS", "batch-")
+
+# A URL's scheme has at least two letters; one letter is a drive.
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+class RowsLost(JobRefused):
+    """The source's rows are not all accounted for. Nothing was sent."""
+
+
+class RejectsRefused(JobRefused):
+    """The rejects folder holds something that a feed must not replace."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows were read, and what became of them; `rejects` are counted by reason."""
+
+    rows: int = 0
+    events: int = 0
+    sessions: int = 0
+    rejects: dict[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: "RowCounts") -> "RowCounts":
+        """The sum of two batches; a session that is in both counts twice."""
+        reasons = sorted({*self.rejects, *other.rejects})
+        return RowCounts(
+            self.rows + other.rows,
+            self.events + other.events,
+            self.sessions + other.sessions,
+            {why: self.rejects.get(why, 0) + other.rejects.get(why, 0) for why in reasons},
+        )
+
+
+def account_for_rows(source: SourceFacts, folder: str, *, replace: bool = False) -> RowCounts:
+    """Write the rejects and count everything. Raises RowsLost unless every row is accounted for.
+
+    `replace` is for a folder that can only hold the same rows, as that of a stream's batch does.
+    """
+    write_rejects(source.rejects, folder, replace=replace)
+    # Counting what was written, instead of the table, also finds rows that were lost in writing.
+    by_reason = count_written_rejects(source.rejects.sparkSession, folder)
+    found = source.facts.agg(
+        F.count("*").alias("events"),
+        F.count_distinct("session").alias("sessions"),
+        F.count_if(source.first_fact).alias("rows"),
+    ).first()
+    if found is None:
+        raise RowsLost("Spark counted nothing at all")
+    counts = RowCounts(source.rows.count(), found["events"], found["sessions"], by_reason)
+    require_all_rows(counts, found["rows"])
+    return counts
+
+
+def write_rejects(rejected: DataFrame, folder: str, *, replace: bool) -> None:
+    """Replace a local folder. A folder at a URL must be new unless `replace` is set."""
+    mode = "error" if is_url(folder) and not replace else "overwrite"
+    rejected.coalesce(1).write.json(folder, mode=mode)
+
+
+def count_written_rejects(spark: SparkSession, folder: str) -> dict[str, int]:
+    """How many rejects a folder holds, by reason."""
+    written = spark.read.schema("reason string").json(folder).groupBy("reason").count()
+    return {row["reason"]: row["count"] for row in written.orderBy("reason").collect()}
+
+
+def require_all_rows(counts: RowCounts, accepted: int) -> None:
+    """Raise RowsLost unless every row either became events or was rejected."""
+    rejected = sum(counts.rejects.values())
+    if counts.rows != accepted + rejected:
+        raise RowsLost(
+            f"{counts.rows} rows were read, but {accepted} became events and {rejected} rejects"
+        )
+
+
+def require_replaceable(spark: SparkSession, folder: str) -> None:
+    """Raise RejectsRefused if replacing the folder would delete anything but rejects."""
+    if is_url(folder):
+        return
+    names = SparkFiles(spark).list_names(folder)
+    foreign = [name for name in names if not name.startswith(REJECTS_FILES)]
+    if foreign:
+        raise RejectsRefused(f"{folder} holds {foreign[0]}; rejects would replace the folder")
+
+
+def is_url(folder: str) -> bool:
+    return URL.match(folder) is not None

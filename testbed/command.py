@@ -1,0 +1,60 @@
+"""What every command of the testbed's users does alike: numbers, signals, exit status."""
+
+import logging
+import signal
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Never
+
+NOT_DONE, INTERRUPTED = 2, 130
+
+
+class RunFailed(Exception):
+    """The run could not be done; the message says why."""
+
+
+def exit_status(program: str, work: Callable[[], int]) -> int:
+    """Do the work of a command and turn what ends it early into its exit status."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; everything was stopped\n")
+        return INTERRUPTED
+    except (RunFailed, OSError) as error:
+        sys.stderr.write(f"{program}: {error}\n")
+        return NOT_DONE
+
+
+def run_program(main: Callable[[Sequence[str]], int]) -> Never:
+    """Run `main` on the words of the command line, with SIGTERM ending it as Ctrl-C does."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, raise_interrupt)
+    # The Azure SDKs log to stderr when nobody listens, such as a client closed in its first second.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
+    sys.exit(main(sys.argv[1:]))
+
+
+def raise_interrupt(_signal: int, _frame: FrameType | None) -> Never:
+    """End the run by the ordinary way out; a second signal must not disturb that."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def parse_positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ArgumentTypeError(f"must be a number above zero, not {text!r}")
+    return number
+
+
+def parse_count(text: str, *, of: str = "") -> int:
+    """Read a whole number from 1 on; the error names what it is a number of."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"must be a whole number{of} from 1, not {text!r}")
+    return int(text)

@@ -1,0 +1,55 @@
+"""The report of a run: one HTML file that needs nothing else, in light and dark."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """One line of a report; `is_good` is None for a line that only informs."""
+
+    label: str
+    value: str
+    is_good: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPage:
+    """What a report shows, from the top: `tiles` are the numbers a reader wants first.
+
+    `chart` is an SVG element, or empty; `sections` are tables by their headings.
+    """
+
+    title: str
+    started_at: float
+    problems: Sequence[str]
+    is_good: bool
+    chart: str
+    sections: Mapping[str, Sequence[ReportRow]]
+    tiles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> str:
+        return "Every promise held" if self.is_good else "A promise was broken"
+
+    @property
+    def started(self) -> str:
+        started = datetime.fromtimestamp(self.started_at).astimezone()
+        return f"{started:%Y-%m-%d %H:%M:%S %Z}"
+
+    def render(self) -> str:
+        """The page as HTML; everything but the chart is escaped."""
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+        loader = FileSystemLoader(TEMPLATES)
+        environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+        return environment.get_template("report.html").render(page=self)
+
+    def write(self, path: Path) -> None:
+        """Write the page; raises OSError."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.render(), encoding="utf-8")

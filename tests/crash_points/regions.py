@@ -1,0 +1,113 @@
+"""The two regions a piece of work runs in: how it is tried until it is done, and its result."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product
+
+from shared.adapters.injected_faults import FaultPlan
+from shared.adapters.memory_store import VirtualClock
+from shared.domain.errors import LockstepError
+from shared.domain.handler import Context, Handled, Handlers
+from shared.domain.journal import Status
+from shared.domain.message import Message
+from shared.engine.build import Services
+from shared.engine.worker import Policy, WaitLimits
+from shared.testkit.regions import REGIONS, TwoRegions
+from tests import letters
+from tests.business import LEASE_OVER, Outside, business
+from tests.world import DELAY_SECONDS, POLICY, Account, Amount
+
+ROUNDS_MAX = 8
+# Nobody waits long for a message that is missing.
+IMPATIENT = replace(POLICY, waits=WaitLimits(gap_seconds=1.0, poll_seconds=0.5))
+# Two more deaths than usual do not make a message a fault.
+ATTEMPTS = 5
+# So often others have a turn while the outside is called: a claim is renewed meanwhile.
+TURNS_OUTSIDE = 3
+
+questions = Handlers()
+
+
+@questions.register("account.ask", state=Account, body=Amount)
+def ask(account: Account, body: Amount, _: Context) -> Handled[Account]:
+    """Book an amount and answer with all of them."""
+    booked = Account(amounts=[*account.amounts, body.amount])
+    return Handled(booked, answer=booked)
+
+
+async def let_others_run() -> None:
+    for _ in range(TURNS_OUTSIDE):
+        await asyncio.sleep(0)
+
+
+class BusinessRegions(TwoRegions):
+    """Two regions with all handlers of the tests, in which calls go wrong."""
+
+    def __init__(self, faults: FaultPlan, policy: Policy = IMPATIENT) -> None:
+        self.outside = Outside(before=let_others_run)
+        joined = Handlers.joined([business(self.outside), letters.handlers, questions])
+        patient = {name: replace(h, attempts=ATTEMPTS) for name, h in joined.by_type.items()}
+        super().__init__(Handlers(patient), faults, policy, DELAY_SECONDS, VirtualClock())
+
+    def replace_workers(self, killed: str) -> None:
+        """New workers go on in both regions, so that nobody remembers anything."""
+        self.workers = {region: self.new_worker(region) for region in REGIONS}
+
+    async def insist[T](self, work: Callable[[Services], Awaitable[T]]) -> T:
+        """The east does it; where it fails, the west does, and so on."""
+        for attempt in range(ROUNDS_MAX):
+            try:
+                return await self.attempt(REGIONS[attempt % 2], work)
+            except LockstepError:
+                self.clock.seconds += LEASE_OVER
+        raise AssertionError("it is never done")
+
+    async def take(self, *batches: Sequence[Message]) -> None:
+        """Deliver each batch in turn, and what was not settled again, until nothing is left."""
+        left = list(batches)
+        for attempt in range(ROUNDS_MAX):
+            region = REGIONS[attempt % 2]
+            left = [batch for batch in left if not await self.deliver(region, batch)]
+            if not left:
+                return
+            self.clock.seconds += LEASE_OVER
+        raise AssertionError(f"{left} is never settled")
+
+    async def finish(self) -> None:
+        """Both regions sweep, in which calls may go wrong, and once more, in which none does."""
+        for is_over, region in product((False, True), REGIONS):
+            self.faults.is_over = is_over
+            self.clock.seconds += LEASE_OVER
+            with suppress(LockstepError):
+                await self.attempt(region, lambda worker: worker.recovery.sweep())
+
+    def sent(self, region: str, queue: str) -> list[tuple[str, bytes]]:
+        """Ids and bodies of a queue, each once, in the order of first arrival."""
+        return list(dict.fromkeys((m.id, m.body) for m in self.bus.messages(region, queue)))
+
+    async def result(self) -> object:
+        """Everything that must be the same whatever went wrong."""
+        self.faults.is_over = True
+        queues = {at: self.sent(*at) for at in product(REGIONS, ("out", "errors"))}
+        # What producers send has an order by its numbers only.
+        queues |= {(region, "in"): sorted(self.sent(region, "in")) for region in REGIONS}
+        journal = {s: self.session_result(s) for s in sorted(self.journal.partitions)}
+        for session in self.journal.partitions:
+            assert await self.journal.pending(session, REGIONS) == []
+        return queues, journal, self.outside.keys
+
+    def session_result(self, session: str) -> object:
+        """What ended how, in order, and the state; nothing may be claimed or parked any more."""
+        for document in self.journal.store.flagged(session):
+            assert not {"claimed", "waiting"} & {*document}, document
+        documents = self.journal.partitions[session].values()
+        entries = sorted((d for d in documents if d["kind"] == "entry"), key=lambda d: d["id"])
+        ends = [
+            (cover["id"], entry["status"])
+            for entry in entries
+            if entry["status"] != Status.PARKED
+            for cover in entry["covers"]
+        ]
+        return ends, [entry["state"] for entry in entries if "state" in entry][-1:]

@@ -1,0 +1,20 @@
+"""How many seeds it takes the simulation to find a mutant."""
+
+from simulation.faults import PROFILES
+from simulation.run import simulate
+from simulation.scenarios import SCENARIOS
+from tests.mutants.loading import applied
+from tests.mutants.mutant import Mutant
+
+
+def seeds_to_detection(mutant: Mutant) -> tuple[int, str] | None:
+    """How many seeds were needed, and what showed; None where none of them found it."""
+    chosen = mutant.simulated
+    assert chosen is not None
+    profile, scenario = PROFILES[chosen.profile], SCENARIOS[chosen.scenario]
+    with applied(mutant):
+        for seed in range(chosen.seeds_max):
+            report = simulate(seed, profile, scenario=scenario)
+            if report.violations:
+                return seed + 1, ", ".join(sorted({v.promise for v in report.violations}))
+    return None

@@ -1,0 +1,33 @@
+"""The simulation is worth what it finds: each mutant shows within some seeds."""
+
+import pytest
+
+from simulation.faults import PROFILES
+from simulation.run import simulate
+from tests.mutants.catalogue import FOR_SIMULATION
+from tests.mutants.detection import seeds_to_detection
+from tests.mutants.loading import applied
+from tests.mutants.mutant import Mutant
+
+# The others need more seeds than a test has time for; `python -m tests.mutants` is patient.
+QUICK = [one for one in FOR_SIMULATION if one.simulated and not one.simulated.is_rare]
+
+
+@pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: f"{mutant.promise}: {mutant.name}")
+def test_the_mutant_is_found(mutant: Mutant) -> None:
+    assert seeds_to_detection(mutant) is not None
+
+
+def test_every_promise_is_broken_by_some_mutant() -> None:
+    assert {mutant.promise for mutant in QUICK} == {f"P{number}" for number in range(1, 10)}
+
+
+def test_a_mutant_leaves_nothing_behind() -> None:
+    healthy = simulate(0, PROFILES["rough"])
+
+    for mutant in FOR_SIMULATION:
+        with applied(mutant):
+            pass
+
+    assert simulate(0, PROFILES["rough"]) == healthy
+    assert not healthy.violations

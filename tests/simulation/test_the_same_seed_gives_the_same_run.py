@@ -1,0 +1,57 @@
+"""A run follows from its seed: in this process, in another, and whatever `hash()` gives."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulation.faults import ROUGH
+from simulation.run import simulate
+from simulation.scenarios import SCENARIOS
+
+ROOT = Path(__file__).parents[2]
+SEEDS = range(6)
+TRACES = (
+    "import sys\n"
+    "from simulation.scenarios import SCENARIOS\n"
+    "from simulation.run import simulate\n"
+    "from simulation.faults import ROUGH\n"
+    "scenario = SCENARIOS[sys.argv[1]]\n"
+    f"print(*(simulate(seed, ROUGH, scenario=scenario).trace for seed in range({SEEDS.stop})))\n"
+)
+
+
+@pytest.mark.parametrize("scenario", ["accounts", "orders"])
+def test_a_seed_repeats_its_run_to_the_last_fault(scenario: str) -> None:
+    first, second = (simulate(4, ROUGH, scenario=SCENARIOS[scenario]) for _ in range(2))
+
+    assert first == second
+    assert len(first.faults) > 5
+
+
+@pytest.mark.parametrize("scenario", ["accounts", "orders"])
+def test_no_two_seeds_give_the_same_run(scenario: str) -> None:
+    traces = {simulate(seed, ROUGH, scenario=SCENARIOS[scenario]).trace for seed in SEEDS}
+
+    assert len(traces) == len(SEEDS)
+
+
+@pytest.mark.parametrize(("scenario", "hash_seed"), [("accounts", "1"), ("orders", "77")])
+def test_another_process_with_another_hash_seed_gives_the_same_runs(
+    scenario: str, hash_seed: str
+) -> None:
+    here = [simulate(seed, ROUGH, scenario=SCENARIOS[scenario]).trace for seed in SEEDS]
+
+    there = subprocess.run(
+        [sys.executable, "-c", TRACES, scenario],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+
+    assert there.stdout.split() == here
