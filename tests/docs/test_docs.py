@@ -13,23 +13,11 @@ from functions.responses import status_of
 from shared.domain import errors, wire
 from shared.domain.message import Message, Number
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Setting
+from tests.docs.reference_page import rows
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = (ROOT / "docs/reference.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README_LINES_MAX = 150
-
-
-def section(title: str) -> str:
-    """A section of the reference, up to the next one."""
-    return REFERENCE.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
-
-
-def rows(title: str) -> dict[str, list[str]]:
-    """The first table of a section: first cell without its code marks, to the other cells."""
-    table = [line for line in section(title).splitlines() if line.startswith("|")][2:]
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
-    return {first.strip("`"): rest for first, *rest in cells}
 
 
 def default_of(setting: Setting) -> str:
