@@ -152,13 +152,13 @@ class MemoryJournal:
         delivered: Sequence[str],
         refused: Mapping[str, str] | None = None,
     ) -> None:
-        def strike_off() -> None:
+        def remove_regions() -> None:
             document = self.store.read(pending.session, outbox_id(pending))
             if document is not None:
                 operations = acknowledge_operations(document, delivered, refused or {})
                 self.store.apply(pending.session, operations)
 
-        self.fault_plan.perform("acknowledge", strike_off)
+        self.fault_plan.perform("acknowledge", remove_regions)
 
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
         for document in encode_staged(session, attempt, batches):
