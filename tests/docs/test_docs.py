@@ -17,6 +17,8 @@ from tests.docs.reference_page import rows
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+# The changelog also names what there is no longer.
+DOCUMENTS = [page for page in PAGES if page.name != "CHANGELOG.md"]
 README_LINES_MAX = 150
 
 
@@ -112,6 +114,25 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     ]
 
     assert missing == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_and_module_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text()
+    folders = "|".join(sorted(path.name for path in ROOT.iterdir() if path.is_dir()))
+    paths = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", text))
+    modules = set(re.findall(rf"python -m ((?:{folders})(?:\.\w+)*)", text))
+
+    missing = {path for path in paths if not (ROOT / path).exists()}
+    missing |= {module for module in modules if not is_command(module)}
+
+    assert missing == set()
+
+
+def is_command(module: str) -> bool:
+    """Whether `python -m` can run it."""
+    path = ROOT / module.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
 def test_every_decision_is_in_the_index_with_its_title_and_status() -> None:

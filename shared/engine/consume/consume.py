@@ -102,14 +102,14 @@ class Consumer:
             if reason is not None:
                 return Expired(reason)
         # The region that leads the session expects new messages; the others expect copies of what
-        # it has done, and look for those first: one read answers for many of them.
+        # it has done, and search for those first: one read answers for many of them.
         outcome: Outcome | None = None
         if not self.leads(message.session):
             outcome = await self.find_copy(message)
         if outcome is None:
             outcome = await self.process_in_turn(message)
-        # Draining comes before settling, on the way of copies too: if whoever committed the missing
-        # message died before it drained, the redelivery of that message comes by here.
+        # Draining comes before settling, on the way of copies too: if the worker that committed the
+        # missing message died before it drained, the redelivery of that message drains here.
         head = self.worker.remembered_head(message.session)
         if head is not None and head.parked:
             await self.drain(message.session)
@@ -155,8 +155,9 @@ class Consumer:
 
     async def process_in_turn(self, message: Message) -> Outcome:
         """Decide on a head that may be old, and on the newest whenever that was too old."""
-        # A round that ends with None was overtaken: another worker has appended an entry. So there
-        # is no bound on the rounds; every one of them means progress for the session.
+        # A round ends with None when another worker was first, when the head may be too old to wait
+        # on, or after a short wait. There is no bound on the rounds: waiting ends at `give_up_at`,
+        # and where another worker was first the session has made progress.
         give_up_at = 0.0
         head, is_fresh = await self.first_head(message), False
         while True:
@@ -188,8 +189,9 @@ class Consumer:
         made_from = EntryInput(head, message, self.worker.new_attempt())
         if head is not None:
             # What lies parked under its number gives way, unless its producer fenced this one. It
-            # is a copy of this message, or it came from a producer that this one's has fenced. Its
-            # document is deleted in the entry's own batch, so a crash leaves both or neither.
+            # is a copy of this message, or it came from a producer that has been fenced since;
+            # other content of the same producer is a conflict. Its document is deleted in the batch
+            # that creates the entry, so a crash leaves both or neither.
             if message.number is not None and head.parked.get(message.number.group):
                 parked = await self.journal.parked(message.session, message.number)
                 if parked is not None:
@@ -207,7 +209,7 @@ class Consumer:
         entry = await self.give_entry(made_from)
         if entry is None and message.number is None:
             # Not only the position may have been taken: the marker of an earlier copy refuses the
-            # batch too. Without this look the loop would try the same batch for ever.
+            # batch too. Without this read the loop would try the same batch for ever.
             return await self.parking.seen_before(message)
         return outcome_of(entry)
 
@@ -238,8 +240,8 @@ class Consumer:
             result = await self.committer.commit(head, ending.entry)
         if result is not WriteResult.CREATED:
             return None
-        # A crash here is harmless: the entry's outbox is pending. Its redelivery, the session's
-        # next message, the change feed or the sweep sends the same bytes.
+        # A crash here is harmless: the entry's outbox is pending. The redelivery of this message,
+        # the session's next one, the change feed or the sweep sends the same bytes.
         if ending.batches:
             return await self.dispatcher.send_outputs(ending.entry, ending.batches)
         return ending.entry

@@ -129,7 +129,7 @@ class Parking:
         """Commit the refusal of a fenced producer's message; None if others were first."""
         reason = f"a producer of owner level {level} rules"
         entry = next_entry.refuse(next_entry.open_entry(made_from), reason)
-        # Recorded rather than dropped, so that a redelivery finds it and people see the end of it.
+        # Recorded rather than dropped: whatever was accepted ends in a named state.
         result = await self.committer.commit(made_from.head, entry)
         return entry if result is WriteResult.CREATED else None
 

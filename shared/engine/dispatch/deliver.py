@@ -111,8 +111,8 @@ class Delivery:
         if refused is None:
             await self.bus.send(region, queue, messages, delay_seconds=delay)
             return
-        # What another region, or an earlier try, was refused is not tried here: all regions must
-        # have the same bytes under a number.
+        # What another queue or an earlier try refused is not tried here, so that its tombstone goes
+        # to every region that has not taken the message itself.
         possible = [make_tombstone(m) if m.id in refused else m for m in messages]
         try:
             await self.bus.send(region, queue, possible, delay_seconds=delay)
