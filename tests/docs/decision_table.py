@@ -88,22 +88,22 @@ def render_picture() -> str:
     lines = ["```mermaid", "flowchart LR", "    start([newest entry and message]) --> rule1"]
     for number, rule in enumerate(RULES, 1):
         name = rule.decision.__name__
-        lines.append(f'    rule{number}{{"{number}. {ask(rule)}"}} -- yes --> {name}(["{name}"])')
+        lines.append(f'    rule{number}{{"{ask(rule)}"}} -- yes --> {name}(["{name}"])')
         if number < len(RULES):
             lines.append(f"    rule{number} -- no --> rule{number + 1}")
     return "\n".join([*lines, "```"])
 
 
 def ask(rule: Rule) -> str:
-    """A rule's condition as a question."""
+    """A rule's conditions, one below the other."""
     conditions = []
     if rule.session is not None:
-        conditions.append(f"session {rule.session}")
+        conditions.append(f"session: {rule.session}")
     if rule.newest is not None:
-        conditions.append(f"newest entry holds {rule.newest}")
+        conditions.append(f"newest entry holds: {rule.newest}")
     if rule.place is not None:
-        conditions.append(f"number {rule.place}")
-    return ", ".join(conditions) + "?"
+        conditions.append(f"number: {rule.place}")
+    return "<br>".join(conditions)
 
 
 def render_impossible() -> str:
