@@ -80,5 +80,4 @@ def describe_message(message: Message) -> dict[str, Any]:
 
 
 def describe_number(number: Number) -> dict[str, Any]:
-    """A producer's number as JSON."""
     return {"group": number.group, "level": number.level, "sequence": number.sequence}
