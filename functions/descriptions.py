@@ -34,6 +34,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "resolution": asdict(entry.resolution) if entry.resolution else None,
         "answer": dict(entry.answer) if entry.answer is not None else None,
         "lease_seconds": entry.lease.seconds if entry.lease else None,
+        "tries": entry.lease.tries if entry.lease else None,
         "parked": dict(entry.parked) or None,
         "lagging": list(entry.lagging) or None,
         "outbox": None if entry.outbox.is_empty else describe_outbox(entry.outbox),

@@ -126,7 +126,7 @@ class Rule:
 RULES: tuple[Rule, ...] = (
     Rule(Conflict, "Its id or number was used for something else.", newest=Newest.OTHER),
     Rule(Busy, "A worker is running its handler now.", session=Session.CLAIMED, newest=Newest.SAME),
-    Rule(Duplicate, "The newest entry processed it.", newest=Newest.SAME),
+    Rule(Duplicate, "The newest entry names it.", newest=Newest.SAME),
     Rule(Duplicate, "An older entry processed it.", place=Place.PASSED),
     Rule(Busy, "A worker is running the handler of another message.", session=Session.CLAIMED),
     Rule(Fenced, "A producer of a higher owner level has taken over.", place=Place.FENCED),
