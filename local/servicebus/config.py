@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.servicebus.rules.filters import (
+from local.servicebus.rules import (
     MATCH_ALL,
     CorrelationFilter,
     Filter,

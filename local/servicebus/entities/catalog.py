@@ -1,14 +1,15 @@
 """The entities of a namespace, made from its declaration and found by name."""
 
 from collections.abc import Callable
+from functools import partial
 
-from local.servicebus.config import NamespaceConfig, QueueConfig
+from local.servicebus.config import NamespaceConfig, QueueConfig, SubscriptionConfig
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.entities.topic import Topic
-from local.servicebus.rules.rule_set import RuleSet
+from local.servicebus.rules import RuleSet
 
 DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
 
@@ -28,14 +29,7 @@ class EntityCatalog:
         for queue in config.queues:
             self._open_queue(queue, EntityKind.QUEUE)
         for declared in config.topics:
-            subscriptions = [
-                self._open_queue(
-                    one.queue,
-                    EntityKind.SUBSCRIPTION,
-                    RuleSet(one.queue.name, one.rules, store),
-                )
-                for one in declared.subscriptions
-            ]
+            subscriptions = [self._open_subscription(one) for one in declared.subscriptions]
             topic = Topic(declared, subscriptions, store)
             topic.restore(store.load(topic.name))
             self.entities.append(topic)
@@ -44,6 +38,13 @@ class EntityCatalog:
     def find(self, name: str) -> MessagingEntity:
         """Raises KeyError if there is none of that name."""
         return self._by_name[name.lower()]
+
+    def _open_subscription(self, config: SubscriptionConfig) -> Queue:
+        name, stored = config.queue.name, self._store.load_rules(config.queue.name)
+        rules = RuleSet(
+            config.rules if stored is None else stored, partial(self._store.save_rules, name)
+        )
+        return self._open_queue(config.queue, EntityKind.SUBSCRIPTION, rules)
 
     def _open_queue(
         self, config: QueueConfig, kind: EntityKind, rules: RuleSet | None = None

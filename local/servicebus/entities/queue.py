@@ -26,7 +26,7 @@ from local.servicebus.entities.message import (
 )
 from local.servicebus.entities.store import MessageStore, StoredQueue
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.rules.rule_set import RuleSet
+from local.servicebus.rules import RuleSet
 
 # Service Bus's own words for a dead letter.
 EXPIRED = DeadLetterReason("TTLExpiredException", "The message expired and was dead lettered.")

@@ -27,8 +27,7 @@ from local.servicebus.entities.message import (
     StoredMessage,
 )
 from local.servicebus.entities.store import MessageStore, StoredQueue
-from local.servicebus.rules.amqp_rules import decode_rules, encode_rules
-from local.servicebus.rules.filters import SubscriptionRule
+from local.servicebus.rules import SubscriptionRule, decode_rules, encode_rules
 from local.sqlite_file import check_format
 
 FORMAT = 1  # PRAGMA user_version of a file with this schema

@@ -24,9 +24,7 @@ from local.servicebus.protocol.errors import (
 )
 from local.servicebus.protocol.message_format import Undecodable, read_message, write_delivery
 from local.servicebus.protocol.request_response import SendResponse
-from local.servicebus.rules.amqp_rules import read_rule, write_rule
-from local.servicebus.rules.filters import UnsupportedRule
-from local.servicebus.rules.rule_set import RuleSet
+from local.servicebus.rules import RuleSet, UnsupportedRule, read_rule, write_rule
 
 LAST_UPDATED_ANY = 253_402_300_799_000  # the end of the year 9999: any session with messages
 STATUS_OK, STATUS_NO_CONTENT = 200, 204

@@ -10,8 +10,7 @@ from local.servicebus.entities.message import BrokeredMessage, StoredMessage
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
-from local.servicebus.rules.filters import SubscriptionRule
-from local.servicebus.rules.rule_set import RuleSet
+from local.servicebus.rules import RuleSet, SubscriptionRule
 
 LOCK_SECONDS = 10.0
 
@@ -27,7 +26,7 @@ def dead_letter_queue() -> PlainQueue:
 
 
 def rule_set(rules: Sequence[SubscriptionRule] | None) -> RuleSet | None:
-    return None if rules is None else RuleSet("news", rules, MessageStore())
+    return None if rules is None else RuleSet(rules)
 
 
 @dataclass(eq=False)
