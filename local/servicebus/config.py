@@ -90,15 +90,12 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceConfig:
-    """One namespace: a name, its queues and its topics, in the order of the file."""
-
     name: str
     queues: tuple[QueueConfig, ...]
     topics: tuple[TopicConfig, ...] = ()
 
 
 def subscription_path(topic: str, subscription: str) -> str:
-    """Where a subscription is received from."""
     return f"{topic}/Subscriptions/{subscription}"
 
 
@@ -145,7 +142,6 @@ def parse_topic(document: Mapping[str, Any]) -> TopicConfig:
 
 
 def parse_subscription(document: Mapping[str, Any], topic: str) -> SubscriptionConfig:
-    """Read one subscription; without rules it takes everything."""
     path = subscription_path(topic, parse_name(document, "a subscription"))
     where = f"subscription {path!r}"
     refuse_unknown(document, {"Name", "Properties", "Rules"}, where)
@@ -252,7 +248,6 @@ def parse_lock_seconds(value: Any, where: str) -> float:
 
 
 def parse_time_to_live(value: Any, where: str) -> float | None:
-    """How long a message may wait; None is for ever."""
     return None if value is None else parse_seconds(value, where)
 
 

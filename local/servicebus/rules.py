@@ -189,8 +189,7 @@ def describe_filter(given: Filter) -> dict[str, Any]:
 
 def encode_rules(rules: Sequence[SubscriptionRule]) -> bytes:
     """Rules as bytes; values in a filter keep their AMQP types."""
-    body: Any = [[rule.name, describe_filter(rule.filter)] for rule in rules]
-    return Message(body=body).encode()
+    return Message(body=[[rule.name, describe_filter(rule.filter)] for rule in rules]).encode()
 
 
 def decode_rules(encoded: bytes) -> list[SubscriptionRule]:
@@ -222,9 +221,8 @@ class RuleSet:
     def add(self, rule: SubscriptionRule) -> None:
         """Take from now on what this rule matches, too; refused if its name is taken."""
         if rule.name.lower() in self._rules:
-            raise AmqpError(
-                ErrorCondition.ENTITY_ALREADY_EXISTS, f"There is a rule {rule.name!r} already"
-            )
+            description = f"There is a rule {rule.name!r} already"
+            raise AmqpError(ErrorCondition.ENTITY_ALREADY_EXISTS, description)
         self._rules[rule.name.lower()] = rule
         self._save(self.rules)
 

@@ -43,8 +43,8 @@ class BrokeredMessage:
 class DeadLetterReason:
     """Why a message was moved to the dead-letter sub-queue."""
 
-    reason: str | None
-    description: str | None
+    reason: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class PlainQueue(Queue[QueueConsumer]):
             consumer = next(iter(self._waiting))
             del self._waiting[consumer]
             if consumer.deliver_one(now):
-                self._waiting[consumer] = None
+                self.wait(consumer)
 
     def check(self, message: BrokeredMessage) -> None:
         """Any message will do; a session id is carried and means nothing."""
@@ -65,9 +65,7 @@ class PlainQueue(Queue[QueueConsumer]):
         """Renew locks, all or none; returns until when each now holds."""
         locked = [stored for token in tokens if (stored := self._locked.get(token)) is not None]
         if len(locked) < len(tokens):
-            raise AmqpError(
-                ErrorCondition.MESSAGE_LOCK_LOST, "The lock is lost and cannot be renewed"
-            )
+            raise AmqpError(self.lock_lost, "The lock is lost and cannot be renewed")
         until = now + self.config.lock_seconds
         for token, stored in zip(tokens, locked, strict=True):
             stored.lock = DeliveryLock(token, until)

@@ -14,8 +14,13 @@ from typing import Any, Required, TypedDict
 from uuid import UUID, uuid4
 
 from local.servicebus.config import QueueConfig
-from local.servicebus.entities.duplicates import DuplicateDetection
-from local.servicebus.entities.indexes import MessageIndex, TimerKey, TimerKind, Timers
+from local.servicebus.entities.indexes import (
+    DuplicateDetection,
+    MessageIndex,
+    TimerKey,
+    TimerKind,
+    Timers,
+)
 from local.servicebus.entities.message import (
     BrokeredMessage,
     DeadLetterReason,
@@ -54,9 +59,8 @@ class MessagingEntity(ABC):
         *,
         store: MessageStore,
         time_to_live_seconds: float | None,
-        duplicate_window_seconds: float | None,
+        duplicate_window_seconds: float | None,  # None: duplicates are not looked for
     ) -> None:
-        """Without a window duplicates are not looked for."""
         self.name = name
         self.kind = kind
         self.index = MessageIndex()
@@ -64,11 +68,9 @@ class MessagingEntity(ABC):
         self._counts: Counter[MessageState] = Counter()
         self._store = store
         self._time_to_live_seconds = time_to_live_seconds
-        self._duplicates = (
-            None
-            if duplicate_window_seconds is None
-            else DuplicateDetection(duplicate_window_seconds)
-        )
+        self._duplicates: DuplicateDetection | None = None
+        if duplicate_window_seconds is not None:
+            self._duplicates = DuplicateDetection(duplicate_window_seconds)
         self._last_sequence_number = 0
 
     @property
@@ -87,8 +89,7 @@ class MessagingEntity(ABC):
         """Take a message that is due, sent now or scheduled before; returns its number."""
 
     @abstractmethod
-    def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
-        """Do what one timer asks for."""
+    def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None: ...
 
     @abstractmethod
     def make_ready(self, stored: StoredMessage) -> None:
@@ -164,8 +165,7 @@ class MessagingEntity(ABC):
         return numbers
 
     def cancel_scheduled(self, sequence_numbers: Sequence[int]) -> None:
-        scheduled = [self.find(number, MessageState.SCHEDULED) for number in sequence_numbers]
-        for stored in scheduled:
+        for stored in [self.find(one, MessageState.SCHEDULED) for one in sequence_numbers]:
             self.remove(stored)
 
     def activate(self, scheduled: StoredMessage, now: float) -> None:
@@ -205,9 +205,8 @@ class MessagingEntity(ABC):
         """The message with this number; refused unless it is there, and in this state."""
         stored = self.index.find(sequence_number)
         if stored is None or stored.state is not state:
-            raise AmqpError(
-                ErrorCondition.MESSAGE_NOT_FOUND, f"No {state.value} message {sequence_number}"
-            )
+            description = f"No {state.value} message {sequence_number}"
+            raise AmqpError(ErrorCondition.MESSAGE_NOT_FOUND, description)
         return stored
 
     # Content
@@ -291,11 +290,13 @@ class Queue[Consumer = Any](MessagingEntity):
         self._waiting: dict[Consumer, None] = {}  # links, in the order in which they are served
         self.has_new_dead_letters = False  # taken over since the last dispatch
 
-    # What plain and session queues do differently
-
     @abstractmethod
     def expire_lock_of(self, stored: StoredMessage, now: float) -> None:
         """A locked message's lock has expired: a failed delivery."""
+
+    @abstractmethod
+    def dispatch_ready(self, now: float) -> None:
+        """Give what is ready to this queue's own links."""
 
     # Links
 
@@ -307,10 +308,6 @@ class Queue[Consumer = Any](MessagingEntity):
 
     def remove_waiting_links(self) -> None:
         self._waiting.clear()
-
-    @abstractmethod
-    def dispatch_ready(self, now: float) -> None:
-        """Give what is ready to this queue's own links."""
 
     def dispatch(self, now: float) -> None:
         self.dispatch_ready(now)
@@ -360,9 +357,8 @@ class Queue[Consumer = Any](MessagingEntity):
         """Apply a receiver's decision; refused when its lock is lost."""
         stored = self._locked.get(token)
         if stored is None:
-            raise AmqpError(
-                self.lock_lost, "The lock is lost; the message may be with somebody else"
-            )
+            description = "The lock is lost; the message may be with somebody else"
+            raise AmqpError(self.lock_lost, description)
         match settlement:
             case Settlement.COMPLETE if stored.redeliver_once:
                 stored.redeliver_once = False
@@ -380,7 +376,7 @@ class Queue[Consumer = Any](MessagingEntity):
                 self._change_state(stored, MessageState.DEFERRED)
                 self._store.save_message(self.name, stored)
             case Settlement.DEAD_LETTER:
-                self._move_to_dead_letters(stored, reason or DeadLetterReason(None, None), now)
+                self._move_to_dead_letters(stored, reason or DeadLetterReason(), now)
 
     def give_back(self, stored: StoredMessage, now: float, *, failed: bool) -> None:
         """End a delivery without success; a failed one counts against the message."""
@@ -395,10 +391,9 @@ class Queue[Consumer = Any](MessagingEntity):
             reason = DeadLetterReason("MaxDeliveryCountExceeded", description)
             self._move_to_dead_letters(stored, reason, now)
             return
-        if stored.was_deferred:
-            self._change_state(stored, MessageState.DEFERRED)
-        else:
-            self._change_state(stored, MessageState.ACTIVE)
+        unlocked = MessageState.DEFERRED if stored.was_deferred else MessageState.ACTIVE
+        self._change_state(stored, unlocked)
+        if unlocked is MessageState.ACTIVE:
             self.make_ready(stored)
         if failed:
             self._store.save_message(self.name, stored)
@@ -455,9 +450,8 @@ class Queue[Consumer = Any](MessagingEntity):
         self, stored: StoredMessage, reason: DeadLetterReason, now: float
     ) -> None:
         if self.dead_letters is None:
-            raise AmqpError(
-                ErrorCondition.NOT_ALLOWED, "A dead-lettered message cannot be so again"
-            )
+            description = "A dead-lettered message cannot be so again"
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
         self.unlock(stored)
         self.remove(stored)
         self.dead_letters.take_dead_letter(stored, reason, now)

@@ -27,7 +27,7 @@ class Topic(MessagingEntity):
         self._subscriptions = subscriptions
 
     def check(self, message: BrokeredMessage) -> None:
-        """Any message will do."""
+        pass  # any message will do
 
     def enqueue(self, message: BrokeredMessage, now: float) -> int:
         """Give a copy to every subscription that wants the message, once however many rules match.
@@ -50,8 +50,7 @@ class Topic(MessagingEntity):
     def make_ready(self, stored: StoredMessage) -> None:
         """A topic has no active messages."""
 
-    def make_unready(self, stored: StoredMessage) -> None:
-        """A topic has no active messages."""
+    make_unready = make_ready
 
     def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
         stored = self.index.find(key) if isinstance(key, int) else None

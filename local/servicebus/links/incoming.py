@@ -1,5 +1,6 @@
 """Links on which a client sends: transfers, credit, and the settlement of what was sent."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from proton import Condition, Delivery, Endpoint, Receiver, symbol
@@ -18,14 +19,13 @@ MAX_BATCH_SIZE = symbol("com.microsoft:max-message-batch-size")
 CREDIT = 500  # transfers a client may have under way on one link (part 2, section 2.6.7)
 
 
+@dataclass(eq=False)
 class IncomingLink(LinkEndpoint):
     """Reads whole transfers off a link and keeps the client in credit."""
 
-    def __init__(self, link: Receiver) -> None:
-        self._link = link
+    _link: Receiver
 
     def open(self) -> None:
-        """Attach, and allow the client to send."""
         self._link.max_message_size = MESSAGE_BYTES_MAX
         self._link.open()
         self._link.flow(CREDIT)
@@ -43,20 +43,13 @@ class IncomingLink(LinkEndpoint):
         return None
 
 
+@dataclass(eq=False)
 class MessageIncomingLink(IncomingLink):
     """Every transfer is applied whole, or refused whole, and then settled with the outcome."""
 
-    def __init__(
-        self,
-        link: Receiver,
-        entity: MessagingEntity,
-        broker: Broker,
-        connection: ClientConnection,
-    ) -> None:
-        super().__init__(link)
-        self._entity = entity
-        self._broker = broker
-        self._connection = connection
+    _entity: MessagingEntity
+    _broker: Broker
+    _connection: ClientConnection
 
     def open(self) -> None:
         # SDKs read from this property how large a batch they may build.

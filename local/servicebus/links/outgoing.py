@@ -1,5 +1,6 @@
 """Links on which a client receives: deliveries, their settlement, credit and drain."""
 
+from dataclasses import dataclass
 from uuid import UUID
 
 from proton import Condition, Delivery, Endpoint, Link, Sender, symbol
@@ -11,24 +12,19 @@ from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import Queue
 from local.servicebus.links.endpoint import LinkEndpoint
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.message_format import delivery_tag, write_delivery
+from local.servicebus.protocol.message_format import write_delivery
 
 REASON, DESCRIPTION = symbol("DeadLetterReason"), symbol("DeadLetterErrorDescription")
 
 
+@dataclass(eq=False)
 class OutgoingLink[QueueKind: Queue](LinkEndpoint):
     """Writes deliveries to a link and applies what the client decides about them."""
 
-    def __init__(
-        self, link: Sender, queue: QueueKind, broker: Broker, connection: ClientConnection
-    ) -> None:
-        self._link = link
-        self._queue = queue
-        self._broker = broker
-        self.connection = connection
-        # A client that receives and deletes has its deliveries settled by the sender, and never
-        # updates them (part 2, section 2.8.2).
-        self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
+    _link: Sender
+    _queue: QueueKind
+    _broker: Broker
+    connection: ClientConnection
 
     def transfer(self, stored: StoredMessage, now: float) -> None:
         """Deliver a locked message, unless a fault prevents it."""
@@ -44,12 +40,15 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
             case Fault(action=Action.DUPLICATE):
                 stored.redeliver_once = True
         payload = write_delivery(stored)
-        # The binding declares str and takes bytes as they are; a lock token is no UTF-8.
-        delivery = self._link.delivery(delivery_tag(token))  # type: ignore[arg-type]
+        # SDKs take the tag for the lock token, in .NET's byte order of a GUID. Proton's binding
+        # declares str and takes bytes as they are; a lock token is no UTF-8.
+        delivery = self._link.delivery(token.bytes_le)  # type: ignore[arg-type]
         delivery.lock_token = token
         self._link.stream(payload)
         self._link.advance()
-        if self._deletes:
+        # A client that receives and deletes has its deliveries settled by the sender, and never
+        # updates them (part 2, section 2.8.2).
+        if self._link.remote_snd_settle_mode == Link.SND_SETTLED:
             self._queue.settle(token, Settlement.COMPLETE, now)
             delivery.settle()
         self._broker.interceptor.count("deliver", size=len(payload))
@@ -107,8 +106,7 @@ class PlainOutgoingLink(OutgoingLink[PlainQueue]):
     """Takes turns with the queue's other consumers while it has credit."""
 
     def open(self) -> None:
-        """Attach; the client gives credit later."""
-        self._link.open()
+        self._link.open()  # the client gives credit later
 
     def on_link_flow(self) -> None:
         if self._link.credit > 0:

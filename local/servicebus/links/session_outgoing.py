@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from proton import Sender, symbol
 
-from local.servicebus.broker import Broker, ClientConnection, ClientOperation
+from local.servicebus.broker import ClientOperation
 from local.servicebus.entities.session_queue import MessageSession, SessionQueue
 from local.servicebus.links.endpoint import refuse_link
 from local.servicebus.links.outgoing import OutgoingLink
@@ -20,18 +21,15 @@ TICKS_AT_1970 = 621_355_968_000_000_000  # .NET counts 100 ns since the year 1
 TICKS_PER_SECOND = 10_000_000
 
 
+@dataclass(eq=False)
 class SessionOutgoingLink(OutgoingLink[SessionQueue]):
     """Attached only once it has its session; without one in time, refused with a timeout.
 
     So the client reads from the attach which session it got and until when its lock holds.
     """
 
-    def __init__(
-        self, link: Sender, queue: SessionQueue, broker: Broker, connection: ClientConnection
-    ) -> None:
-        super().__init__(link, queue, broker, connection)
-        self._timeout: asyncio.Handle | None = None
-        self._session_id: str | None = None
+    _timeout: asyncio.Handle | None = None
+    _session_id: str | None = None
 
     def open(self) -> None:
         """Ask for the session the client named, or wait for any."""

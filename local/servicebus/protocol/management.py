@@ -58,20 +58,17 @@ class ManagementNode:
         self._entity = entity
         self._broker = broker
         self._connection = connection
+        expire = self._expire_session_lock
         self._operations = {
             "schedule-message": ManagementOperation("schedule", self._schedule),
             "cancel-scheduled-message": ManagementOperation("cancel-scheduled", self._cancel),
             "peek-message": ManagementOperation("peek", self._peek),
             "renew-lock": ManagementOperation("renew-lock", self._renew_locks, self._expire_locks),
             "renew-session-lock": ManagementOperation(
-                "renew-session-lock", self._renew_session_lock, self._expire_session_lock
+                "renew-session-lock", self._renew_session_lock, expire
             ),
-            "get-session-state": ManagementOperation(
-                "get-session-state", self._get_state, self._expire_session_lock
-            ),
-            "set-session-state": ManagementOperation(
-                "set-session-state", self._set_state, self._expire_session_lock
-            ),
+            "get-session-state": ManagementOperation("get-session-state", self._get_state, expire),
+            "set-session-state": ManagementOperation("set-session-state", self._set_state, expire),
             "receive-by-sequence-number": ManagementOperation(
                 "receive-deferred", self._receive_deferred
             ),
@@ -103,9 +100,7 @@ class ManagementNode:
                 lambda: self._perform(operation.perform, body),
                 lambda result: send_response(write_response(result)),
                 self._connection,
-                expire_lock=(
-                    None if expire_lock is None else lambda: self._perform(expire_lock, body)
-                ),
+                expire_lock=expire_lock and (lambda: self._perform(expire_lock, body)),
             )
         )
 
@@ -117,9 +112,8 @@ class ManagementNode:
         except UnsupportedRule as error:
             raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, str(error)) from error
         except (KeyError, TypeError, ValueError, Undecodable) as error:
-            raise AmqpError(
-                ErrorCondition.ARGUMENT_ERROR, f"malformed request: {error!r}"
-            ) from error
+            description = f"malformed request: {error!r}"
+            raise AmqpError(ErrorCondition.ARGUMENT_ERROR, description) from error
 
     # Messages
 
@@ -142,10 +136,7 @@ class ManagementNode:
         return {"messages": [{"message": write_delivery(stored)} for stored in found]}
 
     def _receive_deferred(self, body: RequestBody, now: float) -> RequestBody:
-        queue, numbers = (
-            self._require_queue(),
-            elements(body["sequence-numbers"]),
-        )
+        queue, numbers = self._require_queue(), elements(body["sequence-numbers"])
         found: list[StoredMessage] = []
         if isinstance(queue, SessionQueue):
             session_id = body["session-id"]
@@ -153,23 +144,21 @@ class ManagementNode:
             found = queue.receive_deferred(numbers, session_id, holder)
         elif isinstance(queue, PlainQueue):
             found = queue.receive_deferred(numbers, now)
-        tokens = [None if stored.lock is None else stored.lock.token for stored in found]
-        messages = [
-            {"lock-token": token, "message": write_delivery(stored)}
-            for token, stored in zip(tokens, found, strict=True)
+        messages: list[RequestBody] = [
+            {"lock-token": stored.lock.token, "message": write_delivery(stored)}
+            for stored in found
+            if stored.lock is not None
         ]
         if int(body.get("receiver-settle-mode", 1)) == 0:  # receive and delete
-            for token in tokens:
-                if token is not None:
-                    queue.settle(token, Settlement.COMPLETE, now)
+            for message in messages:
+                queue.settle(message["lock-token"], Settlement.COMPLETE, now)
         return {"messages": messages}
 
     # Locks
 
     def _settle(self, settlement: Settlement, body: RequestBody, now: float) -> RequestBody:
-        reason = read_dead_letter_reason(
-            body.get("deadletter-reason"), body.get("deadletter-description")
-        )
+        texts = body.get("deadletter-reason"), body.get("deadletter-description")
+        reason = read_dead_letter_reason(*texts)
         for token in elements(body["lock-tokens"]):
             self._require_queue().settle(UUID(str(token)), settlement, now, reason)
         return {}
@@ -211,10 +200,8 @@ class ManagementNode:
 
     def _list_sessions(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
         if int(body["last-updated-time"]) < LAST_UPDATED_ANY:
-            raise AmqpError(
-                ErrorCondition.NOT_IMPLEMENTED,
-                "sessions cannot be listed by the time of their last update",
-            )
+            description = "sessions cannot be listed by the time of their last update"
+            raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, description)
         skip, top = int(body["skip"]), int(body["top"])
         found = self._require_sessions().session_ids()[skip : skip + top]
         names: Any = Array(None, Data.STRING, *found) if found else []
@@ -248,10 +235,9 @@ class ManagementNode:
         return self._entity
 
     def _require_rules(self) -> RuleSet:
-        rules = self._require_queue().rules
-        if rules is None:
-            name = self._entity.name
-            raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{name} is not a subscription")
+        if (rules := self._require_queue().rules) is None:
+            description = f"{self._entity.name} is not a subscription"
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
         return rules
 
 
@@ -261,9 +247,8 @@ def refuse_operation(name: str) -> RequestBody:
 
 def write_response(result: RequestBody | AmqpError) -> Message:
     if isinstance(result, AmqpError):
-        status = STATUS_OF_CONDITION.get(result.condition, STATUS_BAD_REQUEST)
         properties = {
-            "statusCode": int32(status),
+            "statusCode": int32(STATUS_OF_CONDITION.get(result.condition, STATUS_BAD_REQUEST)),
             "statusDescription": result.description,
             "errorCondition": result.condition.value,
         }

@@ -10,7 +10,6 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
-from uuid import UUID
 
 from local.servicebus.entities.message import (
     BrokeredMessage,
@@ -254,11 +253,6 @@ def entries_of(
 
 
 # Writing
-
-
-def delivery_tag(lock_token: UUID) -> bytes:
-    """SDKs take the delivery's tag for its lock token, in .NET's byte order of a GUID."""
-    return lock_token.bytes_le
 
 
 def write_delivery(stored: StoredMessage) -> bytes:
