@@ -177,8 +177,7 @@ class AmqpClient(asyncio.Protocol, proton.Handler):
         link.close()
         link.free()
         if listener is not None:
-            name = condition.name if condition else ""
-            listener.on_detached(name, (condition.description or "") if condition else "")
+            listener.on_detached(*texts_of(condition))
 
     on_link_remote_detach = on_link_remote_close
 
@@ -242,6 +241,10 @@ class AmqpClient(asyncio.Protocol, proton.Handler):
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
             listener.on_detached("", reason)
+
+
+def texts_of(condition: proton.Condition | None) -> tuple[str, str]:
+    return (condition.name, condition.description or "") if condition else ("", "")
 
 
 def tag_of(delivery: proton.Delivery) -> bytes:

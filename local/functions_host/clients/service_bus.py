@@ -41,9 +41,8 @@ class NamespaceAddress:
         pairs = (part.partition("=") for part in connection_string.split(";") if part)
         fields = {name.strip().lower(): value for name, _, value in pairs}
         if fields.get("usedevelopmentemulator", "").lower() != "true":
-            raise ValueError(
-                "only connection strings with UseDevelopmentEmulator=true are honoured"
-            )
+            only = "only connection strings with UseDevelopmentEmulator=true are honoured"
+            raise ValueError(only)
         endpoint = urlsplit(fields.get("endpoint", ""))
         if not endpoint.hostname or not fields.get("sharedaccesskeyname"):
             raise ValueError("a connection string needs Endpoint and SharedAccessKeyName")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+# The master key where none is set. It is no secret: the host listens on loopback only, and checks
+# keys so that a caller without one fails here as it would in the cloud.
 DEVELOPMENT_KEY = "lockstep-local"
-"""The master key where none is set. It is no secret: the host listens on loopback only, and checks
-keys so that a caller without one fails here as it would in the cloud."""
 
 MASTER = "host.master"
 HOST_PREFIX = "host.function."

@@ -27,12 +27,7 @@ from local.functions_host.config.host_json import DurableOptions
 from local.functions_host.durable.extension import DurableKind, FunctionsByName
 from local.functions_host.triggers.listener import log_result
 from local.functions_host.worker.protos import TypedData
-from local.functions_host.worker.worker import (
-    AppWorker,
-    InvocationFailed,
-    InvocationResult,
-    InvocationSucceeded,
-)
+from local.functions_host.worker.worker import AppWorker, InvocationFailed, InvocationResult
 
 log = logging.getLogger(__name__)
 
@@ -66,15 +61,14 @@ class OrchestratorItem:
     def answer(self, result: InvocationResult) -> pb.OrchestratorResponse:
         """The orchestrator's decisions; a failure outside the library fails the instance."""
         response = pb.OrchestratorResponse()
-        match result:
-            case InvocationSucceeded(value):
-                response.ParseFromString(decode(value))
-            case InvocationFailed():
-                end = pb.CompleteOrchestrationAction(
-                    orchestrationStatus=pb.ORCHESTRATION_STATUS_FAILED,
-                    failureDetails=failure_details(result),
-                )
-                response.actions.append(pb.OrchestratorAction(id=-1, completeOrchestration=end))
+        if isinstance(result, InvocationFailed):
+            end = pb.CompleteOrchestrationAction(
+                orchestrationStatus=pb.ORCHESTRATION_STATUS_FAILED,
+                failureDetails=failure_details(result),
+            )
+            response.actions.append(pb.OrchestratorAction(id=-1, completeOrchestration=end))
+        else:
+            response.ParseFromString(decode(result.value))
         response.instanceId, response.completionToken = self.request.instanceId, self.token
         return response
 
@@ -106,11 +100,10 @@ class ActivityItem:
             taskId=self.request.taskId,
             completionToken=self.token,
         )
-        match result:
-            case InvocationSucceeded(value):
-                response.result.CopyFrom(StringValue(value=text_of(value)))
-            case InvocationFailed():
-                response.failureDetails.CopyFrom(failure_details(result))
+        if isinstance(result, InvocationFailed):
+            response.failureDetails.CopyFrom(failure_details(result))
+        else:
+            response.result.CopyFrom(StringValue(value=text_of(result.value)))
         return response
 
 
@@ -136,16 +129,14 @@ class EntityItem:
         return encode(batch)
 
     def answer(self, result: InvocationResult) -> pb.EntityBatchResult:
-        """The results; if the function failed as a whole, all operations did, without effect."""
         _, operations = helpers.convert_to_entity_batch_request(self.request)
         response = pb.EntityBatchResult()
-        match result:
-            case InvocationSucceeded(value):
-                response.ParseFromString(decode(value))
-            case InvocationFailed():
-                failure = pb.OperationResultFailure(failureDetails=failure_details(result))
-                response.results.extend(pb.OperationResult(failure=failure) for _ in operations)
-                response.entityState.CopyFrom(self.request.entityState)
+        if isinstance(result, InvocationFailed):  # as a whole: all operations, without effect
+            failure = pb.OperationResultFailure(failureDetails=failure_details(result))
+            response.results.extend(pb.OperationResult(failure=failure) for _ in operations)
+            response.entityState.CopyFrom(self.request.entityState)
+        else:
+            response.ParseFromString(decode(result.value))
         del response.operationInfos[:]
         response.operationInfos.extend(operations)
         response.completionToken = self.token
@@ -293,16 +284,15 @@ def work_items_request(
     worker_name: str, functions: FunctionsByName, options: DurableOptions
 ) -> pb.GetWorkItemsRequest:
     """Ask for the work of the app's own functions, within its limits."""
-    names: dict[DurableKind, list[str]] = {kind: [] for kind in DurableKind}
+    filters = pb.WorkItemFilters()
     for kind, name in functions:
-        names[kind].append(name)
-    filters = pb.WorkItemFilters(
-        orchestrations=[
-            pb.OrchestrationFilter(name=name) for name in names[DurableKind.ORCHESTRATION]
-        ],
-        activities=[pb.ActivityFilter(name=name) for name in names[DurableKind.ACTIVITY]],
-        entities=[pb.EntityFilter(name=name) for name in names[DurableKind.ENTITY]],
-    )
+        match kind:
+            case DurableKind.ORCHESTRATION:
+                filters.orchestrations.add(name=name)
+            case DurableKind.ACTIVITY:
+                filters.activities.add(name=name)
+            case DurableKind.ENTITY:
+                filters.entities.add(name=name)
     return pb.GetWorkItemsRequest(
         worker_instance_id=worker_name,
         maxConcurrentOrchestrationWorkItems=options.max_orchestrators,

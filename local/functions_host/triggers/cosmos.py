@@ -26,11 +26,7 @@ from local.functions_host.worker.protos import TypedData
 if TYPE_CHECKING:  # the client is heavy: an app without this trigger never imports it
     from azure.cosmos.aio import CosmosClient
 
-    from local.functions_host.clients.change_feed import (
-        ChangeFeedProcessor,
-        FeedOptions,
-        FeedStart,
-    )
+    from local.functions_host.clients.change_feed import ChangeFeedProcessor, FeedOptions, FeedStart
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +110,7 @@ class CosmosListener(Listener):
         """Open the clients and follow the feed until a stop."""
         from azure.cosmos import PartitionKey
 
-        from local.functions_host.clients.change_feed import ChangeFeedProcessor
-        from local.functions_host.clients.feed_leases import FeedLeaseStore
+        from local.functions_host.clients.change_feed import ChangeFeedProcessor, FeedLeaseStore
 
         async with (
             open_client(self._connection, self._locations) as client,
@@ -142,11 +137,8 @@ class CosmosListener(Listener):
         inputs = {function.trigger.name: TypedData(string=json.dumps(documents))}
         end = await self._invoker.run(inputs)
         if end is RetriesEnd.EXHAUSTED:
-            log.error(
-                "the lease advances all the same: %d changes are lost to this function",
-                len(documents),
-                extra={"function": function.name},
-            )
+            text = "the lease advances all the same: %d changes are lost to this function"
+            log.error(text, len(documents), extra={"function": function.name})
         return end is not RetriesEnd.STOPPED
 
 

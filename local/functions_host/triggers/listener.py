@@ -98,8 +98,8 @@ class RetryingInvoker:
 
 def log_result(function: str, result: InvocationResult) -> None:
     """Log a failure in full, and a success for debugging."""
-    match result:
-        case InvocationFailed(reason, stack, _):
-            log.error("failed: %s\n%s", reason, stack, extra={"function": function})
-        case _:
-            log.debug("succeeded", extra={"function": function})
+    extra = {"function": function}
+    if isinstance(result, InvocationFailed):
+        log.error("failed: %s\n%s", result.reason, result.stack, extra=extra)
+    else:
+        log.debug("succeeded", extra=extra)

@@ -97,13 +97,9 @@ def batch_payload(
 
 def body_bytes(body: Any) -> bytes:
     """The bytes of a data section; any other kind of body is empty here."""
-    match body:
-        case bytes() | bytearray() | memoryview():
-            return bytes(body)
-        case str():
-            return body.encode()
-        case _:
-            return b""
+    if isinstance(body, str):
+        return body.encode()
+    return bytes(body) if isinstance(body, bytes | bytearray | memoryview) else b""
 
 
 def message_metadata(
@@ -116,6 +112,7 @@ def message_metadata(
     properties = TypedData(json=json.dumps(named, default=as_text, ensure_ascii=False))
     enqueued = moment(annotations.get("x-opt-enqueued-time"))
     expires = expiry(message, annotations)
+    content_type = str(message.content_type)  # Proton writes an absent one as the symbol `None`
     texts = {
         "MessageId": message.id,
         "SessionId": session_id,
@@ -125,7 +122,7 @@ def message_metadata(
         "To": message.address,
         "ReplyTo": message.reply_to,
         "ReplyToSessionId": message.reply_to_group_id,
-        "ContentType": content_type_of(message),
+        "ContentType": None if content_type == "None" else content_type,
         "PartitionKey": annotations.get("x-opt-partition-key"),
         "TransactionPartitionKey": annotations.get("x-opt-via-partition-key"),
         "LockToken": str(uuid.UUID(bytes_le=tag)) if len(tag) == 16 else None,
@@ -144,12 +141,6 @@ def message_metadata(
     metadata |= {name: TypedData(json=value) for name, value in jsons.items()}
     metadata["ApplicationProperties"] = metadata["UserProperties"] = properties
     return metadata
-
-
-def content_type_of(message: proton.Message) -> str | None:
-    """The content type; Proton writes an absent one as the symbol `None`."""
-    content_type = str(message.content_type)
-    return None if content_type in ("", "None") else content_type
 
 
 def moment(milliseconds: Any) -> str:
