@@ -38,8 +38,6 @@ OPERATIONS: dict[str, frozenset[Action]] = {
 
 
 class ClientConnection(Protocol):
-    """A client's connection, as the links on it see it."""
-
     @property
     def is_open(self) -> bool: ...
 

@@ -80,8 +80,6 @@ class SubscriptionConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic with its subscriptions. Durations are in seconds."""
-
     name: str
     subscriptions: tuple[SubscriptionConfig, ...] = ()
     time_to_live_seconds: float | None = None

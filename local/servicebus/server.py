@@ -55,7 +55,6 @@ class Namespace:
 
     @property
     def connection_string(self) -> str:
-        """What the SDKs take."""
         return (
             f"Endpoint=sb://{self.host}:{self.port};SharedAccessKeyName={KEY_NAME};"
             f"SharedAccessKey={KEY};UseDevelopmentEmulator=true"
@@ -123,7 +122,6 @@ class AmqpListener:
     def __init__(
         self, config: NamespaceConfig, faults: Faults, counters: Counters, store: MessageStore
     ) -> None:
-        """Open every declared entity with what the store has of it."""
         self._name = f"servicebus.{config.name}"
         self._store = store
         self._broker = Broker(self._name, faults=faults, counters=counters, store=store)

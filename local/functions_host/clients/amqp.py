@@ -171,7 +171,6 @@ class AmqpClient(asyncio.Protocol, proton.Handler):
             listener.on_attached()
 
     def on_link_remote_close(self, event: Any) -> None:
-        """The peer detached a link for good."""
         link, condition = event.link, event.link.remote_condition
         listener = self._listeners.pop(link.name, None)
         link.close()
@@ -182,12 +181,10 @@ class AmqpClient(asyncio.Protocol, proton.Handler):
     on_link_remote_detach = on_link_remote_close
 
     def on_link_flow(self, event: Any) -> None:
-        """The peer sent how much credit is left, or that it has drained it."""
         if (listener := self._listeners.get(event.link.name)) is not None:
             listener.on_flow()
 
     def on_delivery(self, event: Any) -> None:
-        """A message arrived, or the peer changed the state of one."""
         delivery, link = event.delivery, event.link
         listener = self._listeners.get(link.name)
         if link.is_receiver and delivery.readable and not delivery.partial:
@@ -310,7 +307,6 @@ class RequestClient(LinkListener):
         self._client.detach(self._receiver)
 
     def on_detached(self, condition: str, description: str) -> None:
-        """No response will come any more."""
         self.is_open = False
         for response in self._waiting.values():
             if not response.done():

@@ -93,11 +93,9 @@ class FeedLease:
         return replace(self, owner=owner, renewed=datetime.now(UTC))
 
     def advanced_to(self, continuation: str) -> "FeedLease":
-        """The lease advanced, and renewed by that."""
         return replace(self, continuation=continuation, renewed=datetime.now(UTC))
 
     def is_free(self, now: datetime, expiration_seconds: float) -> bool:
-        """Whether nobody owns it, or its owner has not renewed it in time."""
         return self.owner is None or (now - self.renewed).total_seconds() > expiration_seconds
 
 
@@ -168,8 +166,6 @@ def leases_to_take(
 
 @dataclass(eq=False)
 class ChangeFeedProcessor:
-    """Reads a container's feed as one of the hosts that share the leases."""
-
     _host: str
     _monitored: ContainerProxy
     _leases: FeedLeaseStore
@@ -205,7 +201,6 @@ class ChangeFeedProcessor:
         self._stopping.set()
 
     async def _acquire(self, ids: list[str]) -> None:
-        """Take the leases this host should have and does not follow yet."""
         found = [await self._leases.find(lease_id) for lease_id in ids]
         leases = [lease for lease in found if lease is not None]
         expiration = self._options.expiration_interval
@@ -235,7 +230,6 @@ class ChangeFeedProcessor:
             log.warning("the lease %s was not given back: %s", lease.token, first_line(error))
 
     async def _read_once(self, lease: FeedLease) -> FeedLease:
-        """Read a page; hand it over and advance, or wait and renew."""
         options = self._options
         page = await read_page(self._monitored, lease, options.page_items, options.start)
         if page.documents:

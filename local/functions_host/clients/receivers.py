@@ -126,7 +126,6 @@ class Receiver(LinkListener):
             self._attached.set_result(True)
 
     def on_detached(self, condition: str, description: str) -> None:
-        """The queue refuses, or the lock or the connection is lost."""
         self._lost = self._lost or error_of(condition, description)
         if not self._attached.done():
             self._attached.set_exception(self._lost)
@@ -257,15 +256,12 @@ class SessionReceiver(Receiver):
             super().on_attached()
 
     def on_detached(self, condition: str, description: str) -> None:
-        """No session came free in time, or the end of the link for another reason."""
         if condition == "com.microsoft:timeout" and not self._attached.done():
             self._attached.set_result(False)
         super().on_detached(condition, description)
 
 
 class PlainReceiver(Receiver):
-    """Messages of an entity without sessions, under locks of their own."""
-
     async def return_prefetched(self) -> None:
         """Give back, uncounted, what arrived and was not handed out."""
         with suppress(ConnectionLost, LockLost, RequestRefused, TimeoutError):
@@ -284,8 +280,6 @@ class PlainReceiver(Receiver):
 
 
 class MessageLock:
-    """The lock of one message, as something that can be renewed."""
-
     def __init__(self, receiver: PlainReceiver, message: ReceivedMessage) -> None:
         self._receiver = receiver
         self._message = message
@@ -300,7 +294,6 @@ class MessageLock:
 
 
 def error_of(condition: str, description: str) -> Exception:
-    """The error that an AMQP condition means to whoever holds the link."""
     if condition in LOCK_CONDITIONS:
         return LockLost(f"{condition}: {description}")
     if condition:

@@ -133,7 +133,6 @@ def read_function(
 
 
 def read_binding(function: str, raw: str, settings: AppSettings) -> Binding:
-    """Parse one binding and put app settings in place of `%NAME%`."""
     resolved = {
         key: settings.resolve(value, function) if isinstance(value, str) else value
         for key, value in json.loads(raw).items()

@@ -30,7 +30,6 @@ class Keys:
 
     @classmethod
     def read(cls, settings: Mapping[str, str]) -> "Keys":
-        """Find the keys among the app settings; an empty value is no key."""
         host: set[str] = set()
         functions: dict[str, frozenset[str]] = {}
         extensions: dict[str, str] = {}
@@ -58,7 +57,6 @@ class Keys:
         return shown == self.master
 
     def open_extension(self, shown: str | None, extension: str) -> bool:
-        """Whether a key may call the webhooks of an extension."""
         return shown in (self.master, self.of_extension(extension))
 
     def of_extension(self, extension: str) -> str:

@@ -72,7 +72,6 @@ class DurableExtension:
         self._clients.append((function, binding))
 
     def add_routes(self, server: WebServer) -> None:
-        """Add the management endpoints, if the app has to do with Durable at all."""
         if self._functions or self._clients:
             self._management = InstanceManagement(self._address, self._keys)
             self._management.add_routes(server)
@@ -99,7 +98,6 @@ class DurableExtension:
             await self._management.close()
 
     def _check(self, binding: Binding) -> None:
-        """Refuse the protocol of azure-functions-durable 1, and a host without a task hub."""
         if not binding.flag("durableRequiresGrpc", False):
             only = "only azure-functions-durable 2 is honoured (durableRequiresGrpc)"
             raise binding.unsupported(only)

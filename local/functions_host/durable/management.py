@@ -41,8 +41,6 @@ type InstanceAction = Callable[[web.Request, str], Awaitable[web.Response]]
 
 
 class InstanceManagement:
-    """Answers for the instances of one task hub."""
-
     def __init__(self, backend_address: str, keys: Keys) -> None:
         self._address = backend_address
         self._keys = keys
@@ -75,7 +73,6 @@ class InstanceManagement:
         return web.json_response(document, status=500 if breaks and is_failed else 200)
 
     async def purge(self, request: web.Request, instance_id: str) -> web.Response:  # noqa: ARG002
-        """Forget an instance that is over."""
         result = await self._client().purge_orchestration(instance_id)
         count = result.deleted_instance_count
         return web.json_response({"instancesDeleted": count}, status=200 if count else 404)

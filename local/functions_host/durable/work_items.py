@@ -39,8 +39,6 @@ NAMED_ERROR = re.compile(r"(?P<type>[A-Za-z_][\w.]*): (?P<message>.+)", re.DOTAL
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorItem:
-    """An orchestrator's turn: its history and the events that are new."""
-
     request: pb.OrchestratorRequest
     token: str
     kind: ClassVar = DurableKind.ORCHESTRATION
@@ -75,8 +73,6 @@ class OrchestratorItem:
 
 @dataclass(frozen=True, slots=True)
 class ActivityItem:
-    """One call of an activity."""
-
     request: pb.ActivityRequest
     token: str
     kind: ClassVar = DurableKind.ACTIVITY
@@ -94,7 +90,6 @@ class ActivityItem:
         return TypedData(string=request.input.value if request.HasField("input") else "null")
 
     def answer(self, result: InvocationResult) -> pb.ActivityResponse:
-        """The result as JSON text, or why there is none."""
         response = pb.ActivityResponse(
             instanceId=self.request.orchestrationInstance.instanceId,
             taskId=self.request.taskId,
@@ -109,8 +104,6 @@ class ActivityItem:
 
 @dataclass(frozen=True, slots=True)
 class EntityItem:
-    """An entity's state and the operations on it that are due."""
-
     request: pb.EntityRequest
     token: str
     kind: ClassVar = DurableKind.ENTITY
@@ -243,7 +236,6 @@ class WorkItemStream:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _work(self, work_item: pb.WorkItem) -> None:
-        """Invoke the function of one item and send the answer."""
         try:
             item = read_item(work_item)
             function = self._functions[item.kind, item.name]
@@ -283,7 +275,6 @@ class WorkItemStream:
 def work_items_request(
     worker_name: str, functions: FunctionsByName, options: DurableOptions
 ) -> pb.GetWorkItemsRequest:
-    """Ask for the work of the app's own functions, within its limits."""
     filters = pb.WorkItemFilters()
     for kind, name in functions:
         match kind:

@@ -54,8 +54,6 @@ HONOURED = (
 
 
 class CosmosListener(Listener):
-    """Follows one container's change feed for one function."""
-
     def __init__(self, function: AppFunction, context: HostContext) -> None:
         binding = function.trigger
         check_binding(binding)
@@ -107,7 +105,6 @@ class CosmosListener(Listener):
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _process(self) -> None:
-        """Open the clients and follow the feed until a stop."""
         from azure.cosmos import PartitionKey
 
         from local.functions_host.clients.change_feed import ChangeFeedProcessor, FeedLeaseStore
@@ -143,7 +140,6 @@ class CosmosListener(Listener):
 
 
 def check_binding(binding: Binding) -> None:
-    """Refuse what is not honoured, and every mode but the latest version."""
     binding.only(*HONOURED)
     mode = binding.text("changeFeedMode", "LatestVersion")
     if mode.replace("_", "").lower() != "latestversion":

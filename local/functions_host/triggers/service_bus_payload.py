@@ -56,8 +56,6 @@ OBJECTS = dict.fromkeys((*ACTIONS, "Client"), TypedData(json="{}"))
 
 @dataclass(frozen=True, slots=True)
 class MessagePayload:
-    """What goes to the worker: the input itself and its trigger metadata."""
-
     data: TypedData
     metadata: Mapping[str, TypedData]
 
@@ -159,7 +157,6 @@ def expiry(message: proton.Message, annotations: Mapping[str, Any]) -> str:
 
 
 def overwrite_with_body(text: str, metadata: dict[str, TypedData]) -> None:
-    """Let the fields of a JSON object overwrite entries, as the real host does."""
     stripped = text.strip()
     if not (stripped.startswith("{") and stripped.endswith("}")):
         return
@@ -180,7 +177,6 @@ def overwrite_with_body(text: str, metadata: dict[str, TypedData]) -> None:
 
 
 def arrays_of(entries: Sequence[dict[str, TypedData]]) -> dict[str, TypedData]:
-    """Turn the entries of single messages into arrays."""
     arrays = {f"{name}Array": present_texts(entries, name) for name in TEXTS}
     # The extension fills this array with the other key's values.
     arrays["TransactionPartitionKeyArray"] = present_texts(entries, "PartitionKey")
@@ -199,7 +195,6 @@ def present_texts(entries: Sequence[dict[str, TypedData]], name: str) -> TypedDa
 
 
 def system_entry(function: str) -> TypedData:
-    """The `sys` entry every invocation has."""
     now = date_json(datetime.now(UTC))
     return TypedData(
         json=f'{{"MethodName":"{function}","UtcNow":"{now}Z","RandGuid":"{uuid.uuid4()}"}}'

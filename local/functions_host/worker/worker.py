@@ -130,7 +130,6 @@ class AppWorker:
 
 
 async def send_request(call: Any, name: str, content: Any = None) -> Any:
-    """Send one request to the library; a failure it reports is Unsupported, with its reason."""
     message = SimpleNamespace(
         request=SimpleNamespace(**{name: content}),
         properties={"host": "127.0.0.1", "protos": protos},

@@ -129,8 +129,6 @@ class SentMessageId:
 
 
 class DuplicateDetection:
-    """Remembers each message id for a window of time from its first send."""
-
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
         self._sent: dict[str, SentMessageId] = {}  # in the order of time

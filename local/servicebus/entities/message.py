@@ -41,8 +41,6 @@ class BrokeredMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterReason:
-    """Why a message was moved to the dead-letter sub-queue."""
-
     reason: str | None = None
     description: str | None = None
 

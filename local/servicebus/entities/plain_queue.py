@@ -12,8 +12,6 @@ from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 
 class QueueConsumer(Protocol):
-    """A link with credit on a plain queue."""
-
     def deliver_one(self, now: float) -> bool:
         """Deliver one message; returns whether there is credit for more."""
         ...

@@ -110,7 +110,6 @@ class MessagingEntity(ABC):
     # Time
 
     def advance(self, now: float) -> None:
-        """Do what has come due, and deliver what became ready by it."""
         self.run_timers(now)
         self.dispatch(now)
 
@@ -212,7 +211,6 @@ class MessagingEntity(ABC):
     # Content
 
     def restore(self, content: StoredQueue) -> None:
-        """Begin with what an earlier process stored."""
         self._last_sequence_number = content.last_sequence_number
         if self._duplicates is not None:
             self._duplicates.restore(content.sent_ids)
@@ -223,7 +221,6 @@ class MessagingEntity(ABC):
             self.place(stored)
 
     def place(self, stored: StoredMessage) -> None:
-        """Enter a message into the index, the counts and the timers."""
         self.index.add(stored)
         self._counts[stored.state] += 1
         if stored.expires_at is not None:
@@ -328,7 +325,6 @@ class Queue[Consumer = Any](MessagingEntity):
     # Locks
 
     def lock(self, stored: StoredMessage, until: float) -> StoredMessage:
-        """Lock a message for one delivery, under a new token."""
         token = self._new_lock_token()
         stored.lock = DeliveryLock(token, until)
         self._locked[token] = stored
@@ -428,7 +424,6 @@ class Queue[Consumer = Any](MessagingEntity):
     def dead_letter_on_arrival(
         self, message: BrokeredMessage, reason: DeadLetterReason, now: float
     ) -> None:
-        """A message that cannot be served here becomes a dead letter."""
         if self.dead_letters is not None:
             arrived = StoredMessage(self.next_sequence_number(), message, now)
             self.dead_letters.take_dead_letter(arrived, reason, now)

@@ -17,8 +17,6 @@ from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 
 class SessionConsumer(Protocol):
-    """A link that waits for any session, or holds one."""
-
     @property
     def connection(self) -> object: ...
 
@@ -183,7 +181,6 @@ class SessionQueue(Queue[SessionConsumer]):
         return holder if holder is not None and holder.connection is connection else None
 
     def held_session(self, session_id: str, holder: SessionConsumer | None) -> MessageSession:
-        """The session, if this holder holds it; refused otherwise."""
         session = self._sessions.get(session_id)
         if session is None or holder is None or session.holder is not holder:
             raise AmqpError(ErrorCondition.SESSION_LOCK_LOST, f"The lock on {session_id!r} is lost")

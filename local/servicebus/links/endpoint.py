@@ -9,7 +9,6 @@ class LinkEndpoint:
     """Called with what Proton reports about one link; what it does not override is ignored."""
 
     def open(self) -> None:
-        """Attach, at once or when there is reason to."""
         raise NotImplementedError
 
     def on_link_flow(self) -> None:

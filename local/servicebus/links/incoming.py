@@ -21,8 +21,6 @@ CREDIT = 500  # transfers a client may have under way on one link (part 2, secti
 
 @dataclass(eq=False)
 class IncomingLink(LinkEndpoint):
-    """Reads whole transfers off a link and keeps the client in credit."""
-
     _link: Receiver
 
     def open(self) -> None:

@@ -19,8 +19,6 @@ REASON, DESCRIPTION = symbol("DeadLetterReason"), symbol("DeadLetterErrorDescrip
 
 @dataclass(eq=False)
 class OutgoingLink[QueueKind: Queue](LinkEndpoint):
-    """Writes deliveries to a link and applies what the client decides about them."""
-
     _link: Sender
     _queue: QueueKind
     _broker: Broker

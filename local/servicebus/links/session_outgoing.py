@@ -32,7 +32,6 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
     _session_id: str | None = None
 
     def open(self) -> None:
-        """Ask for the session the client named, or wait for any."""
         wanted = read_filters(self._link)[SESSION_FILTER]
         if wanted is not None:
             self._execute_accept(lambda: self._accept_named(str(wanted)))
@@ -71,7 +70,6 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
             self.transfer(stored, self._broker.now())
 
     def on_session_lost(self) -> None:
-        """The session lock has expired: detach with that as the error."""
         self._session_id = None
         self._refuse(AmqpError(ErrorCondition.SESSION_LOCK_LOST, "The session lock has expired"))
 

@@ -75,8 +75,6 @@ HANDLERS: dict[int, tuple[str, Any, Any]] = {  # method, and how to get and wrap
 
 
 class BrokerConnection(asyncio.Protocol):
-    """Passes the events of one connection to the endpoints of its links."""
-
     def __init__(
         self, broker: Broker, catalog: EntityCatalog, connected: set["BrokerConnection"]
     ) -> None:
@@ -155,7 +153,6 @@ class BrokerConnection(asyncio.Protocol):
             socket.abort()
 
     def close(self) -> None:
-        """Close in an orderly way: the service is stopping."""
         self._connection.condition = Condition(
             ErrorCondition.CONNECTION_FORCED.value, "The service is stopping"
         )

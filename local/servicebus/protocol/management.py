@@ -50,8 +50,6 @@ class ManagementOperation:
 
 
 class ManagementNode:
-    """One client's requests about one entity."""
-
     def __init__(
         self, entity: MessagingEntity, broker: Broker, connection: ClientConnection
     ) -> None:

@@ -276,7 +276,6 @@ def write_header(data: bytes, sent: MessageSection | None, stored: StoredMessage
 
 
 def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMessage) -> bytes:
-    """The sender's annotations and the broker's own."""
     entries: list[bytes] = []
     for key, value in entries_of(data, sent) if sent is not None else ():
         name = data[key[0] : key[1]]
