@@ -84,7 +84,7 @@ class Interceptor:
         return self._faults.is_down(self._component)
 
     def execute(self, operation: ClientOperation[Any]) -> None:
-        match self._take_fault(operation.name):
+        match self.take_fault(operation.name):
             case None:
                 self._respond(operation, self._apply(operation))
             case Fault(action=Action.STATUS, status=status):
@@ -98,14 +98,11 @@ class Interceptor:
             case Fault(action=Action.DOWN | Action.DROP_CONNECTION):
                 operation.connection.abort()
 
-    def take_delivery_fault(self) -> Fault | None:
-        return self._take_fault("deliver")
-
     def count(self, operation: str, status: str = "ok", *, count: int = 1, size: int = 0) -> None:
         """Count something that a client did not ask for."""
         self._counters.add(self._component, operation, status, count=count, size=size)
 
-    def _take_fault(self, operation: str) -> Fault | None:
+    def take_fault(self, operation: str) -> Fault | None:
         return self._faults.inject(self._component, operation, actions=OPERATIONS[operation])
 
     def _apply(

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Required, TypedDict
 from uuid import UUID, uuid4
 
-from local.servicebus.config import QueueConfig
+from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.indexes import (
     DuplicateDetection,
     MessageIndex,
@@ -53,24 +53,18 @@ class MessagingEntity(ABC):
     """
 
     def __init__(
-        self,
-        name: str,
-        kind: EntityKind,
-        *,
-        store: MessageStore,
-        time_to_live_seconds: float | None,
-        duplicate_window_seconds: float | None,  # None: duplicates are not looked for
+        self, config: QueueConfig | TopicConfig, kind: EntityKind, store: MessageStore
     ) -> None:
-        self.name = name
+        self.name = config.name
         self.kind = kind
         self.index = MessageIndex()
         self.timers = Timers()
         self._counts: Counter[MessageState] = Counter()
         self._store = store
-        self._time_to_live_seconds = time_to_live_seconds
+        self._time_to_live_seconds = config.time_to_live_seconds
         self._duplicates: DuplicateDetection | None = None
-        if duplicate_window_seconds is not None:
-            self._duplicates = DuplicateDetection(duplicate_window_seconds)
+        if config.duplicate_window_seconds is not None:
+            self._duplicates = DuplicateDetection(config.duplicate_window_seconds)
         self._last_sequence_number = 0
 
     @property
@@ -271,13 +265,7 @@ class Queue[Consumer = Any](MessagingEntity):
         new_lock_token: Callable[[], UUID] = uuid4,
         count_expired_lock: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(
-            config.name,
-            kind,
-            store=store,
-            time_to_live_seconds=config.time_to_live_seconds,
-            duplicate_window_seconds=config.duplicate_window_seconds,
-        )
+        super().__init__(config, kind, store)
         self.config = config
         self.dead_letters = dead_letters
         self.rules = rules

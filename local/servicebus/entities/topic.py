@@ -17,13 +17,7 @@ class Topic(MessagingEntity):
     def __init__(
         self, config: TopicConfig, subscriptions: Sequence[Queue], store: MessageStore
     ) -> None:
-        super().__init__(
-            config.name,
-            EntityKind.TOPIC,
-            store=store,
-            time_to_live_seconds=config.time_to_live_seconds,
-            duplicate_window_seconds=config.duplicate_window_seconds,
-        )
+        super().__init__(config, EntityKind.TOPIC, store)
         self._subscriptions = subscriptions
 
     def check(self, message: BrokeredMessage) -> None:

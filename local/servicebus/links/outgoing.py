@@ -29,7 +29,7 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
         if stored.lock is None:
             return
         token = stored.lock.token
-        match self._broker.interceptor.take_delivery_fault():
+        match self._broker.interceptor.take_fault("deliver"):
             case Fault(action=Action.DOWN | Action.DROP_CONNECTION):
                 self.connection.abort()
                 return
