@@ -188,7 +188,13 @@ class WorkItemStream:
     ) -> None:
         self._functions = functions
         self._worker = worker
-        self._request = work_items_request(worker_name, functions, options)
+        self._request = pb.GetWorkItemsRequest(
+            worker_instance_id=worker_name,
+            maxConcurrentOrchestrationWorkItems=options.max_orchestrators,
+            maxConcurrentActivityWorkItems=options.max_activities,
+            maxConcurrentEntityWorkItems=options.max_entities,
+            workItemFilters=filter_functions(functions),
+        )
         self._channel = grpc.aio.insecure_channel(address, options=OPTIONS)
         self._stub = stubs.TaskHubSidecarServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._running: set[asyncio.Task[None]] = set()
@@ -272,9 +278,7 @@ class WorkItemStream:
             log.warning("the task hub is down, trying again: %s", error.details())
 
 
-def work_items_request(
-    worker_name: str, functions: FunctionsByName, options: DurableOptions
-) -> pb.GetWorkItemsRequest:
+def filter_functions(functions: FunctionsByName) -> pb.WorkItemFilters:
     filters = pb.WorkItemFilters()
     for kind, name in functions:
         match kind:
@@ -284,10 +288,4 @@ def work_items_request(
                 filters.activities.add(name=name)
             case DurableKind.ENTITY:
                 filters.entities.add(name=name)
-    return pb.GetWorkItemsRequest(
-        worker_instance_id=worker_name,
-        maxConcurrentOrchestrationWorkItems=options.max_orchestrators,
-        maxConcurrentActivityWorkItems=options.max_activities,
-        maxConcurrentEntityWorkItems=options.max_entities,
-        workItemFilters=filters,
-    )
+    return filters

@@ -142,7 +142,7 @@ class ServiceBusListener(Listener):
                 options.min_batch, options.max_batch, idle_seconds, options.max_batch_wait_seconds
             )
         message = await receiver.receive(idle_seconds)
-        return [message] if message is not None else []
+        return [] if message is None else [message]
 
     async def _process(
         self, receiver: Receiver, messages: Sequence[ReceivedMessage], session_id: str | None

@@ -42,8 +42,11 @@ from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.topic import Topic
 from local.servicebus.links.endpoint import LinkEndpoint, refuse_link
 from local.servicebus.links.incoming import MessageIncomingLink
-from local.servicebus.links.outgoing import PlainOutgoingLink
-from local.servicebus.links.session_outgoing import SessionOutgoingLink, has_session_filter
+from local.servicebus.links.outgoing import (
+    PlainOutgoingLink,
+    SessionOutgoingLink,
+    has_session_filter,
+)
 from local.servicebus.protocol.authorization import SasAuthorization
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.protocol.management import ManagementNode
