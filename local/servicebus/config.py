@@ -173,9 +173,6 @@ def read_queue(name: str, properties: Mapping[str, Any], where: str) -> QueueCon
     )
 
 
-# Rules
-
-
 def parse_rule(document: Mapping[str, Any], owner: str) -> SubscriptionRule:
     """Read one rule; SQL filters and actions raise InvalidConfig."""
     name = parse_name(document, f"{owner}: a rule")

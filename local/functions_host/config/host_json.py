@@ -116,18 +116,13 @@ def parse(document: Any) -> HostJson:
     timeout = root.take("functionTimeout", read_timeout, 1800.0)
     levels = read_log_levels(root.section("logging"))
     extensions = root.section("extensions")
-    prefix, service_bus = read_http(extensions), read_service_bus(extensions)
-    durable = read_durable_task(extensions)
+    http = extensions.section("http")
+    prefix = http.take("routePrefix", read_string, "api").strip("/")
+    http.close()
+    service_bus, durable = read_service_bus(extensions), read_durable_task(extensions)
     extensions.close()
     root.close()
     return HostJson(timeout, prefix, service_bus, durable, levels)
-
-
-def read_http(extensions: HostJsonSection) -> str:
-    section = extensions.section("http")
-    prefix = section.take("routePrefix", read_string, "api")
-    section.close()
-    return prefix.strip("/")
 
 
 def read_service_bus(extensions: HostJsonSection) -> ServiceBusOptions:

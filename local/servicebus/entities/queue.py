@@ -101,8 +101,6 @@ class MessagingEntity(ABC):
     def remove_waiting_links(self) -> None:
         """No link waits any more; session locks that links held stay until they expire."""
 
-    # Time
-
     def advance(self, now: float) -> None:
         self.run_timers(now)
         self.dispatch(now)
@@ -177,8 +175,6 @@ class MessagingEntity(ABC):
         limits = (message.time_to_live_seconds, self._time_to_live_seconds)
         return min((limit for limit in limits if limit is not None), default=None)
 
-    # Looking
-
     def peek(
         self, first: int, count: int, session_id: str | None = None
     ) -> tuple[StoredMessage, ...]:
@@ -201,8 +197,6 @@ class MessagingEntity(ABC):
             description = f"No {state.value} message {sequence_number}"
             raise AmqpError(ErrorCondition.MESSAGE_NOT_FOUND, description)
         return stored
-
-    # Content
 
     def restore(self, content: StoredQueue) -> None:
         self._last_sequence_number = content.last_sequence_number
@@ -283,8 +277,6 @@ class Queue[Consumer = Any](MessagingEntity):
     def dispatch_ready(self, now: float) -> None:
         """Give what is ready to this queue's own links."""
 
-    # Links
-
     def wait(self, consumer: Consumer) -> None:
         self._waiting.setdefault(consumer)
 
@@ -299,8 +291,6 @@ class Queue[Consumer = Any](MessagingEntity):
         if self.dead_letters is not None and self.dead_letters.has_new_dead_letters:
             self.dead_letters.has_new_dead_letters = False
             self.dead_letters.dispatch(now)
-
-    # Arriving
 
     def enqueue(self, message: BrokeredMessage, now: float) -> int:
         seconds = self.time_to_live(message)
@@ -385,8 +375,6 @@ class Queue[Consumer = Any](MessagingEntity):
     def find_deferred(self, sequence_numbers: Sequence[int]) -> list[StoredMessage]:
         """The deferred messages with these numbers; refused if one of them is not there."""
         return [self.find(number, MessageState.DEFERRED) for number in sequence_numbers]
-
-    # Time
 
     def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
         stored = self.index.find(key) if isinstance(key, int) else None

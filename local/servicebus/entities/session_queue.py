@@ -193,8 +193,6 @@ class SessionQueue(Queue[SessionConsumer]):
         self.held_session(session_id, holder).state = state
         self._store.save_session_state(self.name, session_id, state)
 
-    # Looking
-
     def session_ids(self) -> list[str]:
         """The sessions that have messages, in any state, in the order of their first use."""
         return [one.id for one in self._sessions.values() if len(one.index) > 0]
@@ -204,8 +202,6 @@ class SessionQueue(Queue[SessionConsumer]):
             return self.index
         session = self._sessions.get(session_id)
         return MessageIndex() if session is None else session.index
-
-    # Inside
 
     def _find_or_create(self, session_id: str | None) -> MessageSession:
         name = session_id or ""

@@ -113,8 +113,6 @@ class ManagementNode:
             description = f"malformed request: {error!r}"
             raise AmqpError(ErrorCondition.ARGUMENT_ERROR, description) from error
 
-    # Messages
-
     def _schedule(self, body: RequestBody, now: float) -> RequestBody:
         if not self._entity.takes_messages:
             kind = self._entity.kind.value
@@ -152,8 +150,6 @@ class ManagementNode:
                 queue.settle(message["lock-token"], Settlement.COMPLETE, now)
         return {"messages": messages}
 
-    # Locks
-
     def _settle(self, settlement: Settlement, body: RequestBody, now: float) -> RequestBody:
         texts = body.get("deadletter-reason"), body.get("deadletter-description")
         reason = read_dead_letter_reason(*texts)
@@ -172,8 +168,6 @@ class ManagementNode:
         for token in elements(body["lock-tokens"]):
             self._require_queue().expire_lock(UUID(str(token)), now)
         return {}
-
-    # Sessions
 
     def _expire_session_lock(self, body: RequestBody, now: float) -> RequestBody:
         self._require_sessions().expire_session_lock(body["session-id"], now)
@@ -205,8 +199,6 @@ class ManagementNode:
         names: Any = Array(None, Data.STRING, *found) if found else []
         return {"skip": int32(skip + len(found)), "sessions-ids": names}
 
-    # Rules
-
     def _add_rule(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
         self._require_rules().add(read_rule(str(body["rule-name"]), body["rule-description"]))
         return {}
@@ -219,8 +211,6 @@ class ManagementNode:
         first, count = int(body.get("skip") or 0), int(body["top"])
         rules = self._require_rules().rules[first : first + count]
         return {"rules": [write_rule(rule) for rule in rules]}
-
-    # Of what kind the entity must be
 
     def _require_queue(self) -> Queue:
         if not isinstance(self._entity, Queue):

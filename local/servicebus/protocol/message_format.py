@@ -59,9 +59,6 @@ class MessageSection(NamedTuple):
     end: int
 
 
-# Values
-
-
 def end_of(data: bytes, at: int) -> int:
     """Where the value that starts at `at` ends; raises Undecodable if it ends beyond the data."""
     try:
@@ -146,9 +143,6 @@ BROKER_ANNOTATIONS = {
     LOCKED_UNTIL,
     MESSAGE_STATE,
 }
-
-
-# Reading
 
 
 def read_sections(data: bytes) -> Iterator[MessageSection]:
@@ -250,9 +244,6 @@ def entries_of(
     """Start and end of each key, and of its value, of a section that is a map."""
     extents = elements_of(data, section.value)
     return zip(extents, extents, strict=True)
-
-
-# Writing
 
 
 def write_delivery(stored: StoredMessage) -> bytes:
