@@ -287,12 +287,9 @@ class RequestClient(LinkListener):
             raise ConnectionLost("the links to the node are gone")
         request_id = str(next(self._ids))
         response = self._waiting[request_id] = asyncio.get_running_loop().create_future()
-        # The engine keeps the request until the link is attached and has credit.
-        self._sender.send(
-            proton.Message(
-                id=request_id, reply_to=self._reply_to, properties=dict(properties), body=body
-            )
-        )
+        sent = dict(properties)
+        request = proton.Message(id=request_id, reply_to=self._reply_to, properties=sent, body=body)
+        self._sender.send(request)  # the engine keeps it until the link is attached and has credit
         self._client.flush()
         try:
             return body_of(await asyncio.wait_for(response, RESPONSE_SECONDS))

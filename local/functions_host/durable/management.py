@@ -97,9 +97,8 @@ class InstanceManagement:
     async def restart(self, request: web.Request, instance_id: str) -> web.Response:
         """Run an instance that is over once more with its input."""
         is_new = request.query.get("restartWithNewInstanceId", "true").lower() == "true"
-        started = await self._client().restart_orchestration(
-            instance_id, restart_with_new_instance_id=is_new
-        )
+        restart = self._client().restart_orchestration
+        started = await restart(instance_id, restart_with_new_instance_id=is_new)
         return web.json_response({"id": started}, status=202)
 
     def _checked(self, action: InstanceAction) -> WebHandler:

@@ -75,9 +75,8 @@ class RetryingInvoker:
         max_count = policy.wire_max_count if policy else 0
         failures = 0
         while True:
-            result = await self._worker.invoke(
-                function.id, function.name, inputs, retries=(failures, max_count)
-            )
+            retries = (failures, max_count)
+            result = await self._worker.invoke(function.id, function.name, inputs, retries=retries)
             log_result(function.name, result)
             if not isinstance(result, InvocationFailed):
                 return RetriesEnd.SUCCEEDED

@@ -196,9 +196,8 @@ def present_texts(entries: Sequence[dict[str, TypedData]], name: str) -> TypedDa
 
 def system_entry(function: str) -> TypedData:
     now = date_json(datetime.now(UTC))
-    return TypedData(
-        json=f'{{"MethodName":"{function}","UtcNow":"{now}Z","RandGuid":"{uuid.uuid4()}"}}'
-    )
+    document = f'{{"MethodName":"{function}","UtcNow":"{now}Z","RandGuid":"{uuid.uuid4()}"}}'
+    return TypedData(json=document)
 
 
 def date_json(moment: datetime) -> str:

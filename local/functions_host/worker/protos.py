@@ -92,13 +92,6 @@ class BindingInfo(SimpleNamespace):
 
 
 # The library makes these, and nobody here looks into them by type.
-FunctionLoadResponse = SimpleNamespace
-FunctionMetadataResponse = SimpleNamespace
-WorkerInitResponse = SimpleNamespace
-WorkerMetadata = SimpleNamespace
-RpcRetryOptions = SimpleNamespace
-Timestamp = SimpleNamespace
-NullableString = SimpleNamespace
-NullableBool = SimpleNamespace
-NullableDouble = SimpleNamespace
-NullableTimestamp = SimpleNamespace
+FunctionLoadResponse = FunctionMetadataResponse = WorkerInitResponse = SimpleNamespace
+WorkerMetadata = RpcRetryOptions = Timestamp = SimpleNamespace
+NullableString = NullableBool = NullableDouble = NullableTimestamp = SimpleNamespace

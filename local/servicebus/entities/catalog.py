@@ -18,10 +18,7 @@ class EntityCatalog:
     """Every entity of a namespace, with what the store has of it; names ignore case."""
 
     def __init__(
-        self,
-        config: NamespaceConfig,
-        store: MessageStore,
-        count_expired_lock: Callable[[], None] = lambda: None,
+        self, config: NamespaceConfig, store: MessageStore, count_expired_lock: Callable[[], None]
     ) -> None:
         self._store = store
         self._count_expired_lock = count_expired_lock
@@ -41,9 +38,8 @@ class EntityCatalog:
 
     def _open_subscription(self, config: SubscriptionConfig) -> Queue:
         name, stored = config.queue.name, self._store.load_rules(config.queue.name)
-        rules = RuleSet(
-            config.rules if stored is None else stored, partial(self._store.save_rules, name)
-        )
+        current = config.rules if stored is None else stored
+        rules = RuleSet(current, partial(self._store.save_rules, name))
         return self._open_queue(config.queue, EntityKind.SUBSCRIPTION, rules)
 
     def _open_queue(

@@ -194,9 +194,8 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
         self._refuse(AmqpError(ErrorCondition.SESSION_LOCK_LOST, "The session lock has expired"))
 
     def _execute_accept(self, accept: Callable[[], MessageSession]) -> None:
-        self._broker.interceptor.execute(
-            ClientOperation("accept", accept, self._attach, self.connection)
-        )
+        operation = ClientOperation("accept", accept, self._attach, self.connection)
+        self._broker.interceptor.execute(operation)
 
     def _accept_named(self, session_id: str) -> MessageSession:
         now = self._broker.now()
@@ -257,9 +256,8 @@ def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetterRe
             condition = delivery.remote.condition
             info = None if condition is None else condition.info
             texts = info if isinstance(info, dict) else {}
-            return Settlement.DEAD_LETTER, read_dead_letter_reason(
-                texts.get(REASON), texts.get(DESCRIPTION)
-            )
+            reason = read_dead_letter_reason(texts.get(REASON), texts.get(DESCRIPTION))
+            return Settlement.DEAD_LETTER, reason
         case Delivery.MODIFIED if delivery.remote.annotations:
             raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, "properties to modify are not honoured")
         case Delivery.MODIFIED if delivery.remote.undeliverable:

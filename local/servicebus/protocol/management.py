@@ -126,9 +126,8 @@ class ManagementNode:
         return {}
 
     def _peek(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
-        found = self._entity.peek(
-            int(body["from-sequence-number"]), int(body["message-count"]), body.get("session-id")
-        )
+        first, count = int(body["from-sequence-number"]), int(body["message-count"])
+        found = self._entity.peek(first, count, body.get("session-id"))
         return {"messages": [{"message": write_delivery(stored)} for stored in found]}
 
     def _receive_deferred(self, body: RequestBody, now: float) -> RequestBody:
