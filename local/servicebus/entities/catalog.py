@@ -1,11 +1,12 @@
 """The entities of a namespace, made from its declaration and found by name."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from local.servicebus.config import NamespaceConfig, QueueConfig, SubscriptionConfig
 from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue
+from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue, QueueOptions
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.entities.topic import Topic
@@ -45,21 +46,14 @@ class EntityCatalog:
     def _open_queue(
         self, config: QueueConfig, kind: EntityKind, rules: RuleSet | None = None
     ) -> Queue:
+        options = QueueOptions(self._store, count_expired_lock=self._count_expired_lock)
         dead_letters = PlainQueue(
             QueueConfig(config.name + DEAD_LETTER_SUFFIX, lock_seconds=config.lock_seconds),
-            kind=EntityKind.DEAD_LETTER_QUEUE,
-            store=self._store,
-            count_expired_lock=self._count_expired_lock,
+            replace(options, kind=EntityKind.DEAD_LETTER_QUEUE),
         )
         queue_class = SessionQueue if config.requires_session else PlainQueue
-        queue = queue_class(
-            config,
-            kind=kind,
-            store=self._store,
-            dead_letters=dead_letters,
-            rules=rules,
-            count_expired_lock=self._count_expired_lock,
-        )
+        options = replace(options, kind=kind, dead_letters=dead_letters, rules=rules)
+        queue = queue_class(config, options)
         for opened in (queue, dead_letters):
             opened.restore(self._store.load(opened.name))
             self.entities.append(opened)

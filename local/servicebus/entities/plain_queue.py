@@ -1,7 +1,7 @@
 """A queue without sessions: one ready queue, a lock per message."""
 
 from collections.abc import Sequence
-from typing import Protocol, Unpack
+from typing import Protocol
 from uuid import UUID
 
 from local.servicebus.config import QueueConfig
@@ -25,8 +25,8 @@ class PlainQueue(Queue[QueueConsumer]):
 
     lock_lost = ErrorCondition.MESSAGE_LOCK_LOST
 
-    def __init__(self, config: QueueConfig, **options: Unpack[QueueOptions]) -> None:
-        super().__init__(config, **options)
+    def __init__(self, config: QueueConfig, options: QueueOptions) -> None:
+        super().__init__(config, options)
         self._ready = ReadyQueue()
 
     def dispatch_ready(self, now: float) -> None:

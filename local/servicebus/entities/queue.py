@@ -8,9 +8,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import Any, Required, TypedDict
+from typing import Any
 from uuid import UUID, uuid4
 
 from local.servicebus.config import QueueConfig, TopicConfig
@@ -229,15 +230,16 @@ class MessagingEntity(ABC):
         self._store.delete_message(self.name, stored.sequence_number)
 
 
-class QueueOptions(TypedDict, total=False):
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
     """What a queue needs beside its declaration."""
 
-    kind: EntityKind
-    store: Required[MessageStore]
-    dead_letters: "Queue | None"  # where its dead letters go; without, there are none
-    rules: RuleSet | None  # of the subscription whose messages it holds
-    new_lock_token: Callable[[], UUID]
-    count_expired_lock: Callable[[], None]
+    store: MessageStore
+    kind: EntityKind = EntityKind.QUEUE
+    dead_letters: "Queue | None" = None  # where its dead letters go; without, there are none
+    rules: RuleSet | None = None  # of the subscription whose messages it holds
+    count_expired_lock: Callable[[], None] = lambda: None
+    new_lock_token: Callable[[], UUID] = uuid4
 
 
 class Queue[Consumer = Any](MessagingEntity):
@@ -248,23 +250,13 @@ class Queue[Consumer = Any](MessagingEntity):
 
     lock_lost: ErrorCondition
 
-    def __init__(
-        self,
-        config: QueueConfig,
-        *,
-        store: MessageStore,
-        kind: EntityKind = EntityKind.QUEUE,
-        dead_letters: "Queue | None" = None,
-        rules: RuleSet | None = None,
-        new_lock_token: Callable[[], UUID] = uuid4,
-        count_expired_lock: Callable[[], None] = lambda: None,
-    ) -> None:
-        super().__init__(config, kind, store)
+    def __init__(self, config: QueueConfig, options: QueueOptions) -> None:
+        super().__init__(config, options.kind, options.store)
         self.config = config
-        self.dead_letters = dead_letters
-        self.rules = rules
-        self.count_expired_lock = count_expired_lock
-        self._new_lock_token = new_lock_token
+        self.dead_letters = options.dead_letters
+        self.rules = options.rules
+        self.count_expired_lock = options.count_expired_lock
+        self._new_lock_token = options.new_lock_token
         self._locked: dict[UUID, StoredMessage] = {}
         self._waiting: dict[Consumer, None] = {}  # links, in the order in which they are served
         self.has_new_dead_letters = False  # taken over since the last dispatch

@@ -6,7 +6,7 @@ what was delivered comes back and counts as failed; when the holder releases it,
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Unpack
+from typing import Protocol
 
 from local.servicebus.config import QueueConfig
 from local.servicebus.entities.indexes import MessageIndex, ReadyQueue, TimerKey, TimerKind
@@ -48,8 +48,8 @@ class SessionQueue(Queue[SessionConsumer]):
 
     lock_lost = ErrorCondition.SESSION_LOCK_LOST
 
-    def __init__(self, config: QueueConfig, **options: Unpack[QueueOptions]) -> None:
-        super().__init__(config, **options)
+    def __init__(self, config: QueueConfig, options: QueueOptions) -> None:
+        super().__init__(config, options)
         self._sessions: dict[str, MessageSession] = {}
         self._ready: dict[str, None] = {}  # sessions with ready messages that nobody holds
         # What happened since the last dispatch:
