@@ -3,9 +3,9 @@
     server.py    the namespace: its thread, its socket and its clock
     config.py    its declaration
     broker.py    transactions and injected faults
+    links.py     the broker's ends of clients' links: transfers, credit, drain, settlement
     rules.py     the filters of subscriptions
     protocol/    Proton's connection, encoded messages, `$cbs`, `$management`, error conditions
-    links/       the broker's ends of clients' links: transfers, credit, drain, settlement
     entities/    queues, sessions, topics, locks, duplicate detection, storage; no I/O but the store
 
 A send goes from `BrokerConnection.data_received` through `MessageIncomingLink.on_delivery`, the

@@ -40,12 +40,13 @@ from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import MessagingEntity
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.topic import Topic
-from local.servicebus.links.endpoint import LinkEndpoint, refuse_link
-from local.servicebus.links.incoming import MessageIncomingLink
-from local.servicebus.links.outgoing import (
+from local.servicebus.links import (
+    LinkEndpoint,
+    MessageIncomingLink,
     PlainOutgoingLink,
     SessionOutgoingLink,
     has_session_filter,
+    refuse_link,
 )
 from local.servicebus.protocol.authorization import SasAuthorization
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition

@@ -15,7 +15,7 @@ from local.servicebus.entities.message import Settlement, StoredMessage
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import MessagingEntity, Queue
 from local.servicebus.entities.session_queue import SessionQueue
-from local.servicebus.links.outgoing import read_dead_letter_reason
+from local.servicebus.links import read_dead_letter_reason
 from local.servicebus.protocol.errors import (
     STATUS_BAD_REQUEST,
     STATUS_OF_CONDITION,

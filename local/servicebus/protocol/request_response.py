@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from proton import Delivery, Endpoint, Message, ProtonException, Sender, Session
 
-from local.servicebus.links.endpoint import LinkEndpoint
-from local.servicebus.links.incoming import IncomingLink, settle_transfer
+from local.servicebus.links import IncomingLink, LinkEndpoint, settle_transfer
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 type SendResponse = Callable[[Message], None]

@@ -1,25 +1,36 @@
-"""Links on which a client receives: deliveries, their settlement, credit and drain.
+"""The broker's ends of clients' links: transfers, credit, drain and settlement.
 
-Those that receive from a session wait for one, then hold its lock.
+A client sends over an incoming link and receives over an outgoing one. A link that receives from a
+session waits for one, then holds its lock.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from proton import Condition, Delivery, Endpoint, Link, Sender, symbol
+from proton import Condition, Delivery, Endpoint, Link, Receiver, Sender, Terminus, symbol
 
 from local.faults import Action, Fault
 from local.servicebus.broker import Broker, ClientConnection, ClientOperation
-from local.servicebus.entities.message import DeadLetterReason, Settlement, StoredMessage
+from local.servicebus.entities.message import (
+    BrokeredMessage,
+    DeadLetterReason,
+    Settlement,
+    StoredMessage,
+)
 from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import Queue
+from local.servicebus.entities.queue import MessagingEntity, Queue
 from local.servicebus.entities.session_queue import MessageSession, SessionQueue
-from local.servicebus.links.endpoint import LinkEndpoint, refuse_link
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.message_format import write_delivery
+from local.servicebus.protocol.message_format import Undecodable, read_transfer, write_delivery
 
+MESSAGE_BYTES_MAX = 1024 * 1024  # the Premium tier's limit, for a message and for a batch
+# What a client may fill a batch up to: azure-servicebus does not count the batch's own envelope.
+BATCH_BYTES_MAX = MESSAGE_BYTES_MAX - 4096
+MAX_BATCH_SIZE = symbol("com.microsoft:max-message-batch-size")
+CREDIT = 500  # transfers a client may have under way on one link (part 2, section 2.6.7)
 REASON, DESCRIPTION = symbol("DeadLetterReason"), symbol("DeadLetterErrorDescription")
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
 SESSION_FILTER = symbol("com.microsoft:session-filter")
@@ -28,6 +39,115 @@ TIMEOUT = symbol("com.microsoft:timeout")  # in milliseconds
 WAIT_SECONDS_DEFAULT = 60.0  # when the client does not name a timeout
 TICKS_AT_1970 = 621_355_968_000_000_000  # .NET counts 100 ns since the year 1
 TICKS_PER_SECOND = 10_000_000
+
+
+class LinkEndpoint:
+    """Called with what Proton reports about one link; what it does not override is ignored."""
+
+    def open(self) -> None:
+        raise NotImplementedError
+
+    def on_link_flow(self) -> None:
+        """The client gave or took back credit, or asked to drain it (part 2, section 2.6.7)."""
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        """A transfer arrived, or the client has updated a delivery it was sent."""
+
+    def on_link_closed(self) -> None:
+        """The client has detached, or is gone."""
+
+
+def refuse_link(link: Link, refusal: AmqpError) -> None:
+    """Detach a link with an error, before or after it was attached."""
+    if link.state & Link.LOCAL_UNINIT:
+        # An attach is refused by leaving out the terminus that was asked for, then detaching with
+        # the error (part 2, section 2.6.3). azure-servicebus takes any other attach for a success.
+        wanted = link.source if link.is_sender else link.target
+        wanted.type = Terminus.UNSPECIFIED
+        link.open()
+    link.condition = Condition(refusal.condition.value, refusal.description)
+    link.close()
+
+
+@dataclass(eq=False)
+class IncomingLink(LinkEndpoint):
+    _link: Receiver
+
+    def open(self) -> None:
+        self._link.max_message_size = MESSAGE_BYTES_MAX
+        self._link.open()
+        self._link.flow(CREDIT)
+
+    def read_transfer(self, delivery: Delivery) -> bytes | None:
+        """The bytes of a transfer; None until all of its frames have arrived."""
+        if delivery.readable and not (delivery.partial or delivery.aborted):
+            data = self._link.recv(delivery.pending)
+            self._link.advance()
+            if self._link.credit < CREDIT // 2:
+                self._link.flow(CREDIT - self._link.credit)
+            return bytes(data or b"")
+        if delivery.aborted or (delivery.settled and not delivery.readable):
+            delivery.settle()
+        return None
+
+
+@dataclass(eq=False)
+class MessageIncomingLink(IncomingLink):
+    """Every transfer is applied whole, or refused whole, and then settled with the outcome."""
+
+    _entity: MessagingEntity
+    _broker: Broker
+    _connection: ClientConnection
+
+    def open(self) -> None:
+        # SDKs read from this property how large a batch they may build.
+        self._link.properties = {MAX_BATCH_SIZE: BATCH_BYTES_MAX}
+        super().open()
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        data = self.read_transfer(delivery)
+        if data is None:
+            return
+        messages: list[BrokeredMessage] | AmqpError
+        if len(data) > MESSAGE_BYTES_MAX:
+            description = f"{len(data)} bytes, more than {MESSAGE_BYTES_MAX}"
+            messages = AmqpError(ErrorCondition.MESSAGE_SIZE_EXCEEDED, description)
+        else:
+            try:
+                messages = read_transfer(data)
+            except (Undecodable, UnicodeDecodeError) as error:
+                messages = AmqpError(ErrorCondition.DECODE_ERROR, str(error))
+        self._broker.interceptor.execute(
+            ClientOperation(
+                "send",
+                lambda: self._send(messages),
+                lambda result: settle_transfer(delivery, result),
+                self._connection,
+                count=len(messages) if isinstance(messages, list) else 1,
+                size=len(data),
+            )
+        )
+
+    def _send(self, messages: list[BrokeredMessage] | AmqpError) -> None:
+        if isinstance(messages, AmqpError):
+            raise messages
+        now = self._broker.now()
+        with self._entity.dispatching(now):
+            self._entity.send(messages, now)
+
+
+def settle_transfer(delivery: Delivery, result: AmqpError | None) -> None:
+    """Settle with the outcome (part 3, section 3.4), if the client is still attached."""
+    if delivery.link.state & Endpoint.LOCAL_CLOSED:
+        return
+    if isinstance(result, AmqpError):
+        # The info means nothing, but azure-servicebus cannot read an error of a send without one.
+        info: Any = {symbol("refused-by"): "local-servicebus"}
+        delivery.local.condition = Condition(result.condition.value, result.description, info)
+        delivery.update(Delivery.REJECTED)
+    else:
+        delivery.update(Delivery.ACCEPTED)
+    delivery.settle()
 
 
 @dataclass(eq=False)
