@@ -14,8 +14,6 @@ from local.faults import Faults
 from local.loopback import HOST, LoopbackService
 from local.targets import Target
 
-FILE_NAME = "cosmos.sqlite"
-
 
 class Cosmos:
     """An account on http://127.0.0.1, from `start` until `stop`; it may be used in `with`.
@@ -37,15 +35,15 @@ class Cosmos:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.key = EMULATOR_KEY
+        self.regions = config.regions
         self._config = config
         self._faults = faults or Faults()
         self._counters = counters or Counters()
-        self._path = data_dir / FILE_NAME if data_dir else None
+        self._path = data_dir / "cosmos.sqlite" if data_dir else None
         self._clock = clock
         more_ports = region_ports or (0,) * len(config.regions)
-        self._service = LoopbackService(
-            COMPONENT, port=port, more_ports=more_ports if len(config.regions) > 1 else ()
-        )
+        more_ports = more_ports if len(config.regions) > 1 else ()
+        self._service = LoopbackService(COMPONENT, port=port, more_ports=more_ports)
         self._account: CosmosAccount | None = None
 
     def __enter__(self) -> Self:
@@ -66,7 +64,6 @@ class Cosmos:
 
     @property
     def connection_string(self) -> str:
-        """Endpoint and key, as application settings hold them."""
         return f"AccountEndpoint={self.endpoint};AccountKey={self.key};"
 
     def start(self) -> None:
@@ -77,8 +74,7 @@ class Cosmos:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         account = CosmosAccount(self._path, clock=self._clock, regions=self._config.regions)
-        key = MasterKey(self.key)
-        gateway = Gateway(account, key, self._faults, self._counters, self._clock)
+        gateway = Gateway(account, MasterKey(self.key), self._faults, self._counters, self._clock)
         try:
             account.create_missing(self._config)
             self._service.start(gateway.handle)
@@ -90,14 +86,13 @@ class Cosmos:
 
     def targets(self) -> list[Target]:
         """What faults can hit, containers made by clients included; while it runs."""
-        account = self._account
-        if account is None:
+        if self._account is None:
             return []
-        return list_targets(self._service.call(account.list_container_names), self._config.regions)
+        names = self._service.call(self._account.list_container_names)
+        return list_targets(names, self.regions)
 
     @property
     def write_region(self) -> str:
-        """The region that takes writes; while it runs."""
         return self._running.regions.write
 
     def move_write_region(self, name: str) -> None:
@@ -106,13 +101,9 @@ class Cosmos:
         self._service.call(lambda: account.move_write_region(name))
 
     @property
-    def regions(self) -> tuple[str, ...]:
-        return self._config.regions
-
-    @property
     def region_endpoints(self) -> dict[str, str]:
         """The URLs of the regions, if there are several."""
-        ports = zip(self._config.regions, self._service.more_ports, strict=False)
+        ports = zip(self.regions, self._service.more_ports, strict=False)
         return {name: f"http://{HOST}:{port}/" for name, port in ports}
 
     @property

@@ -66,8 +66,7 @@ class DocumentRequests:
         if request.method == "PUT":
             return items.replace(item_id, request.document, if_match)
         if request.method == "PATCH":
-            patch = parse_patch(request.document)
-            return items.patch(item_id, patch, if_match)
+            return items.patch(item_id, parse_patch(request.document), if_match)
         if request.method == "DELETE":
             return items.delete(item_id, if_match)
         if request.operation == "upsert":
@@ -134,8 +133,7 @@ def find_pkranges(request: CosmosRequest, container: Container) -> tuple[int, ..
     ring = container.ring
     named = request.headers.get(RANGE_HEADER)
     if named is not None and not (named.isdecimal() and int(named) < len(ring.ranges)):
-        message = "there is no such partition key range"
-        raise RequestRefused(410, message, substatus=RANGE_GONE)
+        raise RequestRefused(410, "there is no such partition key range", substatus=RANGE_GONE)
     if request.key is not None:
         return (ring.find_partition(request.key),)
     if named is not None:
@@ -145,7 +143,6 @@ def find_pkranges(request: CosmosRequest, container: Container) -> tuple[int, ..
 
 
 def find_only(pkranges: Sequence[int]) -> int | None:
-    """The one physical partition; None if there are more."""
     return pkranges[0] if len(pkranges) == 1 else None
 
 
@@ -155,7 +152,6 @@ def find_id(request: CosmosRequest, items: PartitionItems) -> str:
 
 
 def respond_with_item(result: ItemResult, *, is_minimal: bool) -> CosmosResponse:
-    """The response to an operation on one item; a minimal one has no body."""
     headers = {"etag": result.etag} if result.etag else {}
     body = b"" if is_minimal else result.body.encode()
     return CosmosResponse(result.status, body, result.charge, headers)

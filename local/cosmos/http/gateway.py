@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from local.cosmos.http.account import CosmosAccount
-from local.cosmos.http.addresses import parse_address
+from local.cosmos.http.addresses import parse_address, resolve_self_link
 from local.cosmos.http.requests import ACTIONS, COMPONENT, READING, STALE_LEVELS, CosmosRequest
 from local.cosmos.responses import CODES, CosmosResponse, RequestRefused, write_json
 from local.counters import Counters
@@ -54,9 +54,8 @@ class MasterKey:
             raise RequestRefused(401, "the authorization header is missing")
         pairs = (part.partition("=") for part in unquote(header).split("&"))
         fields = {name: value for name, _, value in pairs}
-        if fields.get("type") != "master":
-            message = f"authorization of type {fields.get('type')!r} is not offered"
-            raise RequestRefused(401, message)
+        if (kind := fields.get("type")) != "master":
+            raise RequestRefused(401, f"authorization of type {kind!r} is not offered")
         expected = self.sign(verb, resource_type, link, date)
         if not hmac.compare_digest(fields.get("sig", "").encode(), expected.encode()):
             message = "the authorization signature does not match the account key"
@@ -90,15 +89,16 @@ class Gateway:
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Respond to one request, or break its connection when a fault says so."""
         try:
-            parsed = parse_address(http.raw_path.partition("?")[0])
-            address = self._account.resolve(parsed)
+            address = parse_address(http.raw_path.partition("?")[0])
+            address = resolve_self_link(address, self._account.catalogue)
         except RequestRefused as refusal:
             return self._write_response(http, refusal.to_response(), 0.0)
         request = CosmosRequest(http.method, address, http.headers, b"", f"http://{http.host}/")
         # Only the description of the account at its own endpoint has no region: losing a region
         # does not take it away. Anything else there goes on to the write region.
         regions = self._account.regions
-        region = regions.find_by_port(find_port(http)) or (regions.write if address.kind else None)
+        port = http.transport.get_extra_info("sockname")[1] if http.transport else 0
+        region = regions.find_by_port(port) or (regions.write if address.kind else None)
         request = replace(request, region=region)
         operation = request.operation
         component = f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
@@ -113,7 +113,9 @@ class Gateway:
         if fault is not None and action is Action.DELAY:
             await asyncio.sleep(fault.seconds)
         body = await read_body(http)
-        request = replace(request, body=body or b"", skew=self._find_skew(region))
+        offsets = self._faults.in_force(Action.CLOCK_OFFSET)
+        skew = sum(offset.seconds for offset in offsets if offset.covers(COMPONENT, region))
+        request = replace(request, body=body or b"", skew=skew)
         if body is None:
             message = f"a request may have {BODY_BYTES_MAX} bytes at most"
             response = RequestRefused(413, message).to_response()
@@ -152,19 +154,14 @@ class Gateway:
     def _find_lag(self, request: CosmosRequest, component: str) -> float | None:
         """How late a read is here, None for not at all; the account keeps versions as far back."""
         faults = self._faults.in_force(Action.STALE_READ)
-        self._account.keep_versions(max((fault.seconds for fault in faults), default=None))
+        self._account.storage.keep_versions(max((fault.seconds for fault in faults), default=None))
         level = request.headers.get("x-ms-consistency-level")
         operation, region = request.operation, request.region
         if not faults or operation not in READING or level not in STALE_LEVELS:
             return None
-        fault = self._faults.inject(
-            component, operation, region=region, actions=(Action.STALE_READ,)
-        )
+        stale_read = (Action.STALE_READ,)
+        fault = self._faults.inject(component, operation, region=region, actions=stale_read)
         return None if fault is None else fault.seconds
-
-    def _find_skew(self, region: str | None) -> float:
-        faults = self._faults.in_force(Action.CLOCK_OFFSET)
-        return sum(fault.seconds for fault in faults if fault.covers(COMPONENT, region))
 
     def _write_response(
         self, http: web.BaseRequest, response: CosmosResponse, skew: float
@@ -190,12 +187,6 @@ async def read_body(http: web.BaseRequest) -> bytes | None:
         if len(body) > BODY_BYTES_MAX:
             return None
     return bytes(body)
-
-
-def find_port(http: web.BaseRequest) -> int:
-    """The port a request came in by; 0 when its connection is gone."""
-    transport = http.transport
-    return 0 if transport is None else int(transport.get_extra_info("sockname")[1])
 
 
 @lru_cache(maxsize=4)

@@ -73,10 +73,7 @@ STALE_LEVELS = ("Eventual", "ConsistentPrefix", "Session")
 COMPONENT = "cosmos"
 ACCOUNT_OPERATION = "account"
 OPERATIONS = {"GET": "read", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
-ITEM_OPERATIONS = {
-    *OPERATIONS.values(),
-    *("create", "upsert", "batch", "query", "query-plan", "feed"),
-}
+ITEM_OPERATIONS = {*OPERATIONS.values(), "create", "upsert", "batch", "query", "query-plan", "feed"}
 READING = ("read", "query", "feed")
 ACTIONS = frozenset(
     {Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER, Action.DROP_CONNECTION}
@@ -105,7 +102,6 @@ class CosmosRequest:
 
     @property
     def document(self) -> Any:
-        """The body as JSON; a 400 when it is not."""
         return parse_json(self.body)
 
     @property
@@ -114,16 +110,13 @@ class CosmosRequest:
 
     @property
     def key(self) -> str | None:
-        """The canonical partition key it is bound to."""
         header = self.headers.get("x-ms-documentdb-partitionkey")
         return None if header is None else parse_key_header(header)
 
     @property
     def key_range(self) -> KeyRange:
-        """The interval of effective partition keys it is bound to."""
-        return KeyRange(
-            self.headers.get("x-ms-start-epk", ""), self.headers.get("x-ms-end-epk", "FF")
-        )
+        start, end = self.headers.get("x-ms-start-epk", ""), self.headers.get("x-ms-end-epk", "FF")
+        return KeyRange(start, end)
 
     @property
     def session_lsns(self) -> dict[int, int]:
@@ -166,8 +159,7 @@ class CosmosRequest:
     @property
     def is_strong(self) -> bool:
         """Whether reads cost what strong consistency costs: yes unless the request relaxes it."""
-        level = self.headers.get("x-ms-consistency-level", "Strong")
-        return level in ("Strong", "BoundedStaleness")
+        return self.headers.get("x-ms-consistency-level", "Strong") not in STALE_LEVELS
 
     @property
     def is_batch(self) -> bool:
@@ -194,7 +186,6 @@ class CosmosRequest:
 
     @property
     def operation(self) -> str:
-        """The name that faults and counters know it by."""
         if self.address.kind != "docs":
             return ACCOUNT_OPERATION
         if self.method == "GET" and self.address.is_feed:
@@ -226,7 +217,6 @@ class CosmosRequest:
             raise NotOffered("batches that continue on error")
 
     def read_query(self) -> tuple[str, dict[str, Any]]:
-        """The text and the parameters of a query body."""
         document = self.document
         text = document.get("query") if isinstance(document, dict) else None
         if not isinstance(text, str):
