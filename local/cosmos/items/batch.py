@@ -89,11 +89,8 @@ def respond_with_failure(count: int, index: int, refusal: RequestRefused) -> Cos
     results: list[dict[str, Any]] = [
         {"statusCode": FAILED_DEPENDENCY, "requestCharge": 0.0} for _ in range(count)
     ]
-    results[index] = {
-        "statusCode": refusal.status,
-        "requestCharge": charges.REFUSAL,
-        "message": refusal.message,
-    }
+    results[index] = {"statusCode": refusal.status, "requestCharge": charges.REFUSAL}
+    results[index]["message"] = refusal.message
     if refusal.substatus is not None:
         results[index]["subStatusCode"] = refusal.substatus
     return CosmosResponse(207, write_json(results).encode(), charges.REFUSAL)

@@ -8,7 +8,6 @@ may hold more items than were asked for.
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 from local.cosmos.items import charges
@@ -43,10 +42,9 @@ def parse_position(if_none_match: str | None, newest: int) -> int | None:
         return None
     if if_none_match == "*":
         return newest
-    match = TAG.fullmatch(if_none_match)
-    if match is None:
+    if (match := TAG.fullmatch(if_none_match)) is None:
         raise BadRequest(f"{if_none_match!r} is not a position in the change feed")
-    return int(match.group(1))
+    return int(match[1])
 
 
 def parse_since(if_modified_since: str | None) -> int | None:
@@ -54,10 +52,9 @@ def parse_since(if_modified_since: str | None) -> int | None:
     if if_modified_since is None:
         return None
     try:
-        moment: datetime = parsedate_to_datetime(if_modified_since)
+        return int(parsedate_to_datetime(if_modified_since).timestamp())
     except ValueError as error:
         raise BadRequest(f"If-Modified-Since {if_modified_since!r} is not a date") from error
-    return int(moment.timestamp())
 
 
 def read_feed(
@@ -65,18 +62,18 @@ def read_feed(
 ) -> CosmosResponse:
     """One page of changes; 304 with the newest position when there is none."""
     position = request.after or 0
-    where = ["container = ?", "pkrange = ?", "lsn > ?", "(expires IS NULL OR expires > ?)"]
+    sql = (
+        "SELECT lsn, partition, body FROM items WHERE container = ? AND pkrange = ? AND lsn > ?"
+        " AND (expires IS NULL OR expires > ?)"
+    )
     values: list[object] = [container.number, request.pkrange, position, now]
     if request.key is not None:
-        where.append("partition = ?")
+        sql += " AND partition = ?"
         values.append(request.key)
     if request.since is not None:
-        where.append("ts >= ?")
+        sql += " AND ts >= ?"
         values.append(request.since)
-    sql = (
-        f"SELECT lsn, partition, body FROM items WHERE {' AND '.join(where)}"  # noqa: S608 - built from constants, values are bound
-        " ORDER BY lsn, version"
-    )
+    sql += " ORDER BY lsn, version"
     texts: list[str] = []
     sizes: list[int] = []
     room = PAGE_BYTES

@@ -68,7 +68,6 @@ class Container:
 
     @property
     def self_link(self) -> str:
-        """The link by resource ids."""
         return f"dbs/{self.database.rid}/colls/{self.rid}/"
 
     @property
@@ -96,13 +95,12 @@ class Catalogue:
 
     def find_database(self, name: str) -> Database:
         """One database; a 404 when it does not exist."""
-        found = next((d for d in self.list_databases() if d.name == name), None)
-        if found is None:
-            raise RequestRefused(404, f"database {name!r} does not exist")
-        return found
+        for database in self.list_databases():
+            if database.name == name:
+                return database
+        raise RequestRefused(404, f"database {name!r} does not exist")
 
     def create_database(self, name: Any) -> Database:
-        """Create; a 409 when the name is taken."""
         check_id(name)
         if any(d.name == name for d in self.list_databases()):
             raise RequestRefused(409, f"database {name!r} exists already")
@@ -126,14 +124,12 @@ class Catalogue:
 
     def find_container(self, database: str, name: str) -> Container:
         """One container; a 404 when it, or its database, does not exist."""
-        known = self._containers.get((database, name))
-        if known is None:
-            all_of_it = self.list_containers(self.find_database(database))
-            known = next((c for c in all_of_it if c.name == name), None)
-        if known is None:
+        if (database, name) not in self._containers:
+            stored = self.list_containers(self.find_database(database))
+            self._containers |= {(database, container.name): container for container in stored}
+        if (database, name) not in self._containers:
             raise RequestRefused(404, f"container {name!r} does not exist", substatus=1003)
-        self._containers[database, name] = known
-        return known
+        return self._containers[database, name]
 
     def create_container(
         self, database: str, document: dict[str, Any], partitions: int = 1
@@ -215,6 +211,5 @@ def write_resource_id(raw: bytes) -> str:
 
 
 def describe_system(rid: str, link: str, created: int) -> dict[str, Any]:
-    """The system properties of a database or container."""
     etag = f'"00000000-0000-0000-0000-{created:012x}"'
     return {"_rid": rid, "_self": link, "_etag": etag, "_ts": created}

@@ -75,20 +75,15 @@ class Storage:
         # With them REPLACE fires the delete trigger that keeps old versions.
         self.connection.execute("PRAGMA recursive_triggers = ON")
         self.connection.executescript(SCHEMA)
-        self.connection.create_function("newest_version", 0, lambda: self._version)
+        self.connection.create_function("newest_version", 0, lambda: self.version)
         self._clock = clock
         rows = self.connection.execute("SELECT container, pkrange, lsn FROM newest")
         self._lsns: dict[tuple[int, int], int] = {row[:2]: row[2] for row in rows}
         row = self.connection.execute("SELECT max(version) FROM newest").fetchone()
-        self._version: int = row[0] or 0
+        self.version: int = row[0] or 0  # of the newest write, deletes included
         self._written: tuple[int, int] | None = None
         self._history = VersionHistory(self.connection)
         self._shown: AccountSnapshot | None = None
-
-    @property
-    def version(self) -> int:
-        """The newest number of a version: how many writes there were, deletes included."""
-        return self._version
 
     def find_lsn(self, container: int, pkrange: int) -> int:
         """The number of the newest transaction in a physical partition."""
@@ -97,8 +92,8 @@ class Storage:
 
     def take_version(self) -> int:
         """Take the next number; one that a failed transaction took is given again."""
-        self._version += 1
-        return self._version
+        self.version += 1
+        return self.version
 
     def take_lsn(self, container: int, pkrange: int) -> int:
         """The number of the transaction in which this is called, which has one partition only."""
@@ -108,7 +103,7 @@ class Storage:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside is applied, or, when the block raises, nothing."""
-        before, self._written = self._version, None
+        before, self._written = self.version, None
         lsn = 0
         self.connection.execute("BEGIN IMMEDIATE")
         try:
@@ -117,11 +112,11 @@ class Storage:
                 lsn = self._lsns.get(self._written, 0) + 1
                 self.connection.execute(
                     "INSERT OR REPLACE INTO newest VALUES (?, ?, ?, ?)",
-                    (*self._written, lsn, self._version),
+                    (*self._written, lsn, self.version),
                 )
         except BaseException:
             self.connection.execute("ROLLBACK")
-            self._version = before
+            self.version = before
             raise
         self.connection.execute("COMMIT")
         if self._written is not None:
@@ -130,11 +125,9 @@ class Storage:
                 self._history.add(self._take_snapshot())
 
     def purge(self, now: int) -> None:
-        """Remove the items that have expired."""
+        expired = "DELETE FROM items WHERE expires IS NOT NULL AND expires <= ?"
         with self.transaction():
-            self.connection.execute(
-                "DELETE FROM items WHERE expires IS NOT NULL AND expires <= ?", (now,)
-            )
+            self.connection.execute(expired, (now,))
 
     def keep_versions(self, seconds: float | None) -> None:
         """Keep the versions of the last `seconds`, from now on; None drops them."""
@@ -151,7 +144,7 @@ class Storage:
             self._shown = None
 
     def _take_snapshot(self) -> AccountSnapshot:
-        return AccountSnapshot(self._clock(), self._version, dict(self._lsns))
+        return AccountSnapshot(self._clock(), self.version, dict(self._lsns))
 
     @property
     def write_region(self) -> str | None:
