@@ -11,12 +11,11 @@ from local.config import LocalConfig, fill_placeholders
 from local.control import Control, QueueDepths
 from local.cosmos.server import Cosmos
 from local.counters import Counters
-from local.faults import Faults
+from local.faults import Faults, Target
 from local.hosts import Hosts, HostSpec
 from local.loopback import HOST, held_port
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.server import Namespace
-from local.targets import Target
 
 if TYPE_CHECKING:
     from local.durable.backend import DurableBackend

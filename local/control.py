@@ -20,13 +20,12 @@ from typing import Any
 
 from aiohttp import web
 
-from local.cosmos.regions.write_region import UnknownRegion
+from local.cosmos.http.account import UnknownRegion
 from local.cosmos.server import Cosmos
 from local.counters import Counters
-from local.faults import Fault, Faults, InvalidFault
+from local.faults import Fault, Faults, InvalidFault, Target, check_aim
 from local.hosts import HostFailed, Hosts
 from local.loopback import HOST, LoopbackService
-from local.targets import Target, check_aim
 
 type QueueDepths = dict[str, dict[str, dict[str, int]]]
 

@@ -10,9 +10,8 @@ from local.cosmos.http.account import CosmosAccount
 from local.cosmos.http.gateway import EMULATOR_KEY, Gateway, MasterKey
 from local.cosmos.http.requests import COMPONENT, list_targets
 from local.counters import Counters
-from local.faults import Faults
+from local.faults import Faults, Target
 from local.loopback import HOST, LoopbackService
-from local.targets import Target
 
 
 class Cosmos:

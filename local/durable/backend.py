@@ -11,9 +11,8 @@ from local.counters import Counters
 from local.durable.hub import LeasingTaskHub
 from local.durable.service import COMPONENT, CallInterceptor, TaskHubService, target_of
 from local.durable.timing import Timers
-from local.faults import Faults
+from local.faults import Faults, Target
 from local.loopback import HOST, LoopThread, PortTaken
-from local.targets import Target
 
 LEASE_SECONDS = 300.0
 THREADS = 8

@@ -20,8 +20,7 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 from local.counters import Counters
 from local.durable.hub import LeasingTaskHub
 from local.durable.timing import OVER
-from local.faults import Action, Fault, Faults
-from local.targets import Target
+from local.faults import Action, Fault, Faults, Target
 
 COMPONENT = "durable"  # all task hubs; one is durable.REGION
 HONOURED = frozenset({Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER})

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from local.counters import Counters
-from local.faults import Faults
+from local.faults import Faults, Target
 from local.loopback import HOST, LoopThread, held_port
 from local.servicebus.broker import OPERATIONS
 from local.servicebus.config import NamespaceConfig
@@ -19,7 +19,6 @@ from local.servicebus.entities.sqlite_store import SqliteMessageStore
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.listener import AmqpListener
 from local.servicebus.protocol.authorization import KEY, KEY_NAME
-from local.targets import Target
 
 
 class Namespace:

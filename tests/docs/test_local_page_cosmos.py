@@ -11,8 +11,7 @@ from local.cosmos.http.gateway import BODY_BYTES_MAX
 from local.cosmos.items import batch, charges, containers, documents, partitions, patch
 from local.cosmos.items.containers import KNOWN_PROPERTIES
 from local.cosmos.items.indexing import KNOWN_KEYS
-from local.cosmos.query.aggregates import AGGREGATES
-from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.query.functions import AGGREGATES, FUNCTIONS
 from local.cosmos.query.merging import NOT_SERVABLE
 from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
 from local.cosmos.query.parser import DEPTH_MAX, parse_query

@@ -13,8 +13,7 @@ from local.cosmos.items.documents import parse_json
 from local.cosmos.items.partitions import KeyRange, parse_key_header
 from local.cosmos.query.paging import PAGE_ITEMS
 from local.cosmos.responses import BadRequest, NotOffered
-from local.faults import Action
-from local.targets import Target
+from local.faults import Action, Target
 
 HONOURED_HEADERS = frozenset(
     {

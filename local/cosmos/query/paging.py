@@ -18,7 +18,7 @@ from local.cosmos.items import charges
 from local.cosmos.items.containers import Container
 from local.cosmos.items.partitions import WHOLE_RING, KeyRange
 from local.cosmos.items.storage import Storage
-from local.cosmos.query.aggregates import AGGREGATES
+from local.cosmos.query.functions import AGGREGATES
 from local.cosmos.query.merging import needs_merging, refuse_unmerged
 from local.cosmos.query.parser import parse_query
 from local.cosmos.query.plan import QueryPlan, plan_query

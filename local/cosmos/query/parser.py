@@ -12,13 +12,11 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken, v_args
 from lark.visitors import Interpreter
 
-from local.cosmos.query.aggregates import AGGREGATES
-from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.query.functions import AGGREGATES, FUNCTIONS
 from local.cosmos.query.syntax import (
     Aggregate,
     Arithmetic,
     ArrayOf,
-    Choice,
     Comparison,
     Expression,
     FunctionCall,
@@ -46,23 +44,22 @@ REQUIRED = ("SELECT", "FROM", "WHERE", "BY", "LIMIT")  # words that an error say
 def parse_query(text: str, parameters: Mapping[str, Any]) -> Query:
     """Parse; every parameter is replaced by its value. A refusal says what is not offered."""
     if not parameters:
-        return parse_constant_query(text)
-    query: Query = QueryBuilder(text, parameters).visit(parse_tree(text, "query"))
-    return query
+        parsed: Query = parse_constants(text, "query")
+    else:
+        parsed = QueryBuilder(text, parameters).visit(parse_tree(text, "query"))
+    return parsed
 
 
-@lru_cache(maxsize=PARSED_MAX)
-def parse_constant_query(text: str) -> Query:
-    """Parse a query without parameters, which means the same every time."""
-    query: Query = QueryBuilder(text, {}).visit(parse_tree(text, "query"))
-    return query
-
-
-@lru_cache(maxsize=PARSED_MAX)
 def parse_filter(text: str) -> Expression:
     """Parse the condition of a patch: `FROM c WHERE ...`, without parameters."""
-    condition: Expression = QueryBuilder(text, {}).visit(parse_tree(text, "patch_condition"))
+    condition: Expression = parse_constants(text, "patch_condition")
     return condition
+
+
+@lru_cache(maxsize=PARSED_MAX)
+def parse_constants(text: str, start: str) -> Any:
+    """Parse a text without parameters, which means the same every time."""
+    return QueryBuilder(text, {}).visit(parse_tree(text, start))
 
 
 @lru_cache(maxsize=PARSED_MAX)
@@ -244,10 +241,11 @@ class QueryBuilder(Interpreter[Token, Any]):
 
     def default(self, tested: Part, other: Part) -> Expression:
         found = self.visit(tested)
-        return Choice(FunctionCall("IS_DEFINED", (found,)), found, self._visit_expression(other))
+        is_defined = FunctionCall("IS_DEFINED", (found,))
+        return FunctionCall("IIF", (is_defined, found, self._visit_expression(other)))
 
     def choice(self, test: Part, chosen: Part, other: Part) -> Expression:
-        return Choice(self.visit(test), *self._visit_all((chosen, other)))
+        return FunctionCall("IIF", (self.visit(test), *self._visit_all((chosen, other))))
 
     def disjunction(self, *operands: Part) -> Expression:
         return Logical("OR", tuple(self.visit(operand) for operand in operands))

@@ -16,7 +16,6 @@ type Expression = (
     | Logical
     | Negation
     | Membership
-    | Choice
     | FunctionCall
     | Aggregate
     | ArrayOf
@@ -106,19 +105,6 @@ class Membership:
         value = self.operand.evaluate(item, totals)
         equal = [compare("=", value, choice.evaluate(item, totals)) for choice in self.choices]
         return combine(equal, decisive=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """`test ? chosen : other`; only a test that is true chooses the first."""
-
-    test: Expression
-    chosen: Expression
-    other: Expression
-
-    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
-        is_chosen = self.test.evaluate(item, totals) is True
-        return (self.chosen if is_chosen else self.other).evaluate(item, totals)
 
 
 @dataclass(frozen=True, slots=True)
