@@ -66,7 +66,9 @@ def parse_regions(names: Any) -> tuple[str, ...]:
 def parse_container(section: Any, where: str) -> ContainerConfig:
     if not isinstance(section, Mapping):
         raise InvalidCosmosConfig(f"{where} must be an object")
-    refuse_unknown(section, {"Name", "PartitionKey", "Partitions", *PROPERTIES}, where)
+    refuse_unknown(
+        section, {"Name", "PartitionKey", "DefaultTtl", "IndexingPolicy", "Partitions"}, where
+    )
     name = read_text(section, "Name", where)
     path = read_text(section, "PartitionKey", where)
     if not path.startswith("/"):

@@ -47,7 +47,6 @@ class AccountRegions:
         self._ports: dict[int, str] = {}
 
     def set_ports(self, ports: Sequence[int]) -> None:
-        """Set the port of each region, in the order of the names."""
         self._ports = dict(zip(ports, self.names, strict=False))
 
     def find_by_port(self, port: int) -> str | None:
@@ -264,7 +263,6 @@ class CosmosAccount:
 
 
 def respond_with(document: dict[str, Any], status: int = 200) -> CosmosResponse:
-    """A resource as a response, with its tag if it has one."""
     headers = {"etag": document["_etag"]} if "_etag" in document else {}
     return CosmosResponse(status, write_json(document).encode(), charges.METADATA, headers)
 
@@ -279,7 +277,6 @@ def read_object(request: CosmosRequest) -> dict[str, Any]:
 def catch_refusal[**P](
     work: Callable[P, CosmosResponse], *args: P.args, **kwargs: P.kwargs
 ) -> CosmosResponse:
-    """The response of some work, which may be its refusal."""
     try:
         return work(*args, **kwargs)
     except RequestRefused as refusal:

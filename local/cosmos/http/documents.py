@@ -1,17 +1,20 @@
 """Requests for the items of a container, which the account has found."""
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
+from local.cosmos.items import charges
 from local.cosmos.items.batch import run_batch
-from local.cosmos.items.change_feed import FeedRequest, parse_position, parse_since, read_feed
 from local.cosmos.items.containers import Container
 from local.cosmos.items.documents import ItemResult, PartitionItems
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.merging import build_merging_plan
-from local.cosmos.query.paging import QueryRequest, QueryRun
+from local.cosmos.query.paging import PAGE_BYTES, QueryRequest, QueryRun
 from local.cosmos.query.parser import parse_query
 from local.cosmos.responses import (
     BadRequest,
@@ -23,20 +26,21 @@ from local.cosmos.responses import (
 )
 
 RANGE_GONE = 1002
+TAG = re.compile(r'"?(\d+)"?')
 
 
+@dataclass(frozen=True, slots=True)
 class DocumentRequests:
     """Reads, writes, queries and feeds. `now` is the account's clock in seconds since 1970."""
 
-    def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
-        self._storage = storage
-        self._now = now
+    storage: Storage
+    now: Callable[[], float]
 
     def respond(self, request: CosmosRequest, container: Container) -> CosmosResponse:
         match request.method, request.address.is_feed:
             case "POST", True if request.is_batch:
                 items = self._find_items(request, container)
-                return run_batch(self._storage, items, request.body)
+                return run_batch(self.storage, items, request.body)
             case "POST", True if request.is_query:
                 return self._query(request, container, *request.read_query())
             case "GET", True if request.is_change_feed:
@@ -47,7 +51,7 @@ class DocumentRequests:
                 return self._read(request, self._find_items(request, container))
             case ("POST", True) | ("PUT" | "PATCH" | "DELETE", False):
                 items = self._find_items(request, container)
-                with self._storage.transaction():
+                with self.storage.transaction():
                     result = self._write(request, items)
                 is_minimal = request.headers.get("Prefer") == "return=minimal"
                 return respond_with_item(result, is_minimal=is_minimal)
@@ -80,7 +84,7 @@ class DocumentRequests:
         key = request.key
         if key is None:
             raise BadRequest("the header x-ms-documentdb-partitionkey is required")
-        return PartitionItems(self._storage, container, key, self._now)
+        return PartitionItems(self.storage, container, key, self.now)
 
     def _query(
         self, request: CosmosRequest, container: Container, text: str, parameters: dict[str, Any]
@@ -101,7 +105,7 @@ class DocumentRequests:
             continuation=request.headers.get("x-ms-continuation"),
             is_strong=request.is_strong,
         )
-        page = QueryRun(self._storage, container, query).read_page(int(self._now()))
+        page = QueryRun(self.storage, container, query).read_page(int(self.now()))
         headers = {"x-ms-item-count": str(len(page.results))}
         if page.continuation:
             headers["x-ms-continuation"] = page.continuation
@@ -109,23 +113,76 @@ class DocumentRequests:
         return CosmosResponse(200, body, page.charge, headers)
 
     def _read_feed(self, request: CosmosRequest, container: Container) -> CosmosResponse:
+        """One page of the change feed in latest-version mode: each item once, oldest change first.
+
+        304 with the newest position when there is none. Deletes and overwritten versions do not
+        appear, as on the real service. A position in the feed of a physical partition is the
+        sequence number (LSN) of the last transaction read, as an entity tag. What one transaction
+        wrote has one number and is never torn apart, so a page may hold more items than were asked
+        for.
+        """
         mode = request.headers["A-IM"]
         if mode.lower() not in ("incremental feed", "incremental"):
             raise NotOffered(f"the change feed mode {mode!r}")
         pkrange = find_only(find_pkranges(request, container))
         if pkrange is None:
             raise BadRequest("a change feed must name one partition key range, or a partition")
-        newest = self._storage.find_lsn(container.number, pkrange)
-        feed = FeedRequest(
-            pkrange=pkrange,
-            after=parse_position(request.headers.get("If-None-Match"), newest),
-            since=parse_since(request.headers.get("If-Modified-Since")),
-            key=request.key,
-            key_range=request.key_range,
-            page_items=request.page_items,
-            is_strong=request.is_strong,
+        newest = self.storage.find_lsn(container.number, pkrange)
+        position = parse_position(request.headers.get("If-None-Match"), newest)
+        since = parse_since(request.headers.get("If-Modified-Since"))
+        key, key_range, page_items = request.key, request.key_range, request.page_items
+        sql = (
+            "SELECT lsn, partition, body FROM items WHERE container = ? AND pkrange = ? AND lsn > ?"
+            " AND (expires IS NULL OR expires > ?)"
         )
-        return read_feed(self._storage, container, feed, int(self._now()))
+        values: list[object] = [container.number, pkrange, position, int(self.now())]
+        if key is not None:
+            sql += " AND partition = ?"
+            values.append(key)
+        if since is not None:
+            sql += " AND ts >= ?"
+            values.append(since)
+        texts: list[str] = []
+        sizes: list[int] = []
+        size = 0
+        rows = self.storage.connection.execute(f"{sql} ORDER BY lsn, version", values)
+        for lsn, partition, body in rows:
+            is_full = len(texts) >= page_items or size >= PAGE_BYTES
+            if is_full and lsn != position:  # a page ends with a transaction
+                break
+            position = lsn
+            if key_range.covers(partition):
+                texts.append(f'{body[:-1]},"_lsn":{lsn}}}')
+                sizes.append(len(body))
+                size += len(body)
+        else:
+            position = max(position, newest)
+        charge = charges.query(sizes, is_strong=request.is_strong)
+        headers = {"etag": f'"{position}"', "x-ms-item-count": str(len(texts))}
+        if not texts:
+            return CosmosResponse(304, b"", charge, headers)
+        return CosmosResponse(200, write_item_list(container.rid, texts), charge, headers)
+
+
+def parse_position(if_none_match: str | None, newest: int) -> int:
+    """The sequence number to resume after; `*` is now."""
+    if if_none_match is None:
+        return 0
+    if if_none_match == "*":
+        return newest
+    if (match := TAG.fullmatch(if_none_match)) is None:
+        raise BadRequest(f"{if_none_match!r} is not a position in the change feed")
+    return int(match[1])
+
+
+def parse_since(if_modified_since: str | None) -> int | None:
+    """The second to start from, of an If-Modified-Since header."""
+    if if_modified_since is None:
+        return None
+    try:
+        return int(parsedate_to_datetime(if_modified_since).timestamp())
+    except ValueError as error:
+        raise BadRequest(f"If-Modified-Since {if_modified_since!r} is not a date") from error
 
 
 def find_pkranges(request: CosmosRequest, container: Container) -> tuple[int, ...]:

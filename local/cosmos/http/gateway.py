@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from email.utils import formatdate
 from functools import lru_cache
 from urllib.parse import unquote
@@ -62,6 +62,7 @@ class MasterKey:
             raise RequestRefused(401, message)
 
 
+@dataclass(frozen=True, slots=True)
 class Gateway:
     """Handles HTTP requests on the account's one thread.
 
@@ -72,48 +73,40 @@ class Gateway:
     account's.
     """
 
-    def __init__(
-        self,
-        account: CosmosAccount,
-        key: MasterKey,
-        faults: Faults,
-        counters: Counters,
-        clock: Callable[[], float],
-    ) -> None:
-        self._account = account
-        self._key = key
-        self._faults = faults
-        self._counters = counters
-        self._clock = clock
+    account: CosmosAccount
+    key: MasterKey
+    faults: Faults
+    counters: Counters
+    clock: Callable[[], float]
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Respond to one request, or break its connection when a fault says so."""
         try:
             address = parse_address(http.raw_path.partition("?")[0])
-            address = resolve_self_link(address, self._account.catalogue)
+            address = resolve_self_link(address, self.account.catalogue)
         except RequestRefused as refusal:
             return self._write_response(http, refusal.to_response(), 0.0)
         request = CosmosRequest(http.method, address, http.headers, b"", f"http://{http.host}/")
         # Only the description of the account at its own endpoint has no region: losing a region
         # does not take it away. Anything else there goes on to the write region.
-        regions = self._account.regions
+        regions = self.account.regions
         port = http.transport.get_extra_info("sockname")[1] if http.transport else 0
         region = regions.find_by_port(port) or (regions.write if address.kind else None)
         request = replace(request, region=region)
         operation = request.operation
         component = f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
-        if self._faults.is_down(component, region):
+        if self.faults.is_down(component, region):
             fault: Fault | None = Fault(component, Action.DOWN)
         else:
-            fault = self._faults.inject(component, operation, region=region, actions=ACTIONS)
+            fault = self.faults.inject(component, operation, region=region, actions=ACTIONS)
         action = fault.action if fault else None
         if action in (Action.DOWN, Action.DROP_CONNECTION):  # before anything is applied
-            self._counters.add(component, operation, "down")
+            self.counters.add(component, operation, "down")
             return cut_connection(http)
         if fault is not None and action is Action.DELAY:
             await asyncio.sleep(fault.seconds)
         body = await read_body(http)
-        offsets = self._faults.in_force(Action.CLOCK_OFFSET)
+        offsets = self.faults.in_force(Action.CLOCK_OFFSET)
         skew = sum(offset.seconds for offset in offsets if offset.covers(COMPONENT, region))
         request = replace(request, body=body or b"", skew=skew)
         if body is None:
@@ -122,7 +115,7 @@ class Gateway:
         else:
             response = self._respond(request, component, fault)
         is_dropped = action is Action.DROP_ANSWER
-        self._counters.add(
+        self.counters.add(
             component,
             operation,
             "dropped" if is_dropped else response.status,
@@ -139,7 +132,7 @@ class Gateway:
         if fault is not None and fault.action is Action.STATUS:
             return inject_status(fault)
         try:
-            self._key.check(
+            self.key.check(
                 request.headers.get("authorization"),
                 verb=request.method,
                 resource_type=request.address.kind,
@@ -149,18 +142,18 @@ class Gateway:
         except RequestRefused as refusal:
             return refusal.to_response()
         lag = self._find_lag(request, component)
-        return self._account.respond(replace(request, lag=lag))
+        return self.account.respond(replace(request, lag=lag))
 
     def _find_lag(self, request: CosmosRequest, component: str) -> float | None:
         """How late a read is here, None for not at all; the account keeps versions as far back."""
-        faults = self._faults.in_force(Action.STALE_READ)
-        self._account.storage.keep_versions(max((fault.seconds for fault in faults), default=None))
+        faults = self.faults.in_force(Action.STALE_READ)
+        self.account.storage.keep_versions(max((fault.seconds for fault in faults), default=None))
         level = request.headers.get("x-ms-consistency-level")
         operation, region = request.operation, request.region
         if not faults or operation not in READING or level not in STALE_LEVELS:
             return None
         stale_read = (Action.STALE_READ,)
-        fault = self._faults.inject(component, operation, region=region, actions=stale_read)
+        fault = self.faults.inject(component, operation, region=region, actions=stale_read)
         return None if fault is None else fault.seconds
 
     def _write_response(
@@ -171,7 +164,7 @@ class Gateway:
             "x-ms-request-charge": str(response.charge),
             "x-ms-activity-id": http.headers.get("x-ms-activity-id") or str(uuid.uuid4()),
             "x-ms-gatewayversion": "version=2.14.0",
-            "Date": format_date(int(self._clock() + skew)),
+            "Date": format_date(int(self.clock() + skew)),
             **response.headers,
         }
         return web.Response(status=response.status, body=response.body or None, headers=headers)

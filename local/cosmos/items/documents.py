@@ -82,8 +82,7 @@ class PartitionItems:
         """A new version of an existing item; 404 when absent, 412 when its tag is another."""
         if self._check(document) != item_id:
             raise BadRequest(f"the document's id is not {item_id!r}, the id it would replace")
-        stored = self._find_existing(item_id)
-        check_tag(stored, if_match)
+        stored = self._find_existing(item_id, if_match)
         return self._write(item_id, document, stored)
 
     def upsert(self, document: Any, if_match: str | None) -> ItemResult:
@@ -106,8 +105,7 @@ class PartitionItems:
         when a change cannot be made. It costs what a replace would.
         """
         patch.check_key(self._container.key_path.names)
-        stored = self._find_existing(item_id)
-        check_tag(stored, if_match)
+        stored = self._find_existing(item_id, if_match)
         document = json.loads(stored.body)
         patch.check_condition(document)
         patch.apply(document)
@@ -116,8 +114,7 @@ class PartitionItems:
 
     def delete(self, item_id: str, if_match: str | None) -> ItemResult:
         """Remove an item; 404 when absent, 412 when its tag is another."""
-        stored = self._find_existing(item_id)
-        check_tag(stored, if_match)
+        stored = self._find_existing(item_id, if_match)
         self._storage.take_version()
         self._storage.take_lsn(*self._physical)
         self._storage.connection.execute("DELETE FROM items WHERE version = ?", (stored.version,))
@@ -134,12 +131,12 @@ class PartitionItems:
             raise RequestRefused(404, message)
         return str(row[0])
 
-    def _find_existing(self, item_id: str) -> StoredItem:
+    def _find_existing(self, item_id: str, if_match: str | None = None) -> StoredItem:
         stored = self._find(item_id)
         if stored is None:
-            raise RequestRefused(
-                404, f"no item with id {item_id!r} exists in partition {self._key}"
-            )
+            message = f"no item with id {item_id!r} exists in partition {self._key}"
+            raise RequestRefused(404, message)
+        check_tag(stored, if_match)
         return stored
 
     def _find(self, item_id: str) -> StoredItem | None:

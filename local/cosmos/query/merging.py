@@ -10,7 +10,7 @@ from typing import Any
 
 from local.cosmos.items.partitions import WHOLE_RING
 from local.cosmos.query.syntax import Aggregate, Query
-from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
+from local.cosmos.responses import NotOffered
 
 NOT_SERVABLE = 1004
 FILTER_PLACE = "{documentdb-formattableorderbyquery-filter}"  # clients put a condition here
@@ -29,17 +29,7 @@ def needs_merging(query: Query) -> bool:
     return bool(query.order or query.aggregates or query.is_distinct or query.count_max is not None)
 
 
-def refuse_unmerged(query: Query) -> RequestRefused:
-    """The refusal that makes clients ask for the plan."""
-    return BadRequest(
-        "a client must merge this query: several physical partitions answer it",
-        substatus=NOT_SERVABLE,
-        additional=write_json(build_merging_plan(query)),
-    )
-
-
 def build_merging_plan(query: Query) -> dict[str, Any]:
-    """How a client gets the results of a query from all partitions."""
     distinct_type = "None"
     if query.is_distinct:  # in order, equal results come one after the other
         is_in_order = query.texts.order == (query.texts.value,)

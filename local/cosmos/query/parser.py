@@ -273,11 +273,9 @@ class QueryBuilder(Interpreter[Token, Any]):
         self, operand: Part, negation: Token | None, lowest: Part, highest: Part
     ) -> Expression:
         value = self.visit(operand)
-        bounds = (
-            Comparison(">=", value, self.visit(lowest)),
-            Comparison("<=", value, self.visit(highest)),
-        )
-        return negate(Logical("AND", bounds), is_negated=negation is not None)
+        above = Comparison(">=", value, self.visit(lowest))
+        below = Comparison("<=", value, self.visit(highest))
+        return negate(Logical("AND", (above, below)), is_negated=negation is not None)
 
     def pattern(
         self, operand: Part, negation: Token | None, pattern: Part, escape: Part | None
@@ -351,11 +349,11 @@ class QueryBuilder(Interpreter[Token, Any]):
         return Literal(constants) if len(constants) == len(elements) else ArrayOf(elements)
 
     def object(self, *nodes: Part) -> Expression:
-        members: tuple[tuple[str, Expression], ...] = tuple(
-            self.visit(node) for node in nodes if node
-        )
+        members: list[tuple[str, Expression]] = [self.visit(node) for node in nodes if node]
         constants = [(name, one.value) for name, one in members if isinstance(one, Literal)]
-        return Literal(dict(constants)) if len(constants) == len(members) else ObjectOf(members)
+        return (
+            Literal(dict(constants)) if len(constants) == len(members) else ObjectOf(tuple(members))
+        )
 
     def member(self, name: Token, value: Part) -> tuple[str, Expression]:
         return read_string(name), self._visit_expression(value)
@@ -378,7 +376,6 @@ class QueryBuilder(Interpreter[Token, Any]):
 
 
 def negate(condition: Expression, *, is_negated: bool) -> Expression:
-    """NOT of a condition, if it is negated."""
     return Negation(condition) if is_negated else condition
 
 

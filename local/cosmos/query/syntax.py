@@ -208,10 +208,6 @@ class Query:
     aggregates: tuple[Aggregate, ...] = ()
 
     @property
-    def shows_items(self) -> bool:
-        return self.selection == PropertyPath(())
-
-    @property
     def count_max(self) -> int | None:
         """How many results there may be, by TOP or LIMIT."""
         return self.limit if self.top is None else self.top

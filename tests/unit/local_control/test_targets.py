@@ -3,7 +3,7 @@
 import pytest
 
 from local.cosmos.http.requests import list_targets
-from local.durable.service import target_of as durable
+from local.durable.backend import target_of as durable
 from local.faults import Action, Fault, InvalidFault, Target, check_aim
 from local.servicebus.broker import OPERATIONS
 
