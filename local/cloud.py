@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from local.config import LocalConfig, fill_placeholders
@@ -82,12 +81,7 @@ class Cloud:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -123,15 +117,11 @@ class Cloud:
 
     def depths(self) -> QueueDepths:
         return {
-            name: {
-                entity: namespace.depth(entity)
-                for entity in entities_with_messages(namespace.config)
-            }
+            name: {one: namespace.depth(one) for one in entities_with_messages(namespace.config)}
             for name, namespace in self.namespaces.items()
         }
 
     def targets(self) -> list[Target]:
-        """What faults can hit."""
         found = self.cosmos.targets()
         for namespace in self.namespaces.values():
             found += namespace.targets()
@@ -140,7 +130,7 @@ class Cloud:
         return found
 
     def describe(self) -> dict[str, Any]:
-        """Where everything is: the line `serve` prints."""
+        """The line that `serve` prints."""
         hubs = {region: hub.address for region, hub in self.durable.items()}
         return ({"durable": hubs} if hubs else {}) | {
             "servicebus": {name: ns.connection_string for name, ns in self.namespaces.items()},
@@ -183,16 +173,11 @@ class Cloud:
         for region in self._config.hosts.regions:
             values = fill_placeholders(self._config.hosts.values, self._addresses(region))
             # The port is held until the cloud stops, whatever becomes of the host.
-            port = held_port(self._host_ports[region], f"the host of region {region}")
-            specs.append(
-                HostSpec(
-                    region,
-                    options.app,
-                    {**kept, **values, **options.settings},
-                    options.logs / f"host-{region}.log",
-                    self._running.enter_context(port),
-                )
-            )
+            holder = held_port(self._host_ports[region], f"the host of region {region}")
+            port = self._running.enter_context(holder)
+            settings = {**kept, **values, **options.settings}
+            log = options.logs / f"host-{region}.log"
+            specs.append(HostSpec(region, options.app, settings, log, port))
         return specs
 
     def _addresses(self, region: str) -> dict[str, str]:

@@ -34,8 +34,6 @@ class HostsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LocalConfig:
-    """The whole file, checked."""
-
     namespaces: tuple[NamespaceConfig, ...]
     cosmos: CosmosConfig
     hosts: HostsConfig
@@ -85,7 +83,6 @@ def parse_config(document: Any) -> LocalConfig:
 
 
 def parse_hosts(section: Any) -> HostsConfig:
-    """Read `Hosts`: Regions and Values."""
     if not isinstance(section, dict):
         raise InvalidLocalConfig("Hosts must be an object")
     for key in section:

@@ -55,7 +55,7 @@ class Control:
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self._service.port}"
+        return f"http://{HOST}:{self._service.ports[0]}"
 
     def start(self) -> None:
         self._service.start(self._handle)

@@ -7,8 +7,8 @@ nothing is refused when it is armed.
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from itertools import count
 from math import isfinite
@@ -17,8 +17,6 @@ from typing import Any
 
 
 class Action(StrEnum):
-    """What a fault does to the operation it hits."""
-
     DOWN = "down"  # the component refuses and drops connections
     DELAY = "delay"  # the operation waits `seconds` first
     STATUS = "status"  # the operation is refused with `status`, nothing applied
@@ -135,19 +133,12 @@ class Fault:
     def covers(self, component: str, region: str | None = None) -> bool:
         """Whether the rule is for this component, or for what it is part of."""
         own = self.component
-        return (own in ("*", component) or component.startswith(f"{own}.")) and self.region in (
-            None,
-            region,
-        )
-
-    def applies_to(self, component: str, operation: str, region: str | None = None) -> bool:
-        return self.covers(component, region) and self.operation in ("*", operation)
+        is_own = own in ("*", component) or component.startswith(f"{own}.")
+        return is_own and self.region in (None, region)
 
 
 @dataclass(slots=True)
 class ArmedFault:
-    """A fault in force, and how often it has hit."""
-
     id: int
     fault: Fault
     since: float
@@ -160,18 +151,15 @@ class ArmedFault:
         return late or (fault.times is not None and self.hits >= fault.times)
 
 
-@dataclass
 class Faults:
     """The faults in force, asked by every component and set through the control endpoint."""
 
-    seed: int = 0
-    _armed: list[ArmedFault] = field(default_factory=list)
-    _ids: Iterator[int] = field(default_factory=lambda: count(1))
-    _lock: Lock = field(default_factory=Lock)
-    _watchers: list[Callable[[], None]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)  # noqa: S311 - a replayable choice, not a secret
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - a replayable choice, not a secret
+        self._armed: list[ArmedFault] = []
+        self._ids = count(1)
+        self._lock = Lock()
+        self._watchers: list[Callable[[], None]] = []
 
     def arm(self, fault: Fault) -> int:
         """Put a fault in force; return the number to disarm it by."""
@@ -212,13 +200,15 @@ class Faults:
         with self._lock:
             self._remove_spent()
             for armed in self._armed:
+                fault = armed.fault
                 if (
-                    armed.fault.action in actions
-                    and armed.fault.applies_to(component, operation, region)
-                    and self._random.random() < armed.fault.rate
+                    fault.action in actions
+                    and fault.operation in ("*", operation)
+                    and fault.covers(component, region)
+                    and self._random.random() < fault.rate
                 ):
                     armed.hits += 1
-                    return armed.fault
+                    return fault
         return None
 
     def is_down(self, component: str, region: str | None = None) -> bool:
@@ -235,7 +225,6 @@ class Faults:
             return [a.fault for a in self._armed if a.fault.action is action]
 
     def listing(self) -> list[dict[str, Any]]:
-        """The faults in force, for the control endpoint."""
         with self._lock:
             self._remove_spent()
             return [{"id": a.id, **asdict(a.fault), "hits": a.hits} for a in self._armed]
@@ -290,5 +279,4 @@ def check_aim(fault: Fault, targets: Iterable[Target]) -> None:
 
 
 def joined(names: Iterable[str]) -> str:
-    """Names in order, for a sentence."""
     return ", ".join(sorted(names))

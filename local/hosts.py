@@ -62,12 +62,7 @@ class HostProcess:
 
     def describe(self) -> dict[str, Any]:
         pid = self._process.pid if self._process and self.state is HostState.RUNNING else None
-        return {
-            "state": self.state.value,
-            "url": self.url,
-            "pid": pid,
-            "log": str(self._spec.log),
-        }
+        return {"state": self.state.value, "url": self.url, "pid": pid, "log": str(self._spec.log)}
 
     def launch(self) -> None:
         """Begin to start; does nothing when it runs."""
@@ -101,7 +96,6 @@ class HostProcess:
             self._reap(self._process)
 
     def terminate(self) -> None:
-        """Send SIGTERM without waiting for the end."""
         self._was_stopped = True
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()

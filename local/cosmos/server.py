@@ -55,7 +55,7 @@ class Cosmos:
     @property
     def port(self) -> int:
         """The port it listens on; known once started."""
-        return self._service.port
+        return self._service.ports[0]
 
     @property
     def endpoint(self) -> str:
@@ -77,9 +77,9 @@ class Cosmos:
         try:
             account.create_missing(self._config)
             self._service.start(gateway.handle)
-            account.regions.set_ports(self._service.more_ports)
+            account.regions.set_ports(self._service.ports[1:])
         except BaseException:
-            account.close()
+            account.storage.close()
             raise
         self._account = account
 
@@ -102,7 +102,7 @@ class Cosmos:
     @property
     def region_endpoints(self) -> dict[str, str]:
         """The URLs of the regions, if there are several."""
-        ports = zip(self.regions, self._service.more_ports, strict=False)
+        ports = zip(self.regions, self._service.ports[1:], strict=False)
         return {name: f"http://{HOST}:{port}/" for name, port in ports}
 
     @property
@@ -115,5 +115,5 @@ class Cosmos:
         """Stop listening and close the file; a second call does nothing."""
         self._service.stop()
         if self._account is not None:
-            self._account.close()
+            self._account.storage.close()
             self._account = None

@@ -53,12 +53,6 @@ class AccountRegions:
         """The region behind a port; None behind the account's own, when there are others."""
         return self._ports.get(port) if self._ports else self.write
 
-    def move(self, name: str) -> None:
-        """Let another region take the writes; raises UnknownRegion."""
-        if name not in self.names:
-            raise UnknownRegion(f"there is no region {name!r}, only {', '.join(self.names)}")
-        self.write = name
-
     def check_write(self, region: str | None) -> None:
         """Raise the 403 of a write that came to a region which is only read."""
         if region not in (None, self.write):
@@ -108,7 +102,10 @@ class CosmosAccount:
 
     def move_write_region(self, name: str) -> None:
         """Let another region take the writes, and store that; raises UnknownRegion."""
-        self.regions.move(name)
+        names = self.regions.names
+        if name not in names:
+            raise UnknownRegion(f"there is no region {name!r}, only {', '.join(names)}")
+        self.regions.write = name
         self.storage.store_write_region(name)
 
     def create_missing(self, config: CosmosConfig) -> None:
@@ -127,9 +124,6 @@ class CosmosAccount:
             for database in self.catalogue.list_databases()
             for container in self.catalogue.list_containers(database)
         }
-
-    def close(self) -> None:
-        self.storage.close()
 
     def respond(self, request: CosmosRequest) -> CosmosResponse:
         self._skew = request.skew
@@ -274,11 +268,9 @@ def read_object(request: CosmosRequest) -> dict[str, Any]:
     return document
 
 
-def catch_refusal[**P](
-    work: Callable[P, CosmosResponse], *args: P.args, **kwargs: P.kwargs
-) -> CosmosResponse:
+def catch_refusal[*A](work: Callable[[*A], CosmosResponse], *arguments: *A) -> CosmosResponse:
     try:
-        return work(*args, **kwargs)
+        return work(*arguments)
     except RequestRefused as refusal:
         return refusal.to_response()
     except UnicodeEncodeError:
