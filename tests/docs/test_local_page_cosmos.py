@@ -5,9 +5,8 @@ import re
 import pytest
 
 from local.cosmos.http import account, requests
-from local.cosmos.http.addresses import KINDS, parse_address
 from local.cosmos.http.documents import RANGE_GONE
-from local.cosmos.http.gateway import BODY_BYTES_MAX
+from local.cosmos.http.requests import KINDS, parse_address
 from local.cosmos.items import batch, charges, containers, documents, partitions, patch
 from local.cosmos.items.containers import KNOWN_PROPERTIES
 from local.cosmos.items.indexing import KNOWN_KEYS
@@ -16,6 +15,7 @@ from local.cosmos.query.merging import NOT_SERVABLE
 from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
 from local.cosmos.query.parser import DEPTH_MAX, parse_query
 from local.cosmos.responses import RequestRefused
+from local.cosmos.server import BODY_BYTES_MAX
 from tests.docs.local_page import (
     ITEM,
     ITEMS,
