@@ -153,9 +153,8 @@ class Cloud:
     def _start_hub(self, region: str) -> None:
         from local.durable.backend import DurableBackend
 
-        hub = DurableBackend(
-            region, port=self._hub_ports[region], faults=self.faults, counters=self.counters
-        )
+        port = self._hub_ports[region]
+        hub = DurableBackend(region, port=port, faults=self.faults, counters=self.counters)
         self._start(hub)
         self.durable[region] = hub
 

@@ -130,15 +130,11 @@ class TaskHubService:
         self._threads = threads
         self._streams: set[asyncio.Event] = set()
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        self._hub: LeasingTaskHub
-
-    def serve(self, hub: LeasingTaskHub) -> None:
-        """Set the hub whose methods these are; before the first call."""
-        self._hub = hub
+        self.hub: LeasingTaskHub  # whose methods these are; set before the first call
 
     def __getattr__(self, name: str) -> Callable[[Any, Any], Awaitable[Any]]:
         """Every method that is not here is the hub's own."""
-        method = getattr(self._hub, name)
+        method = getattr(self.hub, name)
 
         async def answer(request: Any, context: Any) -> Any:
             return await self._interceptor.run(
@@ -149,7 +145,7 @@ class TaskHubService:
 
     async def StreamInstanceHistory(self, request: Any, context: Any) -> None:  # noqa: N802
         def read_history() -> list[pb.HistoryChunk]:
-            return list(self._hub.StreamInstanceHistory(request, ABORT_CONTEXT))
+            return list(self.hub.StreamInstanceHistory(request, ABORT_CONTEXT))
 
         for piece in await self._interceptor.run(
             "stream-instance-history", lambda: self._call(read_history), context
@@ -163,7 +159,7 @@ class TaskHubService:
         """
         holder = request.worker_instance_id or str(uuid.uuid4())
         await self._interceptor.run(
-            "get-work-items", lambda: self._call(self._hub.add_worker_stream, holder), context
+            "get-work-items", lambda: self._call(self.hub.add_worker_stream, holder), context
         )
         work_available = asyncio.Event()
         self._streams.add(work_available)
@@ -171,7 +167,7 @@ class TaskHubService:
             await context.send_initial_metadata(())
             while not self._interceptor.is_down:
                 work_available.clear()
-                while (item := await self._call(self._hub.take, request, holder)) is not None:
+                while (item := await self._call(self.hub.take, request, holder)) is not None:
                     self._interceptor.count(HAND_OUT)
                     await context.write(item)
                 await work_available.wait()
@@ -179,7 +175,7 @@ class TaskHubService:
         finally:
             self._streams.discard(work_available)
             with suppress(RuntimeError):  # the threads have ended: the whole hub stops
-                self._threads.submit(self._hub.remove_worker_stream, holder)
+                self._threads.submit(self.hub.remove_worker_stream, holder)
 
     async def WaitForInstanceStart(self, request: pb.GetInstanceRequest, context: Any) -> Any:  # noqa: N802
         return await self._interceptor.run(
@@ -221,7 +217,7 @@ class TaskHubService:
             async with asyncio.timeout(context.time_remaining()):
                 while not self._interceptor.is_down:
                     changed.clear()
-                    found = await self._call(self._hub.GetInstance, request, ABORT_CONTEXT)
+                    found = await self._call(self.hub.GetInstance, request, ABORT_CONTEXT)
                     if not found.exists or is_reached(found.orchestrationState.orchestrationStatus):
                         return found
                     await changed.wait()
@@ -311,8 +307,8 @@ class DurableBackend:
     ) -> tuple[grpc.aio.Server, TaskHubService]:
         server = grpc.aio.server(threads, options=OPTIONS)
         service = TaskHubService(self._interceptor, threads)
-        hub = LeasingTaskHub(self._lease_seconds, timers, service.on_work, service.on_change)
-        service.serve(hub)
+        call_backs = service.on_work, service.on_change
+        service.hub = LeasingTaskHub(self._lease_seconds, timers, *call_backs)
         stubs.add_TaskHubSidecarServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         try:
             self.port = server.add_insecure_port(self.address)

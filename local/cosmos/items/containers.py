@@ -83,14 +83,12 @@ class Catalogue:
     """All databases and containers of an account; lookups of containers are cached."""
 
     def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
-        self._storage = storage
+        self._connection = storage.connection
         self._now = now
         self._containers: dict[tuple[str, str], Container] = {}
 
     def list_databases(self) -> list[Database]:
-        rows = self._storage.connection.execute(
-            "SELECT number, name, created FROM databases ORDER BY name"
-        )
+        rows = self._connection.execute("SELECT number, name, created FROM databases ORDER BY name")
         return [Database(*row) for row in rows]
 
     def find_database(self, name: str) -> Database:
@@ -104,18 +102,18 @@ class Catalogue:
         check_id(name)
         if any(d.name == name for d in self.list_databases()):
             raise RequestRefused(409, f"database {name!r} exists already")
-        self._storage.connection.execute(
+        self._connection.execute(
             "INSERT INTO databases (name, created) VALUES (?, ?)", (name, int(self._now()))
         )
         return self.find_database(name)
 
     def delete_database(self, name: str) -> None:
         number = self.find_database(name).number
-        self._storage.connection.execute("DELETE FROM databases WHERE number = ?", (number,))
+        self._connection.execute("DELETE FROM databases WHERE number = ?", (number,))
         self._containers.clear()
 
     def list_containers(self, database: Database) -> list[Container]:
-        rows = self._storage.connection.execute(
+        rows = self._connection.execute(
             "SELECT number, name, created, properties, partitions FROM containers"
             " WHERE database = ? ORDER BY name",
             (database.number,),
@@ -142,7 +140,7 @@ class Catalogue:
         properties = write_json(fill_defaults(document))
         created = int(self._now())
         parse_container(owner, 0, name, created, properties, partitions)
-        self._storage.connection.execute(
+        self._connection.execute(
             "INSERT INTO containers (database, name, created, properties, partitions)"
             " VALUES (?, ?, ?, ?, ?)",
             (owner.number, name, created, properties, partitions),
@@ -151,7 +149,7 @@ class Catalogue:
 
     def delete_container(self, database: str, name: str) -> None:
         number = self.find_container(database, name).number
-        self._storage.connection.execute("DELETE FROM containers WHERE number = ?", (number,))
+        self._connection.execute("DELETE FROM containers WHERE number = ?", (number,))
         self._containers.clear()
 
 

@@ -197,7 +197,6 @@ class PartitionItems:
 
 
 def check_tag(stored: StoredItem, if_match: str | None) -> None:
-    """Raise a 412 when a condition is given and does not hold."""
     if if_match is not None and if_match not in ("*", stored.etag):
         raise RequestRefused(412, f"the item's tag is {stored.etag}, not {if_match}")
 

@@ -132,9 +132,7 @@ FUNCTIONS: dict[str, BuiltInFunction] = {
     "IS_STRING": type_check(lambda value: isinstance(value, str)),
     "IS_ARRAY": type_check(lambda value: isinstance(value, list)),
     "IS_OBJECT": type_check(lambda value: isinstance(value, dict)),
-    "IS_PRIMITIVE": type_check(
-        lambda value: isinstance(value, str | int | float | bool | type(None))
-    ),
+    "IS_PRIMITIVE": type_check(lambda value: isinstance(value, str | int | float | None)),
     "STARTSWITH": text_check(str.startswith),
     "ENDSWITH": text_check(str.endswith),
     "CONTAINS": text_check(str.__contains__),
@@ -155,9 +153,7 @@ FUNCTIONS: dict[str, BuiltInFunction] = {
     "CEILING": BuiltInFunction(lambda value: normalize_number(math.ceil(value)), (1,), (float,)),
     "FLOOR": BuiltInFunction(lambda value: normalize_number(math.floor(value)), (1,), (float,)),
     "ROUND": BuiltInFunction(round_half_up, (1,), (float,)),
-    "IIF": BuiltInFunction(
-        lambda test, chosen, other: chosen if test is True else other, (3,), None
-    ),
+    "IIF": BuiltInFunction(lambda test, yes, no: yes if test is True else no, (3,), None),
 }
 BUILT_IN = FUNCTIONS | {"LIKE": BuiltInFunction(like, (2, 3), (str, str, str), is_served=True)}
 

@@ -8,7 +8,7 @@ the one that the clients of the service read.
 
 from typing import Any
 
-from local.cosmos.items.partitions import WHOLE_RING
+from local.cosmos.items.partitions import MAX_RANGE
 from local.cosmos.query.syntax import Aggregate, Query
 from local.cosmos.responses import NotOffered
 
@@ -34,12 +34,7 @@ def build_merging_plan(query: Query) -> dict[str, Any]:
     if query.is_distinct:  # in order, equal results come one after the other
         is_in_order = query.texts.order == (query.texts.value,)
         distinct_type = "Ordered" if is_in_order else "Unordered"
-    everything = {
-        "min": WHOLE_RING.start,
-        "max": WHOLE_RING.end,
-        "isMinInclusive": True,
-        "isMaxInclusive": False,
-    }
+    whole_ring = {"min": "", "max": MAX_RANGE, "isMinInclusive": True, "isMaxInclusive": False}
     return {
         "partitionedQueryExecutionInfoVersion": 2,
         "queryInfo": {
@@ -58,7 +53,7 @@ def build_merging_plan(query: Query) -> dict[str, Any]:
             "dCountInfo": None,
             "hasNonStreamingOrderBy": False,
         },
-        "queryRanges": [everything],
+        "queryRanges": [whole_ring],
     }
 
 

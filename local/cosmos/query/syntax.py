@@ -168,8 +168,6 @@ def combine(values: list[Any], *, decisive: bool) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
-    """One path of ORDER BY."""
-
     path: tuple[str, ...]
     is_descending: bool
 
