@@ -71,7 +71,22 @@ class HostProcess:
                 return
             self._was_stopped = False
             self._ready = Future()
-            self._process = self._spawn()
+            spec = self._spec
+            command = [sys.executable, "-m", "local.functions_host", "--app", str(spec.app)]
+            command += ["--port", str(self._port), "--region", spec.region]
+            # The directory that holds `local` comes first, whatever the working directory is.
+            paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
+            path = os.pathsep.join(filter(None, paths))
+            spec.log.parent.mkdir(parents=True, exist_ok=True)
+            with spec.log.open("ab") as log:
+                self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env={**os.environ, **spec.settings, "PYTHONPATH": path},
+                    start_new_session=True,
+                )
         arguments = (self._process.stdout, self._ready)
         Thread(target=read_first_line, args=arguments, daemon=True).start()
 
@@ -110,24 +125,6 @@ class HostProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._reap(self._process)
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        spec = self._spec
-        command = [sys.executable, "-m", "local.functions_host"]
-        command += ["--app", str(spec.app), "--port", str(self._port), "--region", spec.region]
-        spec.log.parent.mkdir(parents=True, exist_ok=True)
-        # The directory that holds `local` comes first, whatever the working directory is.
-        paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
-        path = os.pathsep.join(filter(None, paths))
-        with spec.log.open("ab") as log:
-            return subprocess.Popen(  # noqa: S603 - our own module, no shell
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **spec.settings, "PYTHONPATH": path},
-                start_new_session=True,
-            )
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()

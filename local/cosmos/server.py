@@ -282,7 +282,7 @@ class Cosmos:
         try:
             account.create_missing(self._config)
             self._service.start(gateway.handle)
-            account.regions.set_ports(self._service.ports[1:])
+            account.regions.ports = dict(zip(self._service.ports[1:], self.regions, strict=False))
         except BaseException:
             account.storage.close()
             raise

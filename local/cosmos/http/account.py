@@ -44,14 +44,11 @@ class AccountRegions:
     def __init__(self, names: Sequence[str], write: str | None = None) -> None:
         self.names = tuple(names)
         self.write = write if write in self.names else self.names[0]
-        self._ports: dict[int, str] = {}
-
-    def set_ports(self, ports: Sequence[int]) -> None:
-        self._ports = dict(zip(ports, self.names, strict=False))
+        self.ports: dict[int, str] = {}  # the region behind each
 
     def find_by_port(self, port: int) -> str | None:
         """The region behind a port; None behind the account's own, when there are others."""
-        return self._ports.get(port) if self._ports else self.write
+        return self.ports.get(port) if self.ports else self.write
 
     def check_write(self, region: str | None) -> None:
         """Raise the 403 of a write that came to a region which is only read."""
@@ -64,7 +61,7 @@ class AccountRegions:
 
         `base_url` is how the client got here: the endpoint of an account of one region.
         """
-        urls = {name: f"http://{HOST}:{port}/" for port, name in self._ports.items()}
+        urls = {name: f"http://{HOST}:{port}/" for port, name in self.ports.items()}
         read = [
             {"name": name, "databaseAccountEndpoint": urls.get(name, base_url)}
             for name in sorted(self.names, key=lambda name: name != self.write)
@@ -134,7 +131,7 @@ class CosmosAccount:
 
     def _respond(self, request: CosmosRequest) -> CosmosResponse:
         request.check_headers(self._consistency)
-        if request.is_write:
+        if request.method != "GET" and not request.is_query:
             self.regions.check_write(request.region)
         if request.address.kind == "docs":
             return self._respond_in_container(request)

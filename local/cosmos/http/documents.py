@@ -66,7 +66,7 @@ class DocumentRequests:
         return respond_with_item(result, is_minimal=False)
 
     def _write(self, request: CosmosRequest, items: PartitionItems) -> ItemResult:
-        item_id, if_match = find_id(request, items), request.if_match
+        item_id, if_match = find_id(request, items), request.headers.get("If-Match")
         if request.method == "PUT":
             return items.replace(item_id, request.document, if_match)
         if request.method == "PATCH":

@@ -198,10 +198,6 @@ class CosmosRequest:
         return parse_json(self.body)
 
     @property
-    def if_match(self) -> str | None:
-        return self.headers.get("If-Match")
-
-    @property
     def key(self) -> str | None:
         header = self.headers.get("x-ms-documentdb-partitionkey")
         return None if header is None else parse_key_header(header)
@@ -268,10 +264,6 @@ class CosmosRequest:
     def is_query_plan(self) -> bool:
         """Whether it asks how a client merges the results of several partitions."""
         return self.has_flag("x-ms-cosmos-is-query-plan-request")
-
-    @property
-    def is_write(self) -> bool:
-        return self.method != "GET" and not self.is_query
 
     @property
     def is_change_feed(self) -> bool:
