@@ -35,54 +35,50 @@ UNKNOWN_KINDS = {
 }
 DATABASE_BYTES, CONTAINER_BYTES = 4, 8
 
-HONOURED_HEADERS = frozenset(
-    {
-        "x-ms-activity-id",
-        "x-ms-consistency-level",
-        "x-ms-continuation",
-        "x-ms-cosmos-batch-atomic",
-        "x-ms-cosmos-batch-continue-on-error",
-        "x-ms-cosmos-intended-collection-rid",
-        "x-ms-cosmos-is-batch-request",
-        "x-ms-cosmos-is-query-plan-request",
-        "x-ms-cosmos-offer-autopilot-settings",
-        "x-ms-date",
-        "x-ms-documentdb-is-upsert",
-        "x-ms-documentdb-isquery",
-        "x-ms-documentdb-partitionkey",
-        "x-ms-documentdb-partitionkeyrangeid",
-        "x-ms-documentdb-query-enablecrosspartition",
-        "x-ms-end-epk",
-        "x-ms-max-item-count",
-        "x-ms-offer-throughput",
-        "x-ms-session-token",
-        "x-ms-start-epk",
-    }
-)
+HONOURED_HEADERS = {
+    "x-ms-activity-id",
+    "x-ms-consistency-level",
+    "x-ms-continuation",
+    "x-ms-cosmos-batch-atomic",
+    "x-ms-cosmos-batch-continue-on-error",
+    "x-ms-cosmos-intended-collection-rid",
+    "x-ms-cosmos-is-batch-request",
+    "x-ms-cosmos-is-query-plan-request",
+    "x-ms-cosmos-offer-autopilot-settings",
+    "x-ms-date",
+    "x-ms-documentdb-is-upsert",
+    "x-ms-documentdb-isquery",
+    "x-ms-documentdb-partitionkey",
+    "x-ms-documentdb-partitionkeyrangeid",
+    "x-ms-documentdb-query-enablecrosspartition",
+    "x-ms-end-epk",
+    "x-ms-max-item-count",
+    "x-ms-offer-throughput",
+    "x-ms-session-token",
+    "x-ms-start-epk",
+}
 # They say who asks and what the client can do, or allow what is never done here.
-IGNORED_HEADERS = frozenset(
-    {
-        "x-ms-client-id",
-        "x-ms-client-request-id",
-        "x-ms-cosmos-allow-tentative-writes",
-        "x-ms-cosmos-changefeed-wire-format-version",
-        "x-ms-cosmos-correlated-activityid",
-        "x-ms-cosmos-priority-level",
-        "x-ms-cosmos-query-version",
-        "x-ms-cosmos-sdk-supportedcapabilities",
-        "x-ms-cosmos-supported-query-features",
-        "x-ms-cosmos-throughput-bucket",
-        "x-ms-documentdb-query-enable-scan",
-        "x-ms-documentdb-query-iscontinuationexpected",
-        "x-ms-documentdb-query-parallelizecrosspartitionquery",
-        "x-ms-documentdb-responsecontinuationtokenlimitinkb",
-        "x-ms-read-key-type",
-        "x-ms-thinclient-proxy-operation-type",
-        "x-ms-thinclient-proxy-resource-type",
-        "x-ms-useragent",
-        "x-ms-version",
-    }
-)
+IGNORED_HEADERS = {
+    "x-ms-client-id",
+    "x-ms-client-request-id",
+    "x-ms-cosmos-allow-tentative-writes",
+    "x-ms-cosmos-changefeed-wire-format-version",
+    "x-ms-cosmos-correlated-activityid",
+    "x-ms-cosmos-priority-level",
+    "x-ms-cosmos-query-version",
+    "x-ms-cosmos-sdk-supportedcapabilities",
+    "x-ms-cosmos-supported-query-features",
+    "x-ms-cosmos-throughput-bucket",
+    "x-ms-documentdb-query-enable-scan",
+    "x-ms-documentdb-query-iscontinuationexpected",
+    "x-ms-documentdb-query-parallelizecrosspartitionquery",
+    "x-ms-documentdb-responsecontinuationtokenlimitinkb",
+    "x-ms-read-key-type",
+    "x-ms-thinclient-proxy-operation-type",
+    "x-ms-thinclient-proxy-resource-type",
+    "x-ms-useragent",
+    "x-ms-version",
+}
 KNOWN_HEADERS = HONOURED_HEADERS | IGNORED_HEADERS
 RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
 
