@@ -25,7 +25,7 @@ OWNERS = {
     "/site-packages/pydantic/": "pydantic",
     "/site-packages/proton/": "local host, its AMQP",
     "/site-packages/cproton": "local host, its AMQP",
-    f"{ROOT}/local/functions_host/changefeed/": "local host, its change feed",
+    f"{ROOT}/local/functions_host/clients/change_feed.py": "local host, its change feed",
     f"{ROOT}/local/": "local host",
     f"{ROOT}/shared/": "engine (shared)",
     f"{ROOT}/functions/": "triggers and handlers (functions)",

@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from local.counters import Counters
-from local.faults import Faults
+from local.faults import Faults, Target
 from local.loopback import HOST, LoopThread, PortTaken, held_port
 from local.servicebus.broker import OPERATIONS, Broker
 from local.servicebus.config import NamespaceConfig
@@ -22,7 +22,6 @@ from local.servicebus.entities.sqlite_store import SqliteMessageStore
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.protocol.authorization import KEY, KEY_NAME
 from local.servicebus.protocol.connection import BrokerConnection
-from local.targets import Target
 
 TICK_SECONDS = 0.05  # how late an expiry, a schedule or a fault may be noticed
 CLOSE_SECONDS_MAX = 0.5  # how long clients may take to notice that the service stops

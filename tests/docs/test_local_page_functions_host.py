@@ -10,7 +10,7 @@ import local.functions_host.triggers.cosmos as cosmos_trigger
 import local.functions_host.triggers.http as http_trigger
 import local.functions_host.triggers.service_bus as service_bus_trigger
 import local.functions_host.triggers.timer as timer_trigger
-from local.durable.service import COMPONENT, operation_of
+from local.durable.backend import COMPONENT, operation_of
 from local.functions_host.admin import Admin
 from local.functions_host.config import host_json, keys
 from local.functions_host.config.functions import BESIDE_A_TRIGGER, RETRIED
