@@ -33,7 +33,6 @@ RATES, OPERATIONS, PAUSE_FACTORS = (40.0, 10_000.0), (8, 25), (2.0, 5.0)
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; returns the exit status."""
     arguments = parse_arguments(words)
     options = parse_options(arguments)
     if arguments.plan:
@@ -57,7 +56,6 @@ def print_plan(options: ChaosOptions) -> None:
 
 
 def parse_arguments(words: Sequence[str]) -> Namespace:
-    """Read the command line; argparse ends the process on a bad one."""
     parser = ArgumentParser(
         prog="python -m chaos",
         description=DESCRIPTION,
@@ -146,7 +144,6 @@ def add_output_options(parser: ArgumentParser) -> None:
 
 
 def parse_options(arguments: Namespace) -> ChaosOptions:
-    """Return the options the command line asks for, with every path made absolute."""
     data = arguments.data.resolve()
     usual = 1 if arguments.messages else 0
     return ChaosOptions(

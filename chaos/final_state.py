@@ -48,7 +48,6 @@ def read_final_state(cloud: CloudProcess, old_seconds: float) -> FinalState:
 
 
 def name_unfinished(documents: Iterable[StoredDocument]) -> dict[str, list[str]]:
-    """The names of documents with which something is still to be done, by what that is."""
     found: dict[str, list[str]] = {what: [] for what in UNFINISHED.values()}
     for document in documents:
         for field, what in UNFINISHED.items():

@@ -78,13 +78,11 @@ class FaultInjector:
         self.cloud.control.move_writes(self.cloud.regions[0])
 
     def check(self) -> None:
-        """Raise what ended a sequence before its time."""
         for sequence in self.sequences:
             if sequence.done():
                 sequence.result()
 
     def perform(self, plan: Iterator[PlannedFault]) -> None:
-        """Inject one fault after another, none before its time."""
         for planned in plan:
             if self.is_over.wait(max(0.0, self.began_at + planned.at - time.monotonic())):
                 return
@@ -108,7 +106,6 @@ class FaultInjector:
                             self.is_over.wait(planned.seconds)
 
     def outage(self, planned: PlannedFault) -> AbstractContextManager[None]:
-        """The outage of a part of the cloud, for as long as the `with` block lasts."""
         control, regions, report = self.cloud.control, planned.regions, self.log.note_event
         home, away = self.cloud.regions
         match planned.outage:

@@ -15,8 +15,6 @@ DEGRADATION_PAUSES = (0.5, 3.0)
 
 
 class OutageKind(StrEnum):
-    """What is taken away for a while."""
-
     HOST = "host killed"
     HOSTS = "both hosts killed"
     CLOUD = "cloud killed"
@@ -73,8 +71,6 @@ class PlannedFault:
 
 @dataclass(frozen=True, slots=True)
 class Degradation:
-    """A kind of fault to arm: what it does, to which operations, and how often."""
-
     action: str
     operations: tuple[str, ...]
     rates: tuple[float, float]

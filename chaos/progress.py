@@ -57,7 +57,6 @@ class RunLog:
 
     @contextmanager
     def fault(self, components: tuple[str, ...], what: str) -> Iterator[None]:
-        """Record that a fault is in force for as long as the `with` block lasts."""
         begin = time.time()
         try:
             yield

@@ -14,8 +14,6 @@ type RecordLine = Mapping[str, Any]
 
 
 class Record:
-    """A file that is only appended to."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,8 +49,6 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class RecordFollower:
-    """Reads what was appended to a record since the last call."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.read = 0

@@ -38,8 +38,6 @@ VISIBLE_PIXELS = 2.0
 
 @dataclass(frozen=True)
 class ChaosReport:
-    """Everything a finished run has to say."""
-
     options: ChaosOptions
     history: RunHistory
     timeline: RunTimeline
@@ -164,7 +162,6 @@ def describe_options(options: ChaosOptions) -> list[ReportRow]:
 
 
 def draw_run(timeline: RunTimeline, figures: RunFigures) -> str:
-    """Draw faults by component above effects by region, latencies and queues, on one clock."""
     lanes = order_lanes(timeline.faults, tuple(figures.rates))
     regions = tuple(figures.rates)
     seconds = timeline.end - timeline.begin
@@ -212,7 +209,6 @@ def order_lanes(
 
 
 def draw_faults(panel: "Axes", timeline: RunTimeline, lanes: Sequence[tuple[str, bool]]) -> None:
-    """Draw a lane for each component, with the faults that were in force."""
     panel.set_title("injected faults, by component")
     for phase in timeline.phases:
         panel.annotate(
@@ -270,7 +266,6 @@ def draw_latencies(panel: "Axes", figures: RunFigures) -> None:
 
 
 def draw_backlog(panel: "Axes", timeline: RunTimeline, figures: RunFigures) -> None:
-    """Draw what was accepted and had no effect yet, and what waited in each region's queue."""
     panel.set_title("messages under way")
     panel.set_ylabel("messages")
     name = "accepted, no effect yet"

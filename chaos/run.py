@@ -52,8 +52,6 @@ DISTURBANCES = ("abandon", "dead-letter", "expire-lock")
 
 
 class RunPhase(StrEnum):
-    """Where a run is."""
-
     BASELINE = "no faults"
     FAULTS = "faults"
     RECOVERY = "recovery"
@@ -103,8 +101,6 @@ def check_run(options: ChaosOptions, console: Console) -> int:
 
 @dataclass
 class ChaosRun:
-    """Drives one run on a system that is up."""
-
     cloud: CloudProcess
     sender: SenderProcess
     injector: FaultInjector
@@ -164,7 +160,6 @@ class ChaosRun:
         self.display.phase = phase
 
     def note_disturbances(self) -> None:
-        """Note what must not have happened so far."""
         counters = self.cloud.control.read_counters()
         counts = {
             f"{operation} in {region}": count_operations(
@@ -176,7 +171,6 @@ class ChaosRun:
         self.log.note("baseline", counts=counts)
 
     def watch(self, until: Callable[[], bool]) -> None:
-        """Look at the run now and then until it is time for the next phase."""
         while not until():
             self.update()
             time.sleep(POLL_SECONDS)

@@ -92,7 +92,6 @@ class WorkloadSender:
                 group.create_task(self.send_lane(lane))
 
     async def send_lane(self, lane: deque[PublishOperation]) -> None:
-        """Send one after another, until none is left or it is time to stop."""
         while lane:
             operation = lane.popleft()
             await self.rate.wait(len(operation.messages))

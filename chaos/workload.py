@@ -35,8 +35,6 @@ SESSIONS_MIN, SESSIONS_MAX = 24, 400
 
 @dataclass(frozen=True, slots=True)
 class WorkloadMessage:
-    """A message as it is handed to the sender."""
-
     id: str
     type: str
     body: str

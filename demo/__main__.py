@@ -27,14 +27,12 @@ Ctrl-C. The data directory keeps queues and journal for the next time."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; returns the exit status."""
     arguments = parse_arguments(words)
     command = up if arguments.command == "up" else run
     return exit_status("python -m demo", lambda: command(parse_options(arguments)))
 
 
 def parse_arguments(words: Sequence[str]) -> Namespace:
-    """Read the command line; argparse ends the process on a bad one."""
     parser = ArgumentParser(
         prog="python -m demo",
         description=DESCRIPTION,
@@ -97,7 +95,6 @@ def add_run_options(parser: ArgumentParser) -> None:
 
 
 def parse_options(arguments: Namespace) -> DemoOptions:
-    """Return the options the command line asks for, with every path made absolute."""
     data = (arguments.data or Path(f".{arguments.command or 'demo'}")).resolve()
     return DemoOptions(
         days=arguments.days,

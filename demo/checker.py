@@ -18,8 +18,6 @@ EXAMPLES_MAX = 5
 
 
 class StoredStatus(StrEnum):
-    """How an entry of the journal stands."""
-
     WORKING = "working"
     COMPLETED = "completed"
     FAULTED = "faulted"
@@ -29,8 +27,6 @@ class StoredStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AppliedMessage:
-    """A message that an entry says it covers."""
-
     id: str
     sequence: int
     digest: str
@@ -72,8 +68,6 @@ class DemoHistory:
 
 
 class Breach(StrEnum):
-    """The ways in which a history can break a promise."""
-
     LOST = "lost"
     DUPLICATED = "duplicated"
     OUT_OF_ORDER = "out of order"
@@ -88,8 +82,6 @@ class Breach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreachCount:
-    """How often a promise was broken, with a few examples to look up."""
-
     breach: Breach
     count: int
     examples: tuple[str, ...] = ()
@@ -172,7 +164,6 @@ def find_different(history: DemoHistory) -> Iterator[str]:
 
 
 def find_unexpected(history: DemoHistory) -> Iterator[str]:
-    """Name effects in a session to which the source sent no such message."""
     known = {(sent.session, sent.id) for sent in history.sent}
     return (
         _effect_name(entry, message)
@@ -202,7 +193,6 @@ def find_remaining(history: DemoHistory) -> Iterator[str]:
 
 
 def find_pending(history: DemoHistory) -> Iterator[str]:
-    """Name the documents that hold a copy or an output that was not delivered."""
     return iter(history.pending)
 
 

@@ -132,7 +132,6 @@ def draw_bars(values: Sequence[float]) -> str:
 
 
 def print_summary(console: Console, result: DemoResult) -> None:
-    """Print what was checked and counted, then in one sentence whether all promises held."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for row in result.rows():
         table.add_row(MARKS[row.is_good], row.label, row.value)

@@ -17,14 +17,11 @@ GRACE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class FeedProcess:
-    """A running feed."""
-
     child: Child
     summary: Path
     read: int = 0
 
     def is_finished(self) -> bool:
-        """Whether the feed has ended; raises ChildFailed when it ended badly."""
         if self.child.is_running:
             return False
         status = self.child.stop()
@@ -52,7 +49,6 @@ class FeedProcess:
 
 
 def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedProcess:
-    """Start the feed against a cloud at `rate` messages a second."""
     summary = options.data / "feed.json"
     summary.unlink(missing_ok=True)
     command = [sys.executable, "-m", "samples.flights.feed", "--days", str(options.days)]

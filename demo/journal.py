@@ -13,8 +13,6 @@ from testbed.cloud import CloudProcess
 
 @dataclass(frozen=True, slots=True)
 class JournalReading:
-    """The entries of every session, and the names of documents with something to deliver."""
-
     entries: tuple[StoredEntry, ...]
     pending: tuple[str, ...]
 
@@ -51,7 +49,6 @@ def read_entry(document: Mapping[str, Any]) -> StoredEntry:
 
 
 def name_pending(document: Mapping[str, Any]) -> str | None:
-    """The name of a document with something still to deliver, or None for any other."""
     if document.get("kind") == "owed" or document.get("owing"):
         return f"{document['session']}/{document['id']}"
     return None

@@ -94,7 +94,6 @@ def draw_failover(result: DemoResult) -> str:
 
 
 def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]:
-    """Count the effects of each region in each second, by the journal's own time."""
     seconds = result.timeline.seconds
     bins = count_seconds(result.timeline)
     # The store cuts its time off to seconds; the middle of that second is the best guess.
@@ -112,7 +111,6 @@ def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]
 
 
 def count_settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[float]]:
-    """Count the deliveries each region completed in each second, by the samples."""
     return {
         name: count_in_bins(
             (
@@ -129,7 +127,6 @@ def count_settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[f
 
 
 def count_seconds(timeline: SampleTimeline) -> int:
-    """How many seconds the run has begun."""
     return ceil(timeline.seconds(timeline.samples[-1].at)) + 1
 
 

@@ -116,7 +116,6 @@ def run_and_check(
 
 
 def build_history(expected: ExpectedMessages, end: RunEnd) -> DemoHistory:
-    """Put together what is checked; what the queues still hold includes dead letters."""
     regions = end.sample.regions
     return DemoHistory(
         sent=expected.sent,
@@ -128,8 +127,6 @@ def build_history(expected: ExpectedMessages, end: RunEnd) -> DemoHistory:
 
 @dataclass(slots=True)
 class DemoRun:
-    """Drives one run on a cloud that is up and a feed that has begun."""
-
     cloud: CloudProcess
     feed: FeedProcess
     display: PlainDisplay
@@ -226,7 +223,6 @@ def feed_rate(messages: int) -> float:
 
 
 def is_kill_due(now: CloudSample, primary: str, messages: int) -> bool:
-    """Whether the primary has handled enough to be killed in the middle of the traffic."""
     return now.regions[primary].settled >= KILL_AT_PART * messages
 
 

@@ -62,14 +62,12 @@ class Child:
 
     @property
     def output(self) -> IO[bytes]:
-        """The pipe of standard output; only a child that was asked for one has it."""
         if self._process.stdout is None:
             raise ValueError("this child writes to its log")
         return self._process.stdout
 
     @property
     def is_running(self) -> bool:
-        """Whether the process itself is still there."""
         if self._process.returncode is not None:
             return False
         # WNOWAIT leaves the process a zombie: its group cannot become somebody else's meanwhile.
@@ -105,7 +103,6 @@ class Child:
         return self._process.wait()
 
     def failure(self, what: str) -> ChildFailed:
-        """The error that says what went wrong and shows the end of the log."""
         lines = self.log.read_text(errors="replace").splitlines()
         tail = "\n".join(f"  | {line}" for line in lines[-TAIL_LINES:])
         return ChildFailed(f"{what}; the end of {self.log}:\n{tail}")
@@ -128,7 +125,6 @@ def end_with_parent() -> None:
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """The processor time of a running process."""
     import psutil
 
     times = psutil.Process(pid).cpu_times()

@@ -31,24 +31,19 @@ class ControlClient:
     url: str
 
     def request(self, method: str, path: str, document: Any = None) -> tuple[int, Any]:
-        """Send one request; return the status and the document of the response."""
         return request_json(method, self.url + path, document)
 
     def read_counters(self) -> Counters:
-        """What every component has counted since the start."""
         return self._read_counts()[0]
 
     def read_depths(self) -> Depths:
-        """What every queue holds."""
         return self._read_counts()[1]
 
     def read_hosts(self) -> Mapping[str, Mapping[str, Any]]:
-        """State, URL and process id of each region's host."""
         hosts: Mapping[str, Mapping[str, Any]] = self._ask("GET", "/hosts")
         return hosts
 
     def read_faults(self) -> list[dict[str, Any]]:
-        """The faults in force."""
         faults: list[dict[str, Any]] = self._ask("GET", "/faults")
         return faults
 
@@ -57,11 +52,9 @@ class ControlClient:
         self._ask("POST", f"/hosts/{region}", {"action": action})
 
     def arm(self, fault: Mapping[str, object]) -> int:
-        """Put a fault in force; return its id."""
         return int(self._ask("POST", "/faults", fault)["id"])
 
     def clear(self, fault: int | None = None) -> None:
-        """Lift one fault, or all of them."""
         self._ask("DELETE", "/faults" if fault is None else f"/faults/{fault}")
 
     def move_writes(self, region: str) -> None:

@@ -143,8 +143,6 @@ class ExpectedMessages:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A flight: what left, or was to leave, and when; what landed, and when."""
-
     day: date
     aircraft: str
     name: str
@@ -294,7 +292,6 @@ def identify_message(session: str, sequence: int, body: str) -> FlightMessage:
 
 
 def start_of(day: date) -> datetime:
-    """Return the instant a day begins, in the naive local time the source speaks."""
     return datetime.combine(day, time.min)
 
 

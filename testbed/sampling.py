@@ -56,14 +56,11 @@ class RunEvent:
 
 @dataclass(slots=True)
 class SampleTimeline:
-    """The samples and events of a run in the order in which they came."""
-
     started_at: float
     samples: list[CloudSample] = field(default_factory=list)
     events: list[RunEvent] = field(default_factory=list)
 
     def seconds(self, at: float) -> float:
-        """A moment as seconds since the run began."""
         return at - self.started_at
 
 

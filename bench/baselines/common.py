@@ -16,7 +16,6 @@ from shared.domain.handler import Context
 
 
 def track_message(state: Mapping[str, Any], delivery: func.ServiceBusMessage) -> dict[str, Any]:
-    """The state after a message, as JSON."""
     body = delivery.get_body()
     context = Context(wire.from_properties(delivery.application_properties or {}, body))
     aircraft = track(
@@ -36,7 +35,6 @@ class BaselineStore:
         self.connecting = asyncio.Lock()
 
     async def container(self, name: str) -> ContainerProxy:
-        """A container of the baseline's database."""
         async with self.connecting:
             if self.client is None:
                 self.client = await make_client().__aenter__()
@@ -56,7 +54,6 @@ def make_client() -> CosmosClient:
 async def find_document(
     container: ContainerProxy, item_id: str, session: str
 ) -> dict[str, Any] | None:
-    """A document, or None: one point read."""
     try:
         return dict(await container.read_item(item_id, partition_key=session))
     except CosmosResourceNotFoundError:

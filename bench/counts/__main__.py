@@ -61,7 +61,6 @@ def show_progress(what: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
     plan = parse_plan(words)
     return exit_status("python -m bench.counts", lambda: run(plan))
 

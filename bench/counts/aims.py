@@ -10,8 +10,6 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A figure and the most it may be."""
-
     what: str
     value: float
     most: float

@@ -61,7 +61,6 @@ def format_row(
 
 
 def format_batch(batch: MessageCosts) -> str:
-    """What batches of ten cost, ours only."""
     return (
         f"batches of 10, per message: {batch.primary.writes:.2f} strong writes, "
         f"{batch.both.reads:.2f} reads, {batch.both.units:.2f} request units over both regions, "

@@ -35,8 +35,6 @@ BATCH_SESSIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class MessageCosts:
-    """What a message cost: the primary region's work on it, and the secondary's."""
-
     primary: ServiceUsage
     secondary: ServiceUsage
 
@@ -63,7 +61,6 @@ class MessageWaves:
     sent: int = 0
 
     def run(self, sessions: Sequence[str], numbers: range) -> MessageCosts:
-        """Send these numbers to every session; returns what all of it cost."""
         messages = [make_statuses(session, numbers) for session in sessions]
         self.sent += len(sessions) * len(numbers)
         primary, secondary = self.cloud.contract["servicebus"]
@@ -88,7 +85,6 @@ class MessageWaves:
         return CounterReading(before, documents, flatten_counters(control.read_counters()))
 
     def count_settled(self, region: str) -> int:
-        """How many messages a region has settled since the start of the cloud."""
         counters = self.cloud.control.read_counters()
         return count_operations(counters, f"servicebus.{region}", "complete")
 
@@ -107,8 +103,6 @@ def count_documents(container: ContainerProxy) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CountPlan:
-    """How many sessions, and how many messages of a visit."""
-
     sessions: int
     each: int
 
@@ -151,7 +145,6 @@ def count_batches(system: System) -> MessageCosts:
 
 @contextmanager
 def running_waves(system: System) -> Iterator[MessageWaves]:
-    """A system in two regions on a local cloud of its own."""
     with ExitStack() as stack:
         app = ("--app", str(system.app))
         cloud = stack.enter_context(running_cloud(*app, settings=system.settings))

@@ -25,8 +25,6 @@ HEAD = f"{'':<38}{'per s':>9}{'client us':>12}{'emulator us':>12}{'emulator':>10
 
 @dataclass(slots=True)
 class OperationTiming:
-    """One kind of operation: how many, and the seconds spent on the clock and by both sides."""
-
     name: str
     count: int = 0
     seconds: float = 0.0
@@ -133,7 +131,6 @@ def access_items(emulator: CloudProcess, total: int) -> list[OperationTiming]:
 
 
 def make_item(session: str, number: int) -> dict[str, Any]:
-    """An item; some of its properties are indexed."""
     return {"id": f"{number:010}", "session": session, "owing": number % 2 == 0, "text": TEXT}
 
 

@@ -30,12 +30,10 @@ class PathFigure:
 
     @property
     def holds(self) -> bool:
-        """Whether the aim is reached."""
         return self.aim is None or self.value <= self.aim
 
 
 def take_figures() -> list[PathFigure]:
-    """Everything that is measured."""
     paths = asyncio.run(record_ways())
     message, step = paths["pure message"], paths["saga step"]
     send = paths["send in the local broker"]
@@ -57,7 +55,6 @@ def take_figures() -> list[PathFigure]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the answer is the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.path",
         description=__doc__,

@@ -28,12 +28,10 @@ class RecordedPath:
 
     @property
     def functions(self) -> int:
-        """How many different functions ran."""
         return len(set(self.calls))
 
     @property
     def files(self) -> list[str]:
-        """The files they stand in, in order of first use."""
         return list(dict.fromkeys(file for file, _ in self.calls))
 
     @property
@@ -71,7 +69,6 @@ def recording(folders: Sequence[str]) -> Iterator[RecordedPath]:
 
 
 def measure_depth(frame: FrameType | None, places: tuple[str, ...]) -> int:
-    """How many functions of these places are on the stack."""
     depth = 0
     while frame is not None:
         code = frame.f_code

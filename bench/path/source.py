@@ -47,7 +47,6 @@ def find_repeated(folders: tuple[str, ...]) -> Places:
 
 
 def defined_in(file: Path) -> Iterator[str]:
-    """The names of the classes, type aliases and functions that a module defines."""
     for node in ast.parse(file.read_text("utf-8")).body:
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
@@ -62,7 +61,6 @@ def count_lines(folders: tuple[str, ...]) -> int:
 
 
 def source_files(folders: tuple[str, ...]) -> list[Path]:
-    """The Python files in these folders, or these files."""
     return [
         file
         for folder in folders

@@ -32,7 +32,6 @@ CONFIG = ROOT / "local.config.json"
 
 
 async def record_ways() -> dict[str, RecordedPath]:
-    """The path of each way, by its name."""
     async with running_worker() as (services, cloud):
         return {
             "pure message": await record_message(services),

@@ -70,7 +70,6 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def compare(options: argparse.Namespace, folder: Path) -> SendRun:
-    """The feed, its second run, and the bare loop in one and two processes; the feed's run."""
     print(f"{options.days} days of flights into two namespaces\n{table.HEAD}", flush=True)
     with running_fresh_cloud(folder, options.logs) as feed_cloud:
         show_step("feeding")

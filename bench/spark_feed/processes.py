@@ -52,7 +52,6 @@ def measure(
 def measure_together(
     programs: Sequence[tuple[str, Sequence[str]]], environment: Mapping[str, str], log: Path
 ) -> list[ProcessCosts]:
-    """Run several at once; raises RunFailed unless all end well."""
     began = monotonic()
     with log.open("ab") as errors:
         children = [
@@ -100,7 +99,6 @@ def watched(roots: Sequence[int], log: Path) -> Iterator[TreeUsage]:
 
 
 def look(roots: Sequence[int], usage: TreeUsage) -> None:
-    """Add what these processes and all their children use now."""
     held = 0
     for root in roots:
         with suppress(psutil.NoSuchProcess):

@@ -35,8 +35,6 @@ class SendRun:
 
 @dataclass(frozen=True, slots=True)
 class FeedCloud:
-    """A running cloud, and where a run beside it keeps its own."""
-
     cloud: CloudProcess
     folder: Path
     logs: Path
@@ -89,7 +87,6 @@ def sending_seconds(manifest: Path) -> float:
 
 
 def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedCloud) -> SendRun:
-    """Send so many events of a feed's plan with so many bare loops at once."""
     buses = [
         text for name, text in feed_cloud.environment.items() if name.startswith("ServiceBus_")
     ]

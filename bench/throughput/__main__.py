@@ -39,8 +39,6 @@ BARE = "bare receiver"
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Who consumes, and how it is run."""
-
     name: str
     system: System
     consume: Callable[[Consumption], AbstractContextManager[ProcessId]] = with_host
@@ -125,7 +123,6 @@ def show_progress(what: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
     options = parse_arguments(words)
     return exit_status("python -m bench.throughput", lambda: run(options))
 

@@ -31,8 +31,6 @@ type ProcessId = Callable[[], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A load: so many sessions, and messages of each."""
-
     sessions: int
     each: int
 
@@ -64,12 +62,10 @@ class Rate:
 
     @property
     def consumer_each(self) -> float:
-        """Processor seconds of the consumer per message."""
         return self.consumer_seconds / self.messages
 
     @property
     def cloud_each(self) -> float:
-        """Processor seconds of the local cloud per message."""
         return self.cloud_seconds / self.messages
 
 
@@ -144,7 +140,6 @@ def running_system(system: System, app: Path | None) -> Iterator[Consumption]:
 
 
 def keep_one_host(system: System) -> object:
-    """The system's config with a host in the first region only."""
     config = json.loads(system.config.read_text())
     del config["Hosts"]["Regions"][1:]
     return config

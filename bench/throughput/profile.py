@@ -82,7 +82,6 @@ def shorten_frame(frame: str) -> str:
 
 
 def sample_system(system: System, shape: Shape) -> tuple[Rate, Profile]:
-    """How fast it was with the sampler, and where the host's time went."""
     with running_sampled(system) as made:
         made.load(shape)
         with with_host(made) as pid:

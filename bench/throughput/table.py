@@ -49,7 +49,6 @@ def compute_ratio(ours: Sequence[Rate], theirs: Sequence[Rate]) -> float:
 
 
 def format_profile(rate: Rate, profile: Profile) -> Iterator[str]:
-    """Where the host's processor time goes, in shares and in milliseconds per message."""
     yield (
         f"where the host's {rate.consumer_each * 1000:.2f} ms per message go "
         f"({profile.samples} samples, {rate.per_second:.0f} msg/s while sampled)"

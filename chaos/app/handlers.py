@@ -55,7 +55,6 @@ class AppliedEffect(BaseModel):
 def follow(
     followed: FollowedAircraft, event: tracking.FlightStatus, context: Context
 ) -> Handled[FollowedAircraft]:
-    """Track the aircraft and send what was applied."""
     message = context.message
     content = hash_content(message.type, message.body)
     linked = extend_chain(followed.chain, message.id, content)

@@ -20,13 +20,10 @@ EXAMPLES_MAX = 5
 
 @dataclass(frozen=True)
 class CheckedHistory:
-    """A history, and what was found by walking over its sessions."""
-
     history: RunHistory
 
     @cached_property
     def broken(self) -> tuple[BrokenLink, ...]:
-        """What is wrong in the chains of all sessions."""
         history = self.history
         return tuple(
             broken
@@ -37,12 +34,10 @@ class CheckedHistory:
         )
 
     def breaks(self, kind: ChainBreak) -> Iterator[str]:
-        """The names of breaks of a kind."""
         return (name for found, name in self.broken if found is kind)
 
     @cached_property
     def effects(self) -> tuple[SentMessage, ...]:
-        """Messages that should have an effect."""
         return tuple(sent for own in self.history.sessions.values() for sent in own)
 
     @cached_property
@@ -109,7 +104,6 @@ def find_ghosts(checked: CheckedHistory) -> Iterator[str]:
 
 
 def find_unsent(history: RunHistory) -> Iterator[str]:
-    """Outputs, runs and states of what nobody sent."""
     for name, copies in history.copies.items():
         sent = history.by_id.get(name)
         if sent is None or not sent.is_begun:
@@ -143,7 +137,6 @@ def find_disturbed(checked: CheckedHistory) -> Iterator[str]:
 
 
 def baseline_copies(checked: CheckedHistory) -> Iterator[EffectCopy]:
-    """What was seen in the stretch without faults."""
     return (seen for seen in checked.history.seen if seen.at < checked.history.baseline.until)
 
 
@@ -183,7 +176,6 @@ def find_unnamed(checked: CheckedHistory) -> Iterator[str]:
 def find_badly_named(
     sent: SentMessage, reports: list[ErrorReport], regions: tuple[str, ...]
 ) -> Iterator[str]:
-    """What is wrong with the reports of a poisoned message."""
     found = {report.region for report in reports}
     yield from (f"{sent} is not named in {name}" for name in regions if name not in found)
     if len({report.fingerprint for report in reports}) > 1:
@@ -194,8 +186,6 @@ def find_badly_named(
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A promise, how its violations are found, and how many things are checked for it."""
-
     name: str
     summary: str
     find: Callable[[CheckedHistory], Iterator[str]]
@@ -275,7 +265,6 @@ PROMISES = (
 
 
 def check_history(history: RunHistory) -> tuple[PromiseResult, ...]:
-    """Check every promise."""
     checked = CheckedHistory(history)
     results = []
     for promise in PROMISES:

@@ -55,7 +55,6 @@ def read_history(files: RunFiles) -> RunHistory:
 
 
 def read_sent(workload: Path, ledger: Path) -> Iterator[SentMessage]:
-    """The messages of the workload, with what the sender's ledger says of them."""
     begun: set[tuple[str, int]] = set()
     safe: dict[tuple[str, int], float] = {}
     for line in read_lines(ledger):

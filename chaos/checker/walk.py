@@ -13,8 +13,6 @@ from chaos.messages import CHAIN_START, extend_chain
 
 
 class ChainBreak(StrEnum):
-    """What is wrong with a message of a session."""
-
     LOST = "it has no effect"
     UNSEEN = "its state has no output"
     DISPLACED = "it does not follow what was sent before it"
@@ -56,7 +54,6 @@ class SessionWalk:
             after = self.repeats.get(self.place)
 
     def end(self, session: str, head: SessionHead | None) -> Iterator[BrokenLink]:
-        """Hold what was walked over against the session's state."""
         here, hidden = SessionHead(self.place, self.chain), self.after(self.unseen)
         stands = head or SessionHead(0, CHAIN_START)
         if stands == here:
@@ -78,7 +75,6 @@ class SessionWalk:
 
 
 def next_link(head: SessionHead, sent: SentMessage) -> tuple[int, str]:
-    """The place and the chain of a message's effect, if it is the next one."""
     return head.place, extend_chain(head.chain, sent.id, sent.digest)
 
 

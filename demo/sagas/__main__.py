@@ -15,13 +15,11 @@ promise held, 1 one was broken, 2 the run could not be done, 130 interrupted."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run; returns the exit status."""
     options = parse_options(words)
     return exit_status("python -m demo.sagas", lambda: run(options))
 
 
 def parse_options(words: Sequence[str]) -> SagaOptions:
-    """Read the command line; argparse ends the process on a bad one."""
     parser = ArgumentParser(prog="python -m demo.sagas", description=DESCRIPTION)
     parser.add_argument("--data", type=Path, default=Path(".demo-sagas"), metavar="DIR")
     parser.add_argument("--orders", type=int, default=200, metavar="N", help="default: 200")

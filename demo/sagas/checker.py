@@ -30,7 +30,6 @@ class StoredSaga:
 
     @property
     def wanted(self) -> Counter[str]:
-        """How many of each product it was to ship, by its plan."""
         return Counter(
             {
                 command["session"].removeprefix("stock:"): command["body"]["quantity"]
@@ -49,8 +48,6 @@ class StoredSaga:
 
 @dataclass(frozen=True, slots=True)
 class SagaJournals:
-    """Every session's entries, in order."""
-
     entries: Mapping[str, Sequence[JournalDocument]]
 
     @classmethod
@@ -63,7 +60,6 @@ class SagaJournals:
         return cls(found)
 
     def states(self, prefix: str) -> dict[str, JournalDocument]:
-        """The state of every session with a prefix, by the rest of its name."""
         return {
             session.removeprefix(prefix): next(
                 (entry["state"] for entry in reversed(entries) if "state" in entry), {}
@@ -77,7 +73,6 @@ class SagaJournals:
         return [saga for saga in found if saga is not None]
 
     def read_saga(self, key: str, state: JournalDocument) -> StoredSaga | None:
-        """A saga, unless it never started."""
         entries = self.entries[f"saga:{key}"]
         running = [e for e in entries if e.get("state", {}).get("plan")]
         ended = [e for e in running if e["state"]["state"] in ENDS]

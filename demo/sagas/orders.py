@@ -93,7 +93,6 @@ class OrderClient:
         self.ask(region, f"sagas/{order.key}/{path}", {})
 
     def count_open_sagas(self, region: str) -> int:
-        """How many sagas a region's task hub has that are not over."""
         states = ("running", "compensating")
         found = [self.ask(region, f"sagas?state={state}")[1]["sagas"] for state in states]
         return sum(map(len, found))
@@ -117,7 +116,6 @@ class OrderClient:
         raise NoResponse(f"no region responded to {path}")
 
     def wait(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
-        """Wait for a condition; raises NoResponse when it takes too long."""
         wait_until(
             condition,
             seconds=seconds,

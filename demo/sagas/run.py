@@ -23,8 +23,6 @@ KILLED_AFTER, BACK_AFTER = 0.4, 0.8
 
 @dataclass(frozen=True, slots=True)
 class SagaOptions:
-    """What the command line asks for."""
-
     data: Path
     orders: int
     rate: float
@@ -46,7 +44,6 @@ class SagaRun:
         self.faults = ExitStack()
 
     def send(self, orders: list[PlacedOrder]) -> None:
-        """Place all orders at the rate, and let each be decided when its time has come."""
         changes = {
             int(len(orders) * KILLED_AFTER): self.kill,
             int(len(orders) * BACK_AFTER): self.restore,

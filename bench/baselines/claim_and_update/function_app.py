@@ -47,7 +47,6 @@ async def receive(message: func.ServiceBusMessage) -> None:
 
 
 async def claim(items: ContainerProxy, message: func.ServiceBusMessage) -> dict[str, Any]:
-    """The message's work item: a new one, or the one that is there."""
     session, item_id = message.session_id, f"{message.session_id}_{message.message_id}"
     try:
         return await items.create_item({"id": item_id, "session": session, "status": "Pending"})
