@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby, pairwise
+from typing import Any
 
 from testbed.flights import FlightMessage
 
@@ -46,6 +47,31 @@ class StoredEntry:
     events: int | None
     region: str
     at: int
+
+
+def is_entry(document: Mapping[str, Any]) -> bool:
+    """Whether a document is an entry of a session; the journal holds other kinds beside."""
+    return document.get("kind") == "entry"
+
+
+def read_entry(document: Mapping[str, Any]) -> StoredEntry:
+    """Read one document of kind `entry`; a document of another shape raises KeyError."""
+    covers = document["covers"]
+    return StoredEntry(
+        session=document["session"],
+        position=int(document["id"]),
+        status=StoredStatus(document["status"]),
+        covers=tuple(AppliedMessage(m["id"], int(m["sequence"]), m["digest"]) for m in covers),
+        events=(document.get("state") or {}).get("events"),
+        region=document["owner"]["region"],
+        at=int(document["_ts"]),
+    )
+
+
+def name_pending(document: Mapping[str, Any]) -> str | None:
+    if document.get("kind") == "owed" or document.get("owing"):
+        return f"{document['session']}/{document['id']}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
