@@ -1,7 +1,8 @@
 """From counters to figures: what was written, read and sent, and what it cost."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
+from operator import add, sub
 
 from testbed.control import CounterKey, Tallies, subtract_tallies
 
@@ -34,18 +35,13 @@ class ServiceUsage:
     given_back: float = 0.0
 
     def plus(self, other: "ServiceUsage") -> "ServiceUsage":
-        return self.combined(other, lambda own, others: own + others)
+        return ServiceUsage(*map(add, astuple(self), astuple(other)))
 
     def minus(self, other: "ServiceUsage") -> "ServiceUsage":
-        return self.combined(other, lambda own, others: own - others)
+        return ServiceUsage(*map(sub, astuple(self), astuple(other)))
 
     def per(self, messages: int) -> "ServiceUsage":
         return ServiceUsage(*(amount / messages for amount in astuple(self)))
-
-    def combined(
-        self, other: "ServiceUsage", how: Callable[[float, float], float]
-    ) -> "ServiceUsage":
-        return ServiceUsage(*map(how, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +91,8 @@ def compute_document_usage(operation: str, status: str, count: int, units: float
     if operation in READS:
         return ServiceUsage(reads=count, units=units)
     if operation in WRITES and status in SUCCEEDED:
-        return ServiceUsage(
-            writes=count, units=units, documents=0 if operation == "batch" else count
-        )
+        documents = 0 if operation == "batch" else count
+        return ServiceUsage(writes=count, units=units, documents=documents)
     return ServiceUsage(refused=count, units=units)
 
 
