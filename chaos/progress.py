@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Self
@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.messages import EFFECTS_QUEUE
-from chaos.options import RunFiles
 from chaos.records import Record, RecordFollower
 from testbed.sampling import CloudSample, RunEvent, describe_region, format_time
 
@@ -45,15 +44,12 @@ class RunLog:
         self._new.put(RunEvent(time.time(), text))
 
     def note_sample(self, sample: CloudSample) -> None:
-        waiting = {name: region.waiting for name, region in sample.regions.items()}
-        self.note("sample", waiting=waiting)
+        self.note("sample", waiting={name: one.waiting for name, one in sample.regions.items()})
 
     def read_new(self) -> Iterator[RunEvent]:
-        while True:
-            try:
+        with suppress(Empty):
+            while True:
                 yield self._new.get_nowait()
-            except Empty:
-                return
 
     @contextmanager
     def fault(self, components: tuple[str, ...], what: str) -> Iterator[None]:
@@ -76,10 +72,6 @@ class RunProgress:
     effects: Counter[str] = field(default_factory=Counter)
     counted: set[tuple[str, str]] = field(default_factory=set)
     changed_at: float = field(default_factory=time.monotonic)
-
-    @classmethod
-    def of(cls, files: RunFiles) -> "RunProgress":
-        return cls(RecordFollower(files.ledger), RecordFollower(files.received))
 
     def update(self) -> None:
         ledger = self.ledger.read_new()

@@ -19,7 +19,7 @@ from chaos.figures import read_timeline
 from chaos.injector import FaultInjector
 from chaos.options import ChaosOptions, RunFiles
 from chaos.progress import ChaosDisplay, RunLog, RunProgress
-from chaos.records import Record
+from chaos.records import Record, RecordFollower
 from chaos.report import ChaosReport
 from chaos.workload import write_workload
 from testbed.cloud import CloudProcess
@@ -76,7 +76,7 @@ def run(options: ChaosOptions) -> int:
             sender = running.enter_context(processes.running_sender(cloud, options, files))
             display = running.enter_context(ChaosDisplay(console, is_plain=options.is_plain))
             injector = FaultInjector(cloud, sender, log, options.seed, options.pause_factor)
-            progress = RunProgress.of(files)
+            progress = RunProgress(RecordFollower(files.ledger), RecordFollower(files.received))
             ChaosRun(cloud, sender, injector, log, progress, display, options).perform()
             final_state = json.dumps(read_final_state(cloud))
             files.final_state.write_text(final_state, encoding="utf-8")

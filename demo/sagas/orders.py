@@ -104,10 +104,8 @@ class OrderClient:
         for tried in range(TRIES):
             for asked in (region, *others):
                 try:
-                    url = f"{self.urls[asked]}/api/{path}"
-                    status, document = request_json(
-                        method, url, body, headers, timeout=RESPONSE_SECONDS_MAX
-                    )
+                    url, limit = f"{self.urls[asked]}/api/{path}", RESPONSE_SECONDS_MAX
+                    status, document = request_json(method, url, body, headers, timeout=limit)
                 except (OSError, HTTPException):
                     continue
                 if status < 500:
