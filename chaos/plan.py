@@ -127,11 +127,7 @@ def plan_degradations(
     """Faults of the store and of both namespaces, in mixed order, again and again."""
     chance = random.Random(f"squalls {seed}")  # noqa: S311 - a replayable choice, not a secret
     aims = [("cosmos.journal", degradation) for degradation in STORE_DEGRADATIONS for _ in regions]
-    aims += [
-        (f"servicebus.{region}", degradation)
-        for degradation in BUS_DEGRADATIONS
-        for region in regions
-    ]
+    aims += [(f"servicebus.{name}", one) for one in BUS_DEGRADATIONS for name in regions]
 
     def next_one(at: float, aim: tuple[str, Degradation]) -> PlannedFault:
         seconds = round(chance.uniform(2.0, 6.0), 1)

@@ -43,9 +43,6 @@ class RunLog:
         self.note("event", text=text)
         self._new.put(RunEvent(time.time(), text))
 
-    def note_sample(self, sample: CloudSample) -> None:
-        self.note("sample", waiting={name: one.waiting for name, one in sample.regions.items()})
-
     def read_new(self) -> Iterator[RunEvent]:
         with suppress(Empty):
             while True:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,8 +23,8 @@ from chaos.records import Record, RecordFollower
 from chaos.report import ChaosReport
 from chaos.workload import write_workload
 from testbed.cloud import CloudProcess
+from testbed.command import DirectoryRefused, run_directory
 from testbed.control import ControlRefused, count_operations
-from testbed.directory import DirectoryRefused, run_directory
 from testbed.sampling import CloudSample, take_sample
 
 # An entry is old when compaction has had two chances to remove it.
@@ -92,11 +92,16 @@ def read_final_state(cloud: CloudProcess) -> dict[str, Any]:
     with cloud.open_container() as container:
         documents: list[Mapping[str, Any]] = list(container.read_all_items())
     entries = [document for document in documents if document["kind"] == "entry"]
+    unfinished: dict[str, list[str]] = {what: [] for what in UNFINISHED.values()}
+    for document in documents:
+        for field, what in UNFINISHED.items():
+            if document.get(field):
+                unfinished[what].append(f"{document['session']}/{document['id']}")
     entries.sort(key=lambda entry: str(entry["id"]))
     old_before = time.time() - OLD_SECONDS
     return {
         "depths": cloud.control.read_depths(),
-        "unfinished": name_unfinished(documents),
+        "unfinished": unfinished,
         "kinds": Counter(str(document["kind"]) for document in documents),
         # The newest state of a session is its head.
         "heads": {entry["session"]: entry["state"] for entry in entries if entry.get("state")},
@@ -104,30 +109,18 @@ def read_final_state(cloud: CloudProcess) -> dict[str, Any]:
     }
 
 
-def name_unfinished(documents: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {what: [] for what in UNFINISHED.values()}
-    for document in documents:
-        for field, what in UNFINISHED.items():
-            if document.get(field):
-                found[what].append(f"{document['session']}/{document['id']}")
-    return found
-
-
 def is_idle(cloud: CloudProcess) -> bool:
     """Whether nothing is left to do in any queue, nor in the journal, as far as can be seen."""
     try:
-        return has_nothing_left(cloud)
+        depths = cloud.control.read_depths().values()
+        queues = [queue for region in depths for queue in region.values()]
+        if any(queue[state] for queue in queues for state in STATES):
+            return False
+        with cloud.open_container() as container:
+            pending = container.query_items(PENDING, enable_cross_partition_query=True)
+            return next(iter(pending), None) is None
     except (AzureError, ControlRefused):
         return False
-
-
-def has_nothing_left(cloud: CloudProcess) -> bool:
-    queues = [queue for region in cloud.control.read_depths().values() for queue in region.values()]
-    if any(queue[state] for queue in queues for state in STATES):
-        return False
-    with cloud.open_container() as container:
-        pending = container.query_items(PENDING, enable_cross_partition_query=True)
-        return next(iter(pending), None) is None
 
 
 def check_run(options: ChaosOptions, console: Console) -> int:
@@ -226,7 +219,8 @@ class ChaosRun:
         sample: CloudSample | None = None
         try:
             sample = take_sample(self.cloud.control, self.cloud.queue)
-            self.log.note_sample(sample)
+            waiting = {name: region.waiting for name, region in sample.regions.items()}
+            self.log.note("sample", waiting=waiting)
         except ControlRefused:
             pass
         self.display.show(self.progress.describe(sample), self.log.read_new())

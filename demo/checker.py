@@ -214,14 +214,6 @@ def find_unfinished(history: DemoHistory) -> Iterator[str]:
             yield _entry_name(entry)
 
 
-def find_remaining(history: DemoHistory) -> Iterator[str]:
-    return (region for region, count in history.remaining.items() for _ in range(count))
-
-
-def find_pending(history: DemoHistory) -> Iterator[str]:
-    return iter(history.pending)
-
-
 def walk_effects(history: DemoHistory) -> Iterator[tuple[StoredEntry, AppliedMessage]]:
     return ((entry, message) for entry in history.completed() for message in entry.covers)
 
@@ -235,8 +227,8 @@ CHECKS: dict[Breach, Callable[[DemoHistory], Iterator[str]]] = {
     Breach.UNEXPECTED: find_unexpected,
     Breach.FAULTED: find_faulted,
     Breach.UNFINISHED: find_unfinished,
-    Breach.REMAINING: find_remaining,
-    Breach.PENDING: find_pending,
+    Breach.REMAINING: lambda history: Counter(history.remaining).elements(),
+    Breach.PENDING: lambda history: iter(history.pending),
 }
 
 

@@ -8,7 +8,7 @@ from demo.result import DemoResult
 from testbed.charts import REGION_COLOURS, add_legend, draw_chart, draw_stacked_bars, mark_outage
 from testbed.cloud import SECONDARY_DELAY_SECONDS
 from testbed.pages import ReportPage, ReportRow
-from testbed.sampling import CloudSample, SampleTimeline, count_in_bins, format_time
+from testbed.sampling import SampleTimeline, count_in_bins, format_time
 
 MARGIN_SECONDS = 3.0
 
@@ -132,11 +132,11 @@ def count_seconds(timeline: SampleTimeline) -> int:
 
 def find_active_span(timeline: SampleTimeline) -> tuple[float, float]:
     """From when to when anything was sent, delivered or settled, with a margin on both sides."""
-    changes = [after for before, after in pairwise(timeline.samples) if have_changed(before, after)]
+    changes = [
+        after
+        for before, after in pairwise(timeline.samples)
+        if (before.settled, before.outstanding) != (after.settled, after.outstanding)
+    ]
     shown = changes or timeline.samples
     begin = timeline.seconds(shown[0].at) - MARGIN_SECONDS
     return max(0.0, begin), timeline.seconds(shown[-1].at) + MARGIN_SECONDS
-
-
-def have_changed(before: CloudSample, after: CloudSample) -> bool:
-    return (before.settled, before.outstanding) != (after.settled, after.outstanding)

@@ -37,18 +37,12 @@ class BaselineStore:
     async def container(self, name: str) -> ContainerProxy:
         async with self.connecting:
             if self.client is None:
-                self.client = await make_client().__aenter__()
+                # The default transport opens ~/.netrc and asks for proxies on a thread each time.
+                transport = AioHttpTransport(use_env_settings=False)
+                settings = os.environ["Cosmos"]  # noqa: SIM112 - the name of a connection
+                client = CosmosClient.from_connection_string(settings, transport=transport)
+                self.client = await client.__aenter__()
         return self.client.get_database_client(DATABASE).get_container_client(name)
-
-
-def make_client() -> CosmosClient:
-    """A client that is not connected yet.
-
-    The default transport opens ~/.netrc and asks for proxies on a thread before every request.
-    """
-    settings = os.environ["Cosmos"]  # noqa: SIM112 - the name of a connection
-    transport = AioHttpTransport(use_env_settings=False)
-    return CosmosClient.from_connection_string(settings, transport=transport)
 
 
 async def find_document(

@@ -16,17 +16,26 @@ reconciled, without a cloud. The year is 365 days.
 """
 
 import argparse
+import hashlib
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.spark_feed.reconciling import find_one_wrong_of
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
 from bench.spark_feed.runs import MIB, SendRun, run_bare_loops, run_feed, running_fresh_cloud
+from spark.numbering import digest_event
+from spark.reconciliation import find_differences
+from spark.runtime import open_spark
+from testbed.command import RunFailed
 
 SAMPLE = 120_000
 PROCESSES = (1, 2)
+SESSIONS = 4000
+GROUP, TYPE = "bench", "account.add"
 HEAD = (
     f"{'':26}{'events':>9}{'seconds':>9}{'sending':>9}{'events/s':>10}{'sending':>9}"
     f"{'busy us':>9}{'MiB':>7}{'cloud MiB':>11}"
@@ -107,6 +116,46 @@ def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) 
                 known[days] = run_feed(days, feed_cloud)
     lines = format_growth([(days, known[days]) for days in options.growth])
     print("\n".join(lines), flush=True)
+
+
+def find_one_wrong_of(messages: int) -> None:
+    """Plant one wrong digest among so many messages; raises RunFailed unless just it is found."""
+    with open_spark("local[2]") as spark:
+        wrong = int(hashlib.sha256(str(messages).encode()).hexdigest(), 16) % messages
+        events = make_events(spark, messages)
+        began = time.monotonic()
+        found = find_differences(events, make_journal(events, wrong), GROUP).collect()
+        seconds = time.monotonic() - began
+    findings_found = [(row["finding"], row["id"]) for row in found]
+    if findings_found != [("different content", f"id-{wrong}")]:
+        raise RunFailed(f"planted id-{wrong}, found {findings_found[:5]}")
+    print(f"books: 1 wrong in {messages} found, and nothing else, in {seconds:.1f} s", flush=True)
+
+
+def make_events(spark: SparkSession, messages: int) -> DataFrame:
+    return spark.range(messages).select(
+        F.format_string("session-%d", F.col("id") % SESSIONS).alias("session"),
+        F.lit(GROUP).alias("group"),
+        F.floor(F.col("id") / SESSIONS).alias("sequence"),
+        F.lit(TYPE).alias("type"),
+        F.format_string('{"amount":%d}', "id").alias("body"),
+        F.format_string("id-%d", "id").alias("id"),
+        F.lit(None).cast("string").alias("time"),
+    )
+
+
+def make_journal(events: DataFrame, wrong: int) -> DataFrame:
+    """Entries that cover the events one by one; one of them says something else."""
+    changed = events.withColumn(
+        "body", F.when(F.col("id") == f"id-{wrong}", "{}").otherwise(F.col("body"))
+    ).withColumn("digest", digest_event())
+    covered = F.struct("id", "type", "digest", "group", "sequence")
+    return changed.select(
+        "session",
+        F.lpad(F.col("sequence").cast("string"), 12, "0").alias("id"),
+        F.lit("completed").alias("status"),
+        F.array(covered).alias("covers"),
+    )
 
 
 def format_line(name: str, sent: SendRun) -> str:

@@ -60,11 +60,8 @@ def build_profile(samples: Samples) -> Profile:
         owners[find_owner(stack)] += seen
         itself[shorten_frame(stack[0])] += seen
         ours.update(dict.fromkeys({shorten_frame(f) for f in stack if f.startswith(ENGINE)}, seen))
-    return Profile(total, *(compute_shares(counts, total) for counts in (owners, itself, ours)))
-
-
-def compute_shares(counts: Counter[str], total: int) -> dict[str, float]:
-    return {name: seen / total for name, seen in counts.most_common()}
+    ordered = (counts.most_common() for counts in (owners, itself, ours))
+    return Profile(total, *({name: seen / total for name, seen in each} for each in ordered))
 
 
 def find_owner(stack: Sequence[str]) -> str:

@@ -53,10 +53,8 @@ class SagaRun:
         self.faults = ExitStack()
 
     def send(self, orders: list[PlacedOrder]) -> None:
-        changes = {
-            int(len(orders) * KILLED_AFTER): self.kill,
-            int(len(orders) * BACK_AFTER): self.restore,
-        }
+        kill_at, restore_at = (int(len(orders) * part) for part in (KILLED_AFTER, BACK_AFTER))
+        changes = {kill_at: self.kill, restore_at: self.restore}
         began = time.monotonic()
         with ThreadPoolExecutor(THREADS) as threads:
             sent: list[Future[None]] = []

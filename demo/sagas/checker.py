@@ -119,9 +119,8 @@ class SagaJournals:
         """Whether every product's goods are left or shipped, and none are still set aside."""
         stocks = self.states("stock:").values()
         lost = [s for s in stocks if s["received"] != s["left"] + s["shipped"] or s["reserved"]]
-        received, left, shipped = (
-            sum(s[f] for s in stocks) for f in ("received", "left", "shipped")
-        )
+        parts = ("received", "left", "shipped")
+        received, left, shipped = (sum(stock[part] for stock in stocks) for part in parts)
         value = f"{received} = {left} left + {shipped} shipped, in {len(stocks)} products"
         return ReportRow("stock conserved", value, bool(stocks) and not lost)
 
@@ -143,14 +142,12 @@ class SagaJournals:
         wrong = [
             name
             for name, account in accounts.items()
-            if account["balance"] + account["paid"] != self.read_deposit(name)
+            if account["balance"] + account["paid"]
+            # What the customer paid in is the balance of the account's first entry.
+            != self.entries[f"account:{name}"][0]["state"]["balance"]
         ]
         value = f"{paid} paid, {amounts} shipped"
         return ReportRow("payments equal shipped orders", value, paid == amounts and not wrong)
-
-    def read_deposit(self, customer: str) -> int:
-        first: int = self.entries[f"account:{customer}"][0]["state"]["balance"]
-        return first
 
     def check_orders(self, sagas: Sequence[StoredSaga]) -> ReportRow:
         expected = {"completed": "completed", "compensated": "cancelled"}
@@ -165,10 +162,9 @@ class SagaJournals:
             for entry in entries
             for message in entry["covers"]
         )
-        twice = sum(1 for times in processed.values() if times > 1)
-        return ReportRow(
-            "commands", f"{len(processed)} processed, {twice} of them twice", not twice
-        )
+        twice = sum(times > 1 for times in processed.values())
+        value = f"{len(processed)} processed, {twice} of them twice"
+        return ReportRow("commands", value, not twice)
 
     def check_settled(self) -> ReportRow:
         """Whether nothing is pending: no claim, no halt, nothing parked, nothing to deliver."""

@@ -68,9 +68,7 @@ async def work(message: func.ServiceBusMessage) -> None:
     """Bring the session's state document up to date: one read, one write."""
     aircraft = await store.container("aircraft")
     session = str(message.session_id)
-    document = await find_document(aircraft, session, session) or {
-        "id": session,
-        "session": session,
-    }
+    fresh: dict[str, Any] = {"id": session, "session": session}
+    document = await find_document(aircraft, session, session) or fresh
     state = track_message(document.get("state", {}), message)
     await aircraft.upsert_item({**document, "state": state})

@@ -5,8 +5,14 @@ from dataclasses import replace
 import pytest
 
 from bench.counts.__main__ import Aim, format_batch, format_table, list_aims, parse_plan
-from bench.counts.usage import CounterReading, ServiceUsage, compute_usage
-from bench.counts.waves import CountPlan, MessageCosts, VisitCosts
+from bench.counts.waves import (
+    CounterReading,
+    CountPlan,
+    MessageCosts,
+    ServiceUsage,
+    VisitCosts,
+    compute_usage,
+)
 from bench.load import BODY_BYTES, make_statuses
 from functions.handlers.tracking import FlightStatus
 from testbed.control import Tallies
