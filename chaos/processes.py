@@ -137,15 +137,3 @@ class SenderProcess:
         """Let it end what it has begun; raises ChildFailed when it cannot."""
         if self.child.stop():
             raise self.child.failure("the sender did not end well")
-
-
-@contextmanager
-def running_sender(
-    cloud: CloudProcess, options: ChaosOptions, files: RunFiles
-) -> Iterator[SenderProcess]:
-    sender = SenderProcess(cloud, options, files)
-    try:
-        yield sender
-    finally:
-        sender.child.kill()
-        sender.child.stop()

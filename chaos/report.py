@@ -56,7 +56,6 @@ class ChaosReport:
         return [fault for fault in self.timeline.faults if not is_outage(fault)]
 
     def rows(self) -> list[ReportRow]:
-        """The figures of a run, for the terminal and the page alike."""
         history, timeline = self.history, self.timeline
         safe = [sent for sent in history.sent if sent.is_safe]
         sessions = len({sent.session for sent in safe})
@@ -128,7 +127,6 @@ class ChaosReport:
 
 
 def is_outage(fault: FaultInterval) -> bool:
-    """Whether something was taken away, and not only degraded."""
     return fault.what in OUTAGES
 
 
@@ -227,7 +225,6 @@ def draw_faults(panel: "Axes", timeline: RunTimeline, lanes: Sequence[tuple[str,
 
 
 def draw_latencies(panel: "Axes", figures: RunFigures) -> None:
-    """Draw median and 99th percentile of each bin, on a logarithmic scale."""
     panel.set_title("from accepted to effect visible, by time of sending")
     panel.set_ylabel("seconds")
     panel.set_yscale("log")

@@ -24,10 +24,6 @@ UP, DOWN = Text("● up", style="green"), Text("● down", style="bold red")
 MARKS = {True: Text("ok", style="green"), False: Text("NO", style="bold red"), None: Text("")}
 
 
-def choose_display(console: Console, *, is_plain: bool) -> "PlainDisplay":
-    return PlainDisplay() if is_plain or not console.is_terminal else LiveDisplay(console)
-
-
 class PlainDisplay:
     """One line for each event, and one every couple of seconds while anything changes.
 

@@ -111,19 +111,12 @@ def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]
 
 
 def count_settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[float]]:
-    return {
-        name: count_in_bins(
-            (
-                (
-                    timeline.seconds(after.at),
-                    after.regions[name].settled - before.regions[name].settled,
-                )
-                for before, after in pairwise(timeline.samples)
-            ),
-            count_seconds(timeline),
-        )
-        for name in timeline.samples[0].regions
-    }
+    rates: dict[str, list[float]] = {}
+    for name in timeline.samples[0].regions:
+        settled = [(timeline.seconds(at.at), at.regions[name].settled) for at in timeline.samples]
+        moments = ((second, after - before) for (_, before), (second, after) in pairwise(settled))
+        rates[name] = count_in_bins(moments, count_seconds(timeline))
+    return rates
 
 
 def count_seconds(timeline: SampleTimeline) -> int:

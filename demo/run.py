@@ -13,7 +13,7 @@ from rich.text import Text
 
 from demo import checker
 from demo.checker import DemoHistory, StoredEntry, StoredStatus, check_history
-from demo.display import PlainDisplay, choose_display, print_summary
+from demo.display import LiveDisplay, PlainDisplay, print_summary
 from demo.options import DemoOptions, note_feed
 from demo.report import build_page
 from demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
@@ -169,7 +169,8 @@ def run(options: DemoOptions) -> int:
             raise flights.SourceUnreadable(f"{source} holds no flight that could become messages")
         console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
         cloud = running.enter_context(start_cloud(options))
-        display = choose_display(console, is_plain=options.is_plain)
+        is_live = console.is_terminal and not options.is_plain
+        display = LiveDisplay(console) if is_live else PlainDisplay()
         result = run_and_check(cloud, options, expected, timeline, display)
         build_page(result).write(options.report)
         print_summary(console, result)

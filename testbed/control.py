@@ -48,7 +48,6 @@ class ControlClient:
         return faults
 
     def act(self, region: str, action: str) -> None:
-        """Kill, stop or start a region's host; returns when that is done."""
         self._ask("POST", f"/hosts/{region}", {"action": action})
 
     def arm(self, fault: Mapping[str, object]) -> int:
@@ -103,13 +102,11 @@ def request_json(
 
 
 def count_operations(counters: Counters, component: str, operation: str) -> int:
-    """How often an operation was counted, however it ended."""
     rows = counters.get(component, {}).get(operation, {})
     return round(sum(row["count"] for row in rows.values()))
 
 
 def flatten_counters(counters: Counters) -> Tallies:
-    """The same counters with one key for component, operation and status."""
     return {
         (component, operation, status): (round(row["count"]), row["request_units"])
         for component, operations in counters.items()

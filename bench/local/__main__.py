@@ -89,11 +89,6 @@ def find_ports(emulator: CloudProcess) -> list[int]:
     return [int(number) for number in numbers if number.isdigit()]
 
 
-def main() -> None:
-    options = parse_arguments()
-    with tempfile.TemporaryDirectory(prefix="bench-local-") as scratch:
-        measure(options, Path(scratch))
-
-
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory(prefix="bench-local-") as directory:
+        measure(parse_arguments(), Path(directory))

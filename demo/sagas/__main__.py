@@ -82,7 +82,6 @@ class SagaRun:
         log(f"{primary} KILLED, with {open_sagas} sagas under way")
 
     def restore(self) -> None:
-        """Start the killed host again, on the task hub it left."""
         self.faults.close()
         self.outage.append(time.time())
         log(f"{self.regions[0]} is BACK, with everything it had under way")
