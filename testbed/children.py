@@ -53,6 +53,8 @@ class Child:
                 start_new_session=True,
                 cwd=ROOT,
             )
+        # Also the id of its group.
+        self.pid = self._process.pid
 
     def __enter__(self) -> Self:
         return self
@@ -72,17 +74,12 @@ class Child:
             return False
         # WNOWAIT leaves the process a zombie: its group cannot become somebody else's meanwhile.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._process.pid, options) is None
-
-    @property
-    def pid(self) -> int:
-        """The process id, which is also that of its group."""
-        return self._process.pid
+        return os.waitid(os.P_PID, self.pid, options) is None
 
     def kill(self) -> None:
         """End the whole group with SIGKILL, as a power cut would; `stop` says how it ended."""
         if self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Signal the process, end what is left of its group, and return its exit status."""
@@ -95,7 +92,7 @@ class Child:
             while self.is_running and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
         finally:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:

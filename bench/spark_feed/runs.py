@@ -149,10 +149,6 @@ class FeedCloud:
     def held_bytes(self) -> int:
         return read_held_bytes(self.cloud.child.pid)
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self.cloud.app_settings()
-
 
 @contextmanager
 def running_fresh_cloud(folder: Path, logs: Path) -> Iterator[FeedCloud]:
@@ -167,7 +163,7 @@ def run_feed(days: int, feed_cloud: FeedCloud) -> SendRun:
     words = [f"--days={days}", f"--group={GROUP}", f"--manifest={feed_cloud.manifest}"]
     words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
     log = feed_cloud.logs / "feed.log"
-    (done,) = measure("samples.flights.feed", [words], feed_cloud.environment, log)
+    (done,) = measure("samples.flights.feed", [words], feed_cloud.cloud.app_settings(), log)
     summary = json.loads(path.read_text())
     return SendRun(
         summary["rows"],
@@ -194,7 +190,7 @@ def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedClou
         for part in range(processes)
     ]
     log = feed_cloud.logs / "bare.log"
-    ended = measure("bench.spark_feed.bare", programs, feed_cloud.environment, log)
+    ended = measure("bench.spark_feed.bare", programs, feed_cloud.cloud.app_settings(), log)
     loops = [json.loads(each.output) for each in ended]
     # From the first one's first send to the last one's last.
     seconds = max(each["ended"] for each in loops) - min(each["began"] for each in loops)

@@ -120,10 +120,11 @@ def running_system(system: System, app: Path | None) -> Iterator[Consumption]:
     """A system's cloud, with an app for the host of its primary region, or without any host."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
-        config, settings = directory / "local.config.json", json.loads(system.config.read_text())
+        config = directory / "local.config.json"
+        document = json.loads((system.app / "local.config.json").read_text())
         # A host in the first region only.
-        del settings["Hosts"]["Regions"][1:]
-        config.write_text(json.dumps(settings))
+        del document["Hosts"]["Regions"][1:]
+        config.write_text(json.dumps(document))
         arguments = ["--config", str(config), *(["--app", str(app)] if app else ["--no-hosts"])]
         logs = directory / "logs"
         with running_cloud(*arguments, logs=logs, settings=system.settings) as cloud:
