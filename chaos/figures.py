@@ -15,6 +15,8 @@ from testbed.sampling import RunEvent, count_in_bins, find_bin
 
 @dataclass(frozen=True, slots=True)
 class PhaseInterval:
+    """A phase of the run, from when to when, in seconds since the epoch."""
+
     name: str
     begin: float
     end: float

@@ -70,11 +70,13 @@ class FaultInjector:
         self.cloud.control.move_writes(self.cloud.regions[0])
 
     def check(self) -> None:
+        """Raise what ended a sequence before its time."""
         for sequence in self.sequences:
             if sequence.done():
                 sequence.result()
 
     def perform(self, plan: Iterator[PlannedFault]) -> None:
+        """Inject one fault after another, none before its time."""
         for planned in plan:
             if self.is_over.wait(max(0.0, self.began_at + planned.at - time.monotonic())):
                 return

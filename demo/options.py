@@ -32,6 +32,7 @@ class DemoOptions:
         return self.data / "logs"
 
     def open_directory(self) -> AbstractContextManager[IO[str]]:
+        """Hold the data directory and yield its marker; raises DirectoryRefused."""
         return run_directory(
             self.data, "lockstep-demo.json", maker="the demo", is_fresh=self.is_fresh
         )

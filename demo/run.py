@@ -75,6 +75,7 @@ class FeedProcess:
     read: int = 0
 
     def is_finished(self) -> bool:
+        """Whether the feed has ended; raises ChildFailed when it ended badly."""
         if self.child.is_running:
             return False
         if status := self.child.stop():
@@ -101,6 +102,7 @@ class FeedProcess:
 
 
 def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedProcess:
+    """Start the feed against a cloud at `rate` messages a second."""
     summary = options.data / "feed.json"
     summary.unlink(missing_ok=True)
     command = [sys.executable, "-m", "samples.flights.feed", "--days", str(options.days)]

@@ -40,6 +40,7 @@ class ControlClient:
         return self._read_counts()[1]
 
     def read_hosts(self) -> Mapping[str, Mapping[str, Any]]:
+        """State, URL and process id of each region's host."""
         hosts: Mapping[str, Mapping[str, Any]] = self._ask("GET", "/hosts")
         return hosts
 
@@ -48,12 +49,15 @@ class ControlClient:
         return faults
 
     def act(self, region: str, action: str) -> None:
+        """Kill, stop or start a region's host; returns when that is done."""
         self._ask("POST", f"/hosts/{region}", {"action": action})
 
     def arm(self, fault: Mapping[str, object]) -> int:
+        """Put a fault in force; return its id."""
         return int(self._ask("POST", "/faults", fault)["id"])
 
     def clear(self, fault: int | None = None) -> None:
+        """Lift one fault, or all of them."""
         self._ask("DELETE", "/faults" if fault is None else f"/faults/{fault}")
 
     def move_writes(self, region: str) -> None:
@@ -102,6 +106,7 @@ def request_json(
 
 
 def count_operations(counters: Counters, component: str, operation: str) -> int:
+    """How often an operation was counted, however it ended."""
     rows = counters.get(component, {}).get(operation, {})
     return round(sum(row["count"] for row in rows.values()))
 

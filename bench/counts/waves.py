@@ -201,6 +201,8 @@ def count_documents(container: ContainerProxy) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CountPlan:
+    """How many sessions, and how many messages of a visit."""
+
     sessions: int
     each: int
 

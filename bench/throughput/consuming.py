@@ -58,10 +58,12 @@ class Rate:
 
     @property
     def consumer_each(self) -> float:
+        """Processor seconds of the consumer per message."""
         return self.consumer_seconds / self.messages
 
     @property
     def cloud_each(self) -> float:
+        """Processor seconds of the local cloud per message."""
         return self.cloud_seconds / self.messages
 
 

@@ -114,6 +114,7 @@ class OrderClient:
         raise NoResponse(f"no region responded to {path}")
 
     def wait(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
+        """Wait for a condition; raises NoResponse when it takes too long."""
         wait_until(
             condition,
             seconds=seconds,

@@ -65,6 +65,7 @@ def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, 
 
 
 def find_state(saga: StoredSaga, at: float) -> str | None:
+    """The state a saga is drawn in at a time; None before it started."""
     if at < saga.started_at:
         return None
     if saga.ended_at is None or at < saga.ended_at:
