@@ -149,12 +149,12 @@ def make_journal(events: DataFrame, wrong: int) -> DataFrame:
     changed = events.withColumn(
         "body", F.when(F.col("id") == f"id-{wrong}", "{}").otherwise(F.col("body"))
     ).withColumn("digest", digest_event())
-    covered = F.struct("id", "type", "digest", "group", "sequence")
+    identities = F.struct("id", "type", "digest", "group", "sequence")
     return changed.select(
         "session",
         F.lpad(F.col("sequence").cast("string"), 12, "0").alias("id"),
         F.lit("completed").alias("status"),
-        F.array(covered).alias("covers"),
+        F.array(identities).alias("covers"),
     )
 
 
