@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from shared.settings import connection, text
+from shared.settings import connection, read_text
 from spark.options import OptionRefused, read_app_settings
 from spark.reconciliation import COVERED, ENTRIES
 
@@ -99,8 +99,8 @@ def open_journal(settings: Mapping[str, str]) -> Iterator[ContainerProxy]:
         identity = DefaultAzureCredential(managed_identity_client_id=account.client_id)
         client = CosmosClient(str(account.endpoint), identity)
     with client:
-        database = client.get_database_client(text(settings, "LOCKSTEP_DATABASE"))
-        yield database.get_container_client(text(settings, "LOCKSTEP_JOURNAL"))
+        database = client.get_database_client(read_text(settings, "LOCKSTEP_DATABASE"))
+        yield database.get_container_client(read_text(settings, "LOCKSTEP_JOURNAL"))
 
 
 def read_journal(spark: SparkSession, exported: str | None) -> DataFrame:

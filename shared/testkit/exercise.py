@@ -113,13 +113,13 @@ async def compare_runs(handlers: Handlers, messages: Sequence[Message], runs_max
     runs = 1
     for name, deliver in disturbances(messages):
         with found_when(lambda: name):  # noqa: B023 - it is called before the next one
-            require_same(undisturbed, await run(TwoRegions(handlers), deliver, messages))
+            require_same_result(undisturbed, await run(TwoRegions(handlers), deliver, messages))
         runs += 1
     for plan in fault_plans(len(regions.faults.made), runs_max):
         delivery = InterruptedDelivery()
         with found_when(lambda: f"when, during {delivery.interrupted}, {plan}"):  # noqa: B023
             disturbed = await run(TwoRegions(handlers, plan), delivery.deliver, messages)
-            require_same(undisturbed, disturbed)
+            require_same_result(undisturbed, disturbed)
         runs += 1
     return Report(undisturbed, runs)
 
@@ -138,7 +138,7 @@ async def run(regions: TwoRegions, deliver: Deliver, messages: Sequence[Message]
     return await read_result(regions)
 
 
-def require_same(undisturbed: RunResult, disturbed: RunResult) -> None:
+def require_same_result(undisturbed: RunResult, disturbed: RunResult) -> None:
     """Raise Found where a disturbance changed anything."""
     found = difference(undisturbed, disturbed)
     if found:

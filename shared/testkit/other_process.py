@@ -1,4 +1,4 @@
-"""HandlerRun handlers again in other processes, whose sets and hashes come in another order."""
+"""Run handlers again in other processes, whose sets and hashes come in another order."""
 
 import importlib
 import json
@@ -94,16 +94,16 @@ def found_in(module: ModuleType) -> Iterable[Handler]:
 
 
 def run_jobs() -> None:
-    """HandlerRun the jobs that standard input names; what handlers print goes elsewhere."""
+    """Run the jobs that standard input names; what handlers print goes elsewhere."""
     given = json.load(sys.stdin)
     sys.path[:] = given["path"]
     with redirect_stdout(sys.stderr):
-        results = [run_job(each) for each in given["jobs"]]
+        results = [run_handler_job(each) for each in given["jobs"]]
     json.dump(results, sys.stdout)
 
 
-def run_job(job: Mapping[str, Any]) -> ComparableResult:
-    """HandlerRun one job."""
+def run_handler_job(job: Mapping[str, Any]) -> ComparableResult:
+    """Run one job."""
     message = decode_message(job["message"])
     found = found_in(importlib.import_module(job["module"]))
     handler = next(handler for handler in found if handler.message_type == message.type)

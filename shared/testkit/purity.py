@@ -97,7 +97,7 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Handle
         runs.append(HandlerRun(handler, captured, message, comparable(result)))
         befores[message.session] = HandlerInput(result.state, result.produced)
     for run in reversed(runs):
-        require_same(run, repeated(run), "when it runs again after the others")
+        require_same_run(run, repeated(run), "when it runs again after the others")
     return runs
 
 
@@ -106,7 +106,7 @@ def is_pure(handler: Handler) -> bool:
 
 
 def checked_run(handler: Handler, before: HandlerInput, message: Message) -> HandlerResult | None:
-    """HandlerRun a handler under watch, and once more; None where it fails."""
+    """Run a handler under watch, and once more; None where it fails."""
     with recorded_calls() as calls:
         try:
             result = handle.run_pure(handler, before, message)
@@ -118,7 +118,7 @@ def checked_run(handler: Handler, before: HandlerInput, message: Message) -> Han
     require_untouched(handler, before, message)
     captured = HandlerInput(before.state, before.produced, result.captured)
     run = HandlerRun(handler, captured, message, comparable(result))
-    require_same(run, repeated(run), "when it runs a second time")
+    require_same_run(run, repeated(run), "when it runs a second time")
     return result
 
 
@@ -141,7 +141,7 @@ def repeated(run: HandlerRun) -> ComparableResult:
     return comparable(handle.run_pure(run.handler, run.before, run.message))
 
 
-def require_same(run: HandlerRun, again: ComparableResult, when: str) -> None:
+def require_same_run(run: HandlerRun, again: ComparableResult, when: str) -> None:
     """Raise Found where a later run gave something else."""
     if again != run.result:
         first, second = differing_parts(run.result, again)
