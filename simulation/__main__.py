@@ -21,7 +21,6 @@ PROGRESS_SECONDS = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line says; the answer is the exit status."""
     options = parser().parse_args(arguments)
     began = time.monotonic()
     totals = CampaignTotals()
@@ -41,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_all(options: argparse.Namespace, totals: CampaignTotals, began: float) -> None:
-    """Run the seeds and add them up; print failures at once, and progress now and then."""
     shown_at = began
     seeds = range(options.first, options.first + options.seeds)
     for part in run_campaign(options.scenario, options.profile, seeds, options.jobs):
@@ -82,13 +80,11 @@ def replay(report: RunReport) -> str:
 
 
 def failure(report: RunReport) -> str:
-    """The promises that a seed broke, and the command that runs it again."""
     broken = "\n".join(f"  {str(violation)[:300]}" for violation in report.violations[:3])
     return f"seed {report.seed} breaks promises:\n{broken}\n  replay: {replay(report)}"
 
 
 def describe(report: RunReport) -> str:
-    """A seed's variant and its faults, and what they broke."""
     lines = [
         f"seed {report.seed} runs {report.scenario} with {report.variant}",
         *(f"  {fault}" for fault in report.faults),

@@ -38,8 +38,6 @@ class Account(BaseModel):
 
 
 class Receipt(BaseModel):
-    """What an account answers."""
-
     total: int
     receipt: str
     lucky_number: int
@@ -54,7 +52,6 @@ class ExternalSystem:
     refused_once: set[str] = field(default_factory=set)
 
     async def pay(self, key: str, amount: int, *, fails_first: bool) -> None:
-        """Take a payment; some fail at first."""
         if fails_first and key not in self.refused_once:
             self.refused_once.add(key)
             raise ConnectionError("the external system is busy")
@@ -78,7 +75,6 @@ pure_handlers = Handlers()
 
 @pure_handlers.register("account.add", state=Account, body=Amount)
 def add(account: Account, body: Amount, _: Context) -> Account:
-    """Book an amount in silence."""
     return booked(account, body)
 
 
@@ -99,7 +95,6 @@ def state(account: Account, body: Amount, context: Context) -> Handled[Account]:
 
 @pure_handlers.register("account.forward", state=Account, body=Amount)
 def forward(account: Account, body: Amount, context: Context) -> Handled[Account]:
-    """Book an amount here and in another account."""
     after = booked(account, body)
     there = Output("account.bill", Amount(amount=body.amount + FORWARDED), body.to, to="in")
     return Handled(after, (there, receipt(after, context)))
@@ -123,7 +118,6 @@ def boast(account: Account, body: Amount, context: Context) -> Handled[Account]:
 
 @pure_handlers.register("account.hint", state=Account, body=Amount, on_fault=OnFault.SKIP)
 def hint(_: Account, __: Amount, ___: Context) -> Account:
-    """Fail, and the session goes on."""
     raise ArithmeticError("hints are not taken")
 
 
@@ -136,12 +130,10 @@ def burn(account: Account, body: Amount, _: Context) -> Account:
 
 
 def business(external: ExternalSystem) -> Handlers:
-    """All handlers of the accounts."""
     handlers = Handlers()
 
     @handlers.register("account.wire", state=Account, body=Amount, kind=Kind.EFFECTFUL)
     async def wire(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Book an amount after a long call to the external system."""
         key = context.new_id()
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
         await external.pay(key, body.amount, fails_first=context.random.random() < 0.2)
@@ -171,7 +163,6 @@ NEVER_BOOKED = frozenset({"account.hint", "account.unknown", "account.notify"})
 def account_violations(
     world: World, load: Workload, external: ExternalSystem
 ) -> Iterator[Violation]:
-    """Each amount is booked once, each producer's in order, and the external system was called."""
     journal = world.journal
     booked = {s: list(state_of(journal, s).get("amounts", [])) for s in journal.store.entries}
     for session, amounts in booked.items():
@@ -204,12 +195,10 @@ def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> It
 
 
 def is_never_booked(message: Message) -> bool:
-    """Whether a message has no effect on an account, whatever happens."""
     return message.type in NEVER_BOOKED or is_from_long_ago(message)
 
 
 def is_skipped(world: World, message: Message) -> bool:
-    """Whether the operator skipped a message."""
     looks = world.operator.decisions[message.session, message.id]
     return looks > RETRIES and message.type != "account.burn"
 

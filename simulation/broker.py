@@ -21,8 +21,6 @@ BODY_BYTES_MAX = 1_500
 
 @dataclass(eq=False, slots=True)
 class QueuedMessage:
-    """A message in a queue."""
-
     message: Message
     visible_at: float
     deliveries: int = 0
@@ -30,8 +28,6 @@ class QueuedMessage:
 
 @dataclass(eq=False, slots=True)
 class SessionLock:
-    """Who may take a session's messages, and until when."""
-
     session: str
     until: float
 
@@ -66,13 +62,11 @@ class Namespace:
                 self.put(queue, QueuedMessage(message, visible_at))
 
     def put(self, queue: str, queued: QueuedMessage) -> None:
-        """Keep a message, and wake the listeners when it is visible."""
         self.queues[queue].append(queued)
         self.accepted[queue].append(queued)
         self.signal.notify_at(queued.visible_at)
 
     async def next_session(self, queue: str) -> SessionLock:
-        """Wait for a session with a visible message and without a lock, and lock it."""
         loop = asyncio.get_running_loop()
         while (lock := self.lock_session(queue, loop.time())) is None:
             await self.signal.wait()
@@ -99,12 +93,10 @@ class Namespace:
         return now < until
 
     def holds(self, queue: str, lock: SessionLock, now: float) -> bool:
-        """Whether the lock is still the holder's, and the namespace is there."""
         known = self.locks.get((queue, lock.session))
         return known is lock and now < lock.until and not self.is_down(now)
 
     def deliver(self, queue: str, lock: SessionLock, now: float, most: int) -> list[QueuedMessage]:
-        """The session's next messages, if the lock holds."""
         if not self.holds(queue, lock, now):
             return []
         session = lock.session

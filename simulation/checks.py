@@ -27,8 +27,6 @@ type Route = tuple[str, str, str]
 
 @dataclass
 class ExpectedOutputs:
-    """Outputs by their route, in order, and by queue and id."""
-
     routes: dict[Route, list[Message]] = field(default_factory=lambda: defaultdict(list))
     known: dict[tuple[str, str], tuple[Route, Message]] = field(default_factory=dict)
 
@@ -42,7 +40,6 @@ class ExpectedOutputs:
 
 
 def output_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
-    """Compare what both regions took with what the journals say."""
     expected = ExpectedOutputs()
     for history in histories:
         for queue, output in history.outputs:
@@ -65,7 +62,6 @@ def output_violations(world: World, histories: Iterable[SessionHistory]) -> Iter
 def compare(
     namespace: Namespace, expected: ExpectedOutputs, excused: set[str]
 ) -> Iterator[Violation]:
-    """What a region took against what it should have."""
     seen: dict[Route, dict[str, None]] = defaultdict(dict)
     for queue, arrivals in namespace.accepted.items():
         for queued in sorted(arrivals, key=lambda queued: queued.visible_at):
@@ -161,7 +157,6 @@ type CopiesByIdentity = dict[Identity, list[Message]]
 
 
 def violations(world: World) -> Iterator[Violation]:
-    """Every broken promise of a run in which nothing is left to do."""
     yield from world.journal.store.violations
     for surprise in world.observed.surprises:
         yield Violation("P9", f"an unexpected error: {surprise}")
@@ -200,7 +195,6 @@ def everything_that_came(world: World) -> CopiesByIdentity:
 
 
 def identity(message: Message) -> Identity:
-    """What tells a message from every other, copies apart."""
     return (message.session, message.id, message.digest)
 
 

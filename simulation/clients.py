@@ -62,7 +62,6 @@ class Senders:
         await asyncio.sleep(self.cloud.rng.delay(longest))
 
     async def run_publish_plan(self, plan: PublishPlan) -> None:
-        """Publish operation by operation, each again until it is safe."""
         await asyncio.sleep(plan.begin_seconds)
         name = f"producer {plan.group}/{plan.level} of {plan.session}"
         process = SenderProcess(self.cloud, name)
@@ -78,7 +77,6 @@ class Senders:
             self.sent.safe += sent
 
     async def send_series(self, series: NumberedSeries) -> None:
-        """Send numbered messages in order, each again until it is safe."""
         await asyncio.sleep(series.begin_seconds)
         process = SenderProcess(self.cloud, f"sender of {series.messages[0].session}")
         for message in series.messages:
@@ -88,7 +86,6 @@ class Senders:
             self.sent.safe.append(message)
 
     async def send_plain(self, messages: Sequence[Message]) -> None:
-        """Put copies into both regions, again until each has it."""
         delivery = self.cloud.delivery(self.cloud.new_process("sender", CLIENT_REGION))
         for message in messages:
             await self.pause(SEND_PAUSE_SECONDS_MAX)
@@ -102,8 +99,6 @@ class Senders:
 
 @dataclass
 class SenderProcess:
-    """One sender's process, and the producer in it."""
-
     cloud: Cloud
     name: str
     process: Process | None = None
@@ -126,7 +121,6 @@ class SenderProcess:
         return answer
 
     async def send(self, message: Message) -> bool:
-        """Whether a numbered message is known to be safe."""
         return await self.attempt(lambda producer: producer.send([message])) is not None
 
     async def attempt[T](self, work: Callable[[Producer], Awaitable[T]]) -> T | None:
@@ -139,8 +133,6 @@ class SenderProcess:
 
 @dataclass(frozen=True, slots=True)
 class StartSaga:
-    """Start a saga of a kind with a body."""
-
     kind: str
     body: bytes
 
@@ -173,7 +165,6 @@ class SagaClients:
     answers: list[tuple[SagaRequest, SagaResponse]] = field(default_factory=list)
 
     async def run(self, requests: Sequence[SagaRequest]) -> None:
-        """Send all requests side by side, each again until there is an answer."""
         await asyncio.gather(*map(self.send_until_answered, requests))
 
     async def send_until_answered(self, request: SagaRequest) -> None:
@@ -210,7 +201,6 @@ async def handle_request(book: Sagas, client: HubClient, request: SagaRequest) -
 
 
 def uncorrected(_: Message) -> bytes | None:
-    """Nothing is worth correcting."""
     return None
 
 
@@ -227,7 +217,6 @@ class Operator:
     decisions: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     async def work(self) -> None:
-        """Look at all halted sessions now and then."""
         while True:
             await asyncio.sleep(OPERATOR_PAUSE_SECONDS)
             process = self.cloud.new_process("operator", CLIENT_REGION)
@@ -237,7 +226,6 @@ class Operator:
                 await process.attempt(resolver.resolve(session, decision))
 
     def decide(self, message: Message, at: int) -> ResolutionRequest:
-        """Try again at first; then correct what can be corrected, and skip the rest."""
         key = (message.session, message.id)
         self.decisions[key] += 1
         if self.decisions[key] <= RETRIES:

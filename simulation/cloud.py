@@ -50,7 +50,6 @@ class Cloud:
         self.workers = 0
 
     def new_namespace(self, region: str) -> Namespace:
-        """A region's queues, which may be unavailable for a while."""
         down = self.injector.draw_outage(self.injector.profile.outages, "namespace down", region)
         return Namespace(region, self.injector, down)
 
@@ -71,12 +70,10 @@ class Cloud:
         }
 
     def new_process(self, name: str, region: str) -> Process:
-        """A process with clocks of its own."""
         skew = (self.rng.delay(2.0) - 1.0) * self.injector.profile.skew_seconds
         return Process(name, region, self.injector, skew)
 
     def delivery(self, process: Process) -> Delivery:
-        """How a process reaches the regions."""
         return Delivery(
             RemoteBus(process, self.namespaces),
             ProcessClock(process),
@@ -93,7 +90,6 @@ class Cloud:
         return Producer(self.journal_of(process), self.delivery(process), QUEUE)
 
     def services(self, process: Process) -> Services:
-        """A worker of a process: the engine over the process's own way to store and bus."""
         self.workers += 1
         services = build(
             self.journal_of(process),

@@ -61,8 +61,6 @@ class SeededRandom:
 
 
 class NetworkFault(StrEnum):
-    """How one call over the network can go wrong."""
-
     NONE = "none"
     REFUSED = "refused (503)"  # not applied, and said so
     THROTTLED = "throttled (429)"  # not applied; try again later
@@ -173,15 +171,12 @@ PROFILES = {profile.name: profile for profile in (FAIR, MILD, ROUGH)}
 
 
 class FaultInjector:
-    """Decides what goes wrong by a profile, and records it in `faults`."""
-
     def __init__(self, profile: FaultProfile, rng: SeededRandom) -> None:
         self.profile = profile
         self.rng = rng
         self.faults: list[InjectedFault] = []
 
     def draw_network_fault(self, where: str, now: float, *, writes: bool) -> NetworkFault:
-        """How one call goes wrong, if it does."""
         if now >= self.profile.faults_end_at:
             return NetworkFault.NONE
         number = self.rng.draw_fault(self.profile.calls)
@@ -192,7 +187,6 @@ class FaultInjector:
         return found
 
     def inject(self, probability: float, kind: str, where: str, now: float) -> bool:
-        """Whether this goes wrong now."""
         if now >= self.profile.faults_end_at:
             return False
         number = self.rng.draw_fault(probability)

@@ -83,7 +83,6 @@ class ChangeFeed:
         return (self.documents(self.position) if self.position < end else []), end
 
     def documents(self, start: int) -> list[Document]:
-        """What changed from a position on, as it is now."""
         repeats = self.injector.profile.feed_repeats
         if self.injector.inject(repeats, "feed repeats", self.region, now()):
             start = max(0, start - CHANGES_REPEATED)
@@ -129,8 +128,6 @@ class HubClient:
 
 @dataclass
 class SagaWorker:
-    """A process's part in sagas: it runs orchestrators and activities, and follows a feed."""
-
     process: Process
     services: Services
     hub: TaskHub
@@ -170,7 +167,6 @@ class SagaWorker:
             self.hub.finish(leased, result)
 
     async def perform(self, leased: LeasedActivity) -> TaskCompleted | TaskFailed:
-        """What becomes of an activity; one that raises has failed."""
         activity = leased.activity
         perform = self.activities[Activity(activity.name)]
         try:
@@ -200,8 +196,6 @@ class SagaWorker:
 
 @dataclass
 class Host:
-    """One process of a region."""
-
     process: Process
     services: Services
     namespace: Namespace
@@ -241,7 +235,6 @@ class Host:
             self.namespace.renew(QUEUE, lock, now())
 
     async def process_session(self, lock: SessionLock) -> None:
-        """Process a session's messages until none comes any more, or one fails."""
         while taken := await self.next_messages(lock):
             if not await self.consume_deliveries([queued.message for queued in taken]):
                 return
@@ -295,14 +288,12 @@ class Host:
             await self.reject(message, outcome.reason)
 
     async def reject(self, message: Message, reason: str) -> None:
-        """Put a delivery that cannot be taken into the error queue."""
         properties = wire.to_properties(message)
         rejecter = self.services.rejecter
         report = await rejecter.reject(message.session, properties, message.body, reason)
         self.observed.rejected[message.session, message.id, message.digest] = report.id
 
     async def follow_feed(self) -> None:
-        """Show the rescuer what changed."""
         while True:
             await self.process.wait(FEED_SECONDS)
             if self.feed.is_followed_by(self.process):

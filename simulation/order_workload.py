@@ -33,8 +33,6 @@ UNDO_REACTIONS = (Reaction.ACCEPT,) * 9 + (
 
 
 class OrderGenerator:
-    """Draws everything that clients of orders ask for."""
-
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
         self.publish_plans: list[PublishPlan] = []
@@ -42,7 +40,6 @@ class OrderGenerator:
         self.saga_requests: list[SagaRequest] = []
 
     def generate(self) -> tuple[Workload, tuple[SagaRequest, ...]]:
-        """Messages that bring supplies or concern sagas, and requests for sagas."""
         for product in PRODUCTS:
             self.supply(f"stock:{product}", "stock.receive", "quantity", 12)
         for customer in CUSTOMERS:
@@ -53,7 +50,6 @@ class OrderGenerator:
         return load, tuple(self.saga_requests)
 
     def supply(self, session: str, kind: str, what: str, most: int) -> None:
-        """Send goods or money, once or twice."""
         drafts = tuple(
             Draft(
                 derive_id(session, "supply", str(n)),
@@ -66,7 +62,6 @@ class OrderGenerator:
         self.publish_plans.append(PublishPlan(session, "dock", tuple((draft,) for draft in drafts)))
 
     def saga(self, key: str) -> None:
-        """One saga, with its events and cancellation."""
         if self.draw.random() < 0.4:
             kind, content = PLACE, self.order()
             seconds = float(str(content["approval_seconds"]))
@@ -127,7 +122,6 @@ class OrderGenerator:
                 self.add_message(key, at, EVENT_TYPE, json.dumps({"event": event}).encode())
 
     def add_message(self, key: str, at: float, kind: str, body: bytes) -> None:
-        """An un-numbered message for a saga's session."""
         name = derive_id(key, "mail", kind, body.decode())
         self.plain.append(Message(name, session_of(key), kind, body, time=moment(at)))
 
@@ -136,8 +130,6 @@ class OrderGenerator:
 
 
 class PlanGenerator:
-    """Draws plans of every shape that there can be."""
-
     def __init__(self, draw: random.Random, key: str) -> None:
         self.draw = draw
         self.key = key
@@ -156,7 +148,6 @@ class PlanGenerator:
         return Plan(parts=tuple(parts))
 
     def wait(self, place: int) -> Wait:
-        """A wait with events of its own."""
         seconds = self.draw.choice((4.0, 15.0, 40.0))
         return Wait(
             name=f"w{place}", onward=(f"yes{place}",), back=(f"no{place}",), seconds=seconds
@@ -181,7 +172,6 @@ class PlanGenerator:
         )
 
     def shelf_commands(self, name: str) -> tuple[Command, Command]:
-        """Put something onto a shelf, and take it away again."""
         session = f"shelf:{self.draw.randrange(SHELVES)}"
         kind = self.draw.choice((PUT, PUT, PUT, PUT, CALL, CALL, SPILL, "shelf.unknown"))
         item = Item(name=f"{self.key}/{name}", reaction=self.draw.choice(REACTIONS))

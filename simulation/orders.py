@@ -29,8 +29,6 @@ EFFECT_SECONDS = 7.0
 
 
 class Reaction(StrEnum):
-    """How the shelf's handler reacts to a command."""
-
     ACCEPT = "accept"
     REFUSE = "refuse"
     FAIL = "fail"  # until the operator skips it
@@ -38,8 +36,6 @@ class Reaction(StrEnum):
 
 
 class Item(BaseModel):
-    """What is put onto a shelf, or taken away."""
-
     name: str
     reaction: Reaction = Reaction.ACCEPT
 
@@ -76,18 +72,15 @@ def add_shelves(handlers: Handlers) -> None:
 
     @handlers.register(SPILL, state=Shelf, body=Item, on_fault=OnFault.SKIP)
     def spill(_: Shelf, item: Item, __: Context) -> Handled[Shelf]:
-        """Fail, and the session goes on."""
         raise ArithmeticError(f"{item.name} is spilt")
 
     @handlers.register(CALL, state=Shelf, body=Item, kind=Kind.EFFECTFUL)
     async def call(shelf: Shelf, item: Item, context: Context) -> Handled[Shelf]:
-        """Call an external system first, which takes a while."""
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
         return moved(shelf, item, "+")
 
 
 def moved(shelf: Shelf, item: Item, sign: str) -> Handled[Shelf]:
-    """The shelf after a command, if the item's reaction is to accept."""
     match item.reaction:
         case Reaction.ACCEPT:
             return Handled(Shelf(log=[*shelf.log, f"{sign}{item.name}"]))
@@ -120,7 +113,6 @@ class ExpectedStates:
     shelved: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def add(self, step: Step, outcome: StepOutcome | None) -> None:
-        """Add what a step left behind."""
         session, body = step.do.session, step.do.body
         stays = outcome in STAYS
         match step.do.type:
@@ -139,7 +131,6 @@ class ExpectedStates:
 
 
 def order_violations(world: World) -> Iterator[Violation]:
-    """Goods, money and shelves are as the sagas' outcomes say."""
     expected_states = ExpectedStates()
     for message in world.senders.sent.safe:
         if message.type in ("stock.receive", "account.deposit"):
@@ -161,7 +152,6 @@ def order_violations(world: World) -> Iterator[Violation]:
 
 
 def order_document(key: str, record: SagaRecord, order: Json) -> Iterator[Violation]:
-    """An order's document says what its saga says."""
     submitted = record.outcomes.get("submit")
     expected = {
         StepOutcome.UNDONE: "cancelled",

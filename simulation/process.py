@@ -29,8 +29,6 @@ INSTANT_SECONDS = 1e-6
 
 @dataclass
 class Process:
-    """One simulated operating system process."""
-
     name: str
     region: str
     injector: FaultInjector
@@ -73,7 +71,6 @@ class Process:
         return results[0] if results else None
 
     def kill(self) -> None:
-        """End every task at once."""
         self.killed.set()
         # The task that calls this ends by itself.
         here = asyncio.current_task()
@@ -137,7 +134,6 @@ class Process:
             raise
 
     async def fail_after(self, fault: NetworkFault, name: str) -> None:
-        """Fail as injected after the call was applied."""
         match fault:
             case NetworkFault.UNANSWERED:
                 raise OutcomeUnknown(f"{name} {fault}")
@@ -200,7 +196,6 @@ class RemoteJournal:
         self.journal = journal
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """A method of the in-memory twin, called over the network."""
         method = getattr(self.journal, name)
         writes = name in WRITES
 
@@ -215,7 +210,6 @@ class RemoteJournal:
         return remote_call
 
     async def head(self, session: str, *, newest: bool = True) -> Entry | None:
-        """The newest entry, or an older one where that will do."""
         head: Entry | None = await self.process.call(
             "head", lambda: result_of(self.journal.head(session)), writes=False
         )
@@ -250,7 +244,6 @@ class RemoteBus:
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
-        """Send, perhaps only the first of them."""
         namespace = self.namespaces[region]
         if namespace.is_down(now()):
             await self.process.wait(0.01)
@@ -265,7 +258,6 @@ class RemoteBus:
             raise OutcomeUnknown("part of a batch was sent")
 
     def first_of(self, messages: Sequence[Message], where: str) -> Sequence[Message]:
-        """All messages, or as many as get through."""
         injector = self.process.injector
         if len(messages) < 2 or not injector.inject(
             injector.profile.calls, "half a batch", where, now()

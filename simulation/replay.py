@@ -93,7 +93,6 @@ class TurnResult:
 
 
 def replay(events: Iterable[HistoryEvent]) -> TurnResult:
-    """Run the orchestrator over its history, new events included."""
     context = ReplayContext()
     failed = None
     try:
@@ -147,7 +146,6 @@ class ReplayContext:
                 self.fire(number)
 
     def begin(self, given: Mapping[str, Any]) -> None:
-        """Run up to the first task."""
         self.generator = saga(cast(OrchestrationContext, self), given)
         try:
             self.awaited = next(self.generator)
@@ -155,7 +153,6 @@ class ReplayContext:
             self.ended = stopped.value
 
     def resume(self) -> None:
-        """Run on for as long as the awaited tasks are complete."""
         while self.ended is None and self.generator and self.awaited and self.awaited.is_complete:
             try:
                 if self.awaited.is_failed:

@@ -22,8 +22,6 @@ SHRINK_RUNS_MAX = 150
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What became of a run."""
-
     scenario: str
     seed: int
     profile: FaultProfile
@@ -58,7 +56,6 @@ def simulate(
 async def run_scenario(
     rng: SeededRandom, profile: FaultProfile, variant: Variant, scenario: Scenario
 ) -> RunReport:
-    """Run a world until nothing is left to do, and check it."""
     world = World(rng, profile, variant, scenario.handlers, scenario.correct)
 
     def record_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -39,7 +39,6 @@ class CoveringEntry:
 
     @property
     def acts(self) -> bool:
-        """Whether the message took effect and its handler did not refuse it."""
         is_completed = self.entry.status is Status.COMPLETED
         return is_completed and (self.entry.answer or {}).get("refused") is None
 
@@ -169,7 +168,6 @@ def repetition_violations(saga: SagaHistory) -> BrokenPromises:
 
 
 def saga_violations(world: World) -> Iterator[Violation]:
-    """Every promise to a saga that was broken."""
     answers: dict[str, list[tuple[SagaRequest, SagaResponse]]] = {}
     for request, answer in world.saga_clients.answers:
         answers.setdefault(request.key, []).append((request, answer))

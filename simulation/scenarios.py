@@ -39,7 +39,6 @@ type ScenarioFactory = Callable[[SeededRandom, Variant], Scenario]
 
 
 def accounts(rng: SeededRandom, variant: Variant) -> Scenario:
-    """Accounts, and messages of every kind for them."""
     external = account_business.ExternalSystem()
     load = AccountMessages(rng.stream("workload"), variant).workload()
     return Scenario(
@@ -64,7 +63,6 @@ def orders(rng: SeededRandom, _: Variant) -> Scenario:
 
 
 def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:
-    """Orders for some seeds, accounts for most."""
     return (accounts if rng.seed % ORDERS_EVERY else orders)(rng, variant)
 
 

@@ -62,7 +62,6 @@ class SessionHistory:
                 yield Violation("P9", f"{where}: its fault is not reported as it was")
 
     def check_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
-        """An entry whose handler ran: run it again, where that is possible."""
         stored = self.stored_outputs(entry)
         kinds = {self.handlers.kind_of(covered.type) for covered in entry.identities}
         if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:
@@ -103,11 +102,9 @@ class SessionHistory:
         )
 
     def stored_outputs(self, entry: Entry) -> list[QueuedOutput]:
-        """The outputs that an entry kept, in itself or beside it."""
         return flatten(self.read_batches(entry.outbox))
 
     def read_batches(self, outbox: Outbox) -> tuple[DestinationBatch, ...]:
-        """The batches of an outbox, staged ones included."""
         if not isinstance(outbox.location, Staged):
             return outbox.batches
         found = [self.store.staged[self.session, part] for part in staged_ids(outbox.location)]
@@ -115,5 +112,4 @@ class SessionHistory:
 
 
 def flatten(batches: tuple[DestinationBatch, ...]) -> list[QueuedOutput]:
-    """Messages with their queues, in the order of sending."""
     return [(batch.queue, message) for batch in batches for message in batch.messages]

@@ -31,8 +31,6 @@ LATE_SECONDS_MAX = 40.0
 
 
 class HubReply(StrEnum):
-    """What the hub answers its clients."""
-
     TAKEN = "taken"
     EXISTS = "exists"
     NOT_FOUND = "not found"
@@ -57,8 +55,6 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A leased instance, with the events that are new to its orchestrator."""
-
     instance: Instance
     number: int
     began: OrchestratorStarted
@@ -66,7 +62,6 @@ class Turn:
 
     @property
     def events(self) -> list[HistoryEvent]:
-        """Everything that the orchestrator is run over."""
         return [*self.instance.history, self.began, *self.news]
 
 
@@ -117,7 +112,6 @@ class TaskHub:
         ]
 
     def begin(self, name: str, given: str) -> HubReply:
-        """Start an instance, unless there is one."""
         there = self.instances.get(name)
         if there is not None and not (self.begins_again and there.is_over):
             return HubReply.EXISTS
@@ -138,13 +132,11 @@ class TaskHub:
         return HubReply.TAKEN
 
     def post(self, instance: Instance, news: NewEvent) -> None:
-        """Queue an event for an instance, if it still exists."""
         if self.instances.get(instance.name) is instance and not instance.is_over:
             instance.pending.append(news)
             self.signal.notify_at(max(now(), instance.leased_until))
 
     def post_or_delay(self, instance: Instance, news: NewEvent, kind: str) -> None:
-        """Queue an event now, or as an injected fault later."""
         late = self.injector.rng.delay(LATE_SECONDS_MAX)
         if self.inject(self.injector.profile.events, kind):
             asyncio.get_running_loop().call_later(late, self.post, instance, news)
@@ -152,7 +144,6 @@ class TaskHub:
             self.post(instance, news)
 
     async def next_turn(self) -> Turn:
-        """Wait for an instance with news, and lease it."""
         while (turn := self.take_turn()) is None:
             await self.signal.wait()
         return turn
@@ -189,7 +180,6 @@ class TaskHub:
         self.signal.notify_at(now())
 
     def carry_out(self, instance: Instance, scheduled: TaskScheduled | TimerCreated) -> None:
-        """Make an activity available to workers, or set a timer."""
         match scheduled:
             case TaskScheduled():
                 self.activities.append(LeasedActivity(instance, scheduled, now()))
@@ -200,7 +190,6 @@ class TaskHub:
         self.post_or_delay(instance, fired, "timer late")
 
     async def next_activity(self) -> LeasedActivity:
-        """Wait for an activity, and lease it."""
         while (work := self.take_activity()) is None:
             await self.signal.wait()
         return work

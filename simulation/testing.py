@@ -87,8 +87,6 @@ def described(report: RunReport) -> str:
 def scenario_factory(
     handlers: Handlers, load: Workload, invariant: Invariant, correct: Correct
 ) -> ScenarioFactory:
-    """What a run needs, whatever its seed."""
-
     def check(world: World) -> Iterable[Violation]:
         try:
             invariant(final_state(world))
@@ -122,7 +120,6 @@ def workload_of(messages: Sequence[Message]) -> Workload:
 
 
 def final_state(world: World) -> FinalState:
-    """Read the final state of a world."""
     journal = world.journal
     states = {session: state_of(journal, session) for session in journal.store.entries}
     outputs = {region: outputs_of(world, region) for region in REGIONS}

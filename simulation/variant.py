@@ -28,7 +28,6 @@ SMALL: tuple[Limit, ...] = (
 
 @contextmanager
 def small_limits(*, wanted: bool) -> Iterator[None]:
-    """The small limits, where wanted, until the end of the block."""
     limits = SMALL if wanted else ()
     usual = [(module, name, getattr(module, name)) for module, name, _ in limits]
     for module, name, value in limits:

@@ -59,7 +59,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run[T](main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in a loop of its own."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 

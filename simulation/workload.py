@@ -126,7 +126,6 @@ class AccountMessages:
         return Message(identity, session, "account.bill", body, number, moment(0.0))
 
     def plain(self, session: str) -> Message:
-        """A message without a number; a few come from long ago."""
         kind = self.draw.choice(PLAIN_KINDS)
         sent_at = self.draw.random() * LATER_SECONDS
         if self.draw.random() < 0.05:
@@ -136,13 +135,11 @@ class AccountMessages:
         return Message(identity, session, kind, body, time=moment(sent_at))
 
     def conflicting(self, message: Message) -> Message:
-        """Other content under an id that was used."""
         kind = "account.add"
         body = self.body(kind)
         return Message(message.id, message.session, kind, body, time=message.time)
 
     def body(self, kind: str) -> bytes:
-        """A body with an amount of its own."""
         self.amount += 1
         body: dict[str, object] = {"amount": self.amount}
         if kind == "account.forward":

@@ -30,8 +30,6 @@ POLL_SECONDS = 2.0
 
 
 class World(Cloud):
-    """The cloud, the hosts that run in it, and everybody who uses them."""
-
     def __init__(
         self,
         rng: SeededRandom,
@@ -73,7 +71,6 @@ class World(Cloud):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def run_host(self, name: str, region: str) -> None:
-        """Run a host, and start it again whenever it dies."""
         while True:
             process = self.new_process(name, region)
             services = self.services(process)
@@ -89,7 +86,6 @@ class World(Cloud):
             await asyncio.sleep(self.rng.delay(RESTART_SECONDS_MAX))
 
     async def disturb_host(self, name: str) -> None:
-        """Kill or freeze a host in the middle of whatever it does."""
         injector = self.injector
         while now() < injector.profile.faults_end_at:
             await asyncio.sleep(self.rng.delay(injector.profile.faults_end_at))
@@ -102,7 +98,6 @@ class World(Cloud):
                 process.freeze()
 
     async def finish(self) -> None:
-        """Wait until no fault is injected any more and nothing is left to do."""
         await asyncio.sleep(max(0.0, self.injector.profile.faults_end_at - now()))
         give_up_at = now() + FINISH_SECONDS_MAX
         while left := self.unfinished():
@@ -125,7 +120,6 @@ class World(Cloud):
         return max(old_at, self.injector.profile.faults_end_at + PAUSE_SECONDS_MAX)
 
     def unfinished(self) -> list[str]:
-        """What is still to be done, in queues, journals and task hubs."""
         queued = [
             f"{len(namespace.queues[QUEUE])} messages in {namespace.region}"
             for namespace in self.namespaces.values()

@@ -36,7 +36,6 @@ def run_job(console: JobConsole, job: Callable[[], int]) -> int:
 
 
 def add_source_arguments(parser: ArgumentParser) -> None:
-    """Add the source, what its columns mean, and the producer group."""
     parser.add_argument(
         "--source", required=True, metavar="PATH", help="the rows, in the format of the mapping"
     )
@@ -51,7 +50,6 @@ def add_source_arguments(parser: ArgumentParser) -> None:
 
 
 def add_group_argument(parser: ArgumentParser, default: str | None = None) -> None:
-    """Add the producer group, which must be given if there is no default."""
     text = "producer group the numbers belong to"
     parser.add_argument(
         "--group",
@@ -64,13 +62,11 @@ def add_group_argument(parser: ArgumentParser, default: str | None = None) -> No
 
 
 def add_manifest_argument(parser: ArgumentParser, *, required: bool = False) -> None:
-    """Add the folder in which feeds record what they have fed."""
     text = "folder in which feeds record what they have fed"
     parser.add_argument("--manifest", required=required, metavar="DIR", help=text)
 
 
 def add_spark_arguments(parser: ArgumentParser) -> None:
-    """Add where Spark runs, and whether the job shows its progress."""
     parser.add_argument("--quiet", action="store_true", help="write nothing but why it failed")
     parser.add_argument(
         "--master",
@@ -81,7 +77,6 @@ def add_spark_arguments(parser: ArgumentParser) -> None:
 
 
 def add_sending_arguments(parser: ArgumentParser) -> None:
-    """Add how events are sent, and where the counts go."""
     parser.add_argument(
         "--rate",
         type=parse_positive_number,
@@ -103,14 +98,12 @@ def add_sending_arguments(parser: ArgumentParser) -> None:
 
 
 def parse_whole_number(text: str) -> int:
-    """A whole number from 1; raises ArgumentTypeError."""
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"a whole number from 1, not {text!r}")
     return int(text)
 
 
 def parse_positive_number(text: str) -> float:
-    """A number above zero; raises ArgumentTypeError."""
     try:
         number = float(text)
     except ValueError:
@@ -121,7 +114,6 @@ def parse_positive_number(text: str) -> float:
 
 
 def parse_group(text: str) -> str:
-    """A producer group's name that the producer accepts; raises ArgumentTypeError."""
     try:
         return ProducerOptions(text.strip() and text).producer_group_id
     except InvalidOptions as error:

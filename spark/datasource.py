@@ -47,8 +47,6 @@ class SchemaRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionSent(WriterCommitMessage):
-    """What one task returns to the driver."""
-
     counts: SendCounts
 
 
@@ -73,7 +71,6 @@ class LockstepDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
         return "lockstep"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -87,7 +84,6 @@ class LockstepDataSource(DataSource):
         return LockstepWriter(WriteOptions.read(self.options), self.open_sender)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Like `writer`, before a stream begins."""
         if overwrite:
             raise OptionRefused("what was sent cannot be overwritten; use outputMode('append')")
         require_schema(schema)
@@ -96,8 +92,6 @@ class LockstepDataSource(DataSource):
 
 @dataclass(frozen=True)
 class PartitionWriter:
-    """Sends one partition, in a task of its own."""
-
     options: WriteOptions
     open_sender: OpenSender
 
@@ -114,7 +108,6 @@ class PartitionWriter:
         return PartitionSent(counts)
 
     async def send(self, rows: Iterator[Row], progress: TaskProgress) -> SendCounts:
-        """Send the rows at this task's share of the rate."""
         options = self.options
         policy = SendPolicy(
             options.batch,
@@ -127,7 +120,6 @@ class PartitionWriter:
             return await send_rows(rows, send, policy, progress)
 
     def write_summary(self, messages: list[WriterCommitMessage | None], **beside: int) -> None:
-        """Write the sum of all tasks to the summary file, if the options name one."""
         parts = [message.counts for message in messages if isinstance(message, PartitionSent)]
         if self.options.summary is not None:
             document = beside | asdict(sum(parts, SendCounts()))
@@ -151,11 +143,9 @@ class LockstepStreamWriter(PartitionWriter, DataSourceStreamWriter):
     """
 
     def write(self, iterator: Iterator[Row]) -> PartitionSent:
-        """Sort and send one partition."""
         return super().write(iter(sorted(iterator, key=make_sort_key)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Add up the batch. Nothing is sent here."""
         self.write_summary(messages, batch=batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

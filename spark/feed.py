@@ -43,8 +43,6 @@ late or changed."""
 
 @dataclass(frozen=True, slots=True)
 class FeedResult:
-    """What became of the rows, and what was sent."""
-
     rows: RowCounts = field(default_factory=RowCounts)
     sending: SendResult = field(default_factory=SendResult)
 
@@ -214,7 +212,6 @@ def feed_stream(
 
 
 def print_result(result: FeedResult, seconds: float, chosen: Namespace) -> None:
-    """Print the counts for people, and write them as JSON to the summary file."""
     rows, sending = result.rows, result.sending
     document = asdict(rows) | asdict(sending.counts) | {"seconds": round(seconds, 1)}
     if chosen.manifest:

@@ -45,7 +45,6 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
         return "lockstep.journal"
 
     def schema(self) -> StructType:
@@ -63,18 +62,14 @@ class JournalSource(DataSource):
 
 @dataclass(frozen=True)
 class JournalReader(DataSourceReader):
-    """Reads each feed range in a task of its own."""
-
     settings: Mapping[str, str]
 
     def partitions(self) -> Sequence[JournalPartition]:
-        """The feed ranges that the account has now."""
         with open_journal(self.settings) as journal:
             ranges = journal.read_feed_ranges(force_refresh=True)
             return [JournalPartition(feed_range) for feed_range in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """The entries of one feed range, a page at a time."""
         with open_journal(self.settings) as journal:
             for entry in journal.query_items(QUERY, feed_range=dict(partition.value)):
                 covers = [tuple(c.get(name) for name in COVERED.names) for c in entry["covers"]]

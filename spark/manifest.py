@@ -76,7 +76,6 @@ class ManifestHistory:
 
     @property
     def bound(self) -> list[str]:
-        """Every bound run, with the feed whose plan it is bound to."""
         return [f"{step.run}/{step.feed}" for step in self.steps if step.step == PLANNED]
 
     @property
@@ -166,7 +165,6 @@ class Manifest:
         return SparkFiles(self.spark).create(name, json.dumps(document) + "\n")
 
     def locate_plan(self, run: int, feed: str) -> str:
-        """The folder of a feed's plan for a run."""
         return f"{self.path}/plan/run={run}/feed={feed}"
 
     def require_exclusive(self) -> None:
@@ -188,5 +186,4 @@ class Manifest:
 
 
 def format_now() -> str:
-    """The driver's time, for people to read."""
     return datetime.now(UTC).isoformat(timespec="seconds")

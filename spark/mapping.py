@@ -93,7 +93,6 @@ class SourceMapping:
 
     @property
     def used_columns(self) -> tuple[str, ...]:
-        """Every column that the mapping names."""
         optional = filter(None, (self.time,))
         return tuple(dict.fromkeys((*self.required_columns, *self.body, *optional)))
 
@@ -110,7 +109,6 @@ class SourceMapping:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> "SourceMapping":
-        """A mapping from its JSON object; raises MappingRefused."""
         known = {f.name for f in fields(cls)}
         if unknown := sorted(document.keys() - known):
             raise MappingRefused(f"a mapping has no {', '.join(unknown)}")
@@ -125,7 +123,6 @@ class SourceMapping:
 
 
 def parse_columns(field_name: str, value: object) -> tuple[str, ...]:
-    """Column names from a JSON list; raises MappingRefused."""
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise MappingRefused(f"{field_name} must be a list of columns, not {value!r}")
     if repeated := sorted({name for name in value if value.count(name) > 1}):
@@ -145,7 +142,6 @@ def require_reader_options(options: object) -> None:
 
 
 def require_column_types(columns: object) -> None:
-    """Raise MappingRefused unless every column has a name and a type that can be mapped."""
     if not isinstance(columns, dict):
         raise MappingRefused(f"columns must give each column its type, not {columns!r}")
     for name, kind in columns.items():
@@ -156,7 +152,6 @@ def require_column_types(columns: object) -> None:
 
 
 def require_lateness(lateness: object, kind: str | None) -> None:
-    """Raise MappingRefused unless the lateness fits the type of the watermark."""
     if kind is None:
         raise MappingRefused("lateness needs a watermark")
     form = LATENESS_FORMS.get(kind)

@@ -40,7 +40,6 @@ class PinMissing(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build into a folder, and print the files."""
     parser = ArgumentParser(prog="python -m spark.package", description=__doc__)
     parser.add_argument("--to", type=Path, default=ROOT / "dist" / "spark", metavar="DIR")
     folder: Path = parser.parse_args(arguments).to
@@ -51,7 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_package(folder: Path) -> None:
-    """Write the archive, the job and the requirements."""
     pins = select_pins((ROOT / "requirements.txt").read_text().splitlines())
     with ZipFile(folder / ARCHIVE, "w", ZIP_DEFLATED) as archive:
         for file in list_sources():

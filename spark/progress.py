@@ -42,7 +42,6 @@ class TaskProgress:
             send_progress(self.address, self.partition, counts.sent)
 
     def finish(self, counts: SendCounts) -> None:
-        """Send the final count to the address, if there is one."""
         if self.address is not None:
             send_progress(self.address, self.partition, counts.sent)
 
@@ -92,7 +91,6 @@ class ProgressListener:
 
     @property
     def address(self) -> str:
-        """Where tasks send their progress."""
         return f"{self.host}:{self.receiver.getsockname()[1]}/{self.token}"
 
     def receive(self) -> int | None:

@@ -70,7 +70,6 @@ def build_reconcile_parser() -> ArgumentParser:
 
 
 def add_reconcile_arguments(parser: ArgumentParser) -> None:
-    """Add the arguments of every reconciliation, whatever its source is."""
     add_manifest_argument(parser)
     add_spark_arguments(parser)
     parser.add_argument(
@@ -140,7 +139,6 @@ def select_expected_events(source: SourceFacts, chosen: Namespace) -> DataFrame:
 
 
 def find_repeated_rows(source: SourceFacts) -> DataFrame:
-    """The rows of a source that repeat an earlier row (schemas.FINDINGS)."""
     return source.repeated.select(
         F.lit(FindingKind.TWICE).alias("finding"),
         "session",
@@ -151,7 +149,6 @@ def find_repeated_rows(source: SourceFacts) -> DataFrame:
 
 
 def describe_inputs(chosen: Namespace) -> dict[str, str]:
-    """What is compared with the source, and when."""
     named = {
         "producer group": chosen.group,
         "manifest": chosen.manifest,

@@ -33,8 +33,6 @@ ENTRIES = StructType(
 
 
 class FindingKind(StrEnum):
-    """The ways in which source and journal can differ."""
-
     MISSING = "missing"
     FAULTED = "faulted or skipped"
     EXTRA = "extra"
@@ -74,7 +72,6 @@ def count_by_session(
 
 
 def select_expected(events: DataFrame) -> DataFrame:
-    """What the journal must hold of the events (schemas.EVENTS)."""
     return events.select("session", "id", "sequence", digest_event().alias("digest"))
 
 
@@ -115,7 +112,6 @@ def add_preceding_number(matched: DataFrame) -> DataFrame:
 
 
 def select_own_effects() -> Column:
-    """The effects of an event in its own session."""
     return F.filter("outcomes", lambda outcome: is_effect(outcome) & is_in_own_session(outcome))
 
 
@@ -129,7 +125,6 @@ def is_in_own_session(outcome: Column) -> Column:
 
 
 def is_same_message(outcome: Column) -> Column:
-    """Whether an outcome has the number and the content of its event."""
     return (outcome["sequence"] == F.col("sequence")) & (outcome["digest"] == F.col("digest"))
 
 
@@ -147,7 +142,6 @@ def is_out_of_order() -> Column:
 
 
 def list_findings() -> Column:
-    """All differences between an event and its outcomes, as structs like FINDINGS."""
     own = select_own_effects()
     elsewhere = F.filter("outcomes", lambda end: is_effect(end) & ~is_in_own_session(end))
     other = F.filter(own, lambda end: ~is_same_message(end))
@@ -185,13 +179,11 @@ def report_stray(outcome: Column) -> Column:
 
 
 def report_repeated(outcome: Column) -> Column:
-    """A further effect of an event."""
     detail = describe_position(outcome)
     return build_finding(FindingKind.REPEATED, outcome["session"], F.col("sequence"), detail)
 
 
 def report_disorder(outcome: Column) -> Column:
-    """An effect that came after one with a higher number."""
     after = F.concat(F.lit(", after number "), F.col("after").cast("string"))
     detail = F.concat(describe_position(outcome), after)
     return build_finding(FindingKind.OUT_OF_ORDER, outcome["session"], F.col("sequence"), detail)
@@ -209,7 +201,6 @@ def report_difference(outcome: Column) -> Column:
 def build_finding(
     finding: FindingKind | Column, session: Column, sequence: Column, detail: Column
 ) -> Column:
-    """A struct like schemas.FINDINGS about the event or effect of a row."""
     return F.struct(
         F.lit(finding).alias("finding"),
         session.alias("session"),
@@ -220,5 +211,4 @@ def build_finding(
 
 
 def describe_position(outcome: Column) -> Column:
-    """Where an outcome is in its journal."""
     return F.concat(F.lit("at position "), outcome["position"].cast("string"))

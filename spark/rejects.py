@@ -73,13 +73,11 @@ def write_rejects(rejected: DataFrame, folder: str, *, replace: bool) -> None:
 
 
 def count_written_rejects(spark: SparkSession, folder: str) -> dict[str, int]:
-    """How many rejects a folder holds, by reason."""
     written = spark.read.schema("reason string").json(folder).groupBy("reason").count()
     return {row["reason"]: row["count"] for row in written.orderBy("reason").collect()}
 
 
 def require_all_rows(counts: RowCounts, accepted: int) -> None:
-    """Raise RowsLost unless every row either became events or was rejected."""
     rejected = sum(counts.rejects.values())
     if counts.rows != accepted + rejected:
         raise RowsLost(

@@ -73,7 +73,6 @@ def build_replay_parser() -> ArgumentParser:
 
 
 def run_replay(chosen: Namespace, console: JobConsole) -> int:
-    """Choose events from a manifest, send them, and print the result; the exit status."""
     if not chosen.dry_run:
         Settings.read(read_app_settings({}))
     with open_spark(chosen.master) as spark:
@@ -120,14 +119,12 @@ def select_events(
 
 
 def select_missing(events: DataFrame, findings: DataFrame) -> DataFrame:
-    """The events that findings (schemas.FINDINGS) call missing."""
     is_missing = F.col("finding") == FindingKind.MISSING
     missing = findings.where(is_missing).select("session", "id").distinct()
     return events.join(missing, on=["session", "id"], how="left_semi").select(*EVENTS.names)
 
 
 def read_findings(spark: SparkSession, report: str) -> DataFrame:
-    """The findings in a report of reconcile."""
     return spark.read.schema(FINDINGS).parquet(f"{report}/findings")
 
 

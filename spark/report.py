@@ -59,7 +59,6 @@ class ReconciliationReport:
 
     @property
     def result(self) -> str:
-        """The result in one sentence."""
         return f"source and journal {'differ' if self.has_findings else 'agree'}"
 
 
@@ -88,13 +87,11 @@ def build_report(
 
 
 def select_examples(found: DataFrame, finding: str) -> Sequence[Row]:
-    """The first few differences of one kind."""
     chosen = found.where(F.col("finding") == finding)
     return chosen.orderBy("session", "sequence", "id").limit(EXAMPLES).collect()
 
 
 def format_lines(report: ReconciliationReport) -> list[str]:
-    """The report for a terminal."""
     lines = [f"{report.expected} events expected"]
     lines += [f"  and {count} rows rejected: {reason}" for reason, count in report.rejects.items()]
     for finding, count in report.counts.items():
@@ -111,7 +108,6 @@ def describe_finding(row: Row) -> str:
 
 
 def render_page(report: ReconciliationReport) -> str:
-    """The report as an HTML page."""
     totals = {
         "events expected": report.expected,
         "effects in the journal": report.effects,
@@ -153,7 +149,6 @@ def render_page(report: ReconciliationReport) -> str:
 
 
 def render_sentence(report: ReconciliationReport) -> str:
-    """Why source and journal agree or differ."""
     if not report.has_findings:
         return "Every event of the source has its one effect, in its session, in its place."
     found, differing = sum(report.counts.values()), report.sessions_with_findings

@@ -79,7 +79,6 @@ def open_spark(master: str | None) -> Iterator[SparkSession]:
 
 @contextmanager
 def handle_signals(handler: SignalHandler) -> Iterator[None]:
-    """Give Ctrl-C and SIGTERM to a handler while in the context."""
     before = {number: signal.signal(number, handler) for number in ENDING_SIGNALS}
     try:
         yield
@@ -90,7 +89,6 @@ def handle_signals(handler: SignalHandler) -> Iterator[None]:
 
 @contextmanager
 def delay_signals() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the end of the context."""
     held: list[int] = []
     with handle_signals(lambda number, _frame: held.append(number)):
         yield
@@ -155,7 +153,6 @@ def build_configuration(master: str | None) -> dict[str, str]:
 
 
 def require_java() -> None:
-    """Raise SparkUnavailable if there is no Java where Spark looks for it."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():

@@ -12,7 +12,6 @@ REPLACEMENT = "\ufffd"
 
 
 def build_text_schema(names: Sequence[str]) -> StructType:
-    """A schema of text columns."""
     return StructType([StructField(name, StringType()) for name in names])
 
 

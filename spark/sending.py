@@ -56,13 +56,11 @@ class RateLimiter:
     free_at: float = 0.0
 
     def limit_burst(self, rows_max: int) -> int:
-        """How many messages one buffer may hold."""
         if self.per_second is None:
             return rows_max
         return max(1, min(rows_max, round(self.per_second * BURST_SECONDS)))
 
     async def acquire(self, count: int) -> None:
-        """Wait until `count` more messages may be sent."""
         if self.per_second is None:
             return
         now = self.clock()

@@ -29,7 +29,6 @@ ORDER = ("date", "departure", "flight", "origin", "stage")
 
 
 def extract_flight_facts(spark: SparkSession, path: str, days: int) -> SourceFacts:
-    """The facts of the flights on the first days of a source."""
     flights = select_first_days(read_flights(spark, path), days).persist()
     validated = validate_flights(flights).persist()
     facts = build_flight_facts(validated).persist()
@@ -74,7 +73,6 @@ def cast_to_text(*names: str) -> list[Column]:
 
 
 def add_times(flights: DataFrame) -> DataFrame:
-    """Flights with the times at which they departed (or should have) and arrived."""
     flown = F.col("dep_time").isNotNull()
     scheduled = add_minutes(F.col("date"), convert_to_minutes(F.col("sched_dep_time")))
     departed = add_minutes(scheduled, F.col("dep_delay"))
@@ -100,7 +98,6 @@ def find_arrival() -> Column:
 
 
 def list_statuses(flights: DataFrame) -> DataFrame:
-    """One row per status of a flight, with the columns that order and describe it."""
     left = build_status(
         stage=0,
         name=F.when(F.col("flown"), DEPARTED).otherwise(CANCELLED),
@@ -124,7 +121,6 @@ def list_statuses(flights: DataFrame) -> DataFrame:
 
 
 def build_status(*, stage: int, name: Column, at: Column, delay: Column) -> Column:
-    """One status of a flight."""
     return F.struct(
         F.lit(stage).alias("stage"),
         name.alias("status"),

@@ -30,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_flight_arguments(parser: ArgumentParser) -> None:
-    """Add which flights are read, and the producer group."""
     parser.add_argument(
         "--source",
         metavar="PATH",
@@ -49,7 +48,6 @@ def add_flight_arguments(parser: ArgumentParser) -> None:
 
 @contextmanager
 def open_flight_feed(chosen: Namespace, console: JobConsole) -> Iterator[FeedSource]:
-    """A function that feeds the chosen flights, whose file is there inside the `with`."""
     with open_flights(chosen.source) as path:
         console.log(f"reading {path}")
         yield lambda spark: feed_facts(

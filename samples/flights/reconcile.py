@@ -31,7 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def open_flight_facts(chosen: Namespace) -> Iterator[ReadFacts]:
-    """A function that reads the chosen flights, whose file is there inside the `with`."""
     with open_flights(chosen.source) as path:
         yield lambda spark: extract_flight_facts(spark, path, chosen.days)
 

@@ -89,6 +89,5 @@ def read_flights(spark: SparkSession, path: str) -> DataFrame:
 
 
 def clean_cell(name: str) -> Column:
-    """A cell as text, null if nothing is written in it."""
     text = F.trim(F.col(name).cast("string"))
     return F.when(~text.isin("", "NA"), text).alias(name)

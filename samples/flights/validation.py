@@ -121,7 +121,6 @@ def list_flight_checks() -> list[tuple[str, Column]]:
 
 
 def is_malformed_number(name: str) -> Column:
-    """Whether a cell holds something that is not a whole number."""
     return F.col(f"row.{name}").isNotNull() & F.col(name).isNull()
 
 

@@ -43,16 +43,13 @@ class SessionMessage:
 
     @property
     def draft(self) -> Draft:
-        """The content, without a number."""
         return self._draft
 
     @property
     def published_sequence_number(self) -> int | None:
-        """The number under which the message was published."""
         return self._published
 
     def require_unpublished(self) -> None:
-        """Raise AlreadyPublished if the message has a number."""
         if self._published is not None:
             raise AlreadyPublished(
                 f"message {self._draft.id!r} was published as number {self._published}"
@@ -67,8 +64,6 @@ class SessionMessage:
 
 
 class BatchState(Enum):
-    """Only an open batch takes messages."""
-
     OPEN = auto()
     SENDING = auto()
     PUBLISHED = auto()

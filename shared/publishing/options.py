@@ -61,7 +61,6 @@ class IdempotentProducerOptions:
         return PartitionPublishingProperties(session, group, level, start - 1 if start else None)
 
     def merge(self, session: str) -> tuple[str, int | None, int | None]:
-        """A session's group, owner level and starting number: its own, else the general ones."""
         own = self.partition_options.get(session, PartitionPublishingOptions())
         group = self.producer_group_id if own.producer_group_id is None else own.producer_group_id
         level = self.owner_level if own.owner_level is None else own.owner_level

@@ -35,8 +35,6 @@ type Deliver = Callable[[TwoRegions, Sequence[Message]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A message that failed, and why."""
-
     session: str
     type: str
     reason: str
@@ -77,7 +75,6 @@ class Report:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The messages that failed, with the reasons."""
         return self.result.faults
 
 
@@ -107,7 +104,6 @@ def exercise(
 
 
 async def compare_runs(handlers: Handlers, messages: Sequence[Message], runs_max: int) -> Report:
-    """Compare every disturbed run with the undisturbed one."""
     regions = TwoRegions(handlers)
     undisturbed = await run(regions, in_turn, messages)
     runs = 1
@@ -132,14 +128,12 @@ def fault_plans(calls: int, runs_max: int) -> Iterator[FaultPlan]:
 
 
 async def run(regions: TwoRegions, deliver: Deliver, messages: Sequence[Message]) -> RunResult:
-    """Deliver the messages in some way, let the sweeps run, and read what that came to."""
     await deliver(regions, messages)
     await regions.finish()
     return await read_result(regions)
 
 
 def require_same_result(undisturbed: RunResult, disturbed: RunResult) -> None:
-    """Raise Found where a disturbance changed anything."""
     found = difference(undisturbed, disturbed)
     if found:
         raise Found(found)
@@ -147,7 +141,6 @@ def require_same_result(undisturbed: RunResult, disturbed: RunResult) -> None:
 
 @contextmanager
 def found_when(name: Callable[[], str]) -> Iterator[None]:
-    """Name the disturbance under which something was found."""
     try:
         yield
     except Found as found:
@@ -158,7 +151,6 @@ def found_when(name: Callable[[], str]) -> Iterator[None]:
 
 
 async def in_turn(regions: TwoRegions, messages: Sequence[Message], region: str = EAST) -> None:
-    """Each message once, in order, to one region."""
     for message in messages:
         await regions.settle(region, message)
 
@@ -188,7 +180,6 @@ async def backwards(regions: TwoRegions, messages: Sequence[Message]) -> None:
 
 
 async def in_batches(regions: TwoRegions, messages: Sequence[Message]) -> None:
-    """Neighbours of one session together."""
     for _, group in groupby(messages, lambda message: message.session):
         together = list(group)
         for start in range(0, len(together), BATCH):
@@ -196,7 +187,6 @@ async def in_batches(regions: TwoRegions, messages: Sequence[Message]) -> None:
 
 
 async def during_an_outage(regions: TwoRegions, messages: Sequence[Message]) -> None:
-    """No output reaches the west until it is available again."""
     regions.bus.unavailable = {WEST}
     await in_turn(regions, messages)
     regions.bus.unavailable = set()
@@ -214,7 +204,6 @@ async def shuffled(seed: int, regions: TwoRegions, messages: Sequence[Message]) 
 
 
 def disturbances(messages: Sequence[Message]) -> Iterator[tuple[str, Deliver]]:
-    """Ways of delivery that must change nothing, with their names."""
     yield "when only the other region takes them", partial(in_turn, region=WEST)
     yield "when each message comes twice", twice
     yield "when both regions take each message at once", in_both_regions
@@ -235,7 +224,6 @@ class InterruptedDelivery:
     interrupted: str = "the sweep"
 
     async def deliver(self, regions: TwoRegions, messages: Sequence[Message]) -> None:
-        """Deliver each message until it is settled."""
         for message in messages:
             before = len(regions.faults.made)
             await regions.settle(EAST, message)
@@ -244,7 +232,6 @@ class InterruptedDelivery:
 
 
 async def read_result(regions: TwoRegions) -> RunResult:
-    """What the regions hold when nothing is left to do."""
     worker = regions.new_worker(EAST).worker
     sessions = sorted(s for s in regions.journal.partitions if regions.journal.store.newest(s))
     arrived = {
@@ -279,7 +266,6 @@ async def read_result(regions: TwoRegions) -> RunResult:
 
 
 def difference(undisturbed: RunResult, disturbed: RunResult) -> str | None:
-    """The first thing that a disturbance changed, in words."""
     for session in sorted({*undisturbed.states, *disturbed.states}):
         before, after = (
             "none" if state is None else json.dumps(state, sort_keys=True)
@@ -302,8 +288,6 @@ def difference(undisturbed: RunResult, disturbed: RunResult) -> str | None:
 def output_difference(
     undisturbed: tuple[SentOutput, ...], disturbed: tuple[SentOutput, ...]
 ) -> str | None:
-    """How the outputs of one stream differ, in words."""
-
     def named(output: SentOutput) -> str:
         message_id, message_type, body = output
         return f"{message_type} {body.decode()} (id {message_id})"

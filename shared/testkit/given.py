@@ -49,7 +49,6 @@ def given(
 
 
 def as_sent(messages: Sequence[Given]) -> list[Message]:
-    """The messages as a producer would send them."""
     numbers: dict[str, int] = {}
     return [sent(place, message, numbers) for place, message in enumerate(messages)]
 
@@ -72,6 +71,5 @@ def sent(place: int, message: Given, numbers: dict[str, int]) -> Message:
 
 
 def described(message: Message) -> str:
-    """A given message, as people would say which one it is."""
     place = f" {message.number.sequence + 1}" if message.number else ""
     return f"message{place} of {message.session!r} ({message.type})"

@@ -43,7 +43,6 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
 
 
 def start(hash_seed: int) -> subprocess.Popen[str]:
-    """A Python process with a hash seed of its own."""
     return subprocess.Popen(  # noqa: S603 - our own program in this interpreter
         [sys.executable, "-c", PROGRAM],
         stdin=subprocess.PIPE,
@@ -73,7 +72,6 @@ def results_of(process: subprocess.Popen[str], jobs: str) -> list[ComparableResu
 
 
 def as_job(run: HandlerRun) -> Mapping[str, Any]:
-    """A run as JSON for another process."""
     return {
         "module": run.handler.handle.__module__,
         "before": asdict(run.before),
@@ -88,7 +86,6 @@ def is_importable(handler: Handler) -> bool:
 
 
 def found_in(module: ModuleType) -> Iterable[Handler]:
-    """The handlers registered in a module."""
     parts = [value for value in vars(module).values() if isinstance(value, Handlers)]
     return [handler for part in parts for handler in part.by_type.values()]
 
@@ -103,7 +100,6 @@ def run_jobs() -> None:
 
 
 def run_handler_job(job: Mapping[str, Any]) -> ComparableResult:
-    """Run one job."""
     message = decode_message(job["message"])
     found = found_in(importlib.import_module(job["module"]))
     handler = next(handler for handler in found if handler.message_type == message.type)

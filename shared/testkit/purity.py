@@ -67,8 +67,6 @@ type ComparableResult = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class HandlerRun:
-    """A handler's run on a message: what it started from, and what it gave."""
-
     handler: Handler
     before: HandlerInput
     message: Message
@@ -123,7 +121,6 @@ def checked_run(handler: Handler, before: HandlerInput, message: Message) -> Han
 
 
 def require_untouched(handler: Handler, before: HandlerInput, message: Message) -> None:
-    """Raise Found where the handler changes what it was given."""
     state, body = handle.parse_arguments(handler, before, message)
     was = dumped(state), dumped(body)
     handler.handle(state, body, Context(message, before.captured))
@@ -137,12 +134,10 @@ def require_untouched(handler: Handler, before: HandlerInput, message: Message) 
 
 
 def repeated(run: HandlerRun) -> ComparableResult:
-    """What the handler gives when it runs again on the same input."""
     return comparable(handle.run_pure(run.handler, run.before, run.message))
 
 
 def require_same_run(run: HandlerRun, again: ComparableResult, when: str) -> None:
-    """Raise Found where a later run gave something else."""
     if again != run.result:
         first, second = differing_parts(run.result, again)
         raise Found(
@@ -154,7 +149,6 @@ def require_same_run(run: HandlerRun, again: ComparableResult, when: str) -> Non
 
 
 def differing_parts(first: ComparableResult, second: ComparableResult) -> tuple[str, str]:
-    """The part in which two results differ, of each."""
     for name in first:
         if first[name] != second.get(name):
             return json.dumps({name: first[name]}), json.dumps({name: second.get(name)})
@@ -169,7 +163,6 @@ def comparable(result: HandlerResult) -> ComparableResult:
 
 
 def dumped(model: BaseModel) -> Json:
-    """A model's fields."""
     return model.model_dump(mode="json")
 
 
@@ -202,7 +195,6 @@ def is_of_python(frame: FrameType) -> bool:
 
 
 def python_call(frame: FrameType) -> tuple[str, str] | None:
-    """The name and the advice for a Python function that may not be called."""
     if frame.f_code in PYTHON:
         return PYTHON[frame.f_code]
     arguments = frame.f_code.co_varnames[: frame.f_code.co_argcount]
@@ -212,7 +204,6 @@ def python_call(frame: FrameType) -> tuple[str, str] | None:
 
 
 def builtin_call(frame: FrameType, called: Any) -> tuple[str, str] | None:
-    """The name and the advice for a built-in function that may not be called."""
     owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
     if owner is SHARED_RANDOM:
         return f"random.{name}()", RANDOMNESS
@@ -226,7 +217,6 @@ def builtin_call(frame: FrameType, called: Any) -> tuple[str, str] | None:
 
 
 def known(called: Any) -> str | None:
-    """The advice about a built-in function, if there is any."""
     try:
         return FUNCTIONS.get(called)
     except TypeError:

@@ -52,7 +52,6 @@ class PatientClock(VirtualClock):
     """
 
     async def sleep(self, seconds: float) -> None:
-        """Let this much virtual time pass."""
         if seconds >= LONG_SECONDS:
             await asyncio.sleep(MOMENT_SECONDS)
         await super().sleep(seconds)
@@ -94,7 +93,6 @@ class TwoRegions:
         self.workers = {region: self.new_worker(region) for region in REGIONS}
 
     def new_worker(self, region: str) -> Services:
-        """A new process in a region."""
         self.started += 1
         delivery = Delivery(self.bus, self.clock, REGIONS, self.secondary_delay_seconds)
         return build(
@@ -116,7 +114,6 @@ class TwoRegions:
             raise OutcomeUnknown(f"the worker of {region} died") from killed
 
     def replace_workers(self, killed: str) -> None:
-        """Start a new worker where one was killed."""
         self.workers[killed] = self.new_worker(killed)
 
     async def deliver(self, region: str, messages: Sequence[Message]) -> bool:
