@@ -48,7 +48,9 @@ def run_all(options: argparse.Namespace, totals: CampaignTotals, began: float) -
         totals.include(part)
         if time.monotonic() - shown_at > PROGRESS_SECONDS:
             shown_at = time.monotonic()
-            print(progress(totals, options.seeds, shown_at - began), file=sys.stderr, flush=True)
+            rate = totals.runs / (shown_at - began)
+            progress = f"{totals.runs}/{options.seeds} seeds, {rate:.1f} a second"
+            print(f"{progress}, {len(totals.failed)} failed", file=sys.stderr, flush=True)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -73,15 +75,11 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def replay(report: RunReport) -> str:
-    """The command that runs a seed again."""
-    what = f"--profile {report.profile.name} --scenario {report.scenario}"
-    return f"python -m simulation --first {report.seed} --seeds 1 {what} --shrink"
-
-
 def failure(report: RunReport) -> str:
     broken = "\n".join(f"  {str(violation)[:300]}" for violation in report.violations[:3])
-    return f"seed {report.seed} breaks promises:\n{broken}\n  replay: {replay(report)}"
+    what = f"--profile {report.profile.name} --scenario {report.scenario}"
+    command = f"python -m simulation --first {report.seed} --seeds 1 {what} --shrink"
+    return f"seed {report.seed} breaks promises:\n{broken}\n  replay: {command}"
 
 
 def describe(report: RunReport) -> str:
@@ -91,13 +89,6 @@ def describe(report: RunReport) -> str:
         *(f"  broke {str(violation)[:600]}" for violation in report.violations[:3]),
     ]
     return "\n".join(lines)
-
-
-def progress(totals: CampaignTotals, wanted: int, seconds: float) -> str:
-    return (
-        f"{totals.runs}/{wanted} seeds, {totals.runs / seconds:.1f} a second, "
-        f"{len(totals.failed)} failed"
-    )
 
 
 def summary(totals: CampaignTotals, profile: str, seconds: float) -> str:

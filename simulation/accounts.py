@@ -157,6 +157,7 @@ def corrected(message: Message) -> bytes | None:
     return body.model_copy(update={"is_wrong": False}).model_dump_json().encode()
 
 
+# What has no effect on an account, whatever happens.
 NEVER_BOOKED = frozenset({"account.hint", "account.unknown", "account.notify"})
 
 
@@ -175,32 +176,26 @@ def account_violations(
 
 def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> Iterator[Violation]:
     """What is safe is booked, and nothing else; each producer's amounts are in order."""
-    safe = world.senders.sent.safe
+    safe = world.senders.safe
     contested = {message.id for series in load.series for message in series.messages}
     contested |= {message.id for message in load.conflicting}
     for message in safe:
         amount = amount_in(message)
         is_booked = amount in booked.get(message.session, ())
-        if is_never_booked(message):
+        if message.type in NEVER_BOOKED or is_from_long_ago(message):
             if is_booked:
                 yield Violation("P9", f"{message.session}: {message.type} booked {amount}")
-        elif not is_booked and message.id not in contested and not is_skipped(world, message):
-            yield Violation("P1", f"{message.session}: {amount} is missing")
+        elif not is_booked and message.id not in contested:
+            # The operator skips what fails for good, unless it can be corrected.
+            looks = world.operator.decisions[message.session, message.id]
+            if looks <= RETRIES or message.type == "account.burn":
+                yield Violation("P1", f"{message.session}: {amount} is missing")
     for line in load.publish_plans:
         amounts = booked.get(line.session, [])
         sent = [Amount.model_validate_json(d.body).amount for o in line.operations for d in o]
         places = [amounts.index(amount) for amount in sent if amount in amounts]
         if places != sorted(places):
             yield Violation("P3", f"{line.session} {line.group}: {sent} came as {amounts}")
-
-
-def is_never_booked(message: Message) -> bool:
-    return message.type in NEVER_BOOKED or is_from_long_ago(message)
-
-
-def is_skipped(world: World, message: Message) -> bool:
-    looks = world.operator.decisions[message.session, message.id]
-    return looks > RETRIES and message.type != "account.burn"
 
 
 def amount_in(message: Message) -> int:
@@ -232,7 +227,7 @@ def check_external_system(
         if amounts[key] != amount:
             yield Violation("P4", f"{key} came with {amount} and {amounts[key]}")
     called = set(amounts.values())
-    for message in world.senders.sent.safe:
+    for message in world.senders.safe:
         amount = amount_in(message)
         is_notification = message.type == "account.notify"
         is_paid = message.type == "account.wire" and amount in booked.get(message.session, ())

@@ -47,9 +47,6 @@ class Namespace:
     def __post_init__(self) -> None:
         self.signal = Signal(self.down)
 
-    def is_down(self, now: float) -> bool:
-        return self.signal.is_down(now)
-
     def accept(self, queue: str, messages: Sequence[Message], visible_at: float) -> None:
         """Take messages in up to the first that is too large; the platform may take one twice."""
         injector = self.injector
@@ -73,7 +70,7 @@ class Namespace:
         return lock
 
     def lock_session(self, queue: str, now: float) -> SessionLock | None:
-        if self.is_down(now):
+        if self.signal.is_down(now):
             self.signal.notify_at(now)
             return None
         ready = dict.fromkeys(q.message.session for q in self.queues[queue] if q.visible_at <= now)
@@ -94,7 +91,7 @@ class Namespace:
 
     def holds(self, queue: str, lock: SessionLock, now: float) -> bool:
         known = self.locks.get((queue, lock.session))
-        return known is lock and now < lock.until and not self.is_down(now)
+        return known is lock and now < lock.until and not self.signal.is_down(now)
 
     def deliver(self, queue: str, lock: SessionLock, now: float, most: int) -> list[QueuedMessage]:
         if not self.holds(queue, lock, now):

@@ -152,25 +152,16 @@ def sent_twice(world: World, namespace: Namespace) -> Iterator[Violation]:
             yield Violation("P7", f"{namespace.region} {queue}: {twice} sent twice")
 
 
-type EntriesByIdentity = dict[Identity, list[Entry]]
-type CopiesByIdentity = dict[Identity, list[Message]]
-
-
 def violations(world: World) -> Iterator[Violation]:
     yield from world.journal.store.violations
     for surprise in world.observed.surprises:
         yield Violation("P9", f"an unexpected error: {surprise}")
     copies_by_identity = everything_that_came(world)
+    store, corrections = world.journal.store, world.operator.corrections
+    queue = world.policy.output_queue
     histories = [
-        SessionHistory(
-            world.journal.store,
-            session,
-            world.handlers,
-            world.policy.output_queue,
-            copies_by_identity,
-            world.operator.corrections,
-        )
-        for session in world.journal.store.entries
+        SessionHistory(store, session, world.handlers, queue, copies_by_identity, corrections)
+        for session in store.entries
     ]
     for history in histories:
         yield from history.check()
@@ -183,11 +174,9 @@ def violations(world: World) -> Iterator[Violation]:
         yield from fault_free_violations(world)
 
 
-def everything_that_came(world: World) -> CopiesByIdentity:
+def everything_that_came(world: World) -> dict[Identity, list[Message]]:
     """Every message that any region's queue ever took in, and every command, with its copies."""
-    copies_by_identity: CopiesByIdentity = {
-        name: list(copies) for name, copies in world.commands.items()
-    }
+    copies_by_identity = {name: list(copies) for name, copies in world.commands.items()}
     for namespace in world.namespaces.values():
         for queued in namespace.accepted[QUEUE]:
             copies_by_identity.setdefault(identity(queued.message), []).append(queued.message)
@@ -218,7 +207,7 @@ def once_and_in_order(history: SessionHistory) -> Iterator[Violation]:
 
 def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
     """Every message that was accepted has an end with a name."""
-    ends: EntriesByIdentity = {}
+    ends: dict[Identity, list[Entry]] = {}
     forwarded: list[Message] = []
     reasons: list[str] = []
     for history in histories:
@@ -229,12 +218,12 @@ def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterat
             if entry.from_parked and entry.reason:
                 reasons.append(entry.reason)
         forwarded += [message for queue, message in history.outputs if queue == QUEUE]
-    for message in [*world.senders.sent.safe, *forwarded]:
+    for message in [*world.senders.safe, *forwarded]:
         # A fenced producer's message that gave route is named by the entry that took its place.
         is_named = identity(message) in ends or any(message.id in reason for reason in reasons)
         if not is_named and not is_excused(world, message):
             yield Violation("P1", f"{message.session}: {message} has no end")
-    for session, group, drafts in world.senders.sent.uncertain:
+    for session, group, drafts in world.senders.uncertain:
         found = [identity(draft.in_session(session)) in ends for draft in drafts]
         if any(found) != all(found):
             yield Violation("P1", f"{session}: {group} published only part of {drafts}")

@@ -34,20 +34,16 @@ type Correct = Callable[[Message], bytes | None]
 
 
 @dataclass
-class SentMessages:
-    """What senders know: messages that are safe, and operations with an unknown outcome."""
-
-    safe: list[Message] = field(default_factory=list)
-    # By session and producer group: all of an operation was published, or nothing of it.
-    uncertain: list[tuple[str, str, Sequence[Draft]]] = field(default_factory=list)
-
-
-@dataclass
 class Senders:
-    """Producers that die and start again, senders that number for themselves, and others."""
+    """Producers that die and start again, senders that number for themselves, and others.
+
+    `safe` are the messages that surely arrive. Of an `uncertain` operation, by session and producer
+    group, all was published or nothing.
+    """
 
     cloud: Cloud
-    sent: SentMessages = field(default_factory=SentMessages)
+    safe: list[Message] = field(default_factory=list)
+    uncertain: list[tuple[str, str, Sequence[Draft]]] = field(default_factory=list)
 
     async def send(self, load: Workload) -> None:
         """Send everything; ends when everything is safe, or its sender was fenced."""
@@ -72,9 +68,9 @@ class Senders:
                 while (sent := await process.publish(plan.session, operation, options)) is None:
                     await self.pause(RETRY_PAUSE_SECONDS_MAX)
             except ProducerDisconnected:
-                self.sent.uncertain.append((plan.session, plan.group, operation))
+                self.uncertain.append((plan.session, plan.group, operation))
                 return
-            self.sent.safe += sent
+            self.safe += sent
 
     async def send_series(self, series: NumberedSeries) -> None:
         await asyncio.sleep(series.begin_seconds)
@@ -83,18 +79,18 @@ class Senders:
             await self.pause(SEND_PAUSE_SECONDS_MAX)
             while not await process.send(message):
                 await self.pause(RETRY_PAUSE_SECONDS_MAX)
-            self.sent.safe.append(message)
+            self.safe.append(message)
 
     async def send_plain(self, messages: Sequence[Message]) -> None:
         delivery = self.cloud.delivery(self.cloud.new_process("sender", CLIENT_REGION))
         for message in messages:
             await self.pause(SEND_PAUSE_SECONDS_MAX)
             for region, namespace in self.cloud.namespaces.items():
-                if namespace.down is not None and namespace.is_down(now()):
+                if namespace.down is not None and namespace.signal.is_down(now()):
                     await asyncio.sleep(namespace.down[1] - now())
                 delay = delivery.delay_in(region, message.session)
                 namespace.accept(QUEUE, [message], now() + delay)
-            self.sent.safe.append(message)
+            self.safe.append(message)
 
 
 @dataclass
@@ -228,24 +224,21 @@ class Operator:
     def decide(self, message: Message, at: int) -> ResolutionRequest:
         key = (message.session, message.id)
         self.decisions[key] += 1
+        body = None
         if self.decisions[key] <= RETRIES:
-            return ResolutionRequest(
-                ResolutionAction.RETRY, "operator", "perhaps an outage caused it", at=at
-            )
-        body = self.correct(message)
-        if body is None:
-            return ResolutionRequest(
-                ResolutionAction.SKIP, "operator", "it cannot be corrected", at=at
-            )
-        self.corrections[key] = body
-        return ResolutionRequest(ResolutionAction.EDIT, "operator", "it was wrong", body, at)
+            action, reason = ResolutionAction.RETRY, "perhaps an outage caused it"
+        elif (body := self.correct(message)) is not None:
+            action, reason = ResolutionAction.EDIT, "it was wrong"
+            self.corrections[key] = body
+        else:
+            action, reason = ResolutionAction.SKIP, "it cannot be corrected"
+        return ResolutionRequest(action, "operator", reason, body, at)
 
 
 def halted_sessions(journal: RecordingJournal) -> list[tuple[str, Message, int]]:
     """Sessions that wait for the operator, the messages that halted them, and their positions."""
-    heads = [journal.newest(session) for session in list(journal.partitions)]
     found: list[tuple[str, Message, int]] = []
-    for head in heads:
+    for head in [journal.newest(session) for session in list(journal.partitions)]:
         if head is not None and head.halt is not None:
             fault = journal.entry_at(head.session, head.halt.at)
             if fault is not None and fault.message is not None:

@@ -20,16 +20,9 @@ EVENT_SECONDS = 30.0
 # How long after a wait is over an event comes that may arrive before the timeout is recorded.
 CROSSING_SECONDS = 8.0
 CANCEL_SECONDS = 30.0
-REACTIONS = (Reaction.ACCEPT,) * 12 + (
-    Reaction.REFUSE,
-    Reaction.FAIL,
-    Reaction.FAIL_UNTIL_CORRECTED,
-)
-UNDO_REACTIONS = (Reaction.ACCEPT,) * 9 + (
-    Reaction.REFUSE,
-    Reaction.FAIL,
-    Reaction.FAIL_UNTIL_CORRECTED,
-)
+BAD_REACTIONS = (Reaction.REFUSE, Reaction.FAIL, Reaction.FAIL_UNTIL_CORRECTED)
+REACTIONS = (Reaction.ACCEPT,) * 12 + BAD_REACTIONS
+UNDO_REACTIONS = (Reaction.ACCEPT,) * 9 + BAD_REACTIONS
 
 
 class OrderGenerator:
@@ -143,19 +136,13 @@ class PlanGenerator:
         parts: list[Stage | Wait] = []
         for place in range(count):
             if place <= turn and self.draw.random() < 0.3:
-                parts.append(self.wait(len(parts)))
-            parts.append(self.stage(is_final=place == final))
+                n, seconds = len(parts), self.draw.choice((4.0, 15.0, 40.0))
+                parts.append(
+                    Wait(name=f"w{n}", onward=(f"yes{n}",), back=(f"no{n}",), seconds=seconds)
+                )
+            steps = tuple(self.step() for _ in range(self.draw.choice((1, 1, 2, 3))))
+            parts.append(Stage(steps=steps, is_final=place == final))
         return Plan(parts=tuple(parts))
-
-    def wait(self, place: int) -> Wait:
-        seconds = self.draw.choice((4.0, 15.0, 40.0))
-        return Wait(
-            name=f"w{place}", onward=(f"yes{place}",), back=(f"no{place}",), seconds=seconds
-        )
-
-    def stage(self, *, is_final: bool) -> Stage:
-        steps = tuple(self.step() for _ in range(self.draw.choice((1, 1, 2, 3))))
-        return Stage(steps=steps, is_final=is_final)
 
     def step(self) -> Step:
         self.steps += 1

@@ -5,6 +5,7 @@ A killed process does nothing more, and nothing reaches it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,10 +63,8 @@ class Process:
         results: list[T] = []
 
         async def run() -> None:
-            try:
+            with suppress(LockstepError):
                 results.append(await work)
-            except LockstepError:
-                return
 
         await self.start(run())
         return results[0] if results else None
@@ -121,8 +120,6 @@ class Process:
             case NetworkFault.FROZEN_BEFORE:
                 self.freeze()
                 await self.wait(0.0)
-            case _:
-                return
 
     async def wait_for_slow_request(self, apply: Callable[[], object]) -> None:
         """Wait until a slow request arrives, which it does even if its sender dies."""
@@ -145,8 +142,6 @@ class Process:
             case NetworkFault.FROZEN_AFTER:
                 self.freeze()
                 await self.wait(0.0)
-            case _:
-                return
 
     async def wait(self, seconds: float) -> None:
         """Let time pass; a frozen process goes on late, and a killed one does not."""
@@ -160,10 +155,8 @@ class Process:
 
 def apply_late(apply: Callable[[], object]) -> None:
     """Apply a call whose caller has given up, and so hears nothing of an error."""
-    try:
+    with suppress(LockstepError):
         apply()
-    except LockstepError:
-        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,22 +238,18 @@ class RemoteBus:
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
         namespace = self.namespaces[region]
-        if namespace.is_down(now()):
+        if namespace.signal.is_down(now()):
             await self.process.wait(0.01)
             raise Unavailable(f"region {region} is unavailable")
-        sent = self.first_of(messages, f"{self.process.name} send {region} {queue}")
+        injector, sent, name = self.process.injector, messages, f"send {region} {queue}"
+        if len(messages) > 1 and injector.inject(
+            injector.profile.calls, "half a batch", f"{self.process.name} {name}", now()
+        ):
+            sent = messages[: int(injector.rng.delay(len(messages)))]
         await self.process.call(
-            f"send {region} {queue}",
+            name,
             lambda: namespace.accept(queue, sent, now() + delay_seconds),
             writes=True,
         )
         if len(sent) < len(messages):
             raise OutcomeUnknown("part of a batch was sent")
-
-    def first_of(self, messages: Sequence[Message], where: str) -> Sequence[Message]:
-        injector = self.process.injector
-        if len(messages) < 2 or not injector.inject(
-            injector.profile.calls, "half a batch", where, now()
-        ):
-            return messages
-        return messages[: int(injector.rng.delay(len(messages)))]

@@ -184,10 +184,8 @@ class TaskHub:
             case TaskScheduled():
                 self.activities.append(LeasedActivity(instance, scheduled, now()))
             case TimerCreated(number, at):
-                asyncio.get_running_loop().call_at(at, self.fire, instance, TimerFired(number))
-
-    def fire(self, instance: Instance, fired: TimerFired) -> None:
-        self.post_or_delay(instance, fired, "timer late")
+                loop, fired = asyncio.get_running_loop(), TimerFired(number)
+                loop.call_at(at, self.post_or_delay, instance, fired, "timer late")
 
     async def next_activity(self) -> LeasedActivity:
         while (work := self.take_activity()) is None:

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -143,14 +142,10 @@ class AccountMessages:
         self.amount += 1
         body: dict[str, object] = {"amount": self.amount}
         if kind == "account.forward":
-            body["to"] = self.draw.choice(self.others())
+            body["to"] = self.draw.choice(self.sessions)
         if kind == "account.burn":
             body["is_wrong"] = True
         return json.dumps(body).encode()
-
-    def others(self) -> Sequence[str]:
-        """The accounts that something can be forwarded to."""
-        return self.sessions
 
 
 def is_from_long_ago(message: Message) -> bool:
