@@ -36,16 +36,10 @@ def run_job(console: JobConsole, job: Callable[[], int]) -> int:
 
 
 def add_source_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--source", required=True, metavar="PATH", help="the rows, in the format of the mapping"
-    )
-    parser.add_argument(
-        "--mapping",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="JSON file that says what the source's columns mean",
-    )
+    add = parser.add_argument
+    add("--source", required=True, metavar="PATH", help="the rows, in the format of the mapping")
+    mapping = "JSON file that says what the source's columns mean"
+    add("--mapping", type=Path, required=True, metavar="FILE", help=mapping)
     add_group_argument(parser)
 
 
@@ -77,24 +71,23 @@ def add_spark_arguments(parser: ArgumentParser) -> None:
 
 
 def add_sending_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--rate",
         type=parse_positive_number,
         metavar="N",
         help="messages per second at most, all tasks together, in the order of their times "
         "(default: in bulk)",
     )
-    parser.add_argument(
+    add(
         "--batch",
         type=parse_whole_number,
         default=ROWS_MAX_DEFAULT,
         metavar="ROWS",
         help="rows a task holds before it sends them (default: %(default)s)",
     )
-    parser.add_argument(
-        "--summary", type=parse_output_file, metavar="FILE", help="write the counts as JSON"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="do everything but send")
+    add("--summary", type=parse_output_file, metavar="FILE", help="write the counts as JSON")
+    add("--dry-run", action="store_true", help="do everything but send")
 
 
 def parse_whole_number(text: str) -> int:

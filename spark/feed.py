@@ -11,14 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import Settings
-from spark.cli import (
-    add_manifest_argument,
-    add_sending_arguments,
-    add_source_arguments,
-    add_spark_arguments,
-    parse_whole_number,
-    run_job,
-)
+from spark import cli
 from spark.console import JobConsole
 from spark.datasource import EventWriter
 from spark.facts import SourceFacts, extract_facts
@@ -69,25 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         opened = nullcontext(lambda spark: feed_source(spark, mapping, chosen, console))
         return run_feed(opened, chosen, console)
 
-    return run_job(console, job)
+    return cli.run_job(console, job)
 
 
 def build_feed_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m spark.feed", description=DESCRIPTION)
-    add_source_arguments(parser)
+    cli.add_source_arguments(parser)
     add_feed_arguments(parser)
-    parser.add_argument(
-        "--full", action="store_true", help="also read what is older than the last watermark"
-    )
-    parser.add_argument(
-        "--stream", action="store_true", help="read the source as a folder of files, each once"
-    )
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="folder in which a stream records what it has read"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--full", action="store_true", help="also read what is older than the last watermark")
+    add("--stream", action="store_true", help="read the source as a folder of files, each once")
+    add("--checkpoint", metavar="DIR", help="folder in which a stream records what it has read")
+    add(
         "--every",
-        type=parse_whole_number,
+        type=cli.parse_whole_number,
         metavar="SECONDS",
         help="keep reading a stream at this interval (default: read what is there, then end)",
     )
@@ -96,20 +84,17 @@ def build_feed_parser() -> ArgumentParser:
 
 def add_feed_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of every feed, whatever its source is."""
-    add_manifest_argument(parser)
-    add_sending_arguments(parser)
-    add_spark_arguments(parser)
+    cli.add_manifest_argument(parser)
+    cli.add_sending_arguments(parser)
+    cli.add_spark_arguments(parser)
     parser.add_argument(
         "--rejects",
         default="rejects",
         metavar="DIR",
         help="folder for rows that cannot become events, as JSON lines (default: %(default)s)",
     )
-    kinds = (
-        ("late", "belongs before rows that were fed"),
-        ("changed", "was fed with another content"),
-    )
-    for name, what in kinds:
+    kinds = {"late": "belongs before rows that were fed", "changed": "was fed with another content"}
+    for name, what in kinds.items():
         parser.add_argument(
             f"--{name}",
             type=ChangePolicy,
@@ -195,8 +180,7 @@ def feed_stream(
     def feed_batch(table: DataFrame, number: int) -> None:
         nonlocal total
         console.log(f"batch {number}")
-        rejects = f"{chosen.rejects}/batch-{number}"
-        of_batch = Namespace(**{**vars(chosen), "rejects": rejects})
+        of_batch = Namespace(**vars(chosen) | {"rejects": f"{chosen.rejects}/batch-{number}"})
         source = extract_facts(table, mapping)
         total += feed_facts(source, of_batch, console, is_batch=True)
         source.release()

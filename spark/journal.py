@@ -14,11 +14,12 @@ from azure.identity import DefaultAzureCredential
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from shared.settings import connection, read_text
 from spark.options import OptionRefused, read_app_settings
 from spark.reconciliation import COVERED, ENTRIES
+from spark.schemas import LONG, TEXT, build_schema
 
 QUERY = "SELECT c.session, c.id, c.status, c.covers FROM c WHERE c.kind = 'entry'"
 JOURNAL_SETTINGS = (
@@ -28,9 +29,7 @@ JOURNAL_SETTINGS = (
     "LOCKSTEP_DATABASE",
     "LOCKSTEP_JOURNAL",
 )
-EXPORTED = StructType(
-    [*ENTRIES.fields, StructField("kind", StringType()), StructField("_ts", LongType())]
-)
+EXPORTED = StructType([*ENTRIES.fields, *build_schema(kind=TEXT, _ts=LONG).fields])
 
 
 @dataclass(frozen=True)

@@ -24,22 +24,16 @@ from secrets import token_hex
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StructType
 
 from spark.failures import JobRefused
 from spark.files import SparkFiles
-from spark.schemas import PLAN
+from spark.schemas import LONG, PLAN, TEXT, build_schema
 
 PLANNED, SENT = "planned", "sent"
-RUN_OF_FEED = (StructField("run", IntegerType()), StructField("feed", StringType()))
+RUN_OF_FEED = build_schema(run=IntegerType(), feed=TEXT).fields
 STEPS = StructType(
-    [
-        *RUN_OF_FEED,
-        StructField("step", StringType()),
-        StructField("events", LongType()),
-        StructField("watermark", StringType()),
-        StructField("since", StringType()),
-    ]
+    [*RUN_OF_FEED, *build_schema(step=TEXT, events=LONG, watermark=TEXT, since=TEXT).fields]
 )
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
 
@@ -177,9 +171,8 @@ class Manifest:
             return self.spark.read.format(form).schema(schema).load(f"{self.path}/{table}")
         except AnalysisException as error:
             if error.getCondition() != PATH_NOT_FOUND:
-                raise ManifestRefused(
-                    f"{self.path} is no manifest: {error.getCondition()}"
-                ) from None
+                refusal = f"{self.path} is no manifest: {error.getCondition()}"
+                raise ManifestRefused(refusal) from None
         # A table made from Python rows, even from none, would start a Python worker to read them.
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema)
         return self.spark.range(0).select(*nothing)

@@ -9,27 +9,17 @@ from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType
 
 from spark.numbering import digest_event
-from spark.schemas import FINDINGS, build_text_schema
+from spark.schemas import FINDINGS, LONG, TEXT, build_schema
 
 COMPLETED = "completed"
 ENDED_WITHOUT_EFFECT = ("faulted", "skipped")
 
 # What is read of the journal's documents of kind `entry`. An id is its position, padded with zeros.
-COVERED = StructType(
-    [
-        *build_text_schema(("id", "type", "digest", "group")).fields,
-        StructField("sequence", LongType()),
-    ]
-)
-ENTRIES = StructType(
-    [
-        *build_text_schema(("session", "id", "status")).fields,
-        StructField("covers", ArrayType(COVERED)),
-    ]
-)
+COVERED = build_schema(id=TEXT, type=TEXT, digest=TEXT, group=TEXT, sequence=LONG)
+ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, covers=ArrayType(COVERED))
 
 
 class FindingKind(StrEnum):

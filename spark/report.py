@@ -127,14 +127,11 @@ def render_page(report: ReconciliationReport) -> str:
     kinds = (finding for finding in FindingKind if report.counts[finding])
     worst_head = {"session": "session"} | dict.fromkeys(("expected", "effects", *kinds), "number")
     worst = [tuple(row[name] for name in worst_head) for row in report.worst]
+    reject_head = {"reason": "", "rows": "number"}
     tables = (
         render_table(f"The first {EXAMPLES} of each", head, examples),
         render_table(f"The {SESSIONS_SHOWN} sessions with most findings", worst_head, worst),
-        render_table(
-            "Rows that cannot become events",
-            {"reason": "", "rows": "number"},
-            list(report.rejects.items()),
-        ),
+        render_table("Rows that cannot become events", reject_head, [*report.rejects.items()]),
     )
     page = files("spark").joinpath("report.html").read_text(encoding="utf-8")
     return Template(page).substitute(
@@ -151,11 +148,9 @@ def render_page(report: ReconciliationReport) -> str:
 def render_sentence(report: ReconciliationReport) -> str:
     if not report.has_findings:
         return "Every event of the source has its one effect, in its session, in its place."
-    found, differing = sum(report.counts.values()), report.sessions_with_findings
-    return (
-        f"{render_count(found, 'finding')} in {differing:,} of "
-        f"{render_count(report.sessions, 'session')}."
-    )
+    found = render_count(sum(report.counts.values()), "finding")
+    sessions = render_count(report.sessions, "session")
+    return f"{found} in {report.sessions_with_findings:,} of {sessions}."
 
 
 def render_findings(report: ReconciliationReport) -> Iterable[str]:

@@ -140,10 +140,9 @@ def build_configuration(master: str | None) -> dict[str, str]:
     }
     if master is not None and master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        logging = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
         settings |= {
-            "spark.driver.extraJavaOptions": " ".join(
-                (f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", FIRST_COMPILER)
-            ),
+            "spark.driver.extraJavaOptions": f"{logging} {FIRST_COMPILER}",
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.ui.enabled": "false",

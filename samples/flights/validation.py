@@ -9,31 +9,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from samples.flights.source import FLIGHT_COLUMNS, FLIGHTS
 from spark.schemas import BROKEN_LINE, REPLACEMENT
 
-NUMBERS = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "arr_delay",
-    "flight",
-)
 TEXTS = ("carrier", "tailnum", "origin", "dest")
+NUMBERS = tuple(name for name in FLIGHT_COLUMNS if name not in TEXTS)
 CLOCKS = ("dep_time", "sched_dep_time", "arr_time")
 # A cancelled flight has no times of its own, and a diverted one no arrival.
-REQUIRED = (
-    "year",
-    "month",
-    "day",
-    "sched_dep_time",
-    "carrier",
-    "flight",
-    "tailnum",
-    "origin",
-    "dest",
-)
+OPTIONAL = ("dep_time", "dep_delay", "arr_time", "arr_delay")
+REQUIRED = tuple(name for name in FLIGHT_COLUMNS if name not in OPTIONAL)
 DUPLICATE = "duplicate"
 DAY_MINUTES = 24 * 60
 # Service Bus takes no longer session ids.

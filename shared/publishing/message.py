@@ -37,13 +37,9 @@ class SessionMessage:
         reply_session: str | None = None,
     ) -> None:
         content = body.encode() if isinstance(body, str) else bytes(body)
-        self._draft = Draft(message_id, message_type, content, time, reply_to, reply_session)
-        self._draft.in_session(ANY_SESSION)
+        self.draft = Draft(message_id, message_type, content, time, reply_to, reply_session)
+        self.draft.in_session(ANY_SESSION)
         self._published: int | None = None
-
-    @property
-    def draft(self) -> Draft:
-        return self._draft
 
     @property
     def published_sequence_number(self) -> int | None:
@@ -51,16 +47,15 @@ class SessionMessage:
 
     def require_unpublished(self) -> None:
         if self._published is not None:
-            raise AlreadyPublished(
-                f"message {self._draft.id!r} was published as number {self._published}"
-            )
+            name = f"message {self.draft.id!r}"
+            raise AlreadyPublished(f"{name} was published as number {self._published}")
 
     def mark_published(self, sequence: int) -> None:
         """Remember the number. Only a producer calls this."""
         self._published = sequence
 
     def __repr__(self) -> str:
-        return f"SessionMessage(id={self._draft.id!r}, number={self._published})"
+        return f"SessionMessage(id={self.draft.id!r}, number={self._published})"
 
 
 class BatchState(Enum):

@@ -29,9 +29,17 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
     movable = [run for run in runs if is_importable(run.handler)]
     if not movable:
         return
-    jobs = json.dumps({"path": sys.path, "jobs": [as_job(run) for run in movable]})
+    jobs = [
+        {
+            "module": run.handler.handle.__module__,
+            "before": asdict(run.before),
+            "message": encode_message(run.message),
+        }
+        for run in movable
+    ]
     processes = [start(seed) for seed in hash_seeds]
-    answers = [results_of(process, jobs) for process in processes]
+    given = json.dumps({"path": sys.path, "jobs": jobs})
+    answers = [results_of(process, given) for process in processes]
     for run, again in chain.from_iterable(zip(movable, each, strict=True) for each in answers):
         if again != run.result:
             here, there = differing_parts(run.result, again)
@@ -43,17 +51,14 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
 
 
 def start(hash_seed: int) -> subprocess.Popen[str]:
+    of_process = {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(  # noqa: S603 - our own program in this interpreter
         [sys.executable, "-c", PROGRAM],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": str(hash_seed),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
+        env={**os.environ, **of_process},
     )
 
 
@@ -69,14 +74,6 @@ def results_of(process: subprocess.Popen[str], jobs: str) -> list[ComparableResu
         raise RuntimeError(f"the handlers could not be run in another process: {errors}")
     results: list[ComparableResult] = json.loads(answered)
     return results
-
-
-def as_job(run: HandlerRun) -> Mapping[str, Any]:
-    return {
-        "module": run.handler.handle.__module__,
-        "before": asdict(run.before),
-        "message": encode_message(run.message),
-    }
 
 
 def is_importable(handler: Handler) -> bool:

@@ -17,8 +17,6 @@ from datetime import date
 from types import CodeType, FrameType
 from typing import Any
 
-from pydantic import BaseModel
-
 from shared.domain.handler import (
     Context,
     Handler,
@@ -28,7 +26,6 @@ from shared.domain.handler import (
     Kind,
     OnFault,
 )
-from shared.domain.journal import Json
 from shared.domain.message import Message
 from shared.engine.handle import handle
 from shared.storage.documents import encode_batch
@@ -83,28 +80,22 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Handle
     for message in messages:
         before = befores.setdefault(message.session, HandlerInput())
         handler = handlers.by_type.get(message.type)
-        if before is None or handler is None or not is_pure(handler):
+        if before is None or handler is None or handler.kind not in (Kind.PURE, Kind.DETERMINISTIC):
             befores[message.session] = None
-            continue
-        result = checked_run(handler, before, message)
-        if result is None:
-            halts = handler.on_fault is OnFault.HALT
-            befores[message.session] = None if halts else before
-            continue
-        captured = HandlerInput(before.state, before.produced, result.captured)
-        runs.append(HandlerRun(handler, captured, message, comparable(result)))
-        befores[message.session] = HandlerInput(result.state, result.produced)
+        elif (checked := checked_run(handler, before, message)) is not None:
+            run, befores[message.session] = checked
+            runs.append(run)
+        elif handler.on_fault is OnFault.HALT:
+            befores[message.session] = None
     for run in reversed(runs):
         require_same_run(run, repeated(run), "when it runs again after the others")
     return runs
 
 
-def is_pure(handler: Handler) -> bool:
-    return handler.kind in (Kind.PURE, Kind.DETERMINISTIC)
-
-
-def checked_run(handler: Handler, before: HandlerInput, message: Message) -> HandlerResult | None:
-    """Run a handler under watch, and once more; None where it fails."""
+def checked_run(
+    handler: Handler, before: HandlerInput, message: Message
+) -> tuple[HandlerRun, HandlerInput] | None:
+    """Run a handler under watch, and once more; None where it fails, else what comes after it."""
     with recorded_calls() as calls:
         try:
             result = handle.run_pure(handler, before, message)
@@ -117,18 +108,19 @@ def checked_run(handler: Handler, before: HandlerInput, message: Message) -> Han
     captured = HandlerInput(before.state, before.produced, result.captured)
     run = HandlerRun(handler, captured, message, comparable(result))
     require_same_run(run, repeated(run), "when it runs a second time")
-    return result
+    return run, HandlerInput(result.state, result.produced)
 
 
 def require_untouched(handler: Handler, before: HandlerInput, message: Message) -> None:
     state, body = handle.parse_arguments(handler, before, message)
-    was = dumped(state), dumped(body)
+    models = {"state": state, "body": body}
+    before_run = {name: model.model_dump(mode="json") for name, model in models.items()}
     handler.handle(state, body, Context(message, before.captured))
-    for name, model, before_run in (("state", state, was[0]), ("body", body, was[1])):
-        if dumped(model) != before_run:
+    for name, model in models.items():
+        if (after := model.model_dump(mode="json")) != before_run[name]:
             raise Found(
                 f"the handler of {described(message)} changes the {name} it was given, from"
-                f" {before_run} to {dumped(model)}: return a changed copy, such as"
+                f" {before_run[name]} to {after}: return a changed copy, such as"
                 f" {name}.model_copy(update=...)"
             )
 
@@ -160,10 +152,6 @@ def comparable(result: HandlerResult) -> ComparableResult:
     outputs = [encode_batch(parcel) for parcel in result.batches]
     compared: ComparableResult = json.loads(json.dumps({"state": result.state, "outputs": outputs}))
     return compared
-
-
-def dumped(model: BaseModel) -> Json:
-    return model.model_dump(mode="json")
 
 
 @dataclass
