@@ -4,7 +4,6 @@ Locks are kept by the broker's clock. Within a session messages come in order, u
 is injected reorders them. What is not settled while the lock holds is delivered again.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -63,31 +62,24 @@ class Namespace:
         self.accepted[queue].append(queued)
         self.signal.notify_at(queued.visible_at)
 
-    async def next_session(self, queue: str) -> SessionLock:
-        loop = asyncio.get_running_loop()
-        while (lock := self.lock_session(queue, loop.time())) is None:
-            await self.signal.wait()
-        return lock
-
     def lock_session(self, queue: str, now: float) -> SessionLock | None:
         if self.signal.is_down(now):
             self.signal.notify_at(now)
             return None
         ready = dict.fromkeys(q.message.session for q in self.queues[queue] if q.visible_at <= now)
-        free = [s for s in ready if (queue, s) not in self.locks or not self.is_held(queue, s, now)]
+        free = []
+        for session in ready:
+            held = self.locks.get((queue, session))
+            if held is not None and now < held.until:
+                self.signal.notify_at(held.until)
+            else:
+                free.append(session)
         if not free:
             return None
         lock = SessionLock(self.injector.rng.pick(free), now + LOCK_SECONDS)
         self.locks[queue, lock.session] = lock
         self.signal.notify_at(lock.until)
         return lock
-
-    def is_held(self, queue: str, session: str, now: float) -> bool:
-        """Whether a lock still holds; if so, the listeners are woken at its end."""
-        until = self.locks[queue, session].until
-        if now < until:
-            self.signal.notify_at(until)
-        return now < until
 
     def holds(self, queue: str, lock: SessionLock, now: float) -> bool:
         known = self.locks.get((queue, lock.session))

@@ -202,10 +202,7 @@ def uncorrected(_: Message) -> bytes | None:
 
 @dataclass
 class Operator:
-    """A person who looks after faults: runs them again, corrects them, or skips them.
-
-    `corrections` are the bodies given, and `decisions` counts the decisions, by session and id.
-    """
+    """A person who retries, corrects or skips faults; both mappings are by session and id."""
 
     cloud: Cloud
     correct: Correct

@@ -24,10 +24,7 @@ REGIONS = ("east", "west")
 
 
 class Cloud:
-    """Both regions' services, shared by all processes of a run.
-
-    Regions have task hubs only where the handlers have kinds of sagas.
-    """
+    """Both regions' services, for all processes; task hubs only if handlers have kinds of sagas."""
 
     def __init__(
         self, rng: SeededRandom, profile: FaultProfile, variant: Variant, handlers: Handlers
@@ -42,16 +39,13 @@ class Cloud:
         self.journal.fail_over = self.injector.draw_outage(
             profile.failovers, "write region fails over", "store"
         )
-        self.namespaces = {region: self.new_namespace(region) for region in REGIONS}
+        down = {r: self.injector.draw_outage(profile.outages, "namespace down", r) for r in REGIONS}
+        self.namespaces = {r: Namespace(r, self.injector, down[r]) for r in REGIONS}
         self.feeds = {r: ChangeFeed(r, self.journal.store, self.injector) for r in REGIONS}
         self.hubs: dict[str, TaskHub] = self.new_hubs() if kinds_of(handlers) else {}
         self.saga_feeds = {r: ChangeFeed(r, self.journal.store, self.injector) for r in self.hubs}
         self.commands: dict[Identity, list[Message]] = defaultdict(list)
         self.workers = 0
-
-    def new_namespace(self, region: str) -> Namespace:
-        down = self.injector.draw_outage(self.injector.profile.outages, "namespace down", region)
-        return Namespace(region, self.injector, down)
 
     def new_hubs(self) -> dict[str, TaskHub]:
         """A task hub for each region; one of them may lose everything."""

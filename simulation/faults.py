@@ -24,10 +24,7 @@ class InjectedFault:
 
 
 class SeededRandom:
-    """A seeded source of delays and decisions.
-
-    Only the faults whose numbers are `allowed` may happen; None allows all.
-    """
+    """A seeded source of delays and faults; only `allowed` faults happen, None allows all."""
 
     def __init__(self, seed: int, allowed: Collection[int] | None = None) -> None:
         self.seed = seed

@@ -50,10 +50,7 @@ GRPC_CODES = {
 
 @dataclass
 class ChangeFeed:
-    """One region's view of the changes; one process at a time follows it.
-
-    A change feed shows only the newest version of what changed, and may show changes again.
-    """
+    """A region's feed of newest versions, perhaps again; one process at a time follows it."""
 
     region: str
     store: RecordingStore
@@ -115,7 +112,7 @@ class HubClient:
 
     async def call(self, name: str, apply: Callable[[], HubReply]) -> None:
         """Call the hub; raises what gRPC raises."""
-        if self.hub.is_down():
+        if self.hub.signal.is_down(now()):
             await self.process.wait(0.01)
             raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE)
         try:
@@ -152,7 +149,7 @@ class SagaWorker:
 
     async def run_orchestrators(self) -> None:
         while True:
-            turn = await self.hub.next_turn()
+            turn = await self.hub.signal.wait_for(self.hub.take_turn)
             await self.work_a_moment()
             result = replay(turn.events)
             await self.work_a_moment()
@@ -160,7 +157,7 @@ class SagaWorker:
 
     async def perform_activities(self) -> None:
         while True:
-            leased = await self.hub.next_activity()
+            leased = await self.hub.signal.wait_for(self.hub.take_activity)
             await self.work_a_moment()
             result = await self.perform(leased)
             await self.work_a_moment()
@@ -213,7 +210,9 @@ class Host:
 
     async def receive_sessions(self) -> None:
         while True:
-            lock = await self.namespace.next_session(QUEUE)
+            lock = await self.namespace.signal.wait_for(
+                lambda: self.namespace.lock_session(QUEUE, now())
+            )
             renewing = self.process.start(self.renew_lock(lock))
             try:
                 await self.process.wait(self.process.injector.rng.delay(0.05))

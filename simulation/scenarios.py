@@ -20,10 +20,7 @@ ORDERS_EVERY = 3
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Handlers, the messages and saga requests for them, and what must hold in the end.
-
-    Handlers with kinds of sagas get a task hub in each region.
-    """
+    """Handlers, the messages and saga requests for them, and what must hold in the end."""
 
     name: str
     handlers: Handlers

@@ -97,9 +97,6 @@ class TaskHub:
     def inject(self, probability: float, kind: str) -> bool:
         return self.injector.inject(probability, kind, f"{self.region} task hub", now())
 
-    def is_down(self) -> bool:
-        return self.signal.is_down(now())
-
     def lose_everything(self) -> None:
         self.instances.clear()
         self.activities.clear()
@@ -143,13 +140,9 @@ class TaskHub:
         else:
             self.post(instance, news)
 
-    async def next_turn(self) -> Turn:
-        while (turn := self.take_turn()) is None:
-            await self.signal.wait()
-        return turn
-
     def take_turn(self) -> Turn | None:
-        if self.is_down():
+        """Lease an instance with news, if there is one."""
+        if self.signal.is_down(now()):
             self.signal.notify_at(now())
             return None
         ready = [i for i in self.instances.values() if i.pending and i.leased_until <= now()]
@@ -165,7 +158,7 @@ class TaskHub:
         """Take a turn's result, if its lease is still the newest; the result may get lost, too."""
         instance = turn.instance
         is_lost = self.inject(self.injector.profile.turns, "turn lost")
-        if is_lost or self.is_down() or turn.number != instance.turn:
+        if is_lost or self.signal.is_down(now()) or turn.number != instance.turn:
             return
         instance.history += [turn.began, *turn.news, *result.scheduled]
         del instance.pending[: len(turn.news)]
@@ -175,26 +168,19 @@ class TaskHub:
             return
         if instance.is_over:
             self.ends.append((instance.name, result))
+        loop = asyncio.get_running_loop()
         for scheduled in result.scheduled:
-            self.carry_out(instance, scheduled)
+            match scheduled:
+                case TaskScheduled():
+                    self.activities.append(LeasedActivity(instance, scheduled, now()))
+                case TimerCreated(number, at):
+                    fired = TimerFired(number)
+                    loop.call_at(at, self.post_or_delay, instance, fired, "timer late")
         self.signal.notify_at(now())
-
-    def carry_out(self, instance: Instance, scheduled: TaskScheduled | TimerCreated) -> None:
-        match scheduled:
-            case TaskScheduled():
-                self.activities.append(LeasedActivity(instance, scheduled, now()))
-            case TimerCreated(number, at):
-                loop, fired = asyncio.get_running_loop(), TimerFired(number)
-                loop.call_at(at, self.post_or_delay, instance, fired, "timer late")
-
-    async def next_activity(self) -> LeasedActivity:
-        while (work := self.take_activity()) is None:
-            await self.signal.wait()
-        return work
 
     def take_activity(self) -> LeasedActivity | None:
         """Lease an activity, as an injected fault to two workers at once."""
-        if self.is_down():
+        if self.signal.is_down(now()):
             self.signal.notify_at(now())
             return None
         ready = [work for work in self.activities if work.visible_at <= now()]
@@ -209,7 +195,7 @@ class TaskHub:
     def finish(self, leased: LeasedActivity, news: TaskCompleted | TaskFailed) -> None:
         """Take an activity's result, which may get lost, or arrive when its lease is over."""
         profile = self.injector.profile
-        if self.is_down() or self.inject(profile.activities, "activity's answer lost"):
+        if self.signal.is_down(now()) or self.inject(profile.activities, "activity's answer lost"):
             return
         late = self.injector.rng.delay(LATE_SECONDS_MAX)
         if self.inject(profile.activities, "activity's answer late"):

@@ -47,10 +47,7 @@ class World(Cloud):
         self.contested: set[str] = set()
 
     async def run(self, load: Workload, requests: Sequence[SagaRequest] = ()) -> None:
-        """Send everything, and wait until nothing is left to do.
-
-        Raises TimeoutError where that never happens.
-        """
+        """Run until nothing is left to do; raises TimeoutError where that never happens."""
         names = [(f"{r}-{n}", r) for n in range(self.variant.hosts) for r in REGIONS]
         tasks = [asyncio.create_task(self.run_host(name, region)) for name, region in names]
         tasks += [asyncio.create_task(self.disturb_host(name)) for name, _ in names]

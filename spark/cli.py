@@ -122,10 +122,7 @@ def parse_output_file(text: str) -> Path:
 
 
 def parse_time(text: str) -> str:
-    """A time as feeds write it, in ISO 8601 without a zone; raises ArgumentTypeError.
-
-    Times are compared as texts, and those of the events have no zone.
-    """
+    """A time without a zone, compared as text with events' times; raises ArgumentTypeError."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -74,10 +74,7 @@ class LockstepDataSource(DataSource):
         return "lockstep"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Check everything that can be checked before a task starts.
-
-        Raises SchemaRefused, OptionRefused or InvalidSettings.
-        """
+        """Check before a task starts; raises SchemaRefused, OptionRefused or InvalidSettings."""
         if overwrite:
             raise OptionRefused("what was sent cannot be overwritten; use mode('append')")
         require_schema(schema)

@@ -44,10 +44,7 @@ class ManifestRefused(JobRefused):
 
 @dataclass(frozen=True, slots=True)
 class ManifestStep:
-    """A feed has bound a run to its plan (`planned`), or has sent all of it (`sent`).
-
-    `since` is the driver's time, for people to read; nothing is decided by it.
-    """
+    """A run is bound to its plan (`planned`) or `sent`; nothing is decided by the time `since`."""
 
     run: int
     feed: str

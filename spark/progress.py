@@ -73,10 +73,7 @@ def resolve_address(host: str, port: int) -> tuple[int, int, int, str, tuple[str
 
 @dataclass(slots=True)
 class ProgressListener:
-    """Receives on the driver how far the partitions are. It must be closed.
-
-    The token keeps out datagrams of anybody else who finds the port.
-    """
+    """Receives on the driver how far tasks are; the token keeps others out. To be closed."""
 
     host: str
     token: str = field(default_factory=lambda: token_hex(8))

@@ -39,7 +39,8 @@ def find_differences(events: DataFrame, entries: DataFrame, group: str) -> DataF
     An effect in a session that is not its event's is reported there as in the wrong session, and
     its event is reported as missing from its own session.
     """
-    matched = match_outcomes(select_expected(events), list_covered(entries, group))
+    expected = events.select("session", "id", "sequence", digest_event().alias("digest"))
+    matched = match_outcomes(expected, list_covered(entries, group))
     ordered = add_preceding_number(matched)
     differing = ordered.where(~is_as_expected() | is_out_of_order())
     return differing.select(F.inline(list_findings())).select(*FINDINGS.names)
@@ -59,10 +60,6 @@ def count_by_session(
         .join(counts, on="session", how="full_outer")
         .na.fill(0)
     )
-
-
-def select_expected(events: DataFrame) -> DataFrame:
-    return events.select("session", "id", "sequence", digest_event().alias("digest"))
 
 
 def list_covered(entries: DataFrame, group: str) -> DataFrame:

@@ -89,10 +89,7 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
 def select_events(
     fed: DataFrame, sessions: Sequence[str] | None, since: str | None, until: str | None
 ) -> DataFrame:
-    """Events (schemas.EVENTS) of these sessions with a time in [since, until); None is any.
-
-    Times are compared as ISO 8601 texts, as the feed wrote them.
-    """
+    """Events of these sessions with a time (ISO 8601 text) in [since, until); None is any."""
     wanted = F.expr("true")
     if sessions:
         wanted &= F.col("session").isin(*sessions)

@@ -163,10 +163,7 @@ def render_findings(report: ReconciliationReport) -> Iterable[str]:
 
 
 def render_table(title: str, head: Mapping[str, str], rows: Sequence[Sequence[object]]) -> str:
-    """A table under its title, or nothing if there are no rows. `head` gives columns CSS classes.
-
-    Cells are escaped: whatever a source contains is shown as text.
-    """
+    """A table of escaped cells, or nothing without rows. `head` gives columns CSS classes."""
     if not rows:
         return ""
     kinds = list(head.values())

@@ -102,10 +102,7 @@ def raise_interrupted(_number: int, _frame: FrameType | None) -> Never:
 
 
 def stop_java() -> None:
-    """Terminate the JVM that this process has started.
-
-    After an interrupted call the connection to it is out of step, so it cannot be asked to stop.
-    """
+    """Terminate our JVM: after an interrupted call it cannot be asked to stop any more."""
     gateway = SparkContext._gateway
     java = getattr(gateway, "proc", None)
     if java is not None:

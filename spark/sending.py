@@ -45,10 +45,7 @@ type SendMessages = Callable[[Sequence[Message]], Awaitable[SendCounts]]
 
 @dataclass(slots=True)
 class RateLimiter:
-    """Lets `per_second` messages through, or any number if that is None.
-
-    Time lost in a stall is not made up for: afterwards the rate is the same, not higher.
-    """
+    """Lets `per_second` messages through, or all if that is None; lost time is not made up for."""
 
     per_second: float | None = None
     clock: Callable[[], float] = time.monotonic
@@ -71,10 +68,7 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class SendRetry:
-    """Repeats an operation for some seconds while no region surely takes it.
-
-    The messages are the same each time, so repeating them adds no effect.
-    """
+    """Repeats an operation for some seconds; its messages are the same, so it adds no effect."""
 
     seconds: float = 0.0
     clock: Callable[[], float] = time.monotonic
@@ -96,10 +90,7 @@ class SendRetry:
 
 @dataclass(slots=True)
 class SequenceCheck:
-    """Remembers the last number of every session and group, and refuses what does not follow it.
-
-    With `gaps`, numbers may skip, but they never run backwards.
-    """
+    """Refuses what does not follow a session's last number; with `gaps`, numbers may skip."""
 
     gaps: bool = False
     last: dict[tuple[str, str], int] = field(default_factory=dict)

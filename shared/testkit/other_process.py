@@ -22,10 +22,7 @@ TIMEOUT_SECONDS = 120
 
 
 def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]) -> None:
-    """Raise Found where another process gives other bytes.
-
-    Handlers that are not at the top of an importable module cannot be run there, and are not.
-    """
+    """Raise Found where another process gives other bytes, if it can import the handler."""
     movable = [run for run in runs if is_importable(run.handler)]
     if not movable:
         return

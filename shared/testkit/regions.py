@@ -69,10 +69,7 @@ def in_this_thread(handler: Handler) -> Handler:
 
 
 class TwoRegions:
-    """A journal, a bus, a clock, and one worker in each region at a time.
-
-    A worker whose process is killed is replaced by one that remembers nothing.
-    """
+    """A journal, a bus, a clock and a worker per region; a killed one is replaced by a new one."""
 
     def __init__(
         self,
