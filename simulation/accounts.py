@@ -232,6 +232,5 @@ def check_external_system(
         is_notification = message.type == "account.notify"
         is_paid = message.type == "account.wire" and amount in booked.get(message.session, ())
         if (is_notification or is_paid) and amount not in called:
-            yield Violation(
-                "P1", f"{message.session}: the external system was never called with {amount}"
-            )
+            what = f"the external system was never called with {amount}"
+            yield Violation("P1", f"{message.session}: {what}")

@@ -50,12 +50,10 @@ def output_violations(world: World, histories: Iterable[SessionHistory]) -> Iter
         excused |= {queued.message.id for queued in namespace.accepted[QUEUE]}
     for namespace in world.namespaces.values():
         yield from compare(namespace, expected, excused)
+    queues = [n.accepted[world.policy.error_queue] for n in world.namespaces.values()]
+    reported = {queued.message.id for queue in queues for queued in queue}
     for report in world.observed.rejected.values():
-        if not any(
-            queued.message.id == report
-            for namespace in world.namespaces.values()
-            for queued in namespace.accepted[world.policy.error_queue]
-        ):
+        if report not in reported:
             yield Violation("P9", f"the rejected {report} is in no error queue")
 
 
@@ -71,9 +69,8 @@ def compare(
                 # A host that rejects a message may die before that is recorded.
                 is_excused = message.id in excused or message.correlation in excused
                 if not is_excused and message.type != REJECTED_TYPE:
-                    yield Violation(
-                        "P5", f"{namespace.region} {queue}: {message} was sent by nobody"
-                    )
+                    what = f"{namespace.region} {queue}: {message} was sent by nobody"
+                    yield Violation("P5", what)
             elif message != known[1]:
                 yield Violation("P4", f"{namespace.region} {queue}: {message}, not {known[1]}")
             else:

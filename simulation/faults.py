@@ -174,20 +174,16 @@ class FaultInjector:
         self.faults: list[InjectedFault] = []
 
     def draw_network_fault(self, where: str, now: float, *, writes: bool) -> NetworkFault:
-        if now >= self.profile.faults_end_at:
-            return NetworkFault.NONE
-        number = self.rng.draw_fault(self.profile.calls)
-        if number is None:
+        ends_at = self.profile.faults_end_at
+        if now >= ends_at or (number := self.rng.draw_fault(self.profile.calls)) is None:
             return NetworkFault.NONE
         found = self.rng.pick(ON_WRITES if writes else ON_READS)
         self.faults.append(InjectedFault(number, found.value, where, now))
         return found
 
     def inject(self, probability: float, kind: str, where: str, now: float) -> bool:
-        if now >= self.profile.faults_end_at:
-            return False
-        number = self.rng.draw_fault(probability)
-        if number is None:
+        ends_at = self.profile.faults_end_at
+        if now >= ends_at or (number := self.rng.draw_fault(probability)) is None:
             return False
         self.faults.append(InjectedFault(number, kind, where, now))
         return True

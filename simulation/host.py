@@ -144,7 +144,6 @@ class SagaWorker:
         self.process.start(self.follow_feed())
 
     async def work_a_moment(self) -> None:
-        """Take a moment, in which the process may be frozen or killed."""
         await self.process.wait(self.process.injector.rng.delay(WORK_SECONDS_MAX))
 
     async def run_orchestrators(self) -> None:
@@ -223,7 +222,6 @@ class Host:
                     self.namespace.release(QUEUE, lock)
 
     async def renew_lock(self, lock: SessionLock) -> None:
-        """Keep the session lock, as the host does, unless the broker loses it."""
         injector = self.process.injector
         while True:
             await self.process.wait(LOCK_SECONDS / 3)
@@ -243,7 +241,6 @@ class Host:
                 return
 
     async def next_messages(self, lock: SessionLock) -> list[QueuedMessage]:
-        """The next delivery; nothing when the session was idle for long enough."""
         most = BATCH_MESSAGES if self.services.worker.policy.batches else 1
         for _ in range(RECEIVES_WHILE_IDLE):
             if taken := self.namespace.deliver(QUEUE, lock, now(), most):
@@ -267,7 +264,6 @@ class Host:
         return False
 
     async def consume(self, messages: Sequence[Message], *, is_numbered: bool) -> None:
-        """Take messages through the journal, as one batch where batches are configured."""
         if is_numbered and self.services.worker.policy.batches:
             outcomes = await self.services.batches.consume(messages)
             for message, outcome in zip(messages, outcomes, strict=True):

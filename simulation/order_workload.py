@@ -93,9 +93,8 @@ class OrderGenerator:
             self.add_message(key, at, kind, body)
         if kind == PLACE and self.draw.random() < 0.2:
             draft = Draft(derive_id(key, "shop"), kind, body, moment(at))
-            self.publish_plans.append(
-                PublishPlan(session_of(key), "shop", ((draft,),), begin_seconds=at)
-            )
+            plan = PublishPlan(session_of(key), "shop", ((draft,),), begin_seconds=at)
+            self.publish_plans.append(plan)
         if self.draw.random() < 0.1:
             other = json.dumps(self.order()).encode()
             self.add(at + self.draw.random(), key, StartSaga(PLACE, other))
@@ -171,15 +170,11 @@ class PlanGenerator:
     def stock_commands(self, name: str) -> tuple[Command, Command]:
         session = f"stock:{self.draw.choice(PRODUCTS)}"
         body = {"order": f"{self.key}/{name}", "quantity": self.draw.randint(1, 6)}
-        return (
-            Command(session=session, type="stock.reserve", body=body),
-            Command(session=session, type="stock.release", body=body),
-        )
+        reserve = Command(session=session, type="stock.reserve", body=body)
+        return reserve, reserve.model_copy(update={"type": "stock.release"})
 
     def account_commands(self, _: str) -> tuple[Command, Command]:
         session = f"account:{self.draw.choice(CUSTOMERS)}"
         body = {"amount": self.draw.randint(1, 30)}
-        return (
-            Command(session=session, type="account.charge", body=body),
-            Command(session=session, type="account.deposit", body=body),
-        )
+        charge = Command(session=session, type="account.charge", body=body)
+        return charge, charge.model_copy(update={"type": "account.deposit"})

@@ -45,7 +45,6 @@ class Process:
         return self.killed.is_set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that ends when the process dies."""
         task = asyncio.create_task(self.run_until_killed(work))
         self.tasks[task] = None
         task.add_done_callback(self.tasks.pop)
@@ -78,11 +77,9 @@ class Process:
                 task.cancel()
 
     def freeze(self) -> None:
-        """Stand still for a while, every task, as a paused virtual machine does."""
         self.frozen_until = now() + self.injector.rng.delay(PAUSE_SECONDS_MAX)
 
     async def call[T](self, name: str, apply: Callable[[], T], *, writes: bool) -> T:
-        """Call the store, the bus or the task hub, which takes time and may go wrong."""
         rng = self.injector.rng
         fault = self.injector.draw_network_fault(f"{self.name} {name}", now(), writes=writes)
         await self.wait(rng.delay(ANSWER_SECONDS_MAX))
@@ -90,9 +87,8 @@ class Process:
         answer = apply()
         if fault is NetworkFault.SENT_TWICE:
             answer = apply()
-        rng.trace_event(
-            f"{now():.6f} {self.name} {name} {getattr(answer, 'name', type(answer).__name__)}"
-        )
+        outcome = getattr(answer, "name", type(answer).__name__)
+        rng.trace_event(f"{now():.6f} {self.name} {name} {outcome}")
         await self.wait(rng.delay(ANSWER_SECONDS_MAX))
         await self.fail_after(fault, name)
         return answer

@@ -114,9 +114,8 @@ class RecordingStore(MemoryStore):
         for group, cursor in before["cursors"].items():
             after = stored["cursors"].get(group, {"next": -1, "level": -1})
             if after["next"] < cursor["next"] or after["level"] < cursor["level"]:
-                self.record_violation(
-                    "P3", f"{session}/{position}: cursor {group} went {cursor} to {after}"
-                )
+                where = f"{session}/{position}"
+                self.record_violation("P3", f"{where}: cursor {group} went {cursor} to {after}")
 
     def check_ended_entry(self, where: str, known: Document, stored: Document) -> None:
         changed = [

@@ -189,16 +189,12 @@ def record_violations(records: Sequence[SagaRecord]) -> BrokenPromises:
     for before, after in pairwise(records):
         if before.events != after.events[: len(before.events)]:
             yield "P1", f"{before.events} became {after.events}"
-        if before.plan is not None and (before.digest, before.at, before.plan) != (
-            after.digest,
-            after.at,
-            after.plan,
-        ):
+        begun, same = (before.digest, before.at, before.plan), (after.digest, after.at, after.plan)
+        if before.plan is not None and begun != same:
             yield "P2", "it was started twice"
         if before.state.is_end and before != after:
             yield "P2", f"it was {before.state}, and then {after.state}"
-    last = records[-1].state
-    if last is SagaState.RUNNING:
+    if records[-1].state is SagaState.RUNNING:
         yield "P6", "it is running for ever"
 
 

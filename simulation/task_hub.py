@@ -8,20 +8,8 @@ import asyncio
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from simulation import replay
 from simulation.faults import FaultInjector
-from simulation.replay import (
-    EventRaised,
-    ExecutionStarted,
-    HistoryEvent,
-    NewEvent,
-    OrchestratorStarted,
-    TaskCompleted,
-    TaskFailed,
-    TaskScheduled,
-    TimerCreated,
-    TimerFired,
-    TurnResult,
-)
 from simulation.virtual_time import Signal, now
 
 TURN_LEASE_SECONDS = 10.0
@@ -42,11 +30,11 @@ class Instance:
     """One orchestration; `turn` is the number of the newest lease, `pending` are new events."""
 
     name: str
-    history: list[HistoryEvent] = field(default_factory=list)
-    pending: list[NewEvent] = field(default_factory=list)
+    history: list[replay.HistoryEvent] = field(default_factory=list)
+    pending: list[replay.NewEvent] = field(default_factory=list)
     turn: int = 0
     leased_until: float = 0.0
-    result: TurnResult | None = None
+    result: replay.TurnResult | None = None
 
     @property
     def is_over(self) -> bool:
@@ -57,11 +45,11 @@ class Instance:
 class Turn:
     instance: Instance
     number: int
-    began: OrchestratorStarted
-    news: tuple[NewEvent, ...]
+    began: replay.OrchestratorStarted
+    news: tuple[replay.NewEvent, ...]
 
     @property
-    def events(self) -> list[HistoryEvent]:
+    def events(self) -> list[replay.HistoryEvent]:
         return [*self.instance.history, self.began, *self.news]
 
 
@@ -70,7 +58,7 @@ class LeasedActivity:
     """An activity to be performed; workers can lease it again from `visible_at` on."""
 
     instance: Instance
-    activity: TaskScheduled
+    activity: replay.TaskScheduled
     visible_at: float
 
 
@@ -89,7 +77,7 @@ class TaskHub:
     begins_again: bool = False
     instances: dict[str, Instance] = field(default_factory=dict)
     activities: list[LeasedActivity] = field(default_factory=list)
-    ends: list[tuple[str, TurnResult]] = field(default_factory=list)
+    ends: list[tuple[str, replay.TurnResult]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.signal = Signal(self.down)
@@ -113,7 +101,7 @@ class TaskHub:
         if there is not None and not (self.begins_again and there.is_over):
             return HubReply.EXISTS
         self.instances[name] = Instance(name)
-        self.post(self.instances[name], ExecutionStarted(given))
+        self.post(self.instances[name], replay.ExecutionStarted(given))
         return HubReply.TAKEN
 
     def raise_event(self, name: str, event: str) -> HubReply:
@@ -123,17 +111,17 @@ class TaskHub:
             return HubReply.NOT_FOUND
         if instance.is_over:
             return HubReply.OVER
-        self.post_or_delay(instance, EventRaised(event), "event late")
+        self.post_or_delay(instance, replay.EventRaised(event), "event late")
         if self.inject(self.injector.profile.events, "event twice"):
-            self.post(instance, EventRaised(event))
+            self.post(instance, replay.EventRaised(event))
         return HubReply.TAKEN
 
-    def post(self, instance: Instance, news: NewEvent) -> None:
+    def post(self, instance: Instance, news: replay.NewEvent) -> None:
         if self.instances.get(instance.name) is instance and not instance.is_over:
             instance.pending.append(news)
             self.signal.notify_at(max(now(), instance.leased_until))
 
-    def post_or_delay(self, instance: Instance, news: NewEvent, kind: str) -> None:
+    def post_or_delay(self, instance: Instance, news: replay.NewEvent, kind: str) -> None:
         late = self.injector.rng.delay(LATE_SECONDS_MAX)
         if self.inject(self.injector.profile.events, kind):
             asyncio.get_running_loop().call_later(late, self.post, instance, news)
@@ -152,9 +140,10 @@ class TaskHub:
         instance.turn += 1
         instance.leased_until = now() + TURN_LEASE_SECONDS
         self.signal.notify_at(instance.leased_until)
-        return Turn(instance, instance.turn, OrchestratorStarted(now()), tuple(instance.pending))
+        began = replay.OrchestratorStarted(now())
+        return Turn(instance, instance.turn, began, tuple(instance.pending))
 
-    def commit(self, turn: Turn, result: TurnResult) -> None:
+    def commit(self, turn: Turn, result: replay.TurnResult) -> None:
         """Take a turn's result, if its lease is still the newest; the result may get lost, too."""
         instance = turn.instance
         is_lost = self.inject(self.injector.profile.turns, "turn lost")
@@ -171,10 +160,10 @@ class TaskHub:
         loop = asyncio.get_running_loop()
         for scheduled in result.scheduled:
             match scheduled:
-                case TaskScheduled():
+                case replay.TaskScheduled():
                     self.activities.append(LeasedActivity(instance, scheduled, now()))
-                case TimerCreated(number, at):
-                    fired = TimerFired(number)
+                case replay.TimerCreated(number, at):
+                    fired = replay.TimerFired(number)
                     loop.call_at(at, self.post_or_delay, instance, fired, "timer late")
         self.signal.notify_at(now())
 
@@ -192,7 +181,7 @@ class TaskHub:
         self.signal.notify_at(work.visible_at)
         return work
 
-    def finish(self, leased: LeasedActivity, news: TaskCompleted | TaskFailed) -> None:
+    def finish(self, leased: LeasedActivity, news: replay.ActivityResult) -> None:
         """Take an activity's result, which may get lost, or arrive when its lease is over."""
         profile = self.injector.profile
         if self.signal.is_down(now()) or self.inject(profile.activities, "activity's answer lost"):
@@ -203,7 +192,7 @@ class TaskHub:
         else:
             self.deliver_result(leased, news)
 
-    def deliver_result(self, leased: LeasedActivity, news: TaskCompleted | TaskFailed) -> None:
+    def deliver_result(self, leased: LeasedActivity, news: replay.ActivityResult) -> None:
         """Send the result to the instance; an activity performed twice has two results."""
         if leased in self.activities:
             self.activities.remove(leased)

@@ -87,7 +87,6 @@ class AccountMessages:
         return Workload(tuple(publish_plans), tuple(series), tuple(plain), tuple(conflicting))
 
     def publish_plans(self, session: str, group: str) -> list[PublishPlan]:
-        """One producer's operations; in some runs a second producer takes over."""
         publish_plans = [PublishPlan(session, group, self.operations(session, group))]
         if self.draw.random() < TAKEN_OVER:
             begin = self.draw.random() * LATER_SECONDS

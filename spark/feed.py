@@ -83,7 +83,6 @@ def build_feed_parser() -> ArgumentParser:
 
 
 def add_feed_arguments(parser: ArgumentParser) -> None:
-    """Add the arguments of every feed, whatever its source is."""
     cli.add_manifest_argument(parser)
     cli.add_sending_arguments(parser)
     cli.add_spark_arguments(parser)

@@ -80,7 +80,6 @@ class SparkFiles:
 
 
 def create_link(draft: Any, target: Any) -> bool:
-    """Give a file on a disk a second name, unless that is taken."""
     source, name = (str(path.toUri().getPath()) for path in (draft, target))
     try:
         Path(name).hardlink_to(source)

@@ -114,7 +114,6 @@ class Manifest:
         return written.where(is_bound & (F.col("group") == group)).select(*PLAN.names)
 
     def read_plan(self, step: ManifestStep) -> DataFrame:
-        """What one run is bound to (schemas.PLAN)."""
         return self.spark.read.schema(PLAN).parquet(self.locate_plan(step.run, step.feed))
 
     def bind(self, run: int, plan: DataFrame, watermark: str | None) -> ManifestStep:
@@ -159,7 +158,6 @@ class Manifest:
         return f"{self.path}/plan/run={run}/feed={feed}"
 
     def require_exclusive(self) -> None:
-        """Raise FilesRefused if two feeds could get the same name on this file system."""
         SparkFiles(self.spark).require_exclusive(self.path)
 
     def read_table(self, table: str, form: str, schema: StructType) -> DataFrame:

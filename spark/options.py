@@ -111,7 +111,6 @@ def list_setting_names(settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def parse_number(name: str, value: str) -> float:
-    """A rate, or the seconds of a patience, which may be 0; raises OptionRefused."""
     wanted = {"rate": "a number above zero", "patience": "seconds from 0 on"}[name]
     try:
         number = float(value)

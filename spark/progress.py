@@ -32,7 +32,6 @@ class TaskProgress:
         self.due_at = time.monotonic() + self.interval
 
     def __call__(self, counts: SendCounts) -> None:
-        """Report, unless the last report was less than the interval ago."""
         if time.monotonic() < self.due_at:
             return
         self.due_at = time.monotonic() + self.interval

@@ -111,7 +111,6 @@ def stop_java() -> None:
 
 
 def start_spark(master: str | None) -> SparkSession:
-    """Start Spark, with this Python interpreter for its workers."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Nothing here uses pandas, but pyspark warns about the version that it finds installed.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")

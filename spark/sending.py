@@ -90,7 +90,7 @@ class SendRetry:
 
 @dataclass(slots=True)
 class SequenceCheck:
-    """Refuses what does not follow a session's last number; with `gaps`, numbers may skip."""
+    """Refuses what does not follow a session's last number; with `gaps` it need only be higher."""
 
     gaps: bool = False
     last: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -10,15 +10,8 @@ same place are ordered by their body (numbering.number_facts).
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from samples.flights import validation
 from samples.flights.source import read_flights
-from samples.flights.validation import (
-    DAY_MINUTES,
-    DUPLICATE,
-    convert_to_minutes,
-    select_first_days,
-    select_rejected_flights,
-    validate_flights,
-)
 from spark.facts import SourceFacts
 from spark.numbering import number_facts
 from spark.schemas import EVENTS
@@ -29,12 +22,12 @@ ORDER = ("date", "departure", "flight", "origin", "stage")
 
 
 def extract_flight_facts(spark: SparkSession, path: str, days: int) -> SourceFacts:
-    flights = select_first_days(read_flights(spark, path), days).persist()
-    validated = validate_flights(flights).persist()
+    flights = validation.select_first_days(read_flights(spark, path), days).persist()
+    validated = validation.validate_flights(flights).persist()
     facts = build_flight_facts(validated).persist()
-    rejected = select_rejected_flights(validated)
+    rejected = validation.select_rejected_flights(validated)
     row = F.to_json(F.struct(*(name for name in rejected.columns if name != "reason")))
-    repeated = rejected.where(F.col("reason") == DUPLICATE)
+    repeated = rejected.where(F.col("reason") == validation.DUPLICATE)
     return SourceFacts(
         flights,
         facts,
@@ -74,7 +67,7 @@ def cast_to_text(*names: str) -> list[Column]:
 
 def add_times(flights: DataFrame) -> DataFrame:
     flown = F.col("dep_time").isNotNull()
-    scheduled = add_minutes(F.col("date"), convert_to_minutes(F.col("sched_dep_time")))
+    scheduled = add_minutes(F.col("date"), validation.convert_to_minutes(F.col("sched_dep_time")))
     departed = add_minutes(scheduled, F.col("dep_delay"))
     return (
         flights.withColumn("flown", flown)
@@ -91,10 +84,10 @@ def add_minutes(time: Column, minutes: Column) -> Column:
 
 def find_arrival() -> Column:
     """The arrival's clock time on the day of departure, or on the next day if that is earlier."""
-    landed = convert_to_minutes(F.col("arr_time")) % DAY_MINUTES
-    overnight = landed < convert_to_minutes(F.col("dep_time")) % DAY_MINUTES
+    landed = validation.convert_to_minutes(F.col("arr_time")) % validation.DAY_MINUTES
+    overnight = landed < validation.convert_to_minutes(F.col("dep_time")) % validation.DAY_MINUTES
     midnight = F.col("departure").cast("date").cast("timestamp_ntz")
-    return add_minutes(midnight, landed + F.when(overnight, DAY_MINUTES).otherwise(0))
+    return add_minutes(midnight, landed + F.when(overnight, validation.DAY_MINUTES).otherwise(0))
 
 
 def list_statuses(flights: DataFrame) -> DataFrame:

@@ -51,12 +51,10 @@ class IdempotentProducerOptions:
             self.resolve(session)
 
     def resolve(self, session: str) -> ProducerOptions:
-        """The options with which a session's first operation begins."""
         group, level, start = self.merge(session)
         return ProducerOptions(group, level or 0, start)
 
     def get_initial_properties(self, session: str) -> PartitionPublishingProperties:
-        """The properties of a session to which this producer has not published anything yet."""
         group, level, start = self.merge(session)
         return PartitionPublishingProperties(session, group, level, start - 1 if start else None)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, product
+from itertools import chain, groupby, product
 from typing import Any
 
 from shared.adapters.injected_faults import FaultPlan
@@ -134,8 +134,7 @@ async def run(regions: TwoRegions, deliver: Deliver, messages: Sequence[Message]
 
 
 def require_same_result(undisturbed: RunResult, disturbed: RunResult) -> None:
-    found = difference(undisturbed, disturbed)
-    if found:
+    if found := difference(undisturbed, disturbed):
         raise Found(found)
 
 
@@ -243,6 +242,8 @@ async def read_result(regions: TwoRegions) -> RunResult:
             group = message.number.group if message.number else ""
             output = (message.id, message.type, message.body)
             streams[region, queue, message.session, group][output] = None
+    outputs = (queue for at, queue in arrived.items() if at[0] == EAST and at[1] != ERROR_QUEUE)
+    sent = chain.from_iterable(outputs)
     faults = (
         Fault(session, document["covers"][0]["type"], document["reason"])
         for session, documents in regions.journal.partitions.items()
@@ -252,16 +253,9 @@ async def read_result(regions: TwoRegions) -> RunResult:
     return RunResult(
         states={s: await worker.state_after(await worker.read_head(s)) for s in sessions},
         # The order of what is not numbered does not count.
-        outputs={at: tuple(sent if at[-1] else sorted(sent)) for at, sent in streams.items()},
+        outputs={at: tuple(found if at[-1] else sorted(found)) for at, found in streams.items()},
         faults=tuple(sorted(faults, key=lambda f: (f.session, f.type, f.reason))),
-        sent=tuple(
-            dict.fromkeys(
-                message
-                for (region, queue), messages in arrived.items()
-                for message in messages
-                if region == EAST and queue != ERROR_QUEUE
-            )
-        ),
+        sent=tuple(dict.fromkeys(sent)),
     )
 
 
