@@ -61,17 +61,12 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--seeds", type=int, default=200, help="how many seeds are run")
     found.add_argument("--first", type=int, default=0, help="the first seed")
-    found.add_argument(
-        "--scenario",
-        choices=sorted(SCENARIOS),
-        default="any",
-        help="what each seed runs; orders are sagas",
-    )
+    scenario = "what each seed runs; orders are sagas"
+    found.add_argument("--scenario", choices=sorted(SCENARIOS), default="any", help=scenario)
     found.add_argument("--profile", choices=sorted(PROFILES), default="rough")
     found.add_argument("--jobs", type=int, default=1, help="how many processes run seeds")
-    found.add_argument(
-        "--shrink", action="store_true", help="look for the fewest faults that break a promise"
-    )
+    fewest = "look for the fewest faults that break a promise"
+    found.add_argument("--shrink", action="store_true", help=fewest)
     return found
 
 

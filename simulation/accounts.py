@@ -205,7 +205,7 @@ def amount_in(message: Message) -> int:
 def check_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Violation]:
     """What one account forwards another one books, and nothing else."""
     came = {
-        (q.message.session, amount_in(q.message)): None
+        (q.message.session, amount_in(q.message))
         for namespace in world.namespaces.values()
         for q in namespace.accepted[QUEUE]
         if q.message.type == "account.forward"

@@ -68,13 +68,9 @@ class Cloud:
         return Process(name, region, self.injector, skew)
 
     def delivery(self, process: Process) -> Delivery:
-        return Delivery(
-            RemoteBus(process, self.namespaces),
-            ProcessClock(process),
-            REGIONS,
-            self.variant.delay_seconds,
-            affinity=self.variant.affinity,
-        )
+        bus, clock = RemoteBus(process, self.namespaces), ProcessClock(process)
+        seconds, affinity = self.variant.delay_seconds, self.variant.affinity
+        return Delivery(bus, clock, REGIONS, seconds, affinity=affinity)
 
     def journal_of(self, process: Process) -> Journal:
         """The journal as a process reaches it; its methods are those of the in-memory twin."""

@@ -62,30 +62,18 @@ def add_manifest_argument(parser: ArgumentParser, *, required: bool = False) -> 
 
 def add_spark_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="write nothing but why it failed")
-    parser.add_argument(
-        "--master",
-        metavar="URL",
-        help="Spark master; local[tasks,tries] on this machine (default: the one spark-submit or "
-        f"the platform has chosen, else {MASTER_DEFAULT})",
-    )
+    master = "Spark master; local[tasks,tries] on this machine (default: the one spark-submit or "
+    master += f"the platform has chosen, else {MASTER_DEFAULT})"
+    parser.add_argument("--master", metavar="URL", help=master)
 
 
 def add_sending_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--rate",
-        type=parse_positive_number,
-        metavar="N",
-        help="messages per second at most, all tasks together, in the order of their times "
-        "(default: in bulk)",
-    )
-    add(
-        "--batch",
-        type=parse_whole_number,
-        default=ROWS_MAX_DEFAULT,
-        metavar="ROWS",
-        help="rows a task holds before it sends them (default: %(default)s)",
-    )
+    rate = "messages per second at most, all tasks together, in the order of their times "
+    add("--rate", type=parse_positive_number, metavar="N", help=f"{rate}(default: in bulk)")
+    batch = "rows a task holds before it sends them (default: %(default)s)"
+    default = ROWS_MAX_DEFAULT
+    add("--batch", type=parse_whole_number, default=default, metavar="ROWS", help=batch)
     add("--summary", type=parse_output_file, metavar="FILE", help="write the counts as JSON")
     add("--dry-run", action="store_true", help="do everything but send")
 

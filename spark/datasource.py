@@ -106,13 +106,8 @@ class PartitionWriter:
 
     async def send(self, rows: Iterator[Row], progress: TaskProgress) -> SendCounts:
         options = self.options
-        policy = SendPolicy(
-            options.batch,
-            RateLimiter(options.rate_per_task),
-            options.owner_level,
-            options.gaps,
-            SendRetry(options.patience),
-        )
+        rate, retry = RateLimiter(options.rate_per_task), SendRetry(options.patience)
+        policy = SendPolicy(options.batch, rate, options.owner_level, options.gaps, retry)
         async with self.open_sender(options.settings) as send:
             return await send_rows(rows, send, policy, progress)
 

