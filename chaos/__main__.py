@@ -27,6 +27,7 @@ exit status: 0 every promise held, 1 one was broken, 2 the run could not be done
 `python -m chaos --plan` prints the fault plan of a seed, `python -m chaos --judge` checks again
 what the last run left."""
 
+# Two regions, as local.config.json gives them a namespace and a host: one can be lost, one stays.
 REGIONS = ("east", "west")
 # What is usual for a run of some time, and for one of many messages.
 RATES, OPERATIONS, PAUSE_FACTORS = (40.0, 10_000.0), (8, 25), (2.0, 5.0)

@@ -73,7 +73,7 @@ def add_batch_trigger(bp: func.Blueprint, services: Services) -> None:
 
 
 def add_dead_letter_trigger(bp: func.Blueprint, services: Services) -> None:
-    """What the broker itself gave up on: expired messages, or ours after very many deliveries."""
+    """What the broker itself gave up on: messages that expired or were delivered too often."""
 
     @bp.service_bus_queue_trigger(
         arg_name="message",
@@ -133,7 +133,6 @@ async def readable(
 
 
 async def consume(services: Services, delivery: ReceivedMessage, message: Message) -> None:
-    """Take one message through its session's journal."""
     try:
         outcome = await services.consumer.consume(message)
     except InvalidMessage as error:
@@ -153,7 +152,6 @@ async def conclude(
 
 
 async def reject(services: Services, delivery: ReceivedMessage, reason: str) -> None:
-    """Put a delivery that cannot be taken into the error queue."""
     properties = delivery.application_properties or {}
     body = delivery.get_body()
     report = await services.rejecter.reject(delivery.session_id, properties, body, reason)
@@ -166,12 +164,10 @@ def parse(delivery: ReceivedMessage) -> Message:
 
 
 def describe(message: Message, outcome: Outcome) -> str:
-    """One line for the log."""
     return f"{message.session} {message.id} {ending(outcome)}"
 
 
 def ending(outcome: Outcome) -> str:
-    """What became of a message, in a few words."""
     match outcome:
         case Processed(entry):
             words = f"processed as entry {entry.position}"

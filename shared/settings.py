@@ -62,6 +62,12 @@ SETTINGS = (
         "every region of the journal's account, comma separated, the nearest first; empty: any",
         "",
     ),
+    Setting(
+        "LOCKSTEP_NOTICE_URL",
+        "where the handler of notices posts them; empty: each becomes a fault that names this"
+        " setting",
+        "",
+    ),
     Setting("Cosmos", "the connection of the journal's account"),
 )
 
@@ -96,6 +102,7 @@ class Settings:
     affinity: bool
     batches: bool
     cosmos_locations: tuple[str, ...]
+    notice_url: str
     service_bus: Mapping[str, Connection]
     cosmos: Connection
 
@@ -133,6 +140,7 @@ class Settings:
             affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             batches=choice(values, "LOCKSTEP_CARDINALITY", "one", "many") == "many",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
+            notice_url=url(values, "LOCKSTEP_NOTICE_URL"),
             service_bus={r: service_bus_connection(values, r) for r in regions},
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
@@ -179,6 +187,14 @@ def names(values: Mapping[str, str], name: str) -> tuple[str, ...]:
     """A comma separated list; what is named twice counts where it comes first."""
     parts = (part.strip() for part in read_text(values, name).split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def url(values: Mapping[str, str], name: str) -> str:
+    """An HTTP address, or nothing; raises InvalidSettings."""
+    value = read_text(values, name)
+    if value and not value.startswith(("http://", "https://")):
+        raise InvalidSettings(f"{name} must begin with http:// or https://, not {value!r}")
+    return value
 
 
 def choice(values: Mapping[str, str], name: str, *known: str) -> str:

@@ -20,6 +20,7 @@ from simulation.recorder import Identity, Observations, RecordingCommands, Recor
 from simulation.task_hub import TaskHub
 from simulation.variant import Variant
 
+# Two regions: a third one adds interleavings of the same kinds, and every seed would find fewer.
 REGIONS = ("east", "west")
 
 

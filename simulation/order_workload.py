@@ -8,10 +8,10 @@ from shared.domain.producer import Draft
 from shared.domain.saga.plan import Command, Plan, Stage, Step, Wait, session_of
 from shared.domain.saga.record import EVENT_TYPE
 from simulation.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
+from simulation.cloud import REGIONS
 from simulation.orders import ANY_PLAN, CALL, PLACE, PUT, SPILL, TAKE, Item, Reaction
 from simulation.workload import PublishPlan, Workload, moment
 
-REGIONS = ("east", "west")
 PRODUCTS = ("bolt", "nut")
 CUSTOMERS = ("ada", "bob")
 SHELVES = 2

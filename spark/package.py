@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE, JOB, REQUIREMENTS = "lockstep.zip", "lockstep_job.py", "requirements.txt"
 PACKAGES = ("shared", "spark")
-SUFFIXES = (".html", ".properties", ".py")
+SUFFIXES = (".html", ".properties", ".py", ".typed")
 # What driver and executors import, apart from what the platform provides (pyspark and pyarrow).
 REQUIRED_PINS = ("aiohttp", "azure-cosmos", "azure-identity", "azure-servicebus", "pydantic")
 # The earliest time that a zip file can store.

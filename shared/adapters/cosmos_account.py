@@ -78,7 +78,7 @@ class CosmosAccount:
         """A container, with the client connected."""
         since = self.failing_since
         if since is not None and time.monotonic() - since > self.reconnect_seconds:
-            # The client may look in a dead place; the next one asks where to write.
+            # The client may still write to a region that is down; a new one asks where to write.
             await self.close()
         known = self.containers.get((database, name))
         if known is not None:
@@ -126,7 +126,6 @@ class CosmosAccount:
             self.failing_since = None
 
     def new_client(self) -> CosmosClient:
-        """A client that is not connected yet."""
         if self.connection_string is not None:
             return CosmosClient.from_connection_string(
                 self.connection_string,
@@ -212,9 +211,9 @@ class ResponseClock:
 
 
 def new_transport() -> AioHttpTransport:
-    """A transport that does not look for a proxy in the environment before each request.
+    """A transport that does not search the environment for a proxy before each request.
 
-    That look costs two trips to a thread, a quarter of what a request costs this process.
+    That search costs two trips to a thread, a quarter of what a request costs this process.
     """
     return AioHttpTransport(use_env_settings=False)
 
@@ -233,7 +232,7 @@ async def reading() -> AsyncIterator[None]:
 
 
 def convert_refusal(error: AzureError, status: int | None) -> Unavailable:
-    """A refusal as the use cases know it, with the wait that the store asks for."""
+    """A refusal as Throttled or Unavailable, with the wait that the store asks for."""
     reason = f"Cosmos DB refused: {first_line(error)}"
     if status != THROTTLED:
         return Unavailable(reason)
@@ -242,7 +241,6 @@ def convert_refusal(error: AzureError, status: int | None) -> Unavailable:
 
 
 def first_line(error: BaseException) -> str:
-    """An SDK error without its page of headers."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -16,6 +16,7 @@ from shared.adapters.injected_faults import FaultPlan
 from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Status
 from shared.domain.message import Message
+from shared.storage.documents import decode_identities
 from shared.testkit.given import Found, Given, as_sent, described
 from shared.testkit.other_process import require_same_elsewhere
 from shared.testkit.purity import checked_runs
@@ -245,7 +246,7 @@ async def read_result(regions: TwoRegions) -> RunResult:
     outputs = (queue for at, queue in arrived.items() if at[0] == EAST and at[1] != ERROR_QUEUE)
     sent = chain.from_iterable(outputs)
     faults = (
-        Fault(session, document["covers"][0]["type"], document["reason"])
+        Fault(session, decode_identities(document)[0].type, document["reason"])
         for session, documents in regions.journal.partitions.items()
         for document in documents.values()
         if document.get("status") == Status.FAULTED.value

@@ -23,6 +23,7 @@ from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.testkit.given import Found, described
 
+# Two regions are enough: what goes wrong between workers of different regions goes wrong with two.
 REGIONS = ("east", "west")
 OUTPUT_QUEUE = "out"
 ERROR_QUEUE = "errors"

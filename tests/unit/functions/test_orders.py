@@ -10,6 +10,7 @@ from shared.domain.handler import Context, HandlerInput
 from shared.domain.message import Message
 from shared.domain.saga.plan import Stage, Wait
 from shared.engine.handle.handle import run_pure
+from shared.testkit import exercise, given
 
 
 def after(kind: str, state: dict[str, object], **body: object) -> tuple[object, str | None]:
@@ -121,3 +122,22 @@ def test_only_charging_is_final_and_all_before_it_can_be_undone() -> None:
     before = [step for stage in stages[:2] for step in stage.steps]
     assert all(step.undo is not None for step in before)
     assert Reservation.model_validate(before[1].do.body) == Reservation(order="o-1", quantity=1)
+
+
+def test_an_order_comes_to_the_same_whatever_happens_to_its_commands() -> None:
+    reservation = {"order": "o-1", "quantity": 3}
+
+    report = exercise(
+        orders.handlers,
+        [
+            given("stock:bolt", "stock.receive", {"quantity": 5}),
+            given("stock:bolt", "stock.reserve", reservation),
+            given("account:ada", "account.deposit", {"amount": 10}),
+            given("account:ada", "account.charge", {"amount": 7}),
+            given("stock:bolt", "stock.ship", reservation),
+        ],
+    )
+
+    assert report.state("stock:bolt") == {"received": 5, "left": 2, "shipped": 3, "reserved": {}}
+    assert report.state("account:ada") == {"balance": 3, "paid": 7}
+    assert report.faults == ()
