@@ -102,7 +102,7 @@ def raise_interrupted(_number: int, _frame: FrameType | None) -> Never:
 
 
 def stop_java() -> None:
-    """Terminate our JVM: after an interrupted call it cannot be asked to stop any more."""
+    """Terminate our JVM: an interrupted call leaves the connection to it out of step."""
     gateway = SparkContext._gateway
     java = getattr(gateway, "proc", None)
     if java is not None:

@@ -68,7 +68,7 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class SendRetry:
-    """Repeats an operation for some seconds; its messages are the same, so it adds no effect."""
+    """Repeats the same messages, without further effect, while no region surely takes them."""
 
     seconds: float = 0.0
     clock: Callable[[], float] = time.monotonic

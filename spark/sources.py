@@ -70,7 +70,10 @@ def read_parquet(
 
 
 def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> DataFrame:
-    """A folder's files as they arrive, CSV with the first one's header; raises SourceRefused."""
+    """A folder's files as they arrive; raises SourceRefused.
+
+    A folder of CSV must hold a file already, because later files must have the same header.
+    """
     try:
         schema: StructType | str = declare_schema(mapping)
         if mapping.format is SourceFormat.CSV:
