@@ -1,12 +1,12 @@
 """A session's history made again from its entries: every state and every output, byte for byte."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
 from shared.domain.journal import Entry, MessageIdentity, Status
 from shared.domain.message import Message
-from shared.domain.outbox import DestinationBatch, Outbox, Rerun, Staged
+from shared.domain.outbox import DestinationBatch, Rerun, Staged
 from shared.domain.reports import report_fault
 from shared.engine.handle import handle
 from shared.engine.handle.handle import address_batches
@@ -62,7 +62,6 @@ class SessionHistory:
                 yield Violation("P9", f"{where}: its fault is not reported as it was")
 
     def check_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
-        """An entry whose handler ran: run it again, where that is possible."""
         stored = self.stored_outputs(entry)
         kinds = {self.handlers.kind_of(covered.type) for covered in entry.identities}
         if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:
@@ -103,17 +102,12 @@ class SessionHistory:
         )
 
     def stored_outputs(self, entry: Entry) -> list[QueuedOutput]:
-        """The outputs that an entry kept, in itself or beside it."""
-        return flatten(self.read_batches(entry.outbox))
-
-    def read_batches(self, outbox: Outbox) -> tuple[DestinationBatch, ...]:
-        """The batches of an outbox, staged ones included."""
-        if not isinstance(outbox.location, Staged):
-            return outbox.batches
-        found = [self.store.staged[self.session, part] for part in staged_ids(outbox.location)]
-        return tuple(batch for document in found for batch in decode_staged(document))
+        if not isinstance(entry.outbox.location, Staged):
+            return flatten(entry.outbox.batches)
+        parts = staged_ids(entry.outbox.location)
+        documents = [self.store.staged[self.session, part] for part in parts]
+        return flatten(batch for document in documents for batch in decode_staged(document))
 
 
-def flatten(batches: tuple[DestinationBatch, ...]) -> list[QueuedOutput]:
-    """Messages with their queues, in the order of sending."""
+def flatten(batches: Iterable[DestinationBatch]) -> list[QueuedOutput]:
     return [(batch.queue, message) for batch in batches for message in batch.messages]

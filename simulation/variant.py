@@ -1,12 +1,12 @@
 """What sort of world a seed gets: how many, how large, and with which of the settings."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
+from unittest.mock import patch
 
 from shared.domain import producer
-from shared.engine.consume import fold
 from shared.engine.operate import compact
 from shared.engine.worker import Policy, WaitLimits
 from shared.storage import documents, limits
@@ -19,25 +19,18 @@ SMALL: tuple[Limit, ...] = (
     # Shorter than a pause, so that a slow attempt finds its stages gone.
     (documents, "STAGED_SECONDS", 20),
     (compact, "REMOVED_AT_ONCE", 4),
-    (fold, "INLINE_BYTES_MAX", 1_600),
     (limits, "INLINE_BYTES_MAX", 1_600),
-    (limits, "STAGE_BYTES_MAX", 1_400),
+    (limits, "STAGED_BYTES_MAX", 1_400),
     (producer, "REMEMBERED_MAX", 4),
 )
 
 
 @contextmanager
 def small_limits(*, wanted: bool) -> Iterator[None]:
-    """The small limits, where wanted, until the end of the block."""
-    limits = SMALL if wanted else ()
-    usual = [(module, name, getattr(module, name)) for module, name, _ in limits]
-    for module, name, value in limits:
-        setattr(module, name, value)
-    try:
+    with ExitStack() as changes:
+        for module, name, value in SMALL if wanted else ():
+            changes.enter_context(patch.object(module, name, value))
         yield
-    finally:
-        for module, name, value in usual:
-            setattr(module, name, value)
 
 
 # Longer than any backlog of a run without faults.

@@ -115,7 +115,7 @@ class CosmosAccount:
             if error.status_code == TOO_LARGE:
                 raise TooLarge(first_line(error)) from error
             if error.status_code in REFUSED_STATUSES:
-                raise explain_refusal(error, error.status_code) from error
+                raise convert_refusal(error, error.status_code) from error
             raise OutcomeUnknown(f"a write to Cosmos DB failed: {first_line(error)}") from error
         except (AzureError, TimeoutError, OSError) as error:
             self.failing_since = self.failing_since or time.monotonic()
@@ -226,12 +226,12 @@ async def reading() -> AsyncIterator[None]:
     except CosmosResourceNotFoundError:
         raise
     except CosmosHttpResponseError as error:
-        raise explain_refusal(error, error.status_code) from error
+        raise convert_refusal(error, error.status_code) from error
     except (AzureError, TimeoutError, OSError) as error:
         raise Unavailable(f"Cosmos DB cannot be reached: {first_line(error)}") from error
 
 
-def explain_refusal(error: AzureError, status: int | None) -> Unavailable:
+def convert_refusal(error: AzureError, status: int | None) -> Unavailable:
     """A refusal as Throttled or Unavailable, with the wait that the store asks for."""
     reason = f"Cosmos DB refused: {first_line(error)}"
     if status != THROTTLED:
@@ -275,5 +275,5 @@ def explain_batch(operations: Sequence[Operation], error: CosmosBatchOperationEr
     if status == TOO_LARGE:
         raise TooLarge("Cosmos DB refused a document as too large") from error
     if status in REFUSED_STATUSES:
-        raise explain_refusal(error, status) from error
+        raise convert_refusal(error, status) from error
     raise OutcomeUnknown(f"Cosmos DB answered a batch with {status}") from error

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from functions.handlers import orders
-from functions.handlers.orders import Account, Line, Order, Place, Reservation, Stock, place
+from functions.handlers.orders import Account, Line, Order, PlaceOrder, Reservation, Stock, place
 from shared.domain.handler import Context, HandlerInput
 from shared.domain.message import Message
 from shared.domain.saga.plan import Stage, Wait
@@ -79,7 +79,7 @@ def test_an_order_moves_on_or_says_why_it_does_not(
 def planned(**order: object) -> list[list[str]]:
     """The names of the steps of an order's plan, by stage; a wait stands for itself."""
     context = Context(Message("m", "saga:o-1", "order.place", b"{}"))
-    placed = Place.model_validate({"customer": "ada", "amount": 5, **order})
+    placed = PlaceOrder.model_validate({"customer": "ada", "amount": 5, **order})
     return [
         [part.name] if isinstance(part, Wait) else [step.name for step in part.steps]
         for part in place(placed, context).parts
@@ -114,7 +114,7 @@ def test_a_refusal_changes_nothing() -> None:
 
 def test_only_charging_is_final_and_all_before_it_can_be_undone() -> None:
     context = Context(Message("m", "saga:o-1", "order.place", b"{}"))
-    order = Place(customer="ada", amount=5, lines=[Line(product="p", quantity=1)])
+    order = PlaceOrder(customer="ada", amount=5, lines=[Line(product="p", quantity=1)])
     plan = place(order, context)
 
     stages = [part for part in plan.parts if isinstance(part, Stage)]
