@@ -191,15 +191,15 @@ def once_and_in_order(history: SessionHistory) -> Iterator[Violation]:
         if count > 1:
             yield Violation("P2", f"{history.session}: {what} had {count} effects")
     newest: dict[str, MessageIdentity] = {}
-    for covered in completed:
-        number = covered.number
+    for identity in completed:
+        number = identity.number
         before = newest.get(number.group)
         if before is not None and number.group != ARRIVALS:
             if (before.number.sequence, before.number.level) >= (number.sequence, number.level):
                 yield Violation("P3", f"{history.session}: {number} after {before.number}")
             if before.number.level > number.level:
                 yield Violation("P2", f"{history.session}: {number} is fenced by {before.number}")
-        newest[number.group] = covered
+        newest[number.group] = identity
 
 
 def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
@@ -208,9 +208,9 @@ def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterat
     forwarded: list[Message] = []
     reasons: list[str] = []
     for history in histories:
-        for covered, entry in history.ends:
+        for identity, entry in history.ends:
             if entry.status is not Status.PARKED:
-                key = (history.session, covered.id, covered.digest)
+                key = (history.session, identity.id, identity.digest)
                 ends.setdefault(key, []).append(entry)
             if entry.from_parked and entry.reason:
                 reasons.append(entry.reason)

@@ -292,8 +292,8 @@ class Host:
         while True:
             await self.process.wait(FEED_SECONDS)
             if self.feed.is_followed_by(self.process):
-                owings = [owing for d in self.feed.read() if (owing := decode_pending(d))]
-                await self.services.recovery.recover(owings)
+                changed = [one for d in self.feed.read() if (one := decode_pending(d))]
+                await self.services.recovery.recover(changed)
 
     async def sweep(self) -> None:
         while True:

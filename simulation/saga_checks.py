@@ -53,8 +53,8 @@ def entries_by_message(journal: RecordingJournal) -> EntriesByMessage:
         for document in documents.values():
             entry, at = decode_entry(document), int(document["_etag"])
             if entry.status is not Status.PARKED:
-                for covered in entry.identities:
-                    entries[session, covered.id].append(CoveringEntry(at, covered.type, entry))
+                for identity in entry.identities:
+                    entries[session, identity.id].append(CoveringEntry(at, identity.type, entry))
     return entries
 
 

@@ -40,7 +40,7 @@ class SessionHistory:
         """Go through all entries. One that does not follow from the entry before is a violation."""
         for position, document in sorted(self.store.entries[self.session].items()):
             entry = decode_entry(document)
-            self.ends += [(covered, entry) for covered in entry.identities]
+            self.ends += [(identity, entry) for identity in entry.identities]
             where = f"{self.session}/{position}"
             match entry.status:
                 case Status.COMPLETED:
@@ -63,13 +63,13 @@ class SessionHistory:
 
     def check_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
         stored = self.stored_outputs(entry)
-        kinds = {self.handlers.kind_of(covered.type) for covered in entry.identities}
+        kinds = {self.handlers.kind_of(identity.type) for identity in entry.identities}
         if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:
             again: list[QueuedOutput] = []
-            for covered in entry.identities:
-                message = self.message(entry, covered)
+            for identity in entry.identities:
+                message = self.message(entry, identity)
                 if message is None:
-                    yield Violation("P5", f"{where}: covers {covered.id}, which nobody sent")
+                    yield Violation("P5", f"{where}: covers {identity.id}, which nobody sent")
                     return
                 again += self.run(entry, message)
             if self.before.state != entry.state:
@@ -88,15 +88,15 @@ class SessionHistory:
         self.before = HandlerInput(result.state, result.produced)
         return flatten(address_batches(result, self.output_queue))
 
-    def message(self, entry: Entry, covered: MessageIdentity) -> Message | None:
+    def message(self, entry: Entry, identity: MessageIdentity) -> Message | None:
         """The message as it was processed."""
-        copies = self.copies_by_identity.get((self.session, covered.id, covered.digest), ())
+        copies = self.copies_by_identity.get((self.session, identity.id, identity.digest), ())
         # The one that was processed left its time in what came of it.
         times = {(entry.state or {}).get("at"), *(m.time for _, m in self.stored_outputs(entry))}
         sent = next((copy for copy in copies if copy.time in times), copies[0] if copies else None)
         if sent is None or entry.resolution is None or entry.resolution.action != "edit":
             return sent
-        body = self.corrections[self.session, covered.id]
+        body = self.corrections[self.session, identity.id]
         return Message(
             sent.id, sent.session, sent.type, body, sent.number, sent.time, sent.reply_to
         )

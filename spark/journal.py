@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from shared.settings import connection, read_text
 from spark.options import OptionRefused, read_app_settings
-from spark.reconciliation import COVERED, ENTRIES
+from spark.reconciliation import IDENTITY, ENTRIES
 from spark.schemas import LONG, TEXT, build_schema
 
 QUERY = "SELECT c.session, c.id, c.status, c.covers FROM c WHERE c.kind = 'entry'"
@@ -71,7 +71,7 @@ class JournalReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         with open_journal(self.settings) as journal:
             for entry in journal.query_items(QUERY, feed_range=dict(partition.value)):
-                covers = [tuple(c.get(name) for name in COVERED.names) for c in entry["covers"]]
+                covers = [tuple(c.get(name) for name in IDENTITY.names) for c in entry["covers"]]
                 yield (entry["session"], entry["id"], entry["status"], covers)
 
 

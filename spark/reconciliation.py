@@ -18,8 +18,8 @@ COMPLETED = "completed"
 ENDED_WITHOUT_EFFECT = ("faulted", "skipped")
 
 # What is read of the journal's documents of kind `entry`. An id is its position, padded with zeros.
-COVERED = build_schema(id=TEXT, type=TEXT, digest=TEXT, group=TEXT, sequence=LONG)
-ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, covers=ArrayType(COVERED))
+IDENTITY = build_schema(id=TEXT, type=TEXT, digest=TEXT, group=TEXT, sequence=LONG)
+ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, covers=ArrayType(IDENTITY))
 
 
 class FindingKind(StrEnum):
@@ -40,7 +40,7 @@ def find_differences(events: DataFrame, entries: DataFrame, group: str) -> DataF
     its event is reported as missing from its own session.
     """
     expected = events.select("session", "id", "sequence", digest_event().alias("digest"))
-    matched = match_outcomes(expected, list_covered(entries, group))
+    matched = match_outcomes(expected, list_processed(entries, group))
     ordered = add_preceding_number(matched)
     differing = ordered.where(~is_as_expected() | is_out_of_order())
     return differing.select(F.inline(list_findings())).select(*FINDINGS.names)
@@ -51,7 +51,7 @@ def count_by_session(
 ) -> DataFrame:
     """Per session: events expected, effects in the journal, and a count of each finding."""
     is_completed = F.col("status") == COMPLETED
-    effects = list_covered(entries, group).where(is_completed).groupBy("session")
+    effects = list_processed(entries, group).where(is_completed).groupBy("session")
     counts = found.groupBy("session").pivot("finding", list(FindingKind)).count()
     return (
         events.groupBy("session")
@@ -62,7 +62,7 @@ def count_by_session(
     )
 
 
-def list_covered(entries: DataFrame, group: str) -> DataFrame:
+def list_processed(entries: DataFrame, group: str) -> DataFrame:
     """One row for each message of the group that an entry covers, with its place in the journal."""
     each = entries.select(
         "session",
@@ -75,13 +75,13 @@ def list_covered(entries: DataFrame, group: str) -> DataFrame:
     )
 
 
-def match_outcomes(expected: DataFrame, covered: DataFrame) -> DataFrame:
+def match_outcomes(expected: DataFrame, processed: DataFrame) -> DataFrame:
     """Each event with `outcomes`: those under its id in any session, the first one first.
 
     Outcomes without an event are in a row whose other columns are null.
     """
     outcome = F.struct("position", "place", "session", "status", "sequence", "digest")
-    ended = covered.where(F.col("status").isin(COMPLETED, *ENDED_WITHOUT_EFFECT))
+    ended = processed.where(F.col("status").isin(COMPLETED, *ENDED_WITHOUT_EFFECT))
     by_id = ended.groupBy("id").agg(F.array_sort(F.collect_list(outcome)).alias("outcomes"))
     matched = expected.join(by_id, on="id", how="full_outer")
     return matched.withColumn("outcomes", F.coalesce("outcomes", F.array()))

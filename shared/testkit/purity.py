@@ -149,7 +149,7 @@ def differing_parts(first: ComparableResult, second: ComparableResult) -> tuple[
 
 def comparable(result: HandlerResult) -> ComparableResult:
     """A result as it can be compared, also with one from another process."""
-    outputs = [encode_batch(parcel) for parcel in result.batches]
+    outputs = [encode_batch(batch) for batch in result.batches]
     compared: ComparableResult = json.loads(json.dumps({"state": result.state, "outputs": outputs}))
     return compared
 
