@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from shared.domain import producer
-from shared.engine.consume import fold
 from shared.engine.operate import compact
 from shared.engine.worker import Policy, WaitLimits
 from shared.storage import documents, limits
@@ -19,9 +18,8 @@ SMALL: tuple[Limit, ...] = (
     # Shorter than a pause, so that a slow attempt finds its stages gone.
     (documents, "STAGED_SECONDS", 20),
     (compact, "REMOVED_AT_ONCE", 4),
-    (fold, "INLINE_BYTES_MAX", 1_600),
     (limits, "INLINE_BYTES_MAX", 1_600),
-    (limits, "STAGE_BYTES_MAX", 1_400),
+    (limits, "STAGED_BYTES_MAX", 1_400),
     (producer, "REMEMBERED_MAX", 4),
 )
 

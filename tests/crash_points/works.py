@@ -1,4 +1,4 @@
-"""Pieces of work that between them make every call that a use case can make.
+"""Pieces of work that between them make every call that the engine can make.
 
 Each is a coroutine over two regions in which calls go wrong, or not, and returns its result, which
 must not depend on what went wrong.
