@@ -38,6 +38,7 @@ from shared.storage.documents import (
     parked_id,
     position_id,
     processed_by_position,
+    session_in,
     staged_ids,
     version_of,
     written_at,
@@ -153,7 +154,7 @@ class CosmosJournal:
             response_hook=clock.read,
         )
         before = clock.seconds - older_than_seconds
-        return list(dict.fromkeys(d["session"] for d in found if written_at(d) <= before))
+        return list(dict.fromkeys(session_in(d) for d in found if written_at(d) <= before))
 
     async def faulted_entries(self, session: str) -> Sequence[Entry]:
         """See Maintenance.faulted_entries: one indexed query in one partition."""

@@ -41,6 +41,7 @@ from shared.storage.documents import (
     parked_id,
     position_id,
     processed_by_position,
+    session_in,
     staged_ids,
     version_of,
     written_at,
@@ -131,7 +132,7 @@ class MemoryJournal:
             f"sessions.{need.value}",
             lambda: self.store.search(need, region, before, frozenset(excluded)),
         )
-        return list(dict.fromkeys(document["session"] for document in found[:limit]))
+        return list(dict.fromkeys(session_in(document) for document in found[:limit]))
 
     async def faulted_entries(self, session: str) -> Sequence[Entry]:
         """See Maintenance.faulted_entries."""
@@ -164,13 +165,13 @@ class MemoryJournal:
     ) -> None:
         """See Outboxes.acknowledge."""
 
-        def strike_off() -> None:
+        def remove_regions() -> None:
             document = self.store.read(pending.session, outbox_id(pending))
             if document is not None:
                 operations = acknowledge_operations(document, delivered, refused or {})
                 self.store.apply(pending.session, operations)
 
-        self.fault_plan.perform("acknowledge", strike_off)
+        self.fault_plan.perform("acknowledge", remove_regions)
 
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
         """See Outboxes.stage."""

@@ -9,6 +9,7 @@ from copy import deepcopy
 from shared.domain.errors import TooLarge
 from shared.ports import SessionNeed, WriteResult
 from shared.storage.documents import (
+    TTL_FIELD,
     VERSION_FIELD,
     WRITTEN_FIELD,
     Document,
@@ -81,7 +82,7 @@ class MemoryStore:
 
     def is_over(self, document: Document) -> bool:
         """Whether the document has outlived its time to live."""
-        ttl = document.get("ttl", -1)
+        ttl = document.get(TTL_FIELD, -1)
         return bool(ttl >= 0 and self.clock.now() >= written_at(document) + ttl)
 
     def search(

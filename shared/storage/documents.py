@@ -43,6 +43,8 @@ type Document = dict[str, Any]
 # What the store itself adds to every document: its version, and when it was written.
 VERSION_FIELD = "_etag"
 WRITTEN_FIELD = "_ts"
+# How many seconds after its last write the store removes a document.
+TTL_FIELD = "ttl"
 POSITION_DIGITS = 12
 GENESIS_ID = "genesis"
 # Every so many entries one is marked, so that compaction finds long journals without a scan.
@@ -120,7 +122,7 @@ def encode_marker(session: str, marker: Marker, keep_seconds: int) -> Document:
         "kind": "marker",
         "covered": encode_identity(marker.identity),
         "position": marker.position,
-        "ttl": keep_seconds,
+        TTL_FIELD: keep_seconds,
     }
 
 
@@ -139,7 +141,7 @@ def encode_staged(
             "id": document_id,
             "session": session,
             "kind": "staged",
-            "ttl": STAGED_SECONDS,
+            TTL_FIELD: STAGED_SECONDS,
             "parcels": [encode_batch(batch)],
         }
         for document_id, batch in zip(ids, batches, strict=True)

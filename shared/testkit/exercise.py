@@ -16,6 +16,7 @@ from shared.adapters.injected_faults import FaultPlan
 from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Status
 from shared.domain.message import Message
+from shared.storage.documents import decode_identities
 from shared.testkit.given import Found, Given, as_sent, described
 from shared.testkit.other_process import require_same_elsewhere
 from shared.testkit.purity import checked_runs
@@ -257,7 +258,7 @@ async def read_result(regions: TwoRegions) -> RunResult:
             output = (message.id, message.type, message.body)
             streams[region, queue, message.session, group][output] = None
     faults = (
-        Fault(session, document["covers"][0]["type"], document["reason"])
+        Fault(session, decode_identities(document)[0].type, document["reason"])
         for session, documents in regions.journal.partitions.items()
         for document in documents.values()
         if document.get("status") == Status.FAULTED.value

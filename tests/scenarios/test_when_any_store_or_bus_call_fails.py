@@ -24,7 +24,7 @@ PRODUCER_CALLS = {"add_pending", "ledger", "save_ledger"}
 BACKGROUND_CALLS = {"sessions", "faulted_entries", "oldest_entries", "milestone", "compact"}
 CLAIM_CALLS = {"stored_entry", "replace"}
 STAGING_CALLS = {"stage", "staged"}
-ARRIVAL_CALLS = {"marked"}
+ARRIVAL_CALLS = {"marker"}
 STORE_CALLS = ("head", "entry", "processed", "append", "parked", "pending", "acknowledge")
 FAULTS = [*product(STORE_CALLS + BUS_CALLS, CALL_ERRORS, range(3))]
 

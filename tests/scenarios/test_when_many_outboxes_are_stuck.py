@@ -111,14 +111,14 @@ async def test_a_session_whose_rescue_throws_does_not_keep_the_others_from_their
 ) -> None:
     world = await stuck_world(20)
     world.bus.unavailable.clear()
-    pay = world.east.recovery.dispatcher.deliver_in_order
+    deliver = world.east.recovery.dispatcher.deliver_in_order
 
-    async def pay_or_throw(owings: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
-        if owings[0].session == "stuck-7":
+    async def deliver_or_throw(pending: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
+        if pending[0].session == "stuck-7":
             raise ZeroDivisionError("a bug")
-        return await pay(owings, regions)
+        return await deliver(pending, regions)
 
-    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", pay_or_throw)
+    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", deliver_or_throw)
 
     assert await world.east.recovery.sweep() == Recovered(helped=19, left=1)
     assert len(world.bus.messages("east", BURNT)) == 19
@@ -137,15 +137,17 @@ async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothi
     world.bus.unavailable.clear()
     seen = await feed_of(world)
     assert len(seen) == 100
-    pay = world.east.recovery.dispatcher.deliver_in_order
-    paid = count()
+    deliver = world.east.recovery.dispatcher.deliver_in_order
+    calls = count()
 
-    async def pay_until_killed(owings: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
-        if next(paid) == 40:
+    async def deliver_until_killed(
+        pending: list[PendingOutbox], regions: list[str]
+    ) -> tuple[str, ...]:
+        if next(calls) == 40:
             raise ProcessKilled
-        return await pay(owings, regions)
+        return await deliver(pending, regions)
 
-    monkeypatch.setattr(world.east.recovery.dispatcher, "pay", pay_until_killed)
+    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", deliver_until_killed)
     with pytest.raises(ProcessKilled):
         await world.east.recovery.recover(seen)
 

@@ -166,14 +166,14 @@ def end_saga(record: SagaRecord, ending: SagaEnd, _: Context) -> Handled[SagaRec
 
 def alert_person(ended: SagaRecord, ending: SagaEnd) -> Output:
     """What the app's output queue is told of a saga that a person has to look at."""
-    told = SagaAlert(
+    alert = SagaAlert(
         key=ending.key,
         kind=ended.kind,
         state=ended.state,
         reason=ended.reason,
         outcomes=ended.outcomes,
     )
-    return Output(ALERT_TYPE, told)
+    return Output(ALERT_TYPE, alert)
 
 
 def answer_with(record: SagaRecord, refused: str | None = None) -> Handled[SagaRecord]:

@@ -1,0 +1,99 @@
+"""The glossary: every word is defined once, where it says, and its synonyms name nothing."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = (
+    *("functions", "shared", "spark", "samples", "local", "testbed"),
+    *("simulation", "chaos", "demo", "bench"),
+)
+# Names that a library or a user's business gives, each with the reason.
+ALLOWED = {
+    "paid": "the sample business of orders charges accounts",
+    "pay": "the sample business of orders charges accounts",
+}
+
+
+def rows() -> list[list[str]]:
+    """The glossary's rows: word, meaning, module, synonyms."""
+    lines = (ROOT / "docs/glossary.md").read_text("utf-8").splitlines()
+    table = [line for line in lines if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    return [row for row in cells if row[0] != "word"]
+
+
+def synonyms() -> dict[str, str]:
+    """The words that name nothing, and the word to use instead."""
+    return {other: row[0] for row in rows() for other in re.split(r",\s*", row[3]) if other}
+
+
+def names_in(source: str) -> Iterator[tuple[str, int]]:
+    """Every name that a module gives to something, with its line."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                yield name, node.lineno
+            case ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                yield name, node.lineno
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name, node.lineno
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name in snake case or camel case."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
+
+
+def misnamed(source: str) -> list[str]:
+    """What a module names by a synonym."""
+    banned = {word: use for word, use in synonyms().items() if word not in ALLOWED}
+    return [
+        f"line {line}: {name}: say {banned[word]!r} instead of {word!r}"
+        for name, line in names_in(source)
+        for word in words_of(name)
+        if word in banned
+    ]
+
+
+def test_every_word_is_defined_once() -> None:
+    words = Counter(row[0] for row in rows())
+
+    assert [word for word, count in words.items() if count > 1] == []
+    assert words.keys() & synonyms().keys() == set()
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+def test_every_word_is_used_by_the_module_that_defines_it(row: list[str]) -> None:
+    word, meaning, module, _ = row
+    path = ROOT / module.strip("`")
+
+    assert meaning.endswith(".")
+    assert path.exists(), f"{module} of {word!r} is not there"
+    # A verb may be inflected, and "to lead" is "leads" in code.
+    stem = word.removeprefix("to ").split()[0].rstrip("ed")[:6]
+    assert stem in path.read_text("utf-8").lower(), f"{module} does not speak of {word!r}"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_nothing_is_named_by_a_synonym(folder: str) -> None:
+    found = {
+        str(file.relative_to(ROOT)): wrong
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if (wrong := misnamed(file.read_text("utf-8")))
+    }
+
+    assert found == {}
+
+
+def test_a_synonym_would_be_seen() -> None:
+    assert misnamed("def send_voided(): pass") == [
+        "line 1: send_voided: say 'tombstone' instead of 'voided'"
+    ]
+    assert misnamed("class VoidSender: pass") != []
+    assert misnamed("avoided = 1") == []
