@@ -51,6 +51,11 @@ async def gapped(faults: FaultPlan) -> object:
     return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[2:3], BILLS[1:2])
 
 
+async def parked_twice(faults: FaultPlan) -> object:
+    """A copy of a parked message, which is not the newest of those that are parked."""
+    return await delivered(BusinessRegions(faults), BILLS[1:2], BILLS[2:3], BILLS[1:2], BILLS[:1])
+
+
 async def in_batches(faults: FaultPlan) -> object:
     """Two batches, the first with a gap."""
     return await delivered(BusinessRegions(faults), [*BILLS[:2], BILLS[3]], BILLS[2:5])
@@ -142,6 +147,13 @@ async def staged(faults: FaultPlan) -> object:
         return await delivered(
             BusinessRegions(faults), [writing([1_300, 1_000])], [writing([3], 1)]
         )
+
+
+async def staged_under_a_claim(faults: FaultPlan) -> object:
+    """Outputs of a handler that calls the outside, which do not fit an entry either."""
+    with small_limits(wanted=True):
+        letters = writing([1_300, 1_000], kind="write.outside")
+        return await delivered(BusinessRegions(faults), [letters], [writing([3], 1)])
 
 
 async def delivered_meanwhile(faults: FaultPlan) -> object:
@@ -273,6 +285,7 @@ WORKS: Mapping[str, Work] = {
     for work in (
         in_turn,
         gapped,
+        parked_twice,
         in_batches,
         without_numbers,
         late_copies,
@@ -282,6 +295,7 @@ WORKS: Mapping[str, Work] = {
         idempotent,
         to_an_unavailable_region,
         staged,
+        staged_under_a_claim,
         delivered_meanwhile,
         made_again,
         refused_by_a_queue,
