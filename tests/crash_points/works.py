@@ -120,7 +120,7 @@ async def die() -> None:
 
 
 async def idempotent(faults: FaultPlan) -> object:
-    """A handler without a journal entry, while one region is dark."""
+    """A handler without a journal entry, while one region is unavailable."""
     regions = BusinessRegions(faults)
     regions.bus.unavailable = {"west"}
     await regions.take([replace(payment(0, "account.note"), number=None)])
@@ -183,7 +183,7 @@ async def made_again(faults: FaultPlan) -> object:
 
 
 async def refused_by_a_queue(faults: FaultPlan) -> object:
-    """An output that no queue takes, in whose place a void goes."""
+    """An output that no queue takes, in whose place a tombstone goes."""
     regions = BusinessRegions(faults)
     regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
     return await delivered(regions, [message(0, 11, kind="account.boast")], BILLS[1:2])
@@ -224,7 +224,7 @@ async def published_too_large(faults: FaultPlan) -> object:
 
 
 async def numbered_elsewhere(faults: FaultPlan) -> object:
-    """Messages with numbers of their sender's own, sent while one region is dark."""
+    """Messages with numbers of their sender's own, sent while one region is unavailable."""
     regions = BusinessRegions(faults)
     regions.bus.unavailable = {"west"}
     await regions.insist(lambda worker: worker.producer.send(BILLS[:2]))
