@@ -1,1 +1,1 @@
-"""Every call that a use case makes to the store or the bus goes wrong, alone and in pairs."""
+"""Every call that the engine makes to the store or the bus goes wrong, alone and in pairs."""

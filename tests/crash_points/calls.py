@@ -1,4 +1,4 @@
-"""Where the use cases call the store and the bus, by their source and while they run."""
+"""Where the engine calls the store and the bus, by its source and while it runs."""
 
 import ast
 import os
@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.adapters.injected_faults import CallFault, FaultPlan
-from shared.ports import Bus, Journal
+from shared.ports import Bus, Entries, Ledgers, Maintenance, Outboxes
 
-USE_CASES = Path(__file__).parents[2] / "shared" / "usecases"
-PREFIX = f"{USE_CASES}{os.sep}"
-METHODS = {name for port in (Journal, Bus) for name in vars(port) if not name.startswith("_")}
-# What the use cases name the ports.
-PORTS = {"journal", "store", "bus"}
+ENGINE = Path(__file__).parents[2] / "shared" / "engine"
+PREFIX = f"{ENGINE}{os.sep}"
+PORTS = (Entries, Outboxes, Ledgers, Maintenance, Bus)
+METHODS = {name for port in PORTS for name in vars(port) if not name.startswith("_")}
+# What the engine names the ports.
+NAMES = {"journal", "entries", "outboxes", "bus"}
 
 # A file and a line.
 type CallSite = tuple[str, int]
@@ -38,8 +39,8 @@ class PortCall:
 
 
 def port_calls() -> list[PortCall]:
-    """Every call of a port in a use case."""
-    return [call for path in sorted(USE_CASES.rglob("*.py")) for call in port_calls_in(path)]
+    """Every call of a port in the engine."""
+    return [call for path in sorted(ENGINE.rglob("*.py")) for call in port_calls_in(path)]
 
 
 def port_calls_in(path: Path) -> Iterator[PortCall]:
@@ -47,13 +48,13 @@ def port_calls_in(path: Path) -> Iterator[PortCall]:
         match node:
             case ast.Call(
                 func=ast.Attribute(attr=method, value=ast.Name(id=port) | ast.Attribute(attr=port))
-            ) if method in METHODS and port in PORTS:
+            ) if method in METHODS and port in NAMES:
                 file = str(path).removeprefix(PREFIX)
                 yield PortCall(file, node.lineno, node.end_lineno or node.lineno, method)
 
 
 class TracedFaultPlan(FaultPlan):
-    """A fault plan that notes which lines of the use cases made the calls that it counts."""
+    """A fault plan that notes which lines of the engine made the calls that it counts."""
 
     def __init__(self, at: Mapping[int, CallFault] | None = None) -> None:
         super().__init__(at)
@@ -67,7 +68,7 @@ class TracedFaultPlan(FaultPlan):
 
 
 def call_site() -> CallSite:
-    """The line of a use case that awaits the current call; no line where none does."""
+    """The line of the engine that awaits the current call; no line where none does."""
     for frame, line in traceback.walk_stack(None):
         name = frame.f_code.co_filename
         if name.startswith(PREFIX):

@@ -9,7 +9,7 @@ from itertools import product
 from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError
-from shared.domain.handler import Context, Handled, Handlers
+from shared.domain.handler import Context, Handled, Handlers, Kind
 from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.engine.build import Services
@@ -35,6 +35,14 @@ def ask(account: Account, body: Amount, _: Context) -> Handled[Account]:
     """Book an amount and answer with all of them."""
     booked = Account(amounts=[*account.amounts, body.amount])
     return Handled(booked, answer=booked)
+
+
+@questions.register("write.outside", state=letters.Written, body=letters.Sizes, kind=Kind.EFFECTFUL)
+async def write_outside(
+    written: letters.Written, body: letters.Sizes, context: Context
+) -> Handled[letters.Written]:
+    """Write letters under a claim."""
+    return letters.letters(written, body, context)
 
 
 async def let_others_run() -> None:

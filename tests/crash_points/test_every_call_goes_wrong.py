@@ -1,4 +1,4 @@
-"""Every call that a use case makes goes wrong in every way; so do some pairs. All end the same."""
+"""Every call of the engine goes wrong in every way; so do some pairs. All end the same."""
 
 from functools import cache
 
@@ -24,7 +24,7 @@ def test_whatever_goes_wrong_the_end_is_the_same(name: str) -> None:
     assert searched(name).pairs > 0
 
 
-def test_no_call_of_a_use_case_is_forgotten() -> None:
+def test_no_call_of_the_engine_is_forgotten() -> None:
     call_sites = {site for name in WORKS for site in searched(name).call_sites}
     forgotten = [
         str(call) for call in port_calls() if not any(call.is_at(site) for site in call_sites)

@@ -1,4 +1,4 @@
-"""Pieces of work that between them make every call that a use case can make.
+"""Pieces of work that between them make every call that the engine can make.
 
 Each is a coroutine over two regions in which calls go wrong, or not, and returns its result, which
 must not depend on what went wrong.
@@ -49,6 +49,11 @@ async def in_turn(faults: FaultPlan) -> object:
 async def gapped(faults: FaultPlan) -> object:
     """A message before its turn, which is parked and drained."""
     return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[2:3], BILLS[1:2])
+
+
+async def parked_twice(faults: FaultPlan) -> object:
+    """A copy of a parked message, which is not the newest of those that are parked."""
+    return await delivered(BusinessRegions(faults), BILLS[1:2], BILLS[2:3], BILLS[1:2], BILLS[:1])
 
 
 async def in_batches(faults: FaultPlan) -> object:
@@ -115,7 +120,7 @@ async def die() -> None:
 
 
 async def idempotent(faults: FaultPlan) -> object:
-    """A handler without a journal entry, while one region is dark."""
+    """A handler without a journal entry, while one region is unavailable."""
     regions = BusinessRegions(faults)
     regions.bus.unavailable = {"west"}
     await regions.take([replace(payment(0, "account.note"), number=None)])
@@ -142,6 +147,13 @@ async def staged(faults: FaultPlan) -> object:
         return await delivered(
             BusinessRegions(faults), [writing([1_300, 1_000])], [writing([3], 1)]
         )
+
+
+async def staged_under_a_claim(faults: FaultPlan) -> object:
+    """Outputs of a handler that calls the outside, which do not fit an entry either."""
+    with small_limits(wanted=True):
+        letters = writing([1_300, 1_000], kind="write.outside")
+        return await delivered(BusinessRegions(faults), [letters], [writing([3], 1)])
 
 
 async def delivered_meanwhile(faults: FaultPlan) -> object:
@@ -171,7 +183,7 @@ async def made_again(faults: FaultPlan) -> object:
 
 
 async def refused_by_a_queue(faults: FaultPlan) -> object:
-    """An output that no queue takes, in whose place a void goes."""
+    """An output that no queue takes, in whose place a tombstone goes."""
     regions = BusinessRegions(faults)
     regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
     return await delivered(regions, [message(0, 11, kind="account.boast")], BILLS[1:2])
@@ -212,7 +224,7 @@ async def published_too_large(faults: FaultPlan) -> object:
 
 
 async def numbered_elsewhere(faults: FaultPlan) -> object:
-    """Messages with numbers of their sender's own, sent while one region is dark."""
+    """Messages with numbers of their sender's own, sent while one region is unavailable."""
     regions = BusinessRegions(faults)
     regions.bus.unavailable = {"west"}
     await regions.insist(lambda worker: worker.producer.send(BILLS[:2]))
@@ -273,6 +285,7 @@ WORKS: Mapping[str, Work] = {
     for work in (
         in_turn,
         gapped,
+        parked_twice,
         in_batches,
         without_numbers,
         late_copies,
@@ -282,6 +295,7 @@ WORKS: Mapping[str, Work] = {
         idempotent,
         to_an_unavailable_region,
         staged,
+        staged_under_a_claim,
         delivered_meanwhile,
         made_again,
         refused_by_a_queue,

@@ -48,26 +48,26 @@ def way_to(
 ) -> tuple[str, ...]:
     """The shortest way to a situation, as the names of its steps."""
     way: list[str] = []
-    link = came_from[end]
-    while link is not None:
-        way.append(link[0])
-        link = came_from[link[1]]
+    step = came_from[end]
+    while step is not None:
+        way.append(step[0])
+        step = came_from[step[1]]
     return tuple(reversed(way))
 
 
 def broken_in(protocol: Protocol, now: Situation, *, is_end: bool) -> str | None:
     """Which promise a situation breaks."""
-    told = protocol.told(now.journal)
-    kept = {*told.done, *told.claimed, *now.parked, *now.queues[0], *now.queues[1]}
+    summary = protocol.summary(now.journal)
+    kept = {*summary.done, *summary.claimed, *now.parked, *now.queues[0], *now.queues[1]}
     if len(kept) < len(MESSAGES):
         return "no loss"
-    if told.done != tuple(range(len(told.done))):
+    if summary.done != tuple(range(len(summary.done))):
         return "once and in order"
-    if not set(now.sent) <= set(told.outputs):
+    if not set(now.sent) <= set(summary.outputs):
         return "no ghosts"
-    if now.sent != told.outputs[: len(now.sent)]:
+    if now.sent != summary.outputs[: len(now.sent)]:
         return "outputs in order"
-    is_good = len(told.done) == len(MESSAGES) and now.sent == told.outputs
+    is_good = len(summary.done) == len(MESSAGES) and now.sent == summary.outputs
     if is_end and not (now.is_over and is_good):
         return "a good end"
     return None

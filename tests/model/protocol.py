@@ -1,7 +1,7 @@
 """The protocol as steps, each one call to the store or the bus: what can happen next, and what not.
 
 What a message means and what entries look like is the engine's: `decide` and `next_entry`. The
-order of calls is told here once more, in the shortest way.
+order of calls is written here once more, in the shortest way.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,30 +22,30 @@ from tests.model.situation import (
     Entries,
     Key,
     Situation,
-    Told,
+    Summary,
     attempt_of,
     put,
     sent,
-    told_by,
+    summarise,
 )
 
 type Decide = Callable[..., Decision]
 type Next = Iterator[tuple[str, Situation]]
 
 LEASE = Lease(30.0)
-# Regions are paid apart from each other, so that one stands for all.
+# Regions are delivered to apart from each other, so that one stands for all.
 DESTINATIONS = ("east",)
 
 
 class Protocol:
-    """Two workers, one in each region, and a rescuer."""
+    """Two workers, one in each region, and a sweep that delivers what they left."""
 
     def __init__(self, decide: Decide) -> None:
         self.decide = decide
         self.entries = Entries()
-        self.graves: dict[Key, Key] = {}
-        self.receipts: dict[Key, Key] = {}
-        self.tales: dict[tuple[Key, ...], Told] = {}
+        self.superseded: dict[Key, Key] = {}
+        self.acknowledged: dict[Key, Key] = {}
+        self.summaries: dict[tuple[Key, ...], Summary] = {}
 
     def next(self, now: Situation) -> Next:
         """Everything that can happen now, by name."""
@@ -56,13 +56,13 @@ class Protocol:
             step: Callable[[Situation, int], Next] = getattr(self, doing.step)
             for name, after in step(now, worker):
                 yield f"{REGIONS[worker]} {name}", after
-        yield from self.rescue(now)
+        yield from self.sweep(now)
 
-    def told(self, journal: tuple[Key, ...]) -> Told:
-        """What a journal tells."""
-        if journal not in self.tales:
-            self.tales[journal] = told_by([self.entries.real[key] for key in journal])
-        return self.tales[journal]
+    def summary(self, journal: tuple[Key, ...]) -> Summary:
+        """What a journal says; each is made once."""
+        if journal not in self.summaries:
+            self.summaries[journal] = summarise([self.entries.real[key] for key in journal])
+        return self.summaries[journal]
 
     def crashed(self, now: Situation, worker: int) -> Situation:
         """A worker forgets everything and begins again."""
@@ -107,7 +107,7 @@ class Protocol:
                 is_parked = doing.message in now.parked
                 yield from self.process(now, worker, view, message, from_parked=is_parked)
             case Duplicate():
-                yield "knows it", self.does(now, worker, Doing("drain", doing.message))
+                yield "finds it processed", self.does(now, worker, Doing("drain", doing.message))
             case Gap():
                 yield "waits", self.looks(now, worker, doing.message)
                 yield from self.park(now, worker, view, message)
@@ -134,7 +134,9 @@ class Protocol:
         if (view.position + 1 if view else 0) != len(now.journal):
             yield "is too late", self.looks(now, worker, now.workers[worker].message)
             return
-        opened = next_entry.open_entry(self.step(worker, view, message, from_parked=from_parked))
+        opened = next_entry.open_entry(
+            self.entry_input(worker, view, message, from_parked=from_parked)
+        )
         doing = now.workers[worker]
         if message.type == "effectful":
             entry, then = next_entry.make_claim(opened, LEASE), "work"
@@ -147,7 +149,7 @@ class Protocol:
         at = Doing(then, doing.message, None, entry.position, entry.attempt.id)
         yield f"creates {entry.position}", self.does(after, worker, at)
 
-    def step(
+    def entry_input(
         self, worker: int, view: Entry | None, message: Message, *, from_parked: bool = False
     ) -> EntryInput:
         """What the engine's builders need."""
@@ -167,35 +169,35 @@ class Protocol:
             if sequence not in parked:
                 return None
             parked -= {sequence}
-        journal = (*now.journal[:-1], *(self.buried(key) for key in now.journal[-1:]))
+        journal = (*now.journal[:-1], *(self.supersede(key) for key in now.journal[-1:]))
         return now._replace(journal=(*journal, self.entries.key(entry)), parked=parked)
 
-    def buried(self, key: Key) -> Key:
-        """An entry that is no head any more: nothing matters but its effect and its debt."""
-        if key not in self.graves:
+    def supersede(self, key: Key) -> Key:
+        """An entry that is no head any more: nothing matters but its effect and its outbox."""
+        if key not in self.superseded:
             entry = replace(self.entries.real[key], cursors={}, parked={})
-            self.graves[key] = self.entries.key(entry)
-        return self.graves[key]
+            self.superseded[key] = self.entries.key(entry)
+        return self.superseded[key]
 
     def replaced(self, now: Situation, entry: Entry) -> Situation:
         """The situation with an entry in another version."""
         journal = (*now.journal[: entry.position], self.entries.key(entry))
         return now._replace(journal=journal + now.journal[entry.position + 1 :])
 
-    def paid(self, now: Situation, position: int) -> Situation:
-        """The situation in which an entry's outputs were taken, and it says so."""
+    def delivered(self, now: Situation, position: int) -> Situation:
+        """The situation in which an entry's outputs were sent and acknowledged."""
         key = now.journal[position]
-        if key not in self.receipts:
+        if key not in self.acknowledged:
             entry = self.entries.real[key]
             outbox = entry.outbox.without(DESTINATIONS)
-            self.receipts[key] = self.entries.key(replace(entry, outbox=outbox))
-        journal = (*now.journal[:position], self.receipts[key], *now.journal[position + 1 :])
+            self.acknowledged[key] = self.entries.key(replace(entry, outbox=outbox))
+        journal = (*now.journal[:position], self.acknowledged[key], *now.journal[position + 1 :])
         return sent(now._replace(journal=journal), position)
 
     def park(self, now: Situation, worker: int, view: Entry | None, message: Message) -> Next:
         """Keep the message beside the journal."""
         number = now.workers[worker].message
-        after = self.appended(now, next_entry.park(self.step(worker, view, message)))
+        after = self.appended(now, next_entry.park(self.entry_input(worker, view, message)))
         if after is not None:
             yield "parks it", self.does(after, worker, Doing("drain", number))
         elif number in now.parked:
@@ -232,15 +234,15 @@ class Protocol:
     def work(self, now: Situation, worker: int) -> Next:
         """End the claim, if it is still this attempt's."""
         doing = now.workers[worker]
-        held = self.entries.real[now.journal[doing.at]]
-        if held.status is not Status.WORKING or held.attempt.id != doing.attempt:
+        stored = self.entries.real[now.journal[doing.at]]
+        if stored.status is not Status.WORKING or stored.attempt.id != doing.attempt:
             yield "has lost its claim", self.looks(now, worker, doing.message)
             return
-        after = self.replaced(now, completed(held))
+        after = self.replaced(now, completed(stored))
         yield "ends its claim", self.does(after, worker, doing._replace(step="dispatch"))
 
     def dispatch(self, now: Situation, worker: int) -> Next:
-        """Send the outputs to the regions that lack nothing before them; or fail on the way."""
+        """Send the outputs to the regions that miss nothing before them; or fail on the way."""
         doing = now.workers[worker]
         entry = self.entries.real[now.journal[doing.at]]
         then = Doing("drain", doing.message)
@@ -248,7 +250,7 @@ class Protocol:
         due = [r for r in entry.outbox.regions if r not in entry.lagging]
         if due:
             yield "sends", self.does(sent(now, doing.at), worker, then)
-            yield "sends and says so", self.does(self.paid(now, doing.at), worker, then)
+            yield "sends and acknowledges", self.does(self.delivered(now, doing.at), worker, then)
 
     def drain(self, now: Situation, worker: int) -> Next:
         """Look for what is parked and whose turn has come; where there is none, settle."""
@@ -275,16 +277,16 @@ class Protocol:
         queue = tuple(m for m in now.queues[worker] if m != message)
         return self.does(now._replace(queues=put(now.queues, worker, queue)), worker, Doing())
 
-    def rescue(self, now: Situation) -> Next:
-        """Pay the oldest debt."""
+    def sweep(self, now: Situation) -> Next:
+        """Deliver the oldest outbox that is pending."""
         for position, key in enumerate(now.journal):
             if self.entries.real[key].outbox.regions:
-                yield f"rescue pays {position}", self.paid(now, position)
+                yield f"the sweep delivers {position}", self.delivered(now, position)
                 break
 
 
 def completed(opened: Entry) -> Entry:
-    """The entry after its handler ran; it owes an output."""
+    """The entry after its handler ran, with an output that is pending."""
     output = replace(MESSAGES[0], id=f"output-{opened.identities[0].id}")
     outbox = Outbox((DestinationBatch("out", (output,)),), DESTINATIONS)
     return next_entry.complete(opened, HandlerResult({}, outbox.batches, {}, {}), outbox)

@@ -19,23 +19,23 @@ MESSAGES = tuple(
     for n in range(3)
 )
 
-# Which of the entries met so far it is.
+# Which of the entries seen so far it is.
 type Key = int
 
 
 @dataclass
 class Entries:
-    """The real entries that were met, each once."""
+    """The real entries that were seen, each once."""
 
     real: list[Entry] = field(default_factory=list)
     keys: dict[tuple[object, ...], Key] = field(default_factory=dict)
 
     def key(self, entry: Entry) -> Key:
         """Which one it is; of entries that nothing tells apart the first is kept."""
-        known = self.keys.setdefault(identity(entry), len(self.real))
-        if known == len(self.real):
+        key = self.keys.setdefault(identity(entry), len(self.real))
+        if key == len(self.real):
             self.real.append(entry)
-        return known
+        return key
 
 
 def identity(entry: Entry) -> tuple[object, ...]:
@@ -43,7 +43,7 @@ def identity(entry: Entry) -> tuple[object, ...]:
     return (
         entry.position,
         entry.status,
-        tuple(covered.number.sequence for covered in entry.identities),
+        tuple(one.number.sequence for one in entry.identities),
         tuple(sorted((group, cursor.next) for group, cursor in entry.cursors.items())),
         tuple(sorted(entry.parked.items())),
         entry.outbox.regions,
@@ -100,18 +100,18 @@ def put[T](pair: tuple[T, T], index: int, value: T) -> tuple[T, T]:
     return (value, pair[1]) if index == 0 else (pair[0], value)
 
 
-class Told(NamedTuple):
-    """What a journal tells: effects and claims by message, and the positions that owe outputs."""
+class Summary(NamedTuple):
+    """What a journal says: effects and claims by message, and the positions that have outputs."""
 
     done: tuple[int, ...]
     claimed: tuple[int, ...]
     outputs: tuple[int, ...]
 
 
-def told_by(journal: Sequence[Entry]) -> Told:
-    """What entries tell, in their order."""
+def summarise(journal: Sequence[Entry]) -> Summary:
+    """What entries say, in their order."""
     done = [entry for entry in journal if entry.status is Status.COMPLETED]
-    return Told(
+    return Summary(
         done=tuple(entry.identities[0].number.sequence for entry in done),
         claimed=tuple(
             entry.identities[0].number.sequence

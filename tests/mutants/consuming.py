@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant, Simulated
 
 SCENARIO = "tests/scenarios/test_when_{}.py".format
 CLAIM_DIES = SCENARIO("the_owner_of_a_claim_dies")
-HANDLERS = "tests/unit/shared/test_handling.py"
+HANDLERS = "tests/unit/shared/test_handler.py"
 OWNER_DIES = SCENARIO("the_owner_dies_after_commit")
 RECEIVING = "tests/unit/functions/test_receive.py"
 SLOW = SCENARIO("a_handler_is_slower_than_its_lease")
@@ -22,7 +22,7 @@ MUTANTS = (
         "settle before the journal has it",
         "P1",
         "Consumer.consume",
-        old="await self.decide_until_final(_MESSAGE_)",
+        old="await self.process_in_turn(_MESSAGE_)",
         new="AlreadyDone()",
         simulated=Simulated(),
     ),
@@ -38,14 +38,14 @@ MUTANTS = (
         "do not drain after a message",
         "P1",
         "Consumer.consume",
-        old="await self.drainer.drain(_SESSION_)",
+        old="await self.drain(_SESSION_)",
         new="None",
         tests=SCENARIO("an_earlier_message_is_missing"),
     ),
     Mutant(
         "forget a parked message",
         "P1",
-        "Drainer.drain",
+        "Consumer.drain",
         old="while _A_: _BODY_",
         new="while False: _BODY_",
         simulated=Simulated(),
@@ -53,8 +53,8 @@ MUTANTS = (
     Mutant(
         "take other content under a used number for a copy",
         "P9",
-        "met",
-        old="_A_ if _B_ == _MESSAGE_.digest else conflicting(_MESSAGE_)",
+        "compare_content",
+        old="_A_ if _B_ == _MESSAGE_.digest else report_conflict(_MESSAGE_)",
         new="_A_",
         tests=SCENARIO("a_number_is_used_again"),
     ),
@@ -62,56 +62,65 @@ MUTANTS = (
         "wait for each message of a batch",
         "P7",
         "Consumer.wait",
-        old="_IN_TIME_ and not are_parked(_HEAD_, _MESSAGE_)",
-        new="_IN_TIME_",
+        old="_A_ and _IN_TIME_ and not _OTHERS_",
+        new="_A_ and _IN_TIME_",
         tests=SCENARIO("a_batch_arrives"),
     ),
     Mutant(
         "do not record a handler that sends nothing",
         "P2",
-        "Processor.commit",
-        old="await self.append(_HEAD_, _ENDING_.entry) is not _CREATED_",
-        new="_ENDING_.batches and await self.append(_HEAD_, _ENDING_.entry) is not _CREATED_",
+        "Consumer.give_entry",
+        old="await self.committer.commit(_HEAD_, _ENDING_.entry)",
+        new="""(
+            await self.committer.commit(_HEAD_, _ENDING_.entry)
+            if _ENDING_.batches
+            else WriteResult.CREATED
+        )""",
         tests=OWNER_DIES,
+        occurrence=0,
     ),
     Mutant(
         "take what another command was answered",
         "P5",
-        "recorded",
-        old="_COVER_.id == _COMMAND_.id",
-        new="True",
+        "read_reply",
+        old="_IDENTITY_.id != _COMMAND_.id",
+        new="False",
         tests=SCENARIO("a_command_is_repeated"),
     ),
     Mutant(
         "take a claim over by the worker's own clock",
         "P2",
-        "Consumer.wait_for_claim",
-        old="_HELD_.expired",
-        new="_HELD_.entry.lease and self.clock.now() > _HELD_.entry.lease.seconds",
+        "Consumer.wait",
+        old="_CLAIM_.is_expired",
+        new="_CLAIM_.entry.lease and self.clock.now() > _CLAIM_.entry.lease.seconds",
         tests=SCENARIO("a_workers_clock_is_wrong"),
     ),
     Mutant(
         "count a lease by the worker's own clock",
         "P2",
-        "Consumer.wait_for_claim",
-        old="_HELD_.expired",
-        new="_HELD_.age_seconds + self.clock.now() % 60 > 6",
+        "Consumer.wait",
+        old="_CLAIM_.is_expired",
+        new="_CLAIM_.age_seconds + self.clock.now() % 60 > 6",
         simulated=Simulated(),
     ),
     Mutant(
         "take over a claim that is held",
         "P2",
-        "Consumer.wait_for_claim",
-        old="_HELD_.expired",
+        "Consumer.wait",
+        old="_CLAIM_.is_expired",
         new="True",
         tests=SLOW,
     ),
     Mutant(
         "give a claimed message's copies back to their queue",
         "P7",
-        "Consumer.wait_for_claim",
-        old="return Claimed()",
-        new="raise TimeoutError",
+        "Consumer.wait",
+        old="return Claimed() if _IS_SAME_ else _PARKED_",
+        new="""
+            if _IS_SAME_:
+                raise TimeoutError
+            return _PARKED_
+        """,
         tests=SLOW,
     ),
     Mutant(
@@ -133,16 +142,16 @@ MUTANTS = (
     Mutant(
         "let whoever parks beside a claim renew it",
         "P6",
-        "Claims.park_beside",
-        old="entries.left_as_it_was(_ENTRY_, _SINCE_)",
-        new="_ENTRY_",
+        "next_entry.park_beside",
+        old="_CLAIM_.lease and replace(_CLAIM_.lease, since=_AT_)",
+        new="_CLAIM_.lease",
         tests=CLAIM_DIES,
     ),
     Mutant(
         "forget what was parked beside a claim",
         "P1",
         "Claims.try_to_end",
-        old="entries.with_parked(_ENTRY_, _PARKED_)",
+        old="replace(_ENTRY_, parked=_PARKED_)",
         new="_ENTRY_",
         simulated=Simulated(),
     ),
@@ -189,8 +198,8 @@ MUTANTS = (
     Mutant(
         "give outputs random ids",
         "P4",
-        "output_message",
-        old="derived_id(*_PARTS_)",
+        "address_output",
+        old="derive_id(*_PARTS_)",
         new="__import__('uuid').uuid4().hex",
         tests=HANDLERS,
         simulated=Simulated(),
@@ -198,9 +207,9 @@ MUTANTS = (
     Mutant(
         "make outputs again on the latest state",
         "P4",
-        "Outputs.before",
+        "Dispatcher.input_of",
         old="self.worker.state_after(_HEAD_)",
-        new="self.worker.state_after(await self.store.head(_HEAD_.session))",
+        new="self.worker.state_after(await self.journal.head(_HEAD_.session))",
         tests=SCENARIO("outputs_are_made_again"),
     ),
 )

@@ -13,7 +13,7 @@ MUTANTS = (
         "send two operations to a session at once",
         "P3",
         "Producer.send",
-        old="async with self.turns.of(_SESSION_): _BODY_",
+        old="async with self.locks.of(_SESSION_): _BODY_",
         new="if True: _BODY_",
         tests=PUBLISHING,
     ),
@@ -28,15 +28,15 @@ MUTANTS = (
     Mutant(
         "give a known message a new number",
         "P4",
-        "producer.number",
-        old="_KNOWN_.get(_ID_) or following(*_A_)",
-        new="following(*_A_)",
+        "number_drafts",
+        old="_KNOWN_.get(_ID_) or bind_next(*_A_)",
+        new="bind_next(*_A_)",
         tests=SECOND_PRODUCER,
     ),
     Mutant(
         "forget which number a message had",
         "P2",
-        "producer.number",
+        "number_drafts",
         old="{_A_.id: _A_ for _A_ in _REMEMBERED_}",
         new="{}",
         simulated=Simulated(),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "remember every number a producer gave",
         "P8",
-        "producer.number",
+        "number_drafts",
         old="_A_[-max(REMEMBERED_MAX, _FRESH_):]",
         new="_A_",
         tests=PUBLISHING,
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "remember half of a large operation",
         "P2",
-        "producer.number",
+        "number_drafts",
         old="_A_[-max(REMEMBERED_MAX, _FRESH_):]",
         new="_A_[-REMEMBERED_MAX:]",
         tests=PUBLISHING,
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "let numbers run over their end",
         "P2",
-        "following",
+        "bind_next",
         old="_SEQUENCE_ > SEQUENCE_MAX",
         new="False",
         tests=NUMBERS,
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "take a caller's starting number on trust",
         "P2",
-        "producer.taken_over",
+        "take_over_ledger",
         old="_START_ is not None and _START_ not in _EXPECTED_",
         new="False",
         tests=NUMBERS,
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "number messages without storing them",
         "P1",
-        "Ledgers.save",
+        "LedgerBook.save",
         old="self.journal.save_ledger(_SESSION_, _LEDGER_, _EXPECTED_, _OUTBOX_)",
         new="self.journal.save_ledger(_SESSION_, _LEDGER_, _EXPECTED_)",
         tests=SCENARIO("a_publish_is_cut_short"),
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "reuse a number after an unknown send",
         "P1",
-        "Ledgers.save",
+        "LedgerBook.save",
         old="await self.journal.save_ledger(_SESSION_, _LEDGER_, _EXPECTED_, _OUTBOX_)",
         new="_EXPECTED_ or '1'",
         simulated=Simulated(),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "send newer messages before what was left unsent",
         "P3",
-        "Ledgers.remembered",
+        "LedgerBook.recall",
         old="await self.settle(_SESSION_, _GROUP_)",
         new="False",
         tests=ANOTHER_BATCH,
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "skip the settling of what another process numbered",
         "P1",
-        "Ledgers.bind",
+        "LedgerBook.bind",
         old="_A_ and _B_ and await self.settle(_SESSION_, _GROUP_)",
         new="False",
         tests=PUBLISHING,
@@ -109,14 +109,14 @@ MUTANTS = (
         "trust what a failed publish left in memory",
         "P1",
         "Producer.publish",
-        old="self.ledgers.known.pop(*_A_)",
+        old="self.ledgers.remembered.pop(*_A_)",
         new="None",
         tests=ANOTHER_BATCH,
     ),
     Mutant(
         "call a publish done that no region took",
         "P1",
-        "Ledgers.pay",
+        "LedgerBook.deliver",
         old="not _REGIONS_",
         new="False",
         tests=ANOTHER_BATCH,
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "notify of success only when it is acknowledged",
         "P9",
-        "Ledgers.pay",
+        "LedgerBook.deliver",
         old="""
             if _IS_SAFE_:
                 _NOTIFY_
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "call a message published that became a tombstone meanwhile",
         "P9",
-        "Ledgers.settle",
+        "LedgerBook.settle",
         old="any(_A_)",
         new="False",
         tests=PUBLISHING,
@@ -167,15 +167,15 @@ MUTANTS = (
     Mutant(
         "know what became a tombstone as sent",
         "P1",
-        "Ledgers.pay",
-        old="await self.disown(*_A_)",
+        "LedgerBook.deliver",
+        old="await self.forget(*_A_)",
         new="None",
         tests=PUBLISHING,
     ),
     Mutant(
         "use a session whose number contradicted the ledger",
         "P9",
-        "IdempotentProducer.agreed_options",
+        "IdempotentProducer.verify_options",
         old="self.broken[_SESSION_] = _ERROR_",
         new="",
         tests="tests/contract/test_publishing_on_the_twin.py",

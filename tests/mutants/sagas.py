@@ -11,19 +11,32 @@ MUTANTS = (
         "give a step up without a tombstone",
         "P5",
         "SagaSteps.give_up",
-        old="await self.in_time(_STEP_, self.settled(_MESSAGE_, void_of(_MESSAGE_, _REASON_)))",
-        new="await self.recorded(_MESSAGE_) or Reply(outcome=Outcome.REFUSED, reason=_REASON_)",
+        old="await self.perform(_WORK_, give_up=_REASON_)",
+        new="""
+            interpret(
+                await read_reply(
+                    self.journal,
+                    step_message(
+                        _WORK_['key'],
+                        _WORK_['at'],
+                        Step.model_validate(_WORK_['step']),
+                        Direction.DO,
+                    ),
+                )
+                or Failed(_REASON_)
+            ).model_dump(mode='json')
+        """,
         simulated=Orders(),
     ),
     Mutant(
         "let time be up for one region only",
         "P5",
-        "SagaBook.decide",
+        "Sagas.decide",
         old="""
-            await self.say(event_message(_KEY_, _WAITED_.timeout, _NOW_))
-            _RECORD_ = await self.started(_KEY_)
+            await self.apply(event_message(_KEY_, _WAITED_.timeout, _NOW_))
+            _RECORD_ = await self.started_record(_KEY_)
         """,
-        new="return Events(_WAITED_.timeout, _RECORD_.events)",
+        new="return WaitEvents(_WAITED_.timeout, _RECORD_.events)",
         simulated=Orders(400),
     ),
     Mutant(
@@ -37,12 +50,12 @@ MUTANTS = (
     Mutant(
         "name a step's command after the region that walks",
         "P2",
-        "SagaSteps.apply",
-        old="_MESSAGE_ = step_message(*_A_)",
+        "SagaSteps.perform",
+        old="_COMMAND_ = step_message(*_A_)",
         new="""
-            _MESSAGE_ = step_message(*_A_)
-            region = self.commands.consumer.committer.owner.region
-            _MESSAGE_ = replace(_MESSAGE_, id=f"{_MESSAGE_.id[:20]}-{region}")
+            _COMMAND_ = step_message(*_A_)
+            region = self.commands.worker.owner.region
+            _COMMAND_ = replace(_COMMAND_, id=f"{_COMMAND_.id[:20]}-{region}")
         """,
         simulated=Orders(),
     ),
@@ -50,14 +63,14 @@ MUTANTS = (
         "undo a step under its own command's id",
         "P5",
         "step_id",
-        old="derived_id('saga', _KEY_, _NAME_, _DIRECTION_)",
-        new="derived_id('saga', _KEY_, _NAME_)",
+        old="derive_id('saga', _KEY_, _NAME_, _DIRECTION_)",
+        new="derive_id('saga', _KEY_, _NAME_)",
         simulated=Orders(),
     ),
     Mutant(
         "let an event change a saga that is over",
         "P2",
-        "saga_record.refusal",
+        "record.explain_refusal",
         old="_RECORD_.state.is_end",
         new="False",
         simulated=Orders(),
@@ -65,7 +78,7 @@ MUTANTS = (
     Mutant(
         "start a saga again with other content",
         "P2",
-        "saga_record.started",
+        "start_saga",
         old="_RECORD_.digest is not None",
         new="_RECORD_.state.is_end",
         simulated=Orders(),
@@ -73,7 +86,7 @@ MUTANTS = (
     Mutant(
         "forget events that came before the start",
         "P1",
-        "saga_record.started",
+        "start_saga",
         old="_RECORD_.model_copy(update=_BEGUN_)",
         new="_RECORD_.model_copy(update={**_BEGUN_, 'events': ()})",
         simulated=Orders(),
@@ -83,7 +96,7 @@ MUTANTS = (
         "P5",
         "take",
         old="dict(zip([_STEP_.name for _STEP_ in _SILENT_], _GIVEN_UP_, strict=True))",
-        new="{_STEP_.name: Reply(outcome=Outcome.REFUSED) for _STEP_ in _SILENT_}",
+        new="{_STEP_.name: StepReply(outcome=StepOutcome.REFUSED) for _STEP_ in _SILENT_}",
         simulated=Orders(),
     ),
     Mutant(
@@ -98,39 +111,46 @@ MUTANTS = (
         "call a saga compensated whose compensation failed",
         "P5",
         "compensate",
-        old="not {Outcome.UNKNOWN, Outcome.KEPT} & _OUTCOMES_",
+        old="not {StepOutcome.UNKNOWN, StepOutcome.KEPT} & _OUTCOMES_",
         new="True",
         simulated=Orders(),
     ),
     Mutant(
         "take a refusal for done",
         "P5",
-        "reply_of",
-        old="Outcome.DONE if _REFUSED_ is None else Outcome.REFUSED",
-        new="Outcome.DONE",
+        "interpret",
+        old="StepOutcome.DONE if _REFUSED_ is None else StepOutcome.REFUSED",
+        new="StepOutcome.DONE",
         simulated=Orders(),
     ),
     Mutant(
         "say that a saga is cancelled which is past its turn",
         "P5",
-        "SagaBook.cancel",
-        old="_REPLY_.outcome is not Outcome.REFUSED",
+        "Sagas.cancel",
+        old="_REPLY_.outcome is not StepOutcome.REFUSED",
         new="_REPLY_ is None",
         simulated=Orders(),
     ),
     Mutant(
         "cancel without a tombstone",
         "P5",
-        "SagaBook.cancel",
+        "Sagas.cancel",
         old="""
-            _REPLY_ = await self.steps.give_up(_KEY_, _AT_, _STEP_, CANCELLED)
-            if _REPLY_.outcome is not Outcome.REFUSED:
-                _BODY_
+            _REPLY_ = StepReply.model_validate(
+                await self.steps.perform(_WORK_, give_up=CANCELLED)
+            )
         """,
         new="""
-            _REPLY_ = await self.steps.recorded(step_message(_KEY_, _AT_, _STEP_, Direction.DO))
-            if _REPLY_ is not None and _REPLY_.outcome is not Outcome.REFUSED:
-                _BODY_
+            found = await read_reply(
+                self.worker.journal,
+                step_message(
+                    _WORK_['key'],
+                    _WORK_['at'],
+                    Step.model_validate(_WORK_['step']),
+                    Direction.DO,
+                ),
+            )
+            _REPLY_ = interpret(found) if found else StepReply(outcome=StepOutcome.REFUSED)
         """,
         simulated=Orders(150),
     ),
@@ -151,7 +171,7 @@ MUTANTS = (
     Mutant(
         "forget to try again",
         "P6",
-        "policy",
+        "retry_policy_of",
         old="_CALL_.tries",
         new="1",
         simulated=Orders(),
@@ -160,16 +180,16 @@ MUTANTS = (
         "leave a saga to the other region for ever",
         "P6",
         "orchestrate",
-        old="_FOUND_ if isinstance(_FOUND_, State) else _WALK_",
-        new="_FOUND_ if isinstance(_FOUND_, State) else State.COMPENSATING",
+        old="_FOUND_ if isinstance(_FOUND_, SagaState) else _WALK_",
+        new="_FOUND_ if isinstance(_FOUND_, SagaState) else SagaState.COMPENSATING",
         simulated=Orders(),
     ),
     Mutant(
         "move the feed on although the task hub was away",
         "P6",
-        "begin",
-        old="ensure(_HUB_, started(_KEY_, _RECORD_), _SECONDS_)",
-        new="left_to_the_feed(_KEY_, ensure(_HUB_, started(_KEY_, _RECORD_), _SECONDS_))",
+        "begin_instances",
+        old="ensure_instance(_HUB_, start_of(_KEY_, _RECORD_), _SECONDS_)",
+        new="try_now(_KEY_, ensure_instance(_HUB_, start_of(_KEY_, _RECORD_), _SECONDS_))",
         simulated=Orders(),
     ),
 )

@@ -109,8 +109,8 @@ def test_definitions_are_named_with_what_they_stand_in() -> None:
         (mutant("x", "y", "no_such_function"), "is defined 0 times"),
         (mutant("x", "y", "__init__"), "is defined 0 times"),
         (mutant("no_such_name", "None", "Committer.commit"), "fits Committer.commit 0 times"),
-        (mutant("_A_", "None", "Committer.commit"), "fits Committer.commit .. times"),
-        (mutant("Appended.CREATED", "unknown", "Committer.commit"), "uses .'unknown'."),
+        (mutant("_A_", "None", "Committer.commit"), "fits Committer.commit 1.. times"),
+        (mutant("WriteResult.CREATED", "unknown", "Committer.commit"), "uses .'unknown'."),
     ],
 )
 def test_a_mutant_that_does_not_fit_the_code_any_more_is_refused(stale: Mutant, why: str) -> None:

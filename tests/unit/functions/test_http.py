@@ -8,6 +8,7 @@ import pytest
 
 from functions.operate import list_faults, report_health, resolve_fault, show_session
 from shared.adapters.injected_faults import CallFault
+from shared.domain.journal import Resolution
 from tests.world import World, message
 
 
@@ -58,11 +59,12 @@ async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: Wor
     done = await resolve_fault(
         world.east, resolution(action="edit", who="Ada", why="a typo", body={"amount": -1})
     )
-    assert document(done)["entry"]["resolution"] == {
-        "action": "edit",
-        "who": "Ada",
-        "why": "a typo",
-    }
+    resolved = document(done)["entry"]
+    assert resolved["resolution"] == {"action": "edit", "who": "Ada", "why": "a typo"}
+    # Not only the answer says so, but the journal.
+    stored = await world.journal.entry("acc-7", resolved["position"])
+    assert stored is not None
+    assert stored.resolution == Resolution("edit", "Ada", "a typo")
     assert document(await list_faults(world.east))["faults"] == []
     assert world.amounts() == [-1, 2]
 
