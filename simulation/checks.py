@@ -208,9 +208,9 @@ def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterat
     forwarded: list[Message] = []
     reasons: list[str] = []
     for history in histories:
-        for identity, entry in history.ends:
+        for ended, entry in history.ends:
             if entry.status is not Status.PARKED:
-                key = (history.session, identity.id, identity.digest)
+                key = (history.session, ended.id, ended.digest)
                 ends.setdefault(key, []).append(entry)
             if entry.from_parked and entry.reason:
                 reasons.append(entry.reason)

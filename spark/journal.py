@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from shared.settings import connection, read_text
 from spark.options import OptionRefused, read_app_settings
-from spark.reconciliation import IDENTITY, ENTRIES
+from spark.reconciliation import ENTRIES, IDENTITY
 from spark.schemas import LONG, TEXT, build_schema
 
 QUERY = "SELECT c.session, c.id, c.status, c.covers FROM c WHERE c.kind = 'entry'"

@@ -8,7 +8,7 @@ import pytest
 from shared.settings import InvalidSettings
 from spark.journal import JournalReader, JournalSource, read_journal_settings
 from spark.options import OptionRefused
-from spark.reconciliation import IDENTITY, ENTRIES
+from spark.reconciliation import ENTRIES, IDENTITY
 from tests.wire.cosmos_account import RunningAccount, running_account
 
 pytestmark = pytest.mark.wire
