@@ -2,7 +2,7 @@
 
 Prints each figure beside its aim. Exit status: 0 all aims hold, 1 one does not, 2 the figures could
 not be taken. With `--list WAY` it prints the functions of a way instead, in the order of their
-first calls.
+first calls, and with `--repeated` the names that several modules define, and where.
 """
 
 import argparse
@@ -125,9 +125,14 @@ def main(words: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--list", metavar="WAY", help="message, step or send")
+    parser.add_argument("--repeated", action="store_true", help="list the repeated names")
     options = parser.parse_args(words)
     if options.list:
         return print_way(options.list)
+    if options.repeated:
+        for name, files in find_repeated(PRODUCT + OTHERS).items():
+            print(f"{name}: {', '.join(files)}")
+        return 0
     try:
         figures = take_figures()
     except OSError as error:

@@ -34,6 +34,7 @@ from shared.wiring import Adapters, connect
 PRODUCT = ("functions", "shared")
 BROKER = ("local",)
 WARM_UPS = 2
+SENDS = 5
 CONFIG = ROOT / "local.config.json"
 MONITORING = sys.monitoring
 TOOL = MONITORING.PROFILER_ID
@@ -169,9 +170,11 @@ async def record_send(cloud: Cloud) -> RecordedPath:
         ServiceBusClient.from_connection_string(connection) as client,
         client.get_queue_sender("lockstep") as sender,
     ):
-        for number in range(WARM_UPS):
-            await sender.send_messages(to_sdk_message(make_status("N2", number)))
-        message = to_sdk_message(make_status("N2", WARM_UPS))
-        with recording(BROKER) as path:
-            await sender.send_messages(message)
-    return path
+        paths: list[RecordedPath] = []
+        for number in range(WARM_UPS + SENDS):
+            message = to_sdk_message(make_status("N2", number))
+            with recording(BROKER) as path:
+                await sender.send_messages(message)
+            paths.append(path)
+    # Every thread is recorded, so the store's clockwork may fall into a send, though not into all.
+    return min(paths[WARM_UPS:], key=lambda path: (len(path.files), path.depth))

@@ -6,7 +6,7 @@ from bench.path.__main__ import PathFigure, take_figures
 
 pytestmark = [pytest.mark.wire]
 
-FIGURES = (
+REACHED = (
     "pure message: files",
     "pure message: functions",
     "pure message: depth",
@@ -16,9 +16,10 @@ FIGURES = (
     "send in the local broker: depth",
     "floors of the engine",
     "repeated names in shared, functions, spark",
-    "repeated names in the whole tree",
-    "lines without tests",
 )
+# What is not where it should be yet, and must not grow: lower these numbers, never raise them.
+# `python -m bench.path --repeated` lists the names.
+SHRINKING = {"repeated names in the whole tree": 73, "lines without tests": 41_310}
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +27,18 @@ def figures() -> dict[str, PathFigure]:
     return {figure.name: figure for figure in take_figures()}
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", REACHED)
 def test_the_aim_holds(figures: dict[str, PathFigure], name: str) -> None:
     figure = figures[name]
 
     assert figure.aim is not None
-    assert figure.value <= figure.aim, "see `python -m bench.path --help` for the lists"
+    assert figure.value <= figure.aim, "`python -m bench.path --list WAY` lists the functions"
+
+
+@pytest.mark.parametrize("name", SHRINKING)
+def test_what_is_to_shrink_does_not_grow(figures: dict[str, PathFigure], name: str) -> None:
+    assert figures[name].value <= SHRINKING[name]
 
 
 def test_something_was_recorded(figures: dict[str, PathFigure]) -> None:
-    assert min(figures[name].value for name in FIGURES[:8]) > 3
+    assert min(figures[name].value for name in REACHED[:8]) > 3
