@@ -4,7 +4,7 @@ import os
 
 import azure.functions as func
 
-from functions.handlers import orders, shooting_range, tracking
+from functions.handlers import notices, orders, shooting_range, tracking
 from functions.ingest import build_ingest_blueprint
 from functions.operate import build_operate_blueprint
 from functions.receive import build_receive_blueprint
@@ -15,8 +15,16 @@ from shared.domain.handler import Handlers
 from shared.settings import Settings
 from shared.wiring import connect
 
-handlers = Handlers.joined([tracking.handlers, shooting_range.handlers, orders.handlers])
-services = connect(Settings.read(os.environ), handlers)
+settings = Settings.read(os.environ)
+handlers = Handlers.joined(
+    [
+        tracking.handlers,
+        shooting_range.handlers,
+        orders.handlers,
+        notices.build_handlers(notices.HttpNoticeService(settings.notice_url)),
+    ]
+)
+services = connect(settings, handlers)
 
 app = func.FunctionApp()
 for build_blueprint in (

@@ -22,10 +22,6 @@ class System:
     settings: dict[str, str] = field(default_factory=dict)
     batch_documents: int | None = None
 
-    @property
-    def config(self) -> Path:
-        return self.app / "local.config.json"
-
 
 NEW_YEAR = "0 0 0 1 1 *"
 NO_CLOCKWORK = {"LOCKSTEP_SWEEP_SCHEDULE": NEW_YEAR, "LOCKSTEP_COMPACT_SCHEDULE": NEW_YEAR}

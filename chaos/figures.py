@@ -1,6 +1,6 @@
 """A run over time: phases, faults and queues as recorded, effects and latencies as counted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil
@@ -48,22 +48,19 @@ def read_timeline(path: Path) -> RunTimeline:
     if not by_kind.get("phase"):
         raise ValueError(f"{path} holds no run")
     noted = [line["at"] for kind in ("event", "sample") for line in by_kind.get(kind, [])]
+    begun = by_kind["phase"]
+    ends = [*(line["at"] for line in begun[1:]), max(noted)]
+    phases = (PhaseInterval(b["phase"], b["at"], end) for b, end in zip(begun, ends, strict=True))
     waiting: dict[str, list[tuple[float, int]]] = {}
     for line in by_kind.get("sample", []):
         for region, count in line["waiting"].items():
             waiting.setdefault(region, []).append((line["at"], count))
     return RunTimeline(
-        phases=tuple(read_phases(by_kind["phase"], max(noted))),
+        phases=tuple(phases),
         faults=tuple(FaultInterval(**line) for line in by_kind.get("fault", [])),
         waiting={region: tuple(points) for region, points in waiting.items()},
         events=tuple(RunEvent(**line) for line in by_kind.get("event", [])),
     )
-
-
-def read_phases(phases: Iterable[Mapping[str, Any]], end: float) -> list[PhaseInterval]:
-    begun = [(str(line["phase"]), float(line["at"])) for line in phases]
-    ends = [*(at for _, at in begun[1:]), end]
-    return [PhaseInterval(name, at, until) for (name, at), until in zip(begun, ends, strict=True)]
 
 
 # The chart has room for about so many bars.

@@ -11,17 +11,9 @@ from functools import partial
 from chaos.plan import OutageKind, PlannedFault, plan_degradations, plan_outages
 from chaos.processes import SenderProcess
 from chaos.progress import RunLog
+from testbed import faults
 from testbed.cloud import CloudProcess
 from testbed.control import ControlRefused
-from testbed.faults import (
-    components_down,
-    hosts_killed,
-    region_down,
-    run_in_background,
-    start_host,
-    write_region_lost,
-    writes_moved,
-)
 
 ABANDON_SECONDS_MAX = 30.0
 # Writes fail until somebody moves them; so long that takes.
@@ -53,7 +45,7 @@ class FaultInjector:
         self.began_at = time.monotonic()
         plan = (self.seed, self.cloud.regions, self.pause_factor)
         plans = (plan_outages(*plan), plan_degradations(*plan))
-        self.sequences = [run_in_background(partial(self.perform, one)) for one in plans]
+        self.sequences = [faults.run_in_background(partial(self.perform, one)) for one in plans]
         try:
             yield
         except BaseException:
@@ -74,7 +66,7 @@ class FaultInjector:
             sequence.result()
         self.cloud.control.clear()
         for region in self.cloud.regions:
-            start_host(self.cloud.control, region, self.log.note_event)
+            faults.start_host(self.cloud.control, region, self.log.note_event)
         self.cloud.control.move_writes(self.cloud.regions[0])
 
     def check(self) -> None:
@@ -108,21 +100,20 @@ class FaultInjector:
                             self.is_over.wait(planned.seconds)
 
     def outage(self, planned: PlannedFault) -> AbstractContextManager[None]:
-        """The outage of a part of the cloud, for as long as the `with` block lasts."""
         control, regions, report = self.cloud.control, planned.regions, self.log.note_event
         home, away = self.cloud.regions
         match planned.outage:
             case OutageKind.HOST | OutageKind.HOSTS:
-                return hosts_killed(control, *regions, report=report)
+                return faults.hosts_killed(control, *regions, report=report)
             case OutageKind.REGION:
-                return region_down(control, regions[0], report=report)
+                return faults.region_down(control, regions[0], report=report)
             case OutageKind.NAMESPACE:
-                return components_down(control, *(f"servicebus.{name}" for name in regions))
+                return faults.components_down(control, *(f"servicebus.{name}" for name in regions))
             case OutageKind.WRITES:
-                return writes_moved(control, home=home, away=away)
+                return faults.writes_moved(control, home=home, away=away)
             case OutageKind.STORE:
                 moved = partial(self.is_over.wait, MOVED_AFTER_SECONDS)
-                return write_region_lost(control, home=home, away=away, wait=moved)
+                return faults.write_region_lost(control, home=home, away=away, wait=moved)
             case unknown:
                 raise ValueError(f"{unknown} is no outage of a part of the cloud")
 

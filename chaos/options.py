@@ -10,15 +10,11 @@ STORED = ("seed", "seconds", "messages", "rate", "operation_max", "pause_factor"
 
 
 class Cardinality(StrEnum):
-    """Whether the hosts take one message at a time, or a batch."""
-
     ONE = "one"
     MANY = "many"
 
 
 class RunFiles:
-    """The files and directories of a run."""
-
     def __init__(self, data: Path) -> None:
         self.logs = data / "logs"
         self.cloud = data / "cloud"
@@ -65,5 +61,4 @@ class ChaosOptions:
         RunFiles(self.data).options.write_text(json.dumps(stored), encoding="utf-8")
 
     def with_stored(self) -> "ChaosOptions":
-        """These options with those that the run in their directory was made with."""
         return replace(self, **json.loads(RunFiles(self.data).options.read_text(encoding="utf-8")))

@@ -15,8 +15,6 @@ DEGRADATION_PAUSES = (0.5, 3.0)
 
 
 class OutageKind(StrEnum):
-    """What is taken away for a while."""
-
     HOST = "host killed"
     HOSTS = "both hosts killed"
     CLOUD = "cloud killed"
@@ -73,8 +71,6 @@ class PlannedFault:
 
 @dataclass(frozen=True, slots=True)
 class Degradation:
-    """A kind of fault to arm: what it does, to which operations, and how often."""
-
     action: str
     operations: tuple[str, ...]
     rates: tuple[float, float]
@@ -131,11 +127,7 @@ def plan_degradations(
     """Faults of the store and of both namespaces, in mixed order, again and again."""
     chance = random.Random(f"squalls {seed}")  # noqa: S311 - a replayable choice, not a secret
     aims = [("cosmos.journal", degradation) for degradation in STORE_DEGRADATIONS for _ in regions]
-    aims += [
-        (f"servicebus.{region}", degradation)
-        for degradation in BUS_DEGRADATIONS
-        for region in regions
-    ]
+    aims += [(f"servicebus.{name}", one) for one in BUS_DEGRADATIONS for name in regions]
 
     def next_one(at: float, aim: tuple[str, Degradation]) -> PlannedFault:
         seconds = round(chance.uniform(2.0, 6.0), 1)

@@ -51,7 +51,6 @@ def running_app_cloud(options: ChaosOptions, files: RunFiles) -> Iterator[CloudP
 
 
 def compose_app(directory: Path) -> None:
-    """Write the app's directory: the product's host.json and local config, and our app."""
     directory.mkdir(parents=True, exist_ok=True)
     shutil.copy(Path(__file__).parent / "app" / "function_app.py", directory)
     shutil.copy(ROOT / "host.json", directory)
@@ -79,7 +78,6 @@ def adapt_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def running_recorder(cloud: CloudProcess, files: RunFiles) -> AbstractContextManager[Child]:
-    """Run the recorder for one `with` block."""
     command = [sys.executable, "-m", "chaos.recorder", "--record", str(files.received)]
     buses = {BUSES_SETTING: json.dumps(cloud.contract["servicebus"])}
     return Child(command, log=files.logs / "recorder.log", environment=buses)
@@ -139,16 +137,3 @@ class SenderProcess:
         """Let it end what it has begun; raises ChildFailed when it cannot."""
         if self.child.stop():
             raise self.child.failure("the sender did not end well")
-
-
-@contextmanager
-def running_sender(
-    cloud: CloudProcess, options: ChaosOptions, files: RunFiles
-) -> Iterator[SenderProcess]:
-    """Run the sender for one `with` block."""
-    sender = SenderProcess(cloud, options, files)
-    try:
-        yield sender
-    finally:
-        sender.child.kill()
-        sender.child.stop()

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Self
@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.messages import EFFECTS_QUEUE
-from chaos.options import RunFiles
 from chaos.records import Record, RecordFollower
 from testbed.sampling import CloudSample, RunEvent, describe_region, format_time
 
@@ -44,20 +43,13 @@ class RunLog:
         self.note("event", text=text)
         self._new.put(RunEvent(time.time(), text))
 
-    def note_sample(self, sample: CloudSample) -> None:
-        waiting = {name: region.waiting for name, region in sample.regions.items()}
-        self.note("sample", waiting=waiting)
-
     def read_new(self) -> Iterator[RunEvent]:
-        while True:
-            try:
+        with suppress(Empty):
+            while True:
                 yield self._new.get_nowait()
-            except Empty:
-                return
 
     @contextmanager
     def fault(self, components: tuple[str, ...], what: str) -> Iterator[None]:
-        """Record that a fault is in force for as long as the `with` block lasts."""
         begin = time.time()
         try:
             yield
@@ -77,10 +69,6 @@ class RunProgress:
     effects: Counter[str] = field(default_factory=Counter)
     counted: set[tuple[str, str]] = field(default_factory=set)
     changed_at: float = field(default_factory=time.monotonic)
-
-    @classmethod
-    def of(cls, files: RunFiles) -> "RunProgress":
-        return cls(RecordFollower(files.ledger), RecordFollower(files.received))
 
     def update(self) -> None:
         ledger = self.ledger.read_new()

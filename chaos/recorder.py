@@ -39,8 +39,6 @@ log = logging.getLogger("chaos.recorder")
 
 @dataclass(frozen=True, slots=True)
 class RecordedQueue:
-    """A region's queue, and the record of what comes out of it."""
-
     region: str
     connection: str
     queue: str
@@ -105,7 +103,6 @@ class RecordedQueue:
 
 
 def decode_text(value: object) -> Any:
-    """Bytes as text; everything else as it is."""
     return value.decode() if isinstance(value, bytes) else value
 
 

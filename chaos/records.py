@@ -14,13 +14,14 @@ type RecordLine = Mapping[str, Any]
 
 
 class Record:
-    """A file that is only appended to."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        self._end_cut_line()
+        size = os.fstat(self._file).st_size
+        # What a killed process left of a line ends here.
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -31,11 +32,6 @@ class Record:
     def append(self, *lines: RecordLine) -> None:
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         os.write(self._file, text.encode())
-
-    def _end_cut_line(self) -> None:
-        size = os.fstat(self._file).st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
-            os.write(self._file, b"\n")
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -51,8 +47,6 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class RecordFollower:
-    """Reads what was appended to a record since the last call."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.read = 0

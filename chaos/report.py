@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -15,14 +16,8 @@ from chaos.figures import RunFigures, RunTimeline, compute_figures
 from chaos.options import ChaosOptions
 from chaos.plan import OutageKind
 from chaos.progress import FaultInterval
-from testbed.charts import (
-    COLOURS,
-    REGION_COLOURS,
-    add_legend,
-    draw_chart,
-    draw_stacked_bars,
-    label_artist,
-)
+from testbed import charts
+from testbed.charts import COLOURS, REGION_COLOURS, add_legend, draw_chart
 from testbed.pages import ReportPage, ReportRow
 from testbed.sampling import format_time
 
@@ -38,23 +33,14 @@ VISIBLE_PIXELS = 2.0
 
 @dataclass(frozen=True)
 class ChaosReport:
-    """Everything a finished run has to say."""
-
     options: ChaosOptions
     history: RunHistory
     timeline: RunTimeline
     results: Sequence[PromiseResult]
-    figures: RunFigures
 
-    @classmethod
-    def of(
-        cls,
-        options: ChaosOptions,
-        history: RunHistory,
-        timeline: RunTimeline,
-        results: Sequence[PromiseResult],
-    ) -> "ChaosReport":
-        return cls(options, history, timeline, results, compute_figures(history, timeline))
+    @cached_property
+    def figures(self) -> RunFigures:
+        return compute_figures(self.history, self.timeline)
 
     @property
     def violations(self) -> int:
@@ -70,7 +56,6 @@ class ChaosReport:
         return [fault for fault in self.timeline.faults if not is_outage(fault)]
 
     def rows(self) -> list[ReportRow]:
-        """The figures of a run, for the terminal and the page alike."""
         history, timeline = self.history, self.timeline
         safe = [sent for sent in history.sent if sent.is_safe]
         sessions = len({sent.session for sent in safe})
@@ -142,7 +127,6 @@ class ChaosReport:
 
 
 def is_outage(fault: FaultInterval) -> bool:
-    """Whether something was taken away, and not only degraded."""
     return fault.what in OUTAGES
 
 
@@ -151,12 +135,12 @@ def count_words(words: Iterable[str]) -> str:
 
 
 def describe_options(options: ChaosOptions) -> list[ReportRow]:
-    asked = options.messages and f"{options.messages} messages"
+    asked = f"{options.messages} messages" if options.messages else f"{options.seconds:g} s"
     limits = f"{options.rate:g} messages a second, {options.operation_max} at once"
     seed = f"{options.seed}; the same seed plans the same faults and workload"
     return [
         ReportRow("seed", seed),
-        ReportRow("asked for", asked or f"{options.seconds:g} s"),
+        ReportRow("asked for", asked),
         ReportRow("at most", limits),
         ReportRow("pauses between faults", f"{options.pause_factor:g} times the usual ones"),
         ReportRow("hosts take", f"{options.cardinality} at a time"),
@@ -164,7 +148,6 @@ def describe_options(options: ChaosOptions) -> list[ReportRow]:
 
 
 def draw_run(timeline: RunTimeline, figures: RunFigures) -> str:
-    """Draw faults by component above effects by region, latencies and queues, on one clock."""
     lanes = order_lanes(timeline.faults, tuple(figures.rates))
     regions = tuple(figures.rates)
     seconds = timeline.end - timeline.begin
@@ -181,14 +164,9 @@ def draw_run(timeline: RunTimeline, figures: RunFigures) -> str:
         for number, (panel, region) in enumerate(zip(effects, regions, strict=True)):
             panel.set_title(f"effects a second, out of {region}")
             panel.set_ylabel("messages / s")
-            draw_stacked_bars(
-                panel,
-                {region: figures.rates[region]},
-                [REGION_COLOURS[number]],
-                unit="effects a second",
-                kinds=[f"region{number}"],
-                step=figures.step,
-            )
+            rates, colours = {region: figures.rates[region]}, [REGION_COLOURS[number]]
+            kinds, step, unit = [f"region{number}"], figures.step, "effects a second"
+            charts.draw_stacked_bars(panel, rates, colours, unit=unit, kinds=kinds, step=step)
             panel.set_ylim(0, max(1.0, highest * 1.05))
             add_legend(panel)
         draw_latencies(latency, figures)
@@ -212,7 +190,6 @@ def order_lanes(
 
 
 def draw_faults(panel: "Axes", timeline: RunTimeline, lanes: Sequence[tuple[str, bool]]) -> None:
-    """Draw a lane for each component, with the faults that were in force."""
     panel.set_title("injected faults, by component")
     for phase in timeline.phases:
         panel.annotate(
@@ -234,7 +211,7 @@ def draw_faults(panel: "Axes", timeline: RunTimeline, lanes: Sequence[tuple[str,
             colour, alpha = COLOURS[kind], 1.0 if is_removed else 0.5
             width = max(length, VISIBLE_PIXELS / pixels_per_second)
             (bar,) = panel.barh(lane, width, left=begin, height=0.72, color=colour, alpha=alpha)
-            label_artist(bar, kind, f"{fault.what}, from {begin:.1f} s for {length:.1f} s")
+            charts.label_artist(bar, kind, f"{fault.what}, from {begin:.1f} s for {length:.1f} s")
             letters = int(length * pixels_per_second / LETTER_PIXELS)
             if letters >= LETTERS_MIN:
                 cut = fault.what if len(fault.what) <= letters else fault.what[: letters - 1] + "…"
@@ -242,15 +219,12 @@ def draw_faults(panel: "Axes", timeline: RunTimeline, lanes: Sequence[tuple[str,
                 panel.text(begin, lane, f" {cut}", va="center", fontsize=9, color=text_colour)
     panel.set_yticks(range(len(lanes)), [component for component, _ in lanes])
     panel.set_ylim(len(lanes) - 0.5, -1.5)
-    for kind, name in (("removed", "taken away"), ("degraded", "degraded")):
-        panel.barh(
-            [0], [0], color=COLOURS[kind], alpha=1.0 if kind == "removed" else 0.5, label=name
-        )
+    for kind, name, alpha in (("removed", "taken away", 1.0), ("degraded", "degraded", 0.5)):
+        panel.barh([0], [0], color=COLOURS[kind], alpha=alpha, label=name)
     add_legend(panel)
 
 
 def draw_latencies(panel: "Axes", figures: RunFigures) -> None:
-    """Draw median and 99th percentile of each bin, on a logarithmic scale."""
     panel.set_title("from accepted to effect visible, by time of sending")
     panel.set_ylabel("seconds")
     panel.set_yscale("log")
@@ -270,18 +244,11 @@ def draw_latencies(panel: "Axes", figures: RunFigures) -> None:
 
 
 def draw_backlog(panel: "Axes", timeline: RunTimeline, figures: RunFigures) -> None:
-    """Draw what was accepted and had no effect yet, and what waited in each region's queue."""
     panel.set_title("messages under way")
     panel.set_ylabel("messages")
-    name = "accepted, no effect yet"
-    draw_stacked_bars(
-        panel,
-        {name: figures.pending},
-        [COLOURS["pending"]],
-        unit="messages",
-        kinds=["pending"],
-        step=figures.step,
-    )
+    pending, colours = {"accepted, no effect yet": figures.pending}, [COLOURS["pending"]]
+    kinds, step = ["pending"], figures.step
+    charts.draw_stacked_bars(panel, pending, colours, unit="messages", kinds=kinds, step=step)
     for colour, (region, waiting) in zip(REGION_COLOURS, timeline.waiting.items(), strict=False):
         points = [(at - timeline.begin, count) for at, count in waiting if at >= timeline.begin]
         panel.plot(*zip(*points, strict=True), color=colour, label=f"waiting in {region}")

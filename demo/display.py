@@ -13,15 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.result import DemoResult
-from testbed.sampling import (
-    CloudSample,
-    RegionSample,
-    RunEvent,
-    SampleTimeline,
-    describe_region,
-    format_time,
-    settle_rates,
-)
+from testbed import sampling
+from testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline
 
 LINE_SECONDS = 2.0
 BARS = " ▁▂▃▄▅▆▇█"
@@ -29,10 +22,6 @@ BARS_SHOWN = 30
 STYLES = ("cyan", "yellow")
 UP, DOWN = Text("● up", style="green"), Text("● down", style="bold red")
 MARKS = {True: Text("ok", style="green"), False: Text("NO", style="bold red"), None: Text("")}
-
-
-def choose_display(console: Console, *, is_plain: bool) -> "PlainDisplay":
-    return PlainDisplay() if is_plain or not console.is_terminal else LiveDisplay(console)
 
 
 class PlainDisplay:
@@ -58,14 +47,14 @@ class PlainDisplay:
         self._print(event.at, event.text)
 
     def show_sample(self, sample: CloudSample) -> None:
-        line = " | ".join(describe_region(*region) for region in sample.regions.items())
+        line = " | ".join(sampling.describe_region(*region) for region in sample.regions.items())
         if time.monotonic() < self._next_line_at or line == self._last_line:
             return
         self._next_line_at, self._last_line = time.monotonic() + LINE_SECONDS, line
         self._print(sample.at, f"   {line}")
 
     def _print(self, at: float, text: str) -> None:
-        sys.stdout.write(f"{format_time(at)} {text}\n")
+        sys.stdout.write(f"{sampling.format_time(at)} {text}\n")
         sys.stdout.flush()
 
 
@@ -90,7 +79,7 @@ class LiveDisplay(PlainDisplay):
         self._timeline, self._copies = timeline, copies
 
     def show_event(self, event: RunEvent) -> None:
-        line = Text.assemble((format_time(event.at), "dim"), " ", event.text)
+        line = Text.assemble((sampling.format_time(event.at), "dim"), " ", event.text)
         self._console.print(line)
 
     def show_sample(self, sample: CloudSample) -> None:
@@ -116,7 +105,7 @@ class LiveDisplay(PlainDisplay):
         table.add_row("waiting", str(region.waiting))
         table.add_row("scheduled", str(region.scheduled))
         table.add_row("settled", str(region.settled))
-        rates = settle_rates(self._timeline.samples, name)
+        rates = sampling.settle_rates(self._timeline.samples, name)
         newest = f"{rates[-1]:3.0f} " if rates else ""
         table.add_row("a second", Text(newest + draw_bars(rates), style=style))
         is_up = region.host_up and region.namespace_up
@@ -132,7 +121,6 @@ def draw_bars(values: Sequence[float]) -> str:
 
 
 def print_summary(console: Console, result: DemoResult) -> None:
-    """Print what was checked and counted, then in one sentence whether all promises held."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for row in result.rows():
         table.add_row(MARKS[row.is_good], row.label, row.value)

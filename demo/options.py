@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from testbed.directory import DirectoryRefused, run_directory
+from testbed.command import DirectoryRefused, run_directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from demo.result import DemoResult
 from testbed.charts import REGION_COLOURS, add_legend, draw_chart, draw_stacked_bars, mark_outage
 from testbed.cloud import SECONDARY_DELAY_SECONDS
 from testbed.pages import ReportPage, ReportRow
-from testbed.sampling import CloudSample, SampleTimeline, count_in_bins, format_time
+from testbed.sampling import SampleTimeline, count_in_bins, format_time
 
 MARGIN_SECONDS = 3.0
 
@@ -94,7 +94,6 @@ def draw_failover(result: DemoResult) -> str:
 
 
 def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]:
-    """Count the effects of each region in each second, by the journal's own time."""
     seconds = result.timeline.seconds
     bins = count_seconds(result.timeline)
     # The store cuts its time off to seconds; the middle of that second is the best guess.
@@ -112,34 +111,25 @@ def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]
 
 
 def count_settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[float]]:
-    """Count the deliveries each region completed in each second, by the samples."""
-    return {
-        name: count_in_bins(
-            (
-                (
-                    timeline.seconds(after.at),
-                    after.regions[name].settled - before.regions[name].settled,
-                )
-                for before, after in pairwise(timeline.samples)
-            ),
-            count_seconds(timeline),
-        )
-        for name in timeline.samples[0].regions
-    }
+    rates: dict[str, list[float]] = {}
+    for name in timeline.samples[0].regions:
+        settled = [(timeline.seconds(at.at), at.regions[name].settled) for at in timeline.samples]
+        moments = ((second, after - before) for (_, before), (second, after) in pairwise(settled))
+        rates[name] = count_in_bins(moments, count_seconds(timeline))
+    return rates
 
 
 def count_seconds(timeline: SampleTimeline) -> int:
-    """How many seconds the run has begun."""
     return ceil(timeline.seconds(timeline.samples[-1].at)) + 1
 
 
 def find_active_span(timeline: SampleTimeline) -> tuple[float, float]:
     """From when to when anything was sent, delivered or settled, with a margin on both sides."""
-    changes = [after for before, after in pairwise(timeline.samples) if have_changed(before, after)]
+    changes = [
+        after
+        for before, after in pairwise(timeline.samples)
+        if (before.settled, before.outstanding) != (after.settled, after.outstanding)
+    ]
     shown = changes or timeline.samples
     begin = timeline.seconds(shown[0].at) - MARGIN_SECONDS
     return max(0.0, begin), timeline.seconds(shown[-1].at) + MARGIN_SECONDS
-
-
-def have_changed(before: CloudSample, after: CloudSample) -> bool:
-    return (before.settled, before.outstanding) != (after.settled, after.outstanding)

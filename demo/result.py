@@ -16,8 +16,6 @@ SECONDARY_SHARE_MIN = 0.2
 
 
 class OutagePhase(StrEnum):
-    """A stretch of the run, seen from the primary region."""
-
     BEFORE = "before"
     DURING = "during"
     AFTER = "after"
@@ -72,7 +70,6 @@ class Failover:
 def measure_failover(
     entries: Iterable[StoredEntry], outage: Outage, *, primary: str, secondary: str
 ) -> Failover:
-    """Count the effects of completed entries by region and phase, and time the take-over."""
     made: Counter[tuple[str, OutagePhase]] = Counter()
     took_over = []
     for entry in entries:
@@ -108,7 +105,6 @@ class RunCosts:
 
 
 def compute_costs(before: Counters, after: Counters, messages: int) -> RunCosts:
-    """What happened between two looks at the counters, for this many messages."""
     grown = subtract_tallies(flatten_counters(before), flatten_counters(after))
     operations: Counter[str] = Counter()
     commits = abandons = 0

@@ -1,30 +1,27 @@
 """One run: feed both regions, kill one and bring it back, drain, and check the journal."""
 
+import json
+import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
-from demo.checker import DemoHistory, StoredStatus, check_history
-from demo.display import PlainDisplay, choose_display, print_summary
-from demo.feed import FeedProcess, start_feed
-from demo.journal import JournalReading, read_journal
+from demo import checker
+from demo.checker import DemoHistory, StoredEntry, StoredStatus, check_history
+from demo.display import LiveDisplay, PlainDisplay, print_summary
 from demo.options import DemoOptions, note_feed
 from demo.report import build_page
 from demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
-from demo.up import keep_up, start_cloud
-from testbed.cloud import CloudProcess
+from testbed import flights
+from testbed.children import Child
+from testbed.cloud import SECONDARY_DELAY_SECONDS, CloudProcess, running_cloud
 from testbed.control import Counters
 from testbed.faults import region_down, run_in_background
-from testbed.flights import (
-    ExpectedMessages,
-    SourceUnreadable,
-    default_source,
-    expect_messages,
-    read_rows,
-)
 from testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
 
 POLL_SECONDS = 0.5
@@ -38,10 +35,88 @@ KILL_AT_PART = 0.30
 RETURN_AT_PART = 0.25
 FEED_SECONDS = 45.0
 RATE_MIN = 1.0
+NEWS = b"feed: "
+# Spark has nothing to lose by being killed: what was sent is safe, and so is sending it again.
+GRACE_SECONDS = 5.0
+
+TRY = """\
+Things to try:
+
+  curl {control}/counters                      what every component counted, what the queues hold
+  curl {control}/hosts                         which hosts run, and where their logs are
+  curl {host}/admin/functions?code=lockstep-local      the functions of the app
+  curl -X POST {control}/faults -d '{{"component": "servicebus.{region}", "action": "down"}}'
+  curl -X POST {control}/hosts/{region} -d '{{"action": "kill"}}'
+  curl -X POST {control}/hosts/{region} -d '{{"action": "start"}}'
+  curl -X DELETE {control}/faults              mend everything
+
+Any Azure SDK takes the connection strings above. Ctrl-C stops everything."""
 
 
 class RunStalled(Exception):
     """Nothing changed for STALLED_SECONDS; the message says what was being waited for."""
+
+
+def read_journal(cloud: CloudProcess) -> tuple[tuple[StoredEntry, ...], tuple[str, ...]]:
+    """Entries, and names of documents with something to deliver, by the plain Azure SDK.
+
+    Reading costs request units like any client's; take the counters first.
+    """
+    with cloud.open_container() as container:
+        documents = list(container.read_all_items())
+    entries = tuple(map(checker.read_entry, filter(checker.is_entry, documents)))
+    return entries, tuple(filter(None, map(checker.name_pending, documents)))
+
+
+@dataclass(slots=True)
+class FeedProcess:
+    child: Child
+    summary: Path
+    read: int = 0
+
+    def is_finished(self) -> bool:
+        """Whether the feed has ended; raises ChildFailed when it ended badly."""
+        if self.child.is_running:
+            return False
+        if status := self.child.stop():
+            raise self.child.failure(f"the feed failed with exit status {status}")
+        return True
+
+    def read_news(self) -> Iterator[str]:
+        """Yield what the feed logged of its progress since the last call."""
+        with self.child.log.open("rb") as log:
+            log.seek(self.read)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    return
+                self.read += len(line)
+                if line.startswith(NEWS):
+                    yield line.decode(errors="replace").strip()
+
+    def count_rejected(self) -> int | None:
+        """How many rows the feed says it rejected, or None when it did not come to its end."""
+        if not self.summary.exists():
+            return None
+        rejects: dict[str, int] = json.loads(self.summary.read_text())["rejects"]
+        return sum(rejects.values())
+
+
+def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedProcess:
+    """Start the feed against a cloud at `rate` messages a second."""
+    summary = options.data / "feed.json"
+    summary.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "samples.flights.feed", "--days", str(options.days)]
+    command += ["--rate", f"{rate:g}", "--rejects", str(options.data / "rejects")]
+    command += ["--summary", str(summary)]
+    if options.source:
+        command += ["--source", str(options.source)]
+    child = Child(
+        command,
+        log=options.logs / "feed.log",
+        environment=cloud.app_settings(),
+        grace_seconds=GRACE_SECONDS,
+    )
+    return FeedProcess(child, summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +125,37 @@ class RunEnd:
 
     sample: CloudSample
     counters: Counters
-    reading: JournalReading
+    entries: tuple[StoredEntry, ...]
+    pending: tuple[str, ...]
     outage: Outage | None
+
+
+def start_cloud(options: DemoOptions) -> AbstractContextManager[CloudProcess]:
+    """Run the cloud over the data directory for one `with` block; raises ChildFailed."""
+    delay = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)}
+    data = ("--data", str(options.data / "cloud"))
+    return running_cloud(*data, logs=options.logs, settings=delay)
+
+
+def up(options: DemoOptions) -> int:
+    console = Console(highlight=False)
+    with options.open_directory():
+        console.print("starting Azure on this machine")
+        with start_cloud(options) as cloud:
+            keep_up(console, cloud)
+    return 0
+
+
+def keep_up(console: Console, cloud: CloudProcess) -> None:
+    """Say how to reach the cloud and wait; raises ChildFailed when it ends by itself."""
+    region = cloud.regions[0]
+    control, host = cloud.contract["control"], cloud.contract["hosts"][region]
+    tries = TRY.format(control=control, host=host, region=region)
+    contract = json.dumps(cloud.contract, indent=2)
+    console.print(Text(f"\n{contract}\n\n{tries}"), soft_wrap=True)
+    while cloud.child.is_running:
+        time.sleep(0.5)
+    raise cloud.child.failure("the local cloud ended")
 
 
 def run(options: DemoOptions) -> int:
@@ -61,13 +165,14 @@ def run(options: DemoOptions) -> int:
     with options.open_directory() as marker, ExitStack() as running:
         note_feed(marker, options)
         console.print("counting what the source holds")
-        source = options.source or default_source()
-        expected = expect_messages(lambda: read_rows(source), options.days)
+        source = options.source or flights.default_source()
+        expected = flights.expect_messages(lambda: flights.read_rows(source), options.days)
         if not expected.sent:
-            raise SourceUnreadable(f"{source} holds no flight that could become messages")
+            raise flights.SourceUnreadable(f"{source} holds no flight that could become messages")
         console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
         cloud = running.enter_context(start_cloud(options))
-        display = choose_display(console, is_plain=options.is_plain)
+        is_live = console.is_terminal and not options.is_plain
+        display = LiveDisplay(console) if is_live else PlainDisplay()
         result = run_and_check(cloud, options, expected, timeline, display)
         build_page(result).write(options.report)
         print_summary(console, result)
@@ -79,12 +184,12 @@ def run(options: DemoOptions) -> int:
 def run_and_check(
     cloud: CloudProcess,
     options: DemoOptions,
-    expected: ExpectedMessages,
+    expected: flights.ExpectedMessages,
     timeline: SampleTimeline,
     display: PlainDisplay,
 ) -> DemoResult:
     """Feed the cloud through an outage, and check what is in the journal at the end."""
-    before = read_journal(cloud)
+    before, _ = read_journal(cloud)
     counters = cloud.control.read_counters()
     messages = len(expected.sent)
     display.begin(timeline, copies=2 * messages)
@@ -93,20 +198,23 @@ def run_and_check(
         demo_run = DemoRun(cloud, feed, display, timeline, messages)
         demo_run.note("Azure is up, both hosts are ready; Spark is starting to feed")
         end = demo_run.perform(kills=options.kills)
-    known = {(entry.session, entry.position) for entry in before.entries}
+    known = {(entry.session, entry.position) for entry in before}
     added = tuple(
         entry
-        for entry in end.reading.entries
+        for entry in end.entries
         if entry.status is StoredStatus.COMPLETED and (entry.session, entry.position) not in known
     )
     primary, secondary = cloud.regions
+    # What the queues still hold includes dead letters.
+    remaining = {name: one.outstanding + one.dead for name, one in end.sample.regions.items()}
+    history = DemoHistory(expected.sent, end.entries, end.pending, remaining)
     return DemoResult(
         options=options,
-        check=check_history(build_history(expected, end)),
+        check=check_history(history),
         rejects=RejectedRows(reported=feed.count_rejected(), recounted=expected.rejected),
         costs=compute_costs(counters, end.counters, messages),
         added=added,
-        is_first=not before.entries,
+        is_first=not before,
         timeline=timeline,
         outage=end.outage,
         failover=measure_failover(added, end.outage, primary=primary, secondary=secondary)
@@ -115,21 +223,8 @@ def run_and_check(
     )
 
 
-def build_history(expected: ExpectedMessages, end: RunEnd) -> DemoHistory:
-    """Put together what is checked; what the queues still hold includes dead letters."""
-    regions = end.sample.regions
-    return DemoHistory(
-        sent=expected.sent,
-        entries=end.reading.entries,
-        pending=end.reading.pending,
-        remaining={name: region.outstanding + region.dead for name, region in regions.items()},
-    )
-
-
 @dataclass(slots=True)
 class DemoRun:
-    """Drives one run on a cloud that is up and a feed that has begun."""
-
     cloud: CloudProcess
     feed: FeedProcess
     display: PlainDisplay
@@ -187,15 +282,15 @@ class DemoRun:
             self._wait("the feed to end and the queues to drain", self._is_over)
             end = self._read_end()
             give_up_at = give_up_at or time.monotonic() + PENDING_SECONDS_MAX
-            if not end.reading.pending or time.monotonic() > give_up_at:
+            if not end.pending or time.monotonic() > give_up_at:
                 self.note("the feed has ended and both queues are drained")
                 return end
-            self.note(f"{len(end.reading.pending)} copies are pending for a region; waiting")
+            self.note(f"{len(end.pending)} copies are pending for a region; waiting")
             time.sleep(PENDING_POLL_SECONDS)
 
     def _read_end(self) -> RunEnd:
         counters = self.cloud.control.read_counters()
-        return RunEnd(self._take_sample(), counters, read_journal(self.cloud), self.outage)
+        return RunEnd(self._take_sample(), counters, *read_journal(self.cloud), self.outage)
 
     def _is_over(self, now: CloudSample) -> bool:
         return self.feed.is_finished() and is_drained(now)
@@ -226,7 +321,6 @@ def feed_rate(messages: int) -> float:
 
 
 def is_kill_due(now: CloudSample, primary: str, messages: int) -> bool:
-    """Whether the primary has handled enough to be killed in the middle of the traffic."""
     return now.regions[primary].settled >= KILL_AT_PART * messages
 
 

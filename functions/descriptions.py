@@ -34,6 +34,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "resolution": asdict(entry.resolution) if entry.resolution else None,
         "answer": dict(entry.answer) if entry.answer is not None else None,
         "lease_seconds": entry.lease.seconds if entry.lease else None,
+        "tries": entry.lease.tries if entry.lease else None,
         "parked": dict(entry.parked) or None,
         "lagging": list(entry.lagging) or None,
         "outbox": None if entry.outbox.is_empty else describe_outbox(entry.outbox),
@@ -80,5 +81,4 @@ def describe_message(message: Message) -> dict[str, Any]:
 
 
 def describe_number(number: Number) -> dict[str, Any]:
-    """A producer's number as JSON."""
     return {"group": number.group, "level": number.level, "sequence": number.sequence}

@@ -31,7 +31,6 @@ class ResolutionBody(BaseModel):
 
 
 def build_operate_blueprint(services: Services) -> func.Blueprint:
-    """Health, sessions, faults and resolutions."""
     bp = func.Blueprint()
 
     @bp.route(
@@ -83,7 +82,7 @@ async def report_health(services: Services) -> func.HttpResponse:
 
 
 async def show_session(services: Services, session: str) -> func.HttpResponse:
-    """The newest entry of a session: its state, its cursors and what is still owed."""
+    """The newest entry of a session: its state, its cursors and what is still pending."""
     try:
         head = await services.journal.head(session)
     except LockstepError as error:

@@ -28,7 +28,7 @@ from shared.engine.consume.outcomes import (
 
 log = logging.getLogger("lockstep.receive")
 
-type Delivery = func.ServiceBusMessage
+type ReceivedMessage = func.ServiceBusMessage
 
 
 def build_receive_blueprint(services: Services) -> func.Blueprint:
@@ -73,7 +73,7 @@ def add_batch_trigger(bp: func.Blueprint, services: Services) -> None:
 
 
 def add_dead_letter_trigger(bp: func.Blueprint, services: Services) -> None:
-    """What the broker itself gave up on: expired messages, or ours after very many deliveries."""
+    """What the broker itself gave up on: messages that expired or were delivered too often."""
 
     @bp.service_bus_queue_trigger(
         arg_name="message",
@@ -85,13 +85,13 @@ def add_dead_letter_trigger(bp: func.Blueprint, services: Services) -> None:
         await receive_dead_letter(services, message)
 
 
-async def receive_message(services: Services, delivery: Delivery) -> None:
+async def receive_message(services: Services, delivery: ReceivedMessage) -> None:
     """Consume one delivery. Returning settles it, raising abandons it."""
     for _, message in await readable(services, [delivery]):
         await consume(services, delivery, message)
 
 
-async def receive_batch(services: Services, deliveries: Sequence[Delivery]) -> None:
+async def receive_batch(services: Services, deliveries: Sequence[ReceivedMessage]) -> None:
     """Consume a batch. Returning settles all of it, raising abandons all of it.
 
     The broker's batch is of one session, but what the messages themselves name is what counts.
@@ -113,17 +113,17 @@ def shared_by(message: Message) -> tuple[str, bool]:
     return message.session, message.number is not None
 
 
-async def receive_dead_letter(services: Services, delivery: Delivery) -> None:
+async def receive_dead_letter(services: Services, delivery: ReceivedMessage) -> None:
     """Put a dead letter into the error queue, where people look, with the broker's reason."""
     reason = delivery.dead_letter_reason or "no reason given"
     await reject(services, delivery, f"dead-lettered by the broker: {reason}")
 
 
 async def readable(
-    services: Services, deliveries: Sequence[Delivery]
-) -> list[tuple[Delivery, Message]]:
+    services: Services, deliveries: Sequence[ReceivedMessage]
+) -> list[tuple[ReceivedMessage, Message]]:
     """The deliveries that are messages of ours, parsed; the others are rejected."""
-    parsed: list[tuple[Delivery, Message]] = []
+    parsed: list[tuple[ReceivedMessage, Message]] = []
     for delivery in deliveries:
         try:
             parsed.append((delivery, parse(delivery)))
@@ -132,8 +132,7 @@ async def readable(
     return parsed
 
 
-async def consume(services: Services, delivery: Delivery, message: Message) -> None:
-    """Take one message through its session's journal."""
+async def consume(services: Services, delivery: ReceivedMessage, message: Message) -> None:
     try:
         outcome = await services.consumer.consume(message)
     except InvalidMessage as error:
@@ -143,7 +142,7 @@ async def consume(services: Services, delivery: Delivery, message: Message) -> N
 
 
 async def conclude(
-    services: Services, delivery: Delivery, message: Message, outcome: Outcome
+    services: Services, delivery: ReceivedMessage, message: Message, outcome: Outcome
 ) -> None:
     """Log what became of a message; one that no journal takes goes to the error queue."""
     if isinstance(outcome, Conflicting | Expired):
@@ -152,26 +151,23 @@ async def conclude(
         log.info(describe(message, outcome))
 
 
-async def reject(services: Services, delivery: Delivery, reason: str) -> None:
-    """Put a delivery that cannot be taken into the error queue."""
+async def reject(services: Services, delivery: ReceivedMessage, reason: str) -> None:
     properties = delivery.application_properties or {}
     body = delivery.get_body()
     report = await services.rejecter.reject(delivery.session_id, properties, body, reason)
     log.warning("rejected as %s: %s", report.id, reason)
 
 
-def parse(delivery: Delivery) -> Message:
+def parse(delivery: ReceivedMessage) -> Message:
     """The message a delivery carries; raises InvalidMessage."""
     return wire.from_properties(delivery.application_properties or {}, delivery.get_body())
 
 
 def describe(message: Message, outcome: Outcome) -> str:
-    """One line for the log."""
     return f"{message.session} {message.id} {ending(outcome)}"
 
 
 def ending(outcome: Outcome) -> str:
-    """What became of a message, in a few words."""
     match outcome:
         case Processed(entry):
             words = f"processed as entry {entry.position}"

@@ -26,7 +26,6 @@ RETRY_AFTER_SECONDS = 1
 def respond(
     document: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> func.HttpResponse:
-    """A JSON response."""
     return func.HttpResponse(
         json.dumps(document), status_code=status, mimetype="application/json", headers=headers
     )
@@ -45,7 +44,6 @@ def respond_problem(error: LockstepError) -> func.HttpResponse:
 
 
 def status_of(error: LockstepError) -> int:
-    """The HTTP status of an error."""
     match error:
         case TooLarge():
             return 413

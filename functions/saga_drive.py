@@ -30,7 +30,8 @@ class ChangeListener:
     def __init__(self, context: OrchestrationContext) -> None:
         self.context = context
         self.timers: dict[str, task.TimerTask] = {}
-        # A wait that a timer ended leaves this behind: the next one must not listen beside it.
+        # A wait that a timer ended leaves this task open, and the next wait uses it again: with two
+        # of them an event would go to the first, which nobody waits for any more.
         self.change: task.CancellableTask[Any] | None = None
 
     def wait(self, name: str, seconds: float) -> DurableSteps[bool]:
@@ -61,7 +62,6 @@ def drive(context: OrchestrationContext, walk: Walk[SagaState]) -> DurableSteps[
 def perform(
     context: OrchestrationContext, request: WalkRequest, listener: ChangeListener
 ) -> DurableSteps[Any]:
-    """The answer to one request."""
     match request:
         case CallAll(calls):
             return (yield from call_activities(context, calls))

@@ -1,4 +1,4 @@
-"""A saga's instance in its region's task hub: what it runs, how it is begun, and how it is woken.
+"""A saga's instance in its region's task hub: what it runs, how it is started, and how it is woken.
 
 Each region has a task hub of its own and an instance of every saga. The one in the region that
 recorded the start walks; the other stands by, and walks when the saga is not over in time.
@@ -38,7 +38,7 @@ class TaskHub(Protocol):
         """Start an instance; ALREADY_EXISTS where there is one of this id."""
 
     async def raise_orchestration_event(self, instance_id: str, event_name: str, /) -> None:
-        """Tell an instance; NOT_FOUND or FAILED_PRECONDITION where nobody listens any more."""
+        """Notify an instance; NOT_FOUND or FAILED_PRECONDITION where it is over."""
 
 
 def saga(context: OrchestrationContext, work: Mapping[str, Any]) -> DurableSteps[str]:
@@ -50,7 +50,7 @@ def saga(context: OrchestrationContext, work: Mapping[str, Any]) -> DurableSteps
 async def begin_instances(
     services: Services, sagas: Sagas, hub: TaskHub, documents: Iterable[Mapping[str, Any]]
 ) -> None:
-    """See to it that every saga the feed shows has its instance here, and hears what is new.
+    """Start an instance here for every saga the feed shows, and notify it of what has changed.
 
     Raises when the journal or the task hub is out of reach: then the feed shows the same again.
     """
@@ -105,7 +105,7 @@ async def ensure_instance(hub: TaskHub, saga: StartedSaga, stands_by: float) -> 
 
 
 async def notify_instance(hub: TaskHub, key: str) -> None:
-    """Tell the saga's instance here that its journal has changed; one that is over needs not."""
+    """Notify the saga's instance here that its journal has changed, unless it is over."""
     try:
         await hub.raise_orchestration_event(instance_of(key), CHANGED)
     except grpc.aio.AioRpcError as error:
@@ -114,7 +114,7 @@ async def notify_instance(hub: TaskHub, key: str) -> None:
 
 
 async def try_now(key: str, notification: Awaitable[None]) -> None:
-    """Tell the task hub, if it can be reached: the journal has it, and the feed will come to it."""
+    """Notify the task hub if it can be reached; otherwise the change feed does it later."""
     try:
         await notification
     except grpc.aio.AioRpcError as error:

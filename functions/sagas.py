@@ -1,4 +1,4 @@
-"""Durable Functions: one orchestrator for every saga, its activities, the feed that begins it."""
+"""Durable Functions: one orchestrator for every saga, its activities, the feed that starts it."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ def build_saga_blueprint(services: Services) -> func.Blueprint:
 
 
 def add_activity(bp: func.Blueprint, activity: Activity, perform: PerformActivity) -> None:
-    """Hang one activity on its name."""
+    """Register one activity under its name."""
 
     async def call(work: Any) -> dict[str, Any]:
         answer = await perform(work)
@@ -62,6 +62,6 @@ def with_client(bp: func.Blueprint) -> Decorator:
 
 
 def log_alert(work: Mapping[str, Any], ended: SagaState) -> None:
-    """Log an end that needs a person as an error; the app's output queue is told of it, too."""
+    """Log an end that needs a person as an error; the app's output queue gets an alert as well."""
     if ended.needs_a_person:
         log.error("saga %s is %s: %s", work["key"], ended, work["reason"])

@@ -116,7 +116,7 @@ async def describe_saga_over_http(sagas: Sagas, key: str) -> func.HttpResponse:
 async def add_event_over_http(
     sagas: Sagas, client: df.DurableFunctionsClient, request: func.HttpRequest
 ) -> func.HttpResponse:
-    """202 when the event is kept, be it that the saga starts only later; 409 when it is too late.
+    """202 when the event is kept, even if the saga starts only later; 409 when it is too late.
 
     The body is not read.
     """
@@ -164,7 +164,7 @@ async def respond_changed(
 ) -> func.HttpResponse:
     """Notify the saga's instance, or say why the change was refused.
 
-    It is notified in any case: the instance here may have missed what the other region did.
+    It is notified in any case: the instance here may have missed a change by the other region.
     """
     await try_now(key, notify_instance(client, key))
     if not response.is_accepted:
@@ -196,7 +196,6 @@ def describe_saga(key: str, record: SagaRecord, outcomes: Mapping[str, str]) -> 
 
 
 def describe_step(step: Step, outcome: str | None) -> dict[str, Any]:
-    """A step as JSON."""
     session = quote(step.do.session, safe="")
     return {"name": step.name, "outcome": outcome, "session": f"sessions/{session}"}
 
@@ -226,7 +225,7 @@ def read_state(parameters: Mapping[str, str]) -> SagaState | None:
 
 
 def runtime_statuses(state: SagaState | None) -> list[OrchestrationStatus] | None:
-    """What Durable Functions calls the instances of sagas in a state; None for any."""
+    """The runtime statuses that instances of sagas in a state may have; None for any."""
     if state is None:
         return None
     under_way = [OrchestrationStatus.PENDING, OrchestrationStatus.RUNNING]

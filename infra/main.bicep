@@ -1,3 +1,4 @@
+// Two regions by name, because a parameter of each says where it is. CONTRIBUTING.md lists what a third one needs.
 metadata description = 'Lockstep: two regions that process, and one journal in three regions that decides.'
 targetScope = 'subscription'
 
@@ -32,6 +33,9 @@ param journalLocations array = [
 @description('Optional. Ceiling of the journal container in request units per second; it idles at a tenth of this.')
 @minValue(1000)
 param journalThroughputMax int = 4000
+
+@description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
+param noticeUrl string = ''
 
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
@@ -73,6 +77,7 @@ module east 'region.bicep' = {
     databaseName: journal.outputs.databaseName
     journalName: journal.outputs.journalName
     leasesName: journal.outputs.leasesName
+    noticeUrl: noticeUrl
     tags: tags
   }
 }
@@ -92,6 +97,7 @@ module west 'region.bicep' = {
     databaseName: journal.outputs.databaseName
     journalName: journal.outputs.journalName
     leasesName: journal.outputs.leasesName
+    noticeUrl: noticeUrl
     tags: tags
   }
 }

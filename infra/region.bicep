@@ -1,5 +1,6 @@
 metadata description = 'One region: its namespace and queues, its function app, and what that app needs around it.'
 
+// Two regions by name: an app has one setting for the namespace of each, its own and the other one.
 @description('Required. Which of the two regions this is.')
 @allowed(['east', 'west'])
 param region string
@@ -33,6 +34,9 @@ param journalName string
 
 @description('Required. Container of the change-feed leases.')
 param leasesName string
+
+@description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
+param noticeUrl string = ''
 
 @description('Optional. DNS suffix of Service Bus; another one in sovereign clouds.')
 param serviceBusDomain string = 'servicebus.windows.net'
@@ -256,6 +260,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_GAP_WAIT_SECONDS: '5'
     LOCKSTEP_RESCUE_LAG_SECONDS: '5'
     LOCKSTEP_COSMOS_LOCATIONS: journalLocations
+    LOCKSTEP_NOTICE_URL: noticeUrl
     LOCKSTEP_ACKNOWLEDGE_SECONDS: '0.5'
     LOCKSTEP_LEASE_SECONDS: '30'
     LOCKSTEP_WINDOW_DAYS: '7'

@@ -156,7 +156,6 @@ def serve(arguments: argparse.Namespace) -> NoReturn:
 
 
 def stop_at_end_of_stdin() -> None:
-    """Wait for the end of standard input, then ask this process to stop."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -193,12 +192,9 @@ def main(words: Sequence[str]) -> int:
         serve(arguments)
     except StopRequested:
         return 0
-    except HostFailed as error:
+    except (HostFailed, InvalidLocalConfig, RequestRefused, DataInUse, OSError) as error:
         print(f"python -m local: {error}", file=sys.stderr)
-        return HOST_ERROR
-    except (InvalidLocalConfig, RequestRefused, DataInUse, OSError) as error:
-        print(f"python -m local: {error}", file=sys.stderr)
-        return USAGE_ERROR
+        return HOST_ERROR if isinstance(error, HostFailed) else USAGE_ERROR
 
 
 if __name__ == "__main__":

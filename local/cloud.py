@@ -4,19 +4,17 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from local.config import LocalConfig, fill_placeholders
 from local.control import Control, QueueDepths
 from local.cosmos.server import Cosmos
 from local.counters import Counters
-from local.faults import Faults
+from local.faults import Faults, Target
 from local.hosts import Hosts, HostSpec
 from local.loopback import HOST, held_port
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.server import Namespace
-from local.targets import Target
 
 if TYPE_CHECKING:
     from local.durable.backend import DurableBackend
@@ -83,12 +81,7 @@ class Cloud:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -124,15 +117,11 @@ class Cloud:
 
     def depths(self) -> QueueDepths:
         return {
-            name: {
-                entity: namespace.depth(entity)
-                for entity in entities_with_messages(namespace.config)
-            }
+            name: {one: namespace.depth(one) for one in entities_with_messages(namespace.config)}
             for name, namespace in self.namespaces.items()
         }
 
     def targets(self) -> list[Target]:
-        """What faults can hit."""
         found = self.cosmos.targets()
         for namespace in self.namespaces.values():
             found += namespace.targets()
@@ -141,7 +130,7 @@ class Cloud:
         return found
 
     def describe(self) -> dict[str, Any]:
-        """Where everything is: the line `serve` prints."""
+        """The line that `serve` prints."""
         hubs = {region: hub.address for region, hub in self.durable.items()}
         return ({"durable": hubs} if hubs else {}) | {
             "servicebus": {name: ns.connection_string for name, ns in self.namespaces.items()},
@@ -164,9 +153,8 @@ class Cloud:
     def _start_hub(self, region: str) -> None:
         from local.durable.backend import DurableBackend
 
-        hub = DurableBackend(
-            region, port=self._hub_ports[region], faults=self.faults, counters=self.counters
-        )
+        port = self._hub_ports[region]
+        hub = DurableBackend(region, port=port, faults=self.faults, counters=self.counters)
         self._start(hub)
         self.durable[region] = hub
 
@@ -184,16 +172,11 @@ class Cloud:
         for region in self._config.hosts.regions:
             values = fill_placeholders(self._config.hosts.values, self._addresses(region))
             # The port is held until the cloud stops, whatever becomes of the host.
-            port = held_port(self._host_ports[region], f"the host of region {region}")
-            specs.append(
-                HostSpec(
-                    region,
-                    options.app,
-                    {**kept, **values, **options.settings},
-                    options.logs / f"host-{region}.log",
-                    self._running.enter_context(port),
-                )
-            )
+            holder = held_port(self._host_ports[region], f"the host of region {region}")
+            port = self._running.enter_context(holder)
+            settings = {**kept, **values, **options.settings}
+            log = options.logs / f"host-{region}.log"
+            specs.append(HostSpec(region, options.app, settings, log, port))
         return specs
 
     def _addresses(self, region: str) -> dict[str, str]:

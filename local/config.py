@@ -34,8 +34,6 @@ class HostsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LocalConfig:
-    """The whole file, checked."""
-
     namespaces: tuple[NamespaceConfig, ...]
     cosmos: CosmosConfig
     hosts: HostsConfig
@@ -85,7 +83,6 @@ def parse_config(document: Any) -> LocalConfig:
 
 
 def parse_hosts(section: Any) -> HostsConfig:
-    """Read `Hosts`: Regions and Values."""
     if not isinstance(section, dict):
         raise InvalidLocalConfig("Hosts must be an object")
     for key in section:
@@ -106,13 +103,9 @@ def parse_hosts(section: Any) -> HostsConfig:
 
 def fill_placeholders(values: Mapping[str, str], addresses: Mapping[str, str]) -> dict[str, str]:
     """App settings with `{name}` replaced; an unknown name raises InvalidLocalConfig."""
-
-    def fill(key: str, text: str) -> str:
-        unknown = [name for name in PLACEHOLDER.findall(text) if name not in addresses]
-        if unknown:
-            raise InvalidLocalConfig(
-                f"Hosts.Values.{key}: {{{unknown[0]}}} is not a known placeholder"
-            )
-        return PLACEHOLDER.sub(lambda match: addresses[match[1]], text)
-
-    return {key: fill(key, text) for key, text in values.items()}
+    for key, text in values.items():
+        for name in PLACEHOLDER.findall(text):
+            if name not in addresses:
+                message = f"Hosts.Values.{key}: {{{name}}} is not a known placeholder"
+                raise InvalidLocalConfig(message)
+    return {key: PLACEHOLDER.sub(lambda m: addresses[m[1]], text) for key, text in values.items()}

@@ -16,17 +16,17 @@ Any program on this machine may use it; it has no authorization.
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from aiohttp import web
 
-from local.cosmos.regions.write_region import UnknownRegion
+from local.cosmos.http.account import UnknownRegion
 from local.cosmos.server import Cosmos
 from local.counters import Counters
-from local.faults import Fault, Faults, InvalidFault
+from local.faults import Fault, Faults, InvalidFault, Target, check_aim
 from local.hosts import HostFailed, Hosts
 from local.loopback import HOST, LoopbackService
-from local.targets import Target, check_aim
 
 type QueueDepths = dict[str, dict[str, dict[str, int]]]
 
@@ -40,31 +40,22 @@ class ControlRefusal(Exception):
         self.reason = reason
 
 
+@dataclass(kw_only=True)
 class Control:
-    """Serves the endpoint from `start` until `stop`."""
+    port: InitVar[int]
+    faults: Faults
+    counters: Counters
+    hosts: Hosts
+    cosmos: Cosmos
+    depths: Callable[[], QueueDepths]
+    targets: Callable[[], list[Target]]
 
-    def __init__(
-        self,
-        *,
-        port: int,
-        faults: Faults,
-        counters: Counters,
-        hosts: Hosts,
-        cosmos: Cosmos,
-        depths: Callable[[], QueueDepths],
-        targets: Callable[[], list[Target]],
-    ) -> None:
-        self._faults = faults
-        self._counters = counters
-        self._hosts = hosts
-        self._cosmos = cosmos
-        self._depths = depths
-        self._targets = targets
+    def __post_init__(self, port: int) -> None:
         self._service = LoopbackService("control", port=port)
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self._service.port}"
+        return f"http://{HOST}:{self._service.ports[0]}"
 
     def start(self) -> None:
         self._service.start(self._handle)
@@ -73,26 +64,25 @@ class Control:
         self._service.stop()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        parts = request.path.strip("/").split("/")
         try:
-            document = await self._answer(request, parts)
+            document = await self._answer(request)
         except ControlRefusal as refusal:
             return web.json_response({"error": refusal.reason}, status=refusal.status)
         return web.json_response(document)
 
-    async def _answer(self, request: web.BaseRequest, parts: list[str]) -> Any:
-        match request.method, parts:
+    async def _answer(self, request: web.BaseRequest) -> Any:
+        match request.method, request.path.strip("/").split("/"):
             case "GET", ["health"]:
                 return {"status": "ok"}
             case "GET", ["counters"]:
-                queues = await asyncio.to_thread(self._depths)
-                return {**self._counters.snapshot(), "queues": queues}
+                queues = await asyncio.to_thread(self.depths)
+                return {**self.counters.snapshot(), "queues": queues}
             case _, ["faults", *rest]:
                 return await self._answer_faults(request, rest)
             case "GET" | "POST", ["cosmos", "write-region"]:
                 return await self._answer_write_region(request)
             case "GET", ["hosts"]:
-                return self._hosts.listing()
+                return self.hosts.listing()
             case "POST", ["hosts", region]:
                 return await self._act_on_host(region, request)
             case _:
@@ -101,38 +91,38 @@ class Control:
     async def _answer_faults(self, request: web.BaseRequest, rest: list[str]) -> Any:
         match request.method, rest:
             case "GET", []:
-                return self._faults.listing()
+                return self.faults.listing()
             case "POST", []:
                 document = await read_json(request)
                 return {"id": await asyncio.to_thread(self._arm, document)}
             case "DELETE", []:
-                return {"lifted": self._faults.disarm()}
+                return {"lifted": self.faults.disarm()}
             case "DELETE", [number] if number.isdigit():
-                return {"lifted": self._faults.disarm(int(number))}
+                return {"lifted": self.faults.disarm(int(number))}
             case _:
                 raise ControlRefusal(404, f"{request.method} {request.path} is not offered")
 
     def _arm(self, document: dict[str, Any]) -> int:
         try:
             fault = Fault.parse(document)
-            check_aim(fault, self._targets())
+            check_aim(fault, self.targets())
         except InvalidFault as error:
             raise ControlRefusal(400, str(error)) from error
-        return self._faults.arm(fault)
+        return self.faults.arm(fault)
 
     async def _answer_write_region(self, request: web.BaseRequest) -> dict[str, Any]:
         if request.method == "POST":
             region = only_field(await read_json(request), "region", "a move of the write region")
             try:
-                await asyncio.to_thread(self._cosmos.move_write_region, region)
+                await asyncio.to_thread(self.cosmos.move_write_region, region)
             except UnknownRegion as error:
                 raise ControlRefusal(400, str(error)) from error
-        return {"region": self._cosmos.write_region, "regions": list(self._cosmos.regions)}
+        return {"region": self.cosmos.write_region, "regions": list(self.cosmos.regions)}
 
     async def _act_on_host(self, region: str, request: web.BaseRequest) -> dict[str, Any]:
         action = only_field(await read_json(request), "action", "an action on a host")
         try:
-            return await asyncio.to_thread(self._hosts.act, region, action)
+            return await asyncio.to_thread(self.hosts.act, region, action)
         except KeyError as error:
             raise ControlRefusal(404, f"no host of region {region!r} is supervised") from error
         except ValueError as error:
@@ -142,7 +132,6 @@ class Control:
 
 
 async def read_json(request: web.BaseRequest) -> dict[str, Any]:
-    """The body, which must be a JSON object."""
     try:
         document = json.loads(await request.read() or b"{}")
     except ValueError as error:

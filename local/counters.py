@@ -27,9 +27,7 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._tallies: defaultdict[tuple[str, str, str], OperationTally] = defaultdict(
-            OperationTally
-        )
+        self._rows: defaultdict[tuple[str, str, str], OperationTally] = defaultdict(OperationTally)
 
     def add(
         self,
@@ -43,7 +41,7 @@ class Counters:
     ) -> None:
         """Add to one row; `size` is in bytes."""
         with self._lock:
-            tally = self._tallies[component, operation, str(status)]
+            tally = self._rows[component, operation, str(status)]
             tally.count += count
             tally.bytes += size
             tally.request_units += request_units
@@ -51,7 +49,7 @@ class Counters:
     def snapshot(self) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
         """Return `{component: {operation: {status: {count, bytes, request_units}}}}`."""
         with self._lock:
-            rows = [(key, (t.count, t.bytes, t.request_units)) for key, t in self._tallies.items()]
+            rows = [(key, (t.count, t.bytes, t.request_units)) for key, t in self._rows.items()]
         table: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
         for (component, operation, status), (count, size, units) in sorted(rows):
             row = {"count": count, "bytes": size, "request_units": round(units, 2)}

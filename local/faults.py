@@ -1,13 +1,14 @@
 """Injected faults: every component asks for them before and after it acts.
 
 A fault names what it hits (component, operation) and what happens. `*` matches anything. Faults are
-matched in the order in which they were added; the first that applies wins.
+matched in the order in which they were added; the first that applies wins. A fault that could hit
+nothing is refused when it is armed.
 """
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from itertools import count
 from math import isfinite
@@ -16,8 +17,6 @@ from typing import Any
 
 
 class Action(StrEnum):
-    """What a fault does to the operation it hits."""
-
     DOWN = "down"  # the component refuses and drops connections
     DELAY = "delay"  # the operation waits `seconds` first
     STATUS = "status"  # the operation is refused with `status`, nothing applied
@@ -134,19 +133,12 @@ class Fault:
     def covers(self, component: str, region: str | None = None) -> bool:
         """Whether the rule is for this component, or for what it is part of."""
         own = self.component
-        return (own in ("*", component) or component.startswith(f"{own}.")) and self.region in (
-            None,
-            region,
-        )
-
-    def applies_to(self, component: str, operation: str, region: str | None = None) -> bool:
-        return self.covers(component, region) and self.operation in ("*", operation)
+        is_own = own in ("*", component) or component.startswith(f"{own}.")
+        return is_own and self.region in (None, region)
 
 
 @dataclass(slots=True)
 class ArmedFault:
-    """A fault in force, and how often it has hit."""
-
     id: int
     fault: Fault
     since: float
@@ -159,18 +151,15 @@ class ArmedFault:
         return late or (fault.times is not None and self.hits >= fault.times)
 
 
-@dataclass
 class Faults:
     """The faults in force, asked by every component and set through the control endpoint."""
 
-    seed: int = 0
-    _armed: list[ArmedFault] = field(default_factory=list)
-    _ids: Iterator[int] = field(default_factory=lambda: count(1))
-    _lock: Lock = field(default_factory=Lock)
-    _watchers: list[Callable[[], None]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)  # noqa: S311 - a replayable choice, not a secret
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - a replayable choice, not a secret
+        self._armed: list[ArmedFault] = []
+        self._ids = count(1)
+        self._lock = Lock()
+        self._watchers: list[Callable[[], None]] = []
 
     def arm(self, fault: Fault) -> int:
         """Put a fault in force; return the number to disarm it by."""
@@ -211,13 +200,15 @@ class Faults:
         with self._lock:
             self._remove_spent()
             for armed in self._armed:
+                fault = armed.fault
                 if (
-                    armed.fault.action in actions
-                    and armed.fault.applies_to(component, operation, region)
-                    and self._random.random() < armed.fault.rate
+                    fault.action in actions
+                    and fault.operation in ("*", operation)
+                    and fault.covers(component, region)
+                    and self._random.random() < fault.rate
                 ):
                     armed.hits += 1
-                    return armed.fault
+                    return fault
         return None
 
     def is_down(self, component: str, region: str | None = None) -> bool:
@@ -234,7 +225,6 @@ class Faults:
             return [a.fault for a in self._armed if a.fault.action is action]
 
     def listing(self) -> list[dict[str, Any]]:
-        """The faults in force, for the control endpoint."""
         with self._lock:
             self._remove_spent()
             return [{"id": a.id, **asdict(a.fault), "hits": a.hits} for a in self._armed]
@@ -242,3 +232,51 @@ class Faults:
     def _remove_spent(self) -> None:
         now = time.monotonic()
         self._armed = [armed for armed in self._armed if not armed.is_spent(now)]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One component: its operations, each with the actions that can hit it, and its regions.
+
+    An operation without actions is only counted. A component without regions serves in one place.
+    """
+
+    component: str
+    operations: Mapping[str, frozenset[Action]]
+    regions: frozenset[str] = frozenset()
+
+
+def check_aim(fault: Fault, targets: Iterable[Target]) -> None:
+    """Raise InvalidFault, naming what is wrong, unless there is something the fault can hit."""
+    every = list(targets)
+    component, region = fault.component, fault.region
+    aimed = [target for target in every if fault.covers(target.component, region)]
+    if not aimed:
+        names = {target.component for target in every}
+        names |= {name.partition(".")[0] for name in names}  # and what they are parts of
+        raise InvalidFault(f"there is no component {component!r}, only *, {joined(names)}")
+    if region is not None:
+        regions = {name for target in aimed for name in target.regions}
+        if region not in regions:
+            others = f"only {joined(regions)}" if regions else "which is not served by region"
+            raise InvalidFault(f"there is no region {region!r} in {component}, {others}")
+        aimed = [target for target in aimed if region in target.regions]
+    operations = {name for target in aimed for name in target.operations}
+    if fault.operation not in operations | {"*"}:
+        raise InvalidFault(
+            f"{component} has no operation {fault.operation!r}, only {joined(operations)}"
+        )
+    actions = {
+        action
+        for target in aimed
+        for name, actions in target.operations.items()
+        if fault.operation in ("*", name)
+        for action in actions
+    }
+    if fault.action not in actions:
+        others = f"only {joined(actions)}" if actions else "which is only counted"
+        raise InvalidFault(f"{fault.action} never hits {fault.operation} of {component}, {others}")
+
+
+def joined(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

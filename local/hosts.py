@@ -62,12 +62,7 @@ class HostProcess:
 
     def describe(self) -> dict[str, Any]:
         pid = self._process.pid if self._process and self.state is HostState.RUNNING else None
-        return {
-            "state": self.state.value,
-            "url": self.url,
-            "pid": pid,
-            "log": str(self._spec.log),
-        }
+        return {"state": self.state.value, "url": self.url, "pid": pid, "log": str(self._spec.log)}
 
     def launch(self) -> None:
         """Begin to start; does nothing when it runs."""
@@ -76,7 +71,22 @@ class HostProcess:
                 return
             self._was_stopped = False
             self._ready = Future()
-            self._process = self._spawn()
+            spec = self._spec
+            command = [sys.executable, "-m", "local.functions_host", "--app", str(spec.app)]
+            command += ["--port", str(self._port), "--region", spec.region]
+            # The directory that holds `local` comes first, whatever the working directory is.
+            paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
+            path = os.pathsep.join(filter(None, paths))
+            spec.log.parent.mkdir(parents=True, exist_ok=True)
+            with spec.log.open("ab") as log:
+                self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env={**os.environ, **spec.settings, "PYTHONPATH": path},
+                    start_new_session=True,
+                )
         arguments = (self._process.stdout, self._ready)
         Thread(target=read_first_line, args=arguments, daemon=True).start()
 
@@ -101,7 +111,6 @@ class HostProcess:
             self._reap(self._process)
 
     def terminate(self) -> None:
-        """Send SIGTERM without waiting for the end."""
         self._was_stopped = True
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
@@ -116,24 +125,6 @@ class HostProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._reap(self._process)
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        spec = self._spec
-        command = [sys.executable, "-m", "local.functions_host"]
-        command += ["--app", str(spec.app), "--port", str(self._port), "--region", spec.region]
-        spec.log.parent.mkdir(parents=True, exist_ok=True)
-        # The directory that holds `local` comes first, whatever the working directory is.
-        paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
-        path = os.pathsep.join(filter(None, paths))
-        with spec.log.open("ab") as log:
-            return subprocess.Popen(  # noqa: S603 - our own module, no shell
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **spec.settings, "PYTHONPATH": path},
-                start_new_session=True,
-            )
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()

@@ -31,25 +31,16 @@ class PortTaken(OSError):
 class LoopbackService:
     """Serves one handler from `start` until `stop`; nothing but this machine can reach it.
 
-    It may be started again after it was stopped, and keeps its ports. All of them are served on the
-    same thread.
+    It may be started again after it was stopped, and keeps its `ports`, in the order in which they
+    were asked for. All of them are served on the same thread.
     """
 
     def __init__(self, name: str, *, port: int = 0, more_ports: Sequence[int] = ()) -> None:
         self._name = name
-        self._ports = [port, *more_ports]
+        self.ports = [port, *more_ports]
         self._thread: LoopThread | None = None
         self._listeners: list[socket.socket] = []
         self._runner: web.ServerRunner
-
-    @property
-    def port(self) -> int:
-        return self._ports[0]
-
-    @property
-    def more_ports(self) -> list[int]:
-        """The other ports it listens on, in the order in which they were asked for."""
-        return self._ports[1:]
 
     def start(self, handler: HttpHandler) -> None:
         """Listen; raises PortTaken when a port cannot be had. Returns when it is reachable."""
@@ -83,7 +74,7 @@ class LoopbackService:
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._listeners = []
-        for port in self._ports:
+        for port in self.ports:
             try:
                 listener = socket.create_server((HOST, port))
             except OSError as error:
@@ -91,7 +82,7 @@ class LoopbackService:
                 raise PortTaken(port, self._name) from error
             await web.SockSite(runner, listener).start()
             self._listeners.append(listener)
-        self._ports = [listener.getsockname()[1] for listener in self._listeners]
+        self.ports = [listener.getsockname()[1] for listener in self._listeners]
         return runner
 
     async def _close(self) -> None:
@@ -104,7 +95,6 @@ class LoopbackService:
 
 
 async def run_pending() -> None:
-    """Let the loop run what is due."""
     for _ in range(LOOP_PASSES):
         await asyncio.sleep(0)
 

@@ -62,6 +62,12 @@ SETTINGS = (
         "every region of the journal's account, comma separated, the nearest first; empty: any",
         "",
     ),
+    Setting(
+        "LOCKSTEP_NOTICE_URL",
+        "where the handler of notices posts them; empty: each becomes a fault that names this"
+        " setting",
+        "",
+    ),
     Setting("Cosmos", "the connection of the journal's account"),
 )
 
@@ -96,6 +102,7 @@ class Settings:
     affinity: bool
     batches: bool
     cosmos_locations: tuple[str, ...]
+    notice_url: str
     service_bus: Mapping[str, Connection]
     cosmos: Connection
 
@@ -103,11 +110,11 @@ class Settings:
     def read(cls, values: Mapping[str, str]) -> "Settings":
         """Check the values, usually `os.environ`; raises InvalidSettings."""
         regions = names(values, "LOCKSTEP_REGIONS")
-        region = text(values, "LOCKSTEP_REGION")
+        region = read_text(values, "LOCKSTEP_REGION")
         if region not in regions:
             raise InvalidSettings(f"LOCKSTEP_REGION {region!r} is not among {', '.join(regions)}")
-        acknowledge = number(values, "LOCKSTEP_ACKNOWLEDGE_SECONDS")
-        lag = number(values, "LOCKSTEP_RESCUE_LAG_SECONDS")
+        acknowledge = read_number(values, "LOCKSTEP_ACKNOWLEDGE_SECONDS")
+        lag = read_number(values, "LOCKSTEP_RESCUE_LAG_SECONDS")
         if acknowledge >= lag > 0:
             # The rescue would send again what only waits to be acknowledged.
             raise InvalidSettings(
@@ -118,21 +125,22 @@ class Settings:
         return cls(
             region=region,
             regions=regions,
-            queue=text(values, "LOCKSTEP_QUEUE"),
-            output_queue=text(values, "LOCKSTEP_OUTPUT_QUEUE"),
-            error_queue=text(values, "LOCKSTEP_ERROR_QUEUE"),
-            database=text(values, "LOCKSTEP_DATABASE"),
-            journal=text(values, "LOCKSTEP_JOURNAL"),
-            secondary_delay_seconds=number(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
-            gap_wait_seconds=number(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
+            queue=read_text(values, "LOCKSTEP_QUEUE"),
+            output_queue=read_text(values, "LOCKSTEP_OUTPUT_QUEUE"),
+            error_queue=read_text(values, "LOCKSTEP_ERROR_QUEUE"),
+            database=read_text(values, "LOCKSTEP_DATABASE"),
+            journal=read_text(values, "LOCKSTEP_JOURNAL"),
+            secondary_delay_seconds=read_number(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
+            gap_wait_seconds=read_number(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
             rescue_lag_seconds=lag,
             acknowledge_seconds=acknowledge,
-            lease_seconds=number(values, "LOCKSTEP_LEASE_SECONDS", least=1),
+            lease_seconds=read_number(values, "LOCKSTEP_LEASE_SECONDS", least=1),
             window_days=window,
             retention_days=retention,
             affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             batches=choice(values, "LOCKSTEP_CARDINALITY", "one", "many") == "many",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
+            notice_url=url(values, "LOCKSTEP_NOTICE_URL"),
             service_bus={r: service_bus_connection(values, r) for r in regions},
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
@@ -140,8 +148,8 @@ class Settings:
 
 def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
     """How long messages are remembered, and entries kept; raises InvalidSettings."""
-    window = number(values, "LOCKSTEP_WINDOW_DAYS")
-    retention = number(values, "LOCKSTEP_RETENTION_DAYS")
+    window = read_number(values, "LOCKSTEP_WINDOW_DAYS")
+    retention = read_number(values, "LOCKSTEP_RETENTION_DAYS")
     if retention < window:
         # A command's answer is read from its entry for as long as the command is remembered.
         raise InvalidSettings(
@@ -166,7 +174,7 @@ def connection(values: Mapping[str, str], name: str, endpoint: str) -> Connectio
     return Connection(endpoint=address, client_id=values.get(f"{name}__clientId"))
 
 
-def text(values: Mapping[str, str], name: str) -> str:
+def read_text(values: Mapping[str, str], name: str) -> str:
     """A setting's value, or its default; raises InvalidSettings where there is neither."""
     default = next(setting.default for setting in SETTINGS if setting.name == name)
     value = values.get(name) or default
@@ -177,21 +185,29 @@ def text(values: Mapping[str, str], name: str) -> str:
 
 def names(values: Mapping[str, str], name: str) -> tuple[str, ...]:
     """A comma separated list; what is named twice counts where it comes first."""
-    parts = (part.strip() for part in text(values, name).split(","))
+    parts = (part.strip() for part in read_text(values, name).split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def url(values: Mapping[str, str], name: str) -> str:
+    """An HTTP address, or nothing; raises InvalidSettings."""
+    value = read_text(values, name)
+    if value and not value.startswith(("http://", "https://")):
+        raise InvalidSettings(f"{name} must begin with http:// or https://, not {value!r}")
+    return value
 
 
 def choice(values: Mapping[str, str], name: str, *known: str) -> str:
     """One of a few words; raises InvalidSettings."""
-    value = text(values, name)
+    value = read_text(values, name)
     if value not in known:
         raise InvalidSettings(f"{name} must be {' or '.join(known)}, not {value!r}")
     return value
 
 
-def number(values: Mapping[str, str], name: str, *, least: float = 0) -> float:
+def read_number(values: Mapping[str, str], name: str, *, least: float = 0) -> float:
     """A finite number that is not below the least; raises InvalidSettings."""
-    value = text(values, name)
+    value = read_text(values, name)
     try:
         found = float(value)
     except ValueError:

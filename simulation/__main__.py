@@ -21,7 +21,6 @@ PROGRESS_SECONDS = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line says; the answer is the exit status."""
     options = parser().parse_args(arguments)
     began = time.monotonic()
     totals = CampaignTotals()
@@ -41,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_all(options: argparse.Namespace, totals: CampaignTotals, began: float) -> None:
-    """Run the seeds and add them up; print failures at once, and progress now and then."""
     shown_at = began
     seeds = range(options.first, options.first + options.seeds)
     for part in run_campaign(options.scenario, options.profile, seeds, options.jobs):
@@ -50,7 +48,9 @@ def run_all(options: argparse.Namespace, totals: CampaignTotals, began: float) -
         totals.include(part)
         if time.monotonic() - shown_at > PROGRESS_SECONDS:
             shown_at = time.monotonic()
-            print(progress(totals, options.seeds, shown_at - began), file=sys.stderr, flush=True)
+            rate = totals.runs / (shown_at - began)
+            progress = f"{totals.runs}/{options.seeds} seeds, {rate:.1f} a second"
+            print(f"{progress}, {len(totals.failed)} failed", file=sys.stderr, flush=True)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,47 +61,29 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--seeds", type=int, default=200, help="how many seeds are run")
     found.add_argument("--first", type=int, default=0, help="the first seed")
-    found.add_argument(
-        "--scenario",
-        choices=sorted(SCENARIOS),
-        default="any",
-        help="what each seed runs; orders are sagas",
-    )
+    scenario = "what each seed runs; orders are sagas"
+    found.add_argument("--scenario", choices=sorted(SCENARIOS), default="any", help=scenario)
     found.add_argument("--profile", choices=sorted(PROFILES), default="rough")
     found.add_argument("--jobs", type=int, default=1, help="how many processes run seeds")
-    found.add_argument(
-        "--shrink", action="store_true", help="look for the fewest faults that break a promise"
-    )
+    fewest = "look for the fewest faults that break a promise"
+    found.add_argument("--shrink", action="store_true", help=fewest)
     return found
 
 
-def replay(report: RunReport) -> str:
-    """The command that runs a seed again."""
-    what = f"--profile {report.profile.name} --scenario {report.scenario}"
-    return f"python -m simulation --first {report.seed} --seeds 1 {what} --shrink"
-
-
 def failure(report: RunReport) -> str:
-    """The promises that a seed broke, and the command that runs it again."""
     broken = "\n".join(f"  {str(violation)[:300]}" for violation in report.violations[:3])
-    return f"seed {report.seed} breaks promises:\n{broken}\n  replay: {replay(report)}"
+    what = f"--profile {report.profile.name} --scenario {report.scenario}"
+    command = f"python -m simulation --first {report.seed} --seeds 1 {what} --shrink"
+    return f"seed {report.seed} breaks promises:\n{broken}\n  replay: {command}"
 
 
 def describe(report: RunReport) -> str:
-    """A seed's variant and its faults, and what they broke."""
     lines = [
         f"seed {report.seed} runs {report.scenario} with {report.variant}",
         *(f"  {fault}" for fault in report.faults),
         *(f"  broke {str(violation)[:600]}" for violation in report.violations[:3]),
     ]
     return "\n".join(lines)
-
-
-def progress(totals: CampaignTotals, wanted: int, seconds: float) -> str:
-    return (
-        f"{totals.runs}/{wanted} seeds, {totals.runs / seconds:.1f} a second, "
-        f"{len(totals.failed)} failed"
-    )
 
 
 def summary(totals: CampaignTotals, profile: str, seconds: float) -> str:

@@ -4,7 +4,6 @@ Locks are kept by the broker's clock. Within a session messages come in order, u
 is injected reorders them. What is not settled while the lock holds is delivered again.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,8 +20,6 @@ BODY_BYTES_MAX = 1_500
 
 @dataclass(eq=False, slots=True)
 class QueuedMessage:
-    """A message in a queue."""
-
     message: Message
     visible_at: float
     deliveries: int = 0
@@ -30,8 +27,6 @@ class QueuedMessage:
 
 @dataclass(eq=False, slots=True)
 class SessionLock:
-    """Who may take a session's messages, and until when."""
-
     session: str
     until: float
 
@@ -51,9 +46,6 @@ class Namespace:
     def __post_init__(self) -> None:
         self.signal = Signal(self.down)
 
-    def is_down(self, now: float) -> bool:
-        return self.signal.is_down(now)
-
     def accept(self, queue: str, messages: Sequence[Message], visible_at: float) -> None:
         """Take messages in up to the first that is too large; the platform may take one twice."""
         injector = self.injector
@@ -66,24 +58,22 @@ class Namespace:
                 self.put(queue, QueuedMessage(message, visible_at))
 
     def put(self, queue: str, queued: QueuedMessage) -> None:
-        """Keep a message, and wake the listeners when it is visible."""
         self.queues[queue].append(queued)
         self.accepted[queue].append(queued)
         self.signal.notify_at(queued.visible_at)
 
-    async def next_session(self, queue: str) -> SessionLock:
-        """Wait for a session with a visible message and without a lock, and lock it."""
-        loop = asyncio.get_running_loop()
-        while (lock := self.lock_session(queue, loop.time())) is None:
-            await self.signal.wait()
-        return lock
-
     def lock_session(self, queue: str, now: float) -> SessionLock | None:
-        if self.is_down(now):
+        if self.signal.is_down(now):
             self.signal.notify_at(now)
             return None
         ready = dict.fromkeys(q.message.session for q in self.queues[queue] if q.visible_at <= now)
-        free = [s for s in ready if (queue, s) not in self.locks or not self.is_held(queue, s, now)]
+        free = []
+        for session in ready:
+            held = self.locks.get((queue, session))
+            if held is not None and now < held.until:
+                self.signal.notify_at(held.until)
+            else:
+                free.append(session)
         if not free:
             return None
         lock = SessionLock(self.injector.rng.pick(free), now + LOCK_SECONDS)
@@ -91,20 +81,11 @@ class Namespace:
         self.signal.notify_at(lock.until)
         return lock
 
-    def is_held(self, queue: str, session: str, now: float) -> bool:
-        """Whether a lock still holds; if so, the listeners are woken at its end."""
-        until = self.locks[queue, session].until
-        if now < until:
-            self.signal.notify_at(until)
-        return now < until
-
     def holds(self, queue: str, lock: SessionLock, now: float) -> bool:
-        """Whether the lock is still the holder's, and the namespace is there."""
         known = self.locks.get((queue, lock.session))
-        return known is lock and now < lock.until and not self.is_down(now)
+        return known is lock and now < lock.until and not self.signal.is_down(now)
 
     def deliver(self, queue: str, lock: SessionLock, now: float, most: int) -> list[QueuedMessage]:
-        """The session's next messages, if the lock holds."""
         if not self.holds(queue, lock, now):
             return []
         session = lock.session

@@ -32,17 +32,13 @@ class CampaignTotals:
     failed: list[RunReport] = field(default_factory=list)
 
     def add(self, report: RunReport) -> None:
-        self.include(
-            CampaignTotals(
-                1,
-                report.messages,
-                report.entries,
-                report.virtual_seconds,
-                Counter(fault.kind for fault in report.faults),
-                report.outcomes,
-                [report] if report.violations else [],
-            )
-        )
+        self.runs += 1
+        self.messages += report.messages
+        self.entries += report.entries
+        self.virtual_seconds += report.virtual_seconds
+        self.faults.update(fault.kind for fault in report.faults)
+        self.outcomes += report.outcomes
+        self.failed += [report] if report.violations else []
 
     def include(self, other: "CampaignTotals") -> None:
         for name in vars(self):

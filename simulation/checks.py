@@ -27,8 +27,6 @@ type Route = tuple[str, str, str]
 
 @dataclass
 class ExpectedOutputs:
-    """Outputs by their route, in order, and by queue and id."""
-
     routes: dict[Route, list[Message]] = field(default_factory=lambda: defaultdict(list))
     known: dict[tuple[str, str], tuple[Route, Message]] = field(default_factory=dict)
 
@@ -42,7 +40,6 @@ class ExpectedOutputs:
 
 
 def output_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
-    """Compare what both regions took with what the journals say."""
     expected = ExpectedOutputs()
     for history in histories:
         for queue, output in history.outputs:
@@ -53,19 +50,16 @@ def output_violations(world: World, histories: Iterable[SessionHistory]) -> Iter
         excused |= {queued.message.id for queued in namespace.accepted[QUEUE]}
     for namespace in world.namespaces.values():
         yield from compare(namespace, expected, excused)
+    queues = [n.accepted[world.policy.error_queue] for n in world.namespaces.values()]
+    reported = {queued.message.id for queue in queues for queued in queue}
     for report in world.observed.rejected.values():
-        if not any(
-            queued.message.id == report
-            for namespace in world.namespaces.values()
-            for queued in namespace.accepted[world.policy.error_queue]
-        ):
+        if report not in reported:
             yield Violation("P9", f"the rejected {report} is in no error queue")
 
 
 def compare(
     namespace: Namespace, expected: ExpectedOutputs, excused: set[str]
 ) -> Iterator[Violation]:
-    """What a region took against what it should have."""
     seen: dict[Route, dict[str, None]] = defaultdict(dict)
     for queue, arrivals in namespace.accepted.items():
         for queued in sorted(arrivals, key=lambda queued: queued.visible_at):
@@ -75,9 +69,8 @@ def compare(
                 # A host that rejects a message may die before that is recorded.
                 is_excused = message.id in excused or message.correlation in excused
                 if not is_excused and message.type != REJECTED_TYPE:
-                    yield Violation(
-                        "P5", f"{namespace.region} {queue}: {message} was sent by nobody"
-                    )
+                    what = f"{namespace.region} {queue}: {message} was sent by nobody"
+                    yield Violation("P5", what)
             elif message != known[1]:
                 yield Violation("P4", f"{namespace.region} {queue}: {message}, not {known[1]}")
             else:
@@ -156,26 +149,16 @@ def sent_twice(world: World, namespace: Namespace) -> Iterator[Violation]:
             yield Violation("P7", f"{namespace.region} {queue}: {twice} sent twice")
 
 
-type EntriesByIdentity = dict[Identity, list[Entry]]
-type CopiesByIdentity = dict[Identity, list[Message]]
-
-
 def violations(world: World) -> Iterator[Violation]:
-    """Every broken promise of a run in which nothing is left to do."""
     yield from world.journal.store.violations
     for surprise in world.observed.surprises:
         yield Violation("P9", f"an unexpected error: {surprise}")
     copies_by_identity = everything_that_came(world)
+    store, corrections = world.journal.store, world.operator.corrections
+    queue = world.policy.output_queue
     histories = [
-        SessionHistory(
-            world.journal.store,
-            session,
-            world.handlers,
-            world.policy.output_queue,
-            copies_by_identity,
-            world.operator.corrections,
-        )
-        for session in world.journal.store.entries
+        SessionHistory(store, session, world.handlers, queue, copies_by_identity, corrections)
+        for session in store.entries
     ]
     for history in histories:
         yield from history.check()
@@ -188,11 +171,9 @@ def violations(world: World) -> Iterator[Violation]:
         yield from fault_free_violations(world)
 
 
-def everything_that_came(world: World) -> CopiesByIdentity:
+def everything_that_came(world: World) -> dict[Identity, list[Message]]:
     """Every message that any region's queue ever took in, and every command, with its copies."""
-    copies_by_identity: CopiesByIdentity = {
-        name: list(copies) for name, copies in world.commands.items()
-    }
+    copies_by_identity = {name: list(copies) for name, copies in world.commands.items()}
     for namespace in world.namespaces.values():
         for queued in namespace.accepted[QUEUE]:
             copies_by_identity.setdefault(identity(queued.message), []).append(queued.message)
@@ -200,7 +181,6 @@ def everything_that_came(world: World) -> CopiesByIdentity:
 
 
 def identity(message: Message) -> Identity:
-    """What tells a message from every other, copies apart."""
     return (message.session, message.id, message.digest)
 
 
@@ -211,36 +191,36 @@ def once_and_in_order(history: SessionHistory) -> Iterator[Violation]:
         if count > 1:
             yield Violation("P2", f"{history.session}: {what} had {count} effects")
     newest: dict[str, MessageIdentity] = {}
-    for covered in completed:
-        number = covered.number
+    for identity in completed:
+        number = identity.number
         before = newest.get(number.group)
         if before is not None and number.group != ARRIVALS:
             if (before.number.sequence, before.number.level) >= (number.sequence, number.level):
                 yield Violation("P3", f"{history.session}: {number} after {before.number}")
             if before.number.level > number.level:
                 yield Violation("P2", f"{history.session}: {number} is fenced by {before.number}")
-        newest[number.group] = covered
+        newest[number.group] = identity
 
 
 def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
     """Every message that was accepted has an end with a name."""
-    ends: EntriesByIdentity = {}
+    ends: dict[Identity, list[Entry]] = {}
     forwarded: list[Message] = []
     reasons: list[str] = []
     for history in histories:
-        for covered, entry in history.ends:
+        for ended, entry in history.ends:
             if entry.status is not Status.PARKED:
-                key = (history.session, covered.id, covered.digest)
+                key = (history.session, ended.id, ended.digest)
                 ends.setdefault(key, []).append(entry)
             if entry.from_parked and entry.reason:
                 reasons.append(entry.reason)
         forwarded += [message for queue, message in history.outputs if queue == QUEUE]
-    for message in [*world.senders.sent.safe, *forwarded]:
+    for message in [*world.senders.safe, *forwarded]:
         # A fenced producer's message that gave route is named by the entry that took its place.
         is_named = identity(message) in ends or any(message.id in reason for reason in reasons)
         if not is_named and not is_excused(world, message):
             yield Violation("P1", f"{message.session}: {message} has no end")
-    for session, group, drafts in world.senders.sent.uncertain:
+    for session, group, drafts in world.senders.uncertain:
         found = [identity(draft.in_session(session)) in ends for draft in drafts]
         if any(found) != all(found):
             yield Violation("P1", f"{session}: {group} published only part of {drafts}")

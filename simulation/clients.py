@@ -34,20 +34,16 @@ type Correct = Callable[[Message], bytes | None]
 
 
 @dataclass
-class SentMessages:
-    """What senders know: messages that are safe, and operations with an unknown outcome."""
-
-    safe: list[Message] = field(default_factory=list)
-    # By session and producer group: all of an operation was published, or nothing of it.
-    uncertain: list[tuple[str, str, Sequence[Draft]]] = field(default_factory=list)
-
-
-@dataclass
 class Senders:
-    """Producers that die and start again, senders that number for themselves, and others."""
+    """Producers that die and start again, senders that number for themselves, and others.
+
+    `safe` are the messages that surely arrive. Of an `uncertain` operation, by session and producer
+    group, all was published or nothing.
+    """
 
     cloud: Cloud
-    sent: SentMessages = field(default_factory=SentMessages)
+    safe: list[Message] = field(default_factory=list)
+    uncertain: list[tuple[str, str, Sequence[Draft]]] = field(default_factory=list)
 
     async def send(self, load: Workload) -> None:
         """Send everything; ends when everything is safe, or its sender was fenced."""
@@ -62,7 +58,6 @@ class Senders:
         await asyncio.sleep(self.cloud.rng.delay(longest))
 
     async def run_publish_plan(self, plan: PublishPlan) -> None:
-        """Publish operation by operation, each again until it is safe."""
         await asyncio.sleep(plan.begin_seconds)
         name = f"producer {plan.group}/{plan.level} of {plan.session}"
         process = SenderProcess(self.cloud, name)
@@ -73,37 +68,33 @@ class Senders:
                 while (sent := await process.publish(plan.session, operation, options)) is None:
                     await self.pause(RETRY_PAUSE_SECONDS_MAX)
             except ProducerDisconnected:
-                self.sent.uncertain.append((plan.session, plan.group, operation))
+                self.uncertain.append((plan.session, plan.group, operation))
                 return
-            self.sent.safe += sent
+            self.safe += sent
 
     async def send_series(self, series: NumberedSeries) -> None:
-        """Send numbered messages in order, each again until it is safe."""
         await asyncio.sleep(series.begin_seconds)
         process = SenderProcess(self.cloud, f"sender of {series.messages[0].session}")
         for message in series.messages:
             await self.pause(SEND_PAUSE_SECONDS_MAX)
             while not await process.send(message):
                 await self.pause(RETRY_PAUSE_SECONDS_MAX)
-            self.sent.safe.append(message)
+            self.safe.append(message)
 
     async def send_plain(self, messages: Sequence[Message]) -> None:
-        """Put copies into both regions, again until each has it."""
         delivery = self.cloud.delivery(self.cloud.new_process("sender", CLIENT_REGION))
         for message in messages:
             await self.pause(SEND_PAUSE_SECONDS_MAX)
             for region, namespace in self.cloud.namespaces.items():
-                if namespace.down is not None and namespace.is_down(now()):
+                if namespace.down is not None and namespace.signal.is_down(now()):
                     await asyncio.sleep(namespace.down[1] - now())
                 delay = delivery.delay_in(region, message.session)
                 namespace.accept(QUEUE, [message], now() + delay)
-            self.sent.safe.append(message)
+            self.safe.append(message)
 
 
 @dataclass
 class SenderProcess:
-    """One sender's process, and the producer in it."""
-
     cloud: Cloud
     name: str
     process: Process | None = None
@@ -126,7 +117,6 @@ class SenderProcess:
         return answer
 
     async def send(self, message: Message) -> bool:
-        """Whether a numbered message is known to be safe."""
         return await self.attempt(lambda producer: producer.send([message])) is not None
 
     async def attempt[T](self, work: Callable[[Producer], Awaitable[T]]) -> T | None:
@@ -139,8 +129,6 @@ class SenderProcess:
 
 @dataclass(frozen=True, slots=True)
 class StartSaga:
-    """Start a saga of a kind with a body."""
-
     kind: str
     body: bytes
 
@@ -173,7 +161,6 @@ class SagaClients:
     answers: list[tuple[SagaRequest, SagaResponse]] = field(default_factory=list)
 
     async def run(self, requests: Sequence[SagaRequest]) -> None:
-        """Send all requests side by side, each again until there is an answer."""
         await asyncio.gather(*map(self.send_until_answered, requests))
 
     async def send_until_answered(self, request: SagaRequest) -> None:
@@ -210,16 +197,12 @@ async def handle_request(book: Sagas, client: HubClient, request: SagaRequest) -
 
 
 def uncorrected(_: Message) -> bytes | None:
-    """Nothing is worth correcting."""
     return None
 
 
 @dataclass
 class Operator:
-    """A person who looks after faults: runs them again, corrects them, or skips them.
-
-    `corrections` are the bodies given, and `decisions` counts the decisions, by session and id.
-    """
+    """A person who retries, corrects or skips faults; both mappings are by session and id."""
 
     cloud: Cloud
     correct: Correct
@@ -227,7 +210,6 @@ class Operator:
     decisions: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     async def work(self) -> None:
-        """Look at all halted sessions now and then."""
         while True:
             await asyncio.sleep(OPERATOR_PAUSE_SECONDS)
             process = self.cloud.new_process("operator", CLIENT_REGION)
@@ -237,27 +219,23 @@ class Operator:
                 await process.attempt(resolver.resolve(session, decision))
 
     def decide(self, message: Message, at: int) -> ResolutionRequest:
-        """Try again at first; then correct what can be corrected, and skip the rest."""
         key = (message.session, message.id)
         self.decisions[key] += 1
+        body = None
         if self.decisions[key] <= RETRIES:
-            return ResolutionRequest(
-                ResolutionAction.RETRY, "operator", "perhaps an outage caused it", at=at
-            )
-        body = self.correct(message)
-        if body is None:
-            return ResolutionRequest(
-                ResolutionAction.SKIP, "operator", "it cannot be corrected", at=at
-            )
-        self.corrections[key] = body
-        return ResolutionRequest(ResolutionAction.EDIT, "operator", "it was wrong", body, at)
+            action, reason = ResolutionAction.RETRY, "perhaps an outage caused it"
+        elif (body := self.correct(message)) is not None:
+            action, reason = ResolutionAction.EDIT, "it was wrong"
+            self.corrections[key] = body
+        else:
+            action, reason = ResolutionAction.SKIP, "it cannot be corrected"
+        return ResolutionRequest(action, "operator", reason, body, at)
 
 
 def halted_sessions(journal: RecordingJournal) -> list[tuple[str, Message, int]]:
     """Sessions that wait for the operator, the messages that halted them, and their positions."""
-    heads = [journal.newest(session) for session in list(journal.partitions)]
     found: list[tuple[str, Message, int]] = []
-    for head in heads:
+    for head in [journal.newest(session) for session in list(journal.partitions)]:
         if head is not None and head.halt is not None:
             fault = journal.entry_at(head.session, head.halt.at)
             if fault is not None and fault.message is not None:

@@ -20,14 +20,12 @@ from simulation.recorder import Identity, Observations, RecordingCommands, Recor
 from simulation.task_hub import TaskHub
 from simulation.variant import Variant
 
+# Two regions: a third one adds interleavings of the same kinds, and every seed would find fewer.
 REGIONS = ("east", "west")
 
 
 class Cloud:
-    """Both regions' services, shared by all processes of a run.
-
-    Regions have task hubs only where the handlers have kinds of sagas.
-    """
+    """Both regions' services, for all processes; task hubs only if handlers have kinds of sagas."""
 
     def __init__(
         self, rng: SeededRandom, profile: FaultProfile, variant: Variant, handlers: Handlers
@@ -42,17 +40,13 @@ class Cloud:
         self.journal.fail_over = self.injector.draw_outage(
             profile.failovers, "write region fails over", "store"
         )
-        self.namespaces = {region: self.new_namespace(region) for region in REGIONS}
+        down = {r: self.injector.draw_outage(profile.outages, "namespace down", r) for r in REGIONS}
+        self.namespaces = {r: Namespace(r, self.injector, down[r]) for r in REGIONS}
         self.feeds = {r: ChangeFeed(r, self.journal.store, self.injector) for r in REGIONS}
         self.hubs: dict[str, TaskHub] = self.new_hubs() if kinds_of(handlers) else {}
         self.saga_feeds = {r: ChangeFeed(r, self.journal.store, self.injector) for r in self.hubs}
         self.commands: dict[Identity, list[Message]] = defaultdict(list)
         self.workers = 0
-
-    def new_namespace(self, region: str) -> Namespace:
-        """A region's queues, which may be unavailable for a while."""
-        down = self.injector.draw_outage(self.injector.profile.outages, "namespace down", region)
-        return Namespace(region, self.injector, down)
 
     def new_hubs(self) -> dict[str, TaskHub]:
         """A task hub for each region; one of them may lose everything."""
@@ -71,19 +65,13 @@ class Cloud:
         }
 
     def new_process(self, name: str, region: str) -> Process:
-        """A process with clocks of its own."""
         skew = (self.rng.delay(2.0) - 1.0) * self.injector.profile.skew_seconds
         return Process(name, region, self.injector, skew)
 
     def delivery(self, process: Process) -> Delivery:
-        """How a process reaches the regions."""
-        return Delivery(
-            RemoteBus(process, self.namespaces),
-            ProcessClock(process),
-            REGIONS,
-            self.variant.delay_seconds,
-            affinity=self.variant.affinity,
-        )
+        bus, clock = RemoteBus(process, self.namespaces), ProcessClock(process)
+        seconds, affinity = self.variant.delay_seconds, self.variant.affinity
+        return Delivery(bus, clock, REGIONS, seconds, affinity=affinity)
 
     def journal_of(self, process: Process) -> Journal:
         """The journal as a process reaches it; its methods are those of the in-memory twin."""
@@ -93,7 +81,6 @@ class Cloud:
         return Producer(self.journal_of(process), self.delivery(process), QUEUE)
 
     def services(self, process: Process) -> Services:
-        """A worker of a process: the engine over the process's own way to store and bus."""
         self.workers += 1
         services = build(
             self.journal_of(process),

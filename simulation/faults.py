@@ -24,10 +24,7 @@ class InjectedFault:
 
 
 class SeededRandom:
-    """A seeded source of delays and decisions.
-
-    Only the faults whose numbers are `allowed` may happen; None allows all.
-    """
+    """A seeded source of delays and faults; only `allowed` faults happen, None allows all."""
 
     def __init__(self, seed: int, allowed: Collection[int] | None = None) -> None:
         self.seed = seed
@@ -61,8 +58,6 @@ class SeededRandom:
 
 
 class NetworkFault(StrEnum):
-    """How one call over the network can go wrong."""
-
     NONE = "none"
     REFUSED = "refused (503)"  # not applied, and said so
     THROTTLED = "throttled (429)"  # not applied; try again later
@@ -173,30 +168,22 @@ PROFILES = {profile.name: profile for profile in (FAIR, MILD, ROUGH)}
 
 
 class FaultInjector:
-    """Decides what goes wrong by a profile, and records it in `faults`."""
-
     def __init__(self, profile: FaultProfile, rng: SeededRandom) -> None:
         self.profile = profile
         self.rng = rng
         self.faults: list[InjectedFault] = []
 
     def draw_network_fault(self, where: str, now: float, *, writes: bool) -> NetworkFault:
-        """How one call goes wrong, if it does."""
-        if now >= self.profile.faults_end_at:
-            return NetworkFault.NONE
-        number = self.rng.draw_fault(self.profile.calls)
-        if number is None:
+        ends_at = self.profile.faults_end_at
+        if now >= ends_at or (number := self.rng.draw_fault(self.profile.calls)) is None:
             return NetworkFault.NONE
         found = self.rng.pick(ON_WRITES if writes else ON_READS)
         self.faults.append(InjectedFault(number, found.value, where, now))
         return found
 
     def inject(self, probability: float, kind: str, where: str, now: float) -> bool:
-        """Whether this goes wrong now."""
-        if now >= self.profile.faults_end_at:
-            return False
-        number = self.rng.draw_fault(probability)
-        if number is None:
+        ends_at = self.profile.faults_end_at
+        if now >= ends_at or (number := self.rng.draw_fault(probability)) is None:
             return False
         self.faults.append(InjectedFault(number, kind, where, now))
         return True

@@ -50,10 +50,7 @@ GRPC_CODES = {
 
 @dataclass
 class ChangeFeed:
-    """One region's view of the changes; one process at a time follows it.
-
-    A change feed shows only the newest version of what changed, and may show changes again.
-    """
+    """A region's feed of newest versions, perhaps again; one process at a time follows it."""
 
     region: str
     store: RecordingStore
@@ -83,7 +80,6 @@ class ChangeFeed:
         return (self.documents(self.position) if self.position < end else []), end
 
     def documents(self, start: int) -> list[Document]:
-        """What changed from a position on, as it is now."""
         repeats = self.injector.profile.feed_repeats
         if self.injector.inject(repeats, "feed repeats", self.region, now()):
             start = max(0, start - CHANGES_REPEATED)
@@ -116,7 +112,7 @@ class HubClient:
 
     async def call(self, name: str, apply: Callable[[], HubReply]) -> None:
         """Call the hub; raises what gRPC raises."""
-        if self.hub.is_down():
+        if self.hub.signal.is_down(now()):
             await self.process.wait(0.01)
             raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE)
         try:
@@ -129,8 +125,6 @@ class HubClient:
 
 @dataclass
 class SagaWorker:
-    """A process's part in sagas: it runs orchestrators and activities, and follows a feed."""
-
     process: Process
     services: Services
     hub: TaskHub
@@ -150,12 +144,11 @@ class SagaWorker:
         self.process.start(self.follow_feed())
 
     async def work_a_moment(self) -> None:
-        """Take a moment, in which the process may be frozen or killed."""
         await self.process.wait(self.process.injector.rng.delay(WORK_SECONDS_MAX))
 
     async def run_orchestrators(self) -> None:
         while True:
-            turn = await self.hub.next_turn()
+            turn = await self.hub.signal.wait_for(self.hub.take_turn)
             await self.work_a_moment()
             result = replay(turn.events)
             await self.work_a_moment()
@@ -163,14 +156,13 @@ class SagaWorker:
 
     async def perform_activities(self) -> None:
         while True:
-            leased = await self.hub.next_activity()
+            leased = await self.hub.signal.wait_for(self.hub.take_activity)
             await self.work_a_moment()
             result = await self.perform(leased)
             await self.work_a_moment()
             self.hub.finish(leased, result)
 
     async def perform(self, leased: LeasedActivity) -> TaskCompleted | TaskFailed:
-        """What becomes of an activity; one that raises has failed."""
         activity = leased.activity
         perform = self.activities[Activity(activity.name)]
         try:
@@ -200,8 +192,6 @@ class SagaWorker:
 
 @dataclass
 class Host:
-    """One process of a region."""
-
     process: Process
     services: Services
     namespace: Namespace
@@ -219,7 +209,9 @@ class Host:
 
     async def receive_sessions(self) -> None:
         while True:
-            lock = await self.namespace.next_session(QUEUE)
+            lock = await self.namespace.signal.wait_for(
+                lambda: self.namespace.lock_session(QUEUE, now())
+            )
             renewing = self.process.start(self.renew_lock(lock))
             try:
                 await self.process.wait(self.process.injector.rng.delay(0.05))
@@ -230,7 +222,6 @@ class Host:
                     self.namespace.release(QUEUE, lock)
 
     async def renew_lock(self, lock: SessionLock) -> None:
-        """Keep the session lock, as the host does, unless the broker loses it."""
         injector = self.process.injector
         while True:
             await self.process.wait(LOCK_SECONDS / 3)
@@ -241,7 +232,6 @@ class Host:
             self.namespace.renew(QUEUE, lock, now())
 
     async def process_session(self, lock: SessionLock) -> None:
-        """Process a session's messages until none comes any more, or one fails."""
         while taken := await self.next_messages(lock):
             if not await self.consume_deliveries([queued.message for queued in taken]):
                 return
@@ -251,7 +241,6 @@ class Host:
                 return
 
     async def next_messages(self, lock: SessionLock) -> list[QueuedMessage]:
-        """The next delivery; nothing when the session was idle for long enough."""
         most = BATCH_MESSAGES if self.services.worker.policy.batches else 1
         for _ in range(RECEIVES_WHILE_IDLE):
             if taken := self.namespace.deliver(QUEUE, lock, now(), most):
@@ -275,7 +264,6 @@ class Host:
         return False
 
     async def consume(self, messages: Sequence[Message], *, is_numbered: bool) -> None:
-        """Take messages through the journal, as one batch where batches are configured."""
         if is_numbered and self.services.worker.policy.batches:
             outcomes = await self.services.batches.consume(messages)
             for message, outcome in zip(messages, outcomes, strict=True):
@@ -295,19 +283,17 @@ class Host:
             await self.reject(message, outcome.reason)
 
     async def reject(self, message: Message, reason: str) -> None:
-        """Put a delivery that cannot be taken into the error queue."""
         properties = wire.to_properties(message)
         rejecter = self.services.rejecter
         report = await rejecter.reject(message.session, properties, message.body, reason)
         self.observed.rejected[message.session, message.id, message.digest] = report.id
 
     async def follow_feed(self) -> None:
-        """Show the rescuer what changed."""
         while True:
             await self.process.wait(FEED_SECONDS)
             if self.feed.is_followed_by(self.process):
-                owings = [owing for d in self.feed.read() if (owing := decode_pending(d))]
-                await self.services.recovery.recover(owings)
+                changed = [one for d in self.feed.read() if (one := decode_pending(d))]
+                await self.services.recovery.recover(changed)
 
     async def sweep(self) -> None:
         while True:

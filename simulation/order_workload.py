@@ -8,10 +8,10 @@ from shared.domain.producer import Draft
 from shared.domain.saga.plan import Command, Plan, Stage, Step, Wait, session_of
 from shared.domain.saga.record import EVENT_TYPE
 from simulation.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
+from simulation.cloud import REGIONS
 from simulation.orders import ANY_PLAN, CALL, PLACE, PUT, SPILL, TAKE, Item, Reaction
 from simulation.workload import PublishPlan, Workload, moment
 
-REGIONS = ("east", "west")
 PRODUCTS = ("bolt", "nut")
 CUSTOMERS = ("ada", "bob")
 SHELVES = 2
@@ -20,21 +20,12 @@ EVENT_SECONDS = 30.0
 # How long after a wait is over an event comes that may arrive before the timeout is recorded.
 CROSSING_SECONDS = 8.0
 CANCEL_SECONDS = 30.0
-REACTIONS = (Reaction.ACCEPT,) * 12 + (
-    Reaction.REFUSE,
-    Reaction.FAIL,
-    Reaction.FAIL_UNTIL_CORRECTED,
-)
-UNDO_REACTIONS = (Reaction.ACCEPT,) * 9 + (
-    Reaction.REFUSE,
-    Reaction.FAIL,
-    Reaction.FAIL_UNTIL_CORRECTED,
-)
+BAD_REACTIONS = (Reaction.REFUSE, Reaction.FAIL, Reaction.FAIL_UNTIL_CORRECTED)
+REACTIONS = (Reaction.ACCEPT,) * 12 + BAD_REACTIONS
+UNDO_REACTIONS = (Reaction.ACCEPT,) * 9 + BAD_REACTIONS
 
 
 class OrderGenerator:
-    """Draws everything that clients of orders ask for."""
-
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
         self.publish_plans: list[PublishPlan] = []
@@ -42,7 +33,6 @@ class OrderGenerator:
         self.saga_requests: list[SagaRequest] = []
 
     def generate(self) -> tuple[Workload, tuple[SagaRequest, ...]]:
-        """Messages that bring supplies or concern sagas, and requests for sagas."""
         for product in PRODUCTS:
             self.supply(f"stock:{product}", "stock.receive", "quantity", 12)
         for customer in CUSTOMERS:
@@ -53,7 +43,6 @@ class OrderGenerator:
         return load, tuple(self.saga_requests)
 
     def supply(self, session: str, kind: str, what: str, most: int) -> None:
-        """Send goods or money, once or twice."""
         drafts = tuple(
             Draft(
                 derive_id(session, "supply", str(n)),
@@ -66,7 +55,6 @@ class OrderGenerator:
         self.publish_plans.append(PublishPlan(session, "dock", tuple((draft,) for draft in drafts)))
 
     def saga(self, key: str) -> None:
-        """One saga, with its events and cancellation."""
         if self.draw.random() < 0.4:
             kind, content = PLACE, self.order()
             seconds = float(str(content["approval_seconds"]))
@@ -105,9 +93,8 @@ class OrderGenerator:
             self.add_message(key, at, kind, body)
         if kind == PLACE and self.draw.random() < 0.2:
             draft = Draft(derive_id(key, "shop"), kind, body, moment(at))
-            self.publish_plans.append(
-                PublishPlan(session_of(key), "shop", ((draft,),), begin_seconds=at)
-            )
+            plan = PublishPlan(session_of(key), "shop", ((draft,),), begin_seconds=at)
+            self.publish_plans.append(plan)
         if self.draw.random() < 0.1:
             other = json.dumps(self.order()).encode()
             self.add(at + self.draw.random(), key, StartSaga(PLACE, other))
@@ -127,7 +114,6 @@ class OrderGenerator:
                 self.add_message(key, at, EVENT_TYPE, json.dumps({"event": event}).encode())
 
     def add_message(self, key: str, at: float, kind: str, body: bytes) -> None:
-        """An un-numbered message for a saga's session."""
         name = derive_id(key, "mail", kind, body.decode())
         self.plain.append(Message(name, session_of(key), kind, body, time=moment(at)))
 
@@ -136,8 +122,6 @@ class OrderGenerator:
 
 
 class PlanGenerator:
-    """Draws plans of every shape that there can be."""
-
     def __init__(self, draw: random.Random, key: str) -> None:
         self.draw = draw
         self.key = key
@@ -151,20 +135,13 @@ class PlanGenerator:
         parts: list[Stage | Wait] = []
         for place in range(count):
             if place <= turn and self.draw.random() < 0.3:
-                parts.append(self.wait(len(parts)))
-            parts.append(self.stage(is_final=place == final))
+                n, seconds = len(parts), self.draw.choice((4.0, 15.0, 40.0))
+                parts.append(
+                    Wait(name=f"w{n}", onward=(f"yes{n}",), back=(f"no{n}",), seconds=seconds)
+                )
+            steps = tuple(self.step() for _ in range(self.draw.choice((1, 1, 2, 3))))
+            parts.append(Stage(steps=steps, is_final=place == final))
         return Plan(parts=tuple(parts))
-
-    def wait(self, place: int) -> Wait:
-        """A wait with events of its own."""
-        seconds = self.draw.choice((4.0, 15.0, 40.0))
-        return Wait(
-            name=f"w{place}", onward=(f"yes{place}",), back=(f"no{place}",), seconds=seconds
-        )
-
-    def stage(self, *, is_final: bool) -> Stage:
-        steps = tuple(self.step() for _ in range(self.draw.choice((1, 1, 2, 3))))
-        return Stage(steps=steps, is_final=is_final)
 
     def step(self) -> Step:
         self.steps += 1
@@ -181,7 +158,6 @@ class PlanGenerator:
         )
 
     def shelf_commands(self, name: str) -> tuple[Command, Command]:
-        """Put something onto a shelf, and take it away again."""
         session = f"shelf:{self.draw.randrange(SHELVES)}"
         kind = self.draw.choice((PUT, PUT, PUT, PUT, CALL, CALL, SPILL, "shelf.unknown"))
         item = Item(name=f"{self.key}/{name}", reaction=self.draw.choice(REACTIONS))
@@ -194,15 +170,11 @@ class PlanGenerator:
     def stock_commands(self, name: str) -> tuple[Command, Command]:
         session = f"stock:{self.draw.choice(PRODUCTS)}"
         body = {"order": f"{self.key}/{name}", "quantity": self.draw.randint(1, 6)}
-        return (
-            Command(session=session, type="stock.reserve", body=body),
-            Command(session=session, type="stock.release", body=body),
-        )
+        reserve = Command(session=session, type="stock.reserve", body=body)
+        return reserve, reserve.model_copy(update={"type": "stock.release"})
 
     def account_commands(self, _: str) -> tuple[Command, Command]:
         session = f"account:{self.draw.choice(CUSTOMERS)}"
         body = {"amount": self.draw.randint(1, 30)}
-        return (
-            Command(session=session, type="account.charge", body=body),
-            Command(session=session, type="account.deposit", body=body),
-        )
+        charge = Command(session=session, type="account.charge", body=body)
+        return charge, charge.model_copy(update={"type": "account.deposit"})

@@ -29,8 +29,6 @@ EFFECT_SECONDS = 7.0
 
 
 class Reaction(StrEnum):
-    """How the shelf's handler reacts to a command."""
-
     ACCEPT = "accept"
     REFUSE = "refuse"
     FAIL = "fail"  # until the operator skips it
@@ -38,8 +36,6 @@ class Reaction(StrEnum):
 
 
 class Item(BaseModel):
-    """What is put onto a shelf, or taken away."""
-
     name: str
     reaction: Reaction = Reaction.ACCEPT
 
@@ -58,14 +54,6 @@ def business() -> Handlers:
     def any_plan(plan: Plan, _: Context) -> Plan:
         return plan
 
-    add_shelves(handlers)
-    for handler in orders.handlers.by_type.values():
-        if handler.message_type not in handlers.by_type:
-            handlers.add(handler)
-    return handlers
-
-
-def add_shelves(handlers: Handlers) -> None:
     @handlers.register(PUT, state=Shelf, body=Item)
     def put(shelf: Shelf, item: Item, _: Context) -> Handled[Shelf]:
         return moved(shelf, item, "+")
@@ -76,18 +64,20 @@ def add_shelves(handlers: Handlers) -> None:
 
     @handlers.register(SPILL, state=Shelf, body=Item, on_fault=OnFault.SKIP)
     def spill(_: Shelf, item: Item, __: Context) -> Handled[Shelf]:
-        """Fail, and the session goes on."""
         raise ArithmeticError(f"{item.name} is spilt")
 
     @handlers.register(CALL, state=Shelf, body=Item, kind=Kind.EFFECTFUL)
     async def call(shelf: Shelf, item: Item, context: Context) -> Handled[Shelf]:
-        """Call an external system first, which takes a while."""
         await asyncio.sleep(context.random.random() ** 2 * EFFECT_SECONDS)
         return moved(shelf, item, "+")
 
+    for handler in orders.handlers.by_type.values():
+        if handler.message_type not in handlers.by_type:
+            handlers.add(handler)
+    return handlers
+
 
 def moved(shelf: Shelf, item: Item, sign: str) -> Handled[Shelf]:
-    """The shelf after a command, if the item's reaction is to accept."""
     match item.reaction:
         case Reaction.ACCEPT:
             return Handled(Shelf(log=[*shelf.log, f"{sign}{item.name}"]))
@@ -120,7 +110,6 @@ class ExpectedStates:
     shelved: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def add(self, step: Step, outcome: StepOutcome | None) -> None:
-        """Add what a step left behind."""
         session, body = step.do.session, step.do.body
         stays = outcome in STAYS
         match step.do.type:
@@ -137,11 +126,24 @@ class ExpectedStates:
                 if outcome is StepOutcome.UNDONE:
                     self.shelved[session][f"-{body['name']}"] += 1
 
+    def state_of(self, session: str) -> Json | None:
+        """What the state of a session should be; None for sessions of another kind."""
+        came, left = self.came[session], self.came[session] - self.gone[session]
+        match session.partition(":")[0]:
+            case "stock":
+                shipped, reserved = self.shipped[session], self.reserved[session]
+                return {"received": came, "left": left, "shipped": shipped, "reserved": reserved}
+            case "account":
+                return {"balance": left, "paid": self.charged[session]}
+            case "shelf":
+                return {"log": dict(self.shelved[session])}
+            case _:
+                return None
+
 
 def order_violations(world: World) -> Iterator[Violation]:
-    """Goods, money and shelves are as the sagas' outcomes say."""
     expected_states = ExpectedStates()
-    for message in world.senders.sent.safe:
+    for message in world.senders.safe:
         if message.type in ("stock.receive", "account.deposit"):
             body = world.handlers.of(message.type).body.model_validate_json(message.body)
             expected_states.came[message.session] += sum(body.model_dump().values())
@@ -154,42 +156,18 @@ def order_violations(world: World) -> Iterator[Violation]:
         if record.kind == PLACE:
             yield from order_document(key, record, state_of(world.journal, f"order:{key}"))
     for session in sessions:
-        expected = expected_of(expected_states, session)
+        expected = expected_states.state_of(session)
         found = state_of(world.journal, session)
         if expected is not None and comparable(found) != expected:
             yield Violation("P2", f"{session} is {found}, and should be {expected}")
 
 
 def order_document(key: str, record: SagaRecord, order: Json) -> Iterator[Violation]:
-    """An order's document says what its saga says."""
+    done = "completed" if "complete" in record.outcomes else "submitted"
+    expected = {StepOutcome.UNDONE: "cancelled", StepOutcome.DONE: done}
     submitted = record.outcomes.get("submit")
-    expected = {
-        StepOutcome.UNDONE: "cancelled",
-        StepOutcome.DONE: "completed" if "complete" in record.outcomes else "submitted",
-        StepOutcome.REFUSED: None,
-        None: None,
-    }
-    if order.get("status") not in (expected.get(submitted), "new"):
+    if order.get("status") not in (expected.get(submitted) if submitted else None, "new"):
         yield Violation("P5", f"order:{key} is {order}, and its saga {record.state}")
-
-
-def expected_of(expected_states: ExpectedStates, session: str) -> Json | None:
-    """What the state of a session should be; None for sessions of another kind."""
-    left = expected_states.came[session] - expected_states.gone[session]
-    match session.partition(":")[0]:
-        case "stock":
-            return {
-                "received": expected_states.came[session],
-                "left": left,
-                "shipped": expected_states.shipped[session],
-                "reserved": expected_states.reserved[session],
-            }
-        case "account":
-            return {"balance": left, "paid": expected_states.charged[session]}
-        case "shelf":
-            return {"log": dict(expected_states.shelved[session])}
-        case _:
-            return None
 
 
 def comparable(state: Json) -> Json:

@@ -5,6 +5,7 @@ A killed process does nothing more, and nothing reaches it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +30,6 @@ INSTANT_SECONDS = 1e-6
 
 @dataclass
 class Process:
-    """One simulated operating system process."""
-
     name: str
     region: str
     injector: FaultInjector
@@ -46,7 +45,6 @@ class Process:
         return self.killed.is_set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that ends when the process dies."""
         task = asyncio.create_task(self.run_until_killed(work))
         self.tasks[task] = None
         task.add_done_callback(self.tasks.pop)
@@ -64,16 +62,13 @@ class Process:
         results: list[T] = []
 
         async def run() -> None:
-            try:
+            with suppress(LockstepError):
                 results.append(await work)
-            except LockstepError:
-                return
 
         await self.start(run())
         return results[0] if results else None
 
     def kill(self) -> None:
-        """End every task at once."""
         self.killed.set()
         # The task that calls this ends by itself.
         here = asyncio.current_task()
@@ -82,11 +77,9 @@ class Process:
                 task.cancel()
 
     def freeze(self) -> None:
-        """Stand still for a while, every task, as a paused virtual machine does."""
         self.frozen_until = now() + self.injector.rng.delay(PAUSE_SECONDS_MAX)
 
     async def call[T](self, name: str, apply: Callable[[], T], *, writes: bool) -> T:
-        """Call the store, the bus or the task hub, which takes time and may go wrong."""
         rng = self.injector.rng
         fault = self.injector.draw_network_fault(f"{self.name} {name}", now(), writes=writes)
         await self.wait(rng.delay(ANSWER_SECONDS_MAX))
@@ -94,9 +87,8 @@ class Process:
         answer = apply()
         if fault is NetworkFault.SENT_TWICE:
             answer = apply()
-        rng.trace_event(
-            f"{now():.6f} {self.name} {name} {getattr(answer, 'name', type(answer).__name__)}"
-        )
+        outcome = getattr(answer, "name", type(answer).__name__)
+        rng.trace_event(f"{now():.6f} {self.name} {name} {outcome}")
         await self.wait(rng.delay(ANSWER_SECONDS_MAX))
         await self.fail_after(fault, name)
         return answer
@@ -124,8 +116,6 @@ class Process:
             case NetworkFault.FROZEN_BEFORE:
                 self.freeze()
                 await self.wait(0.0)
-            case _:
-                return
 
     async def wait_for_slow_request(self, apply: Callable[[], object]) -> None:
         """Wait until a slow request arrives, which it does even if its sender dies."""
@@ -137,7 +127,6 @@ class Process:
             raise
 
     async def fail_after(self, fault: NetworkFault, name: str) -> None:
-        """Fail as injected after the call was applied."""
         match fault:
             case NetworkFault.UNANSWERED:
                 raise OutcomeUnknown(f"{name} {fault}")
@@ -149,8 +138,6 @@ class Process:
             case NetworkFault.FROZEN_AFTER:
                 self.freeze()
                 await self.wait(0.0)
-            case _:
-                return
 
     async def wait(self, seconds: float) -> None:
         """Let time pass; a frozen process goes on late, and a killed one does not."""
@@ -164,10 +151,8 @@ class Process:
 
 def apply_late(apply: Callable[[], object]) -> None:
     """Apply a call whose caller has given up, and so hears nothing of an error."""
-    try:
+    with suppress(LockstepError):
         apply()
-    except LockstepError:
-        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +185,6 @@ class RemoteJournal:
         self.journal = journal
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """A method of the in-memory twin, called over the network."""
         method = getattr(self.journal, name)
         writes = name in WRITES
 
@@ -215,7 +199,6 @@ class RemoteJournal:
         return remote_call
 
     async def head(self, session: str, *, newest: bool = True) -> Entry | None:
-        """The newest entry, or an older one where that will do."""
         head: Entry | None = await self.process.call(
             "head", lambda: result_of(self.journal.head(session)), writes=False
         )
@@ -250,25 +233,19 @@ class RemoteBus:
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
-        """Send, perhaps only the first of them."""
         namespace = self.namespaces[region]
-        if namespace.is_down(now()):
+        if namespace.signal.is_down(now()):
             await self.process.wait(0.01)
             raise Unavailable(f"region {region} is unavailable")
-        sent = self.first_of(messages, f"{self.process.name} send {region} {queue}")
+        injector, sent, name = self.process.injector, messages, f"send {region} {queue}"
+        if len(messages) > 1 and injector.inject(
+            injector.profile.calls, "half a batch", f"{self.process.name} {name}", now()
+        ):
+            sent = messages[: int(injector.rng.delay(len(messages)))]
         await self.process.call(
-            f"send {region} {queue}",
+            name,
             lambda: namespace.accept(queue, sent, now() + delay_seconds),
             writes=True,
         )
         if len(sent) < len(messages):
             raise OutcomeUnknown("part of a batch was sent")
-
-    def first_of(self, messages: Sequence[Message], where: str) -> Sequence[Message]:
-        """All messages, or as many as get through."""
-        injector = self.process.injector
-        if len(messages) < 2 or not injector.inject(
-            injector.profile.calls, "half a batch", where, now()
-        ):
-            return messages
-        return messages[: int(injector.rng.delay(len(messages)))]

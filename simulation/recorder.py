@@ -41,8 +41,6 @@ MUTABLE = frozenset({"outbox", "owing", "faulted", "milestone", "_etag", "_ts"})
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken, and how it shows."""
-
     promise: str
     text: str
 
@@ -86,7 +84,6 @@ class RecordingStore(MemoryStore):
         super().perform(session, operation, text)
 
     def check_entry(self, session: str, position: int, stored: Document) -> None:
-        """Compare an entry with what was there before."""
         known = self.entries[session].get(position)
         where = f"{session}/{position}"
         if known is None:
@@ -117,12 +114,10 @@ class RecordingStore(MemoryStore):
         for group, cursor in before["cursors"].items():
             after = stored["cursors"].get(group, {"next": -1, "level": -1})
             if after["next"] < cursor["next"] or after["level"] < cursor["level"]:
-                self.record_violation(
-                    "P3", f"{session}/{position}: cursor {group} went {cursor} to {after}"
-                )
+                where = f"{session}/{position}"
+                self.record_violation("P3", f"{where}: cursor {group} went {cursor} to {after}")
 
     def check_ended_entry(self, where: str, known: Document, stored: Document) -> None:
-        """What has ended stays as it is."""
         changed = [
             name
             for name in known.keys() | stored.keys()

@@ -12,17 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from durabletask import task
 from durabletask.internal import orchestrator_service_pb2 as pb
-from durabletask.task import (
-    CancellableTask,
-    CompletableTask,
-    NonDeterminismError,
-    OrchestrationContext,
-    RetryableTask,
-    RetryPolicy,
-    Task,
-    TimerTask,
-)
 
 from functions.saga_instances import saga
 
@@ -76,7 +67,8 @@ class EventRaised:
 
 
 type ScheduledAction = TaskScheduled | TimerCreated
-type NewEvent = ExecutionStarted | TaskCompleted | TaskFailed | TimerFired | EventRaised
+type ActivityResult = TaskCompleted | TaskFailed
+type NewEvent = ExecutionStarted | ActivityResult | TimerFired | EventRaised
 type HistoryEvent = OrchestratorStarted | NewEvent | ScheduledAction
 
 NO_TIME = datetime.fromtimestamp(0, UTC)
@@ -93,7 +85,6 @@ class TurnResult:
 
 
 def replay(events: Iterable[HistoryEvent]) -> TurnResult:
-    """Run the orchestrator over its history, new events included."""
     context = ReplayContext()
     failed = None
     try:
@@ -117,15 +108,15 @@ class ReplayContext:
     now: float = 0.0
     number: int = 0
     scheduled: dict[int, ScheduledAction] = field(default_factory=dict)
-    waiting: dict[int, CompletableTask[Any]] = field(default_factory=dict)
+    waiting: dict[int, task.CompletableTask[Any]] = field(default_factory=dict)
     activities: dict[int, TaskScheduled] = field(default_factory=dict)
-    retries: dict[int, tuple[TaskScheduled, RetryableTask[Any]]] = field(default_factory=dict)
+    retries: dict[int, tuple[TaskScheduled, task.RetryableTask[Any]]] = field(default_factory=dict)
     buffered_events: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    listeners: dict[str, deque[CancellableTask[Any]]] = field(
+    listeners: dict[str, deque[task.CancellableTask[Any]]] = field(
         default_factory=lambda: defaultdict(deque)
     )
-    generator: Generator[Task[Any], Any, str] | None = None
-    awaited: Task[Any] | None = None
+    generator: Generator[task.Task[Any], Any, str] | None = None
+    awaited: task.Task[Any] | None = None
     status: str | None = None
     ended: str | None = None
 
@@ -147,15 +138,13 @@ class ReplayContext:
                 self.fire(number)
 
     def begin(self, given: Mapping[str, Any]) -> None:
-        """Run up to the first task."""
-        self.generator = saga(cast(OrchestrationContext, self), given)
+        self.generator = saga(cast(task.OrchestrationContext, self), given)
         try:
             self.awaited = next(self.generator)
         except StopIteration as stopped:
             self.ended = stopped.value
 
     def resume(self) -> None:
-        """Run on for as long as the awaited tasks are complete."""
         while self.ended is None and self.generator and self.awaited and self.awaited.is_complete:
             try:
                 if self.awaited.is_failed:
@@ -169,10 +158,9 @@ class ReplayContext:
         """Require that the orchestrator asks for what it asked for before."""
         scheduled = self.scheduled.pop(event.number, None)
         if scheduled != event:
-            raise NonDeterminismError(f"asked for {event}, and now for {scheduled}")
+            raise task.NonDeterminismError(f"asked for {event}, and now for {scheduled}")
 
     def complete(self, number: int, result: Any) -> None:
-        """Give a task its result, if the orchestrator still waits for it."""
         waiting = self.waiting.pop(number, None)
         if waiting is not None:
             waiting.complete(result)
@@ -181,7 +169,7 @@ class ReplayContext:
     def fail(self, number: int, reason: str) -> None:
         """Schedule a failed activity again after a while, or fail its task."""
         waiting = self.waiting.pop(number, None)
-        if not isinstance(waiting, RetryableTask):
+        if not isinstance(waiting, task.RetryableTask):
             return
         delay = waiting.compute_next_delay()
         if delay is None:
@@ -202,7 +190,6 @@ class ReplayContext:
             self.waiting[activity.number] = waiting
 
     def receive_event(self, name: str) -> None:
-        """Complete the first task that waits for the event, or buffer the event."""
         if not self.listeners[name]:
             self.buffered_events[name] += 1
             return
@@ -213,8 +200,8 @@ class ReplayContext:
         self.number += 1
         return self.number
 
-    def create_timer(self, delay: timedelta) -> TimerTask:
-        number, timer = self.next_number(), TimerTask()
+    def create_timer(self, delay: timedelta) -> task.TimerTask:
+        number, timer = self.next_number(), task.TimerTask()
         self.scheduled[number] = TimerCreated(number, self.now + delay.total_seconds())
         self.waiting[number] = timer
         return timer
@@ -224,20 +211,20 @@ class ReplayContext:
         name: str,
         *,
         input: Any,  # noqa: A002 - the SDK's name
-        retry_policy: RetryPolicy,
-    ) -> CompletableTask[Any]:
+        retry_policy: task.RetryPolicy,
+    ) -> task.CompletableTask[Any]:
         number = self.next_number()
         activity = TaskScheduled(number, name, json.dumps(input, sort_keys=True))
         self.scheduled[number] = self.activities[number] = activity
         # The saga sets no time for all attempts together, so when they began does not matter.
-        waiting: CompletableTask[Any] = RetryableTask(
+        waiting: task.CompletableTask[Any] = task.RetryableTask(
             retry_policy, pb.OrchestratorAction(), NO_TIME, is_sub_orch=False
         )
         self.waiting[number] = waiting
         return waiting
 
-    def wait_for_external_event(self, name: str) -> CancellableTask[Any]:
-        event: CancellableTask[Any] = CancellableTask()
+    def wait_for_external_event(self, name: str) -> task.CancellableTask[Any]:
+        event: task.CancellableTask[Any] = task.CancellableTask()
         if self.buffered_events[name]:
             self.buffered_events[name] -= 1
             event.complete(None)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +22,6 @@ SHRINK_RUNS_MAX = 150
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What became of a run."""
-
     scenario: str
     seed: int
     profile: FaultProfile
@@ -58,7 +56,6 @@ def simulate(
 async def run_scenario(
     rng: SeededRandom, profile: FaultProfile, variant: Variant, scenario: Scenario
 ) -> RunReport:
-    """Run a world until nothing is left to do, and check it."""
     world = World(rng, profile, variant, scenario.handlers, scenario.correct)
 
     def record_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -100,11 +97,12 @@ def shrink(report: RunReport, scenario: ScenarioFactory) -> RunReport:
     size = max(1, len(report.faults) // 2)
     runs_left = SHRINK_RUNS_MAX
     while runs_left > 0:
-        before = smallest
-        for fewer in parts_left_out(smallest, size):
+        before, numbers = smallest, [fault.number for fault in smallest.faults]
+        for start in range(0, len(numbers), size):
             if runs_left <= 0:
                 break
             runs_left -= 1
+            fewer = [*numbers[:start], *numbers[start + size :]]
             found = simulate(report.seed, report.profile, allowed=fewer, scenario=scenario)
             if found.violations and len(found.faults) < len(smallest.faults):
                 smallest = found
@@ -114,10 +112,3 @@ def shrink(report: RunReport, scenario: ScenarioFactory) -> RunReport:
                 break
             size //= 2
     return smallest
-
-
-def parts_left_out(report: RunReport, size: int) -> Iterator[list[int]]:
-    """The numbers of a run's faults without a part of this size, for each such part."""
-    numbers = [fault.number for fault in report.faults]
-    for start in range(0, len(numbers), size):
-        yield [*numbers[:start], *numbers[start + size :]]

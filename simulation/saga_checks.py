@@ -39,7 +39,6 @@ class CoveringEntry:
 
     @property
     def acts(self) -> bool:
-        """Whether the message took effect and its handler did not refuse it."""
         is_completed = self.entry.status is Status.COMPLETED
         return is_completed and (self.entry.answer or {}).get("refused") is None
 
@@ -54,8 +53,8 @@ def entries_by_message(journal: RecordingJournal) -> EntriesByMessage:
         for document in documents.values():
             entry, at = decode_entry(document), int(document["_etag"])
             if entry.status is not Status.PARKED:
-                for covered in entry.identities:
-                    entries[session, covered.id].append(CoveringEntry(at, covered.type, entry))
+                for identity in entry.identities:
+                    entries[session, identity.id].append(CoveringEntry(at, identity.type, entry))
     return entries
 
 
@@ -169,7 +168,6 @@ def repetition_violations(saga: SagaHistory) -> BrokenPromises:
 
 
 def saga_violations(world: World) -> Iterator[Violation]:
-    """Every promise to a saga that was broken."""
     answers: dict[str, list[tuple[SagaRequest, SagaResponse]]] = {}
     for request, answer in world.saga_clients.answers:
         answers.setdefault(request.key, []).append((request, answer))
@@ -191,16 +189,12 @@ def record_violations(records: Sequence[SagaRecord]) -> BrokenPromises:
     for before, after in pairwise(records):
         if before.events != after.events[: len(before.events)]:
             yield "P1", f"{before.events} became {after.events}"
-        if before.plan is not None and (before.digest, before.at, before.plan) != (
-            after.digest,
-            after.at,
-            after.plan,
-        ):
+        begun, same = (before.digest, before.at, before.plan), (after.digest, after.at, after.plan)
+        if before.plan is not None and begun != same:
             yield "P2", "it was started twice"
         if before.state.is_end and before != after:
             yield "P2", f"it was {before.state}, and then {after.state}"
-    last = records[-1].state
-    if last is SagaState.RUNNING:
+    if records[-1].state is SagaState.RUNNING:
         yield "P6", "it is running for ever"
 
 

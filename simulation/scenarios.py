@@ -17,20 +17,15 @@ from simulation.world import World
 # One in so many seeds runs orders, where any scenario will do.
 ORDERS_EVERY = 3
 
-type ScenarioCheck = Callable[[World], Iterable[Violation]]
-
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Handlers, the messages and saga requests for them, and what must hold in the end.
-
-    Handlers with kinds of sagas get a task hub in each region.
-    """
+    """Handlers, the messages and saga requests for them, and what must hold in the end."""
 
     name: str
     handlers: Handlers
     load: Workload
-    check: ScenarioCheck
+    check: Callable[[World], Iterable[Violation]]
     correct: Correct = uncorrected
     saga_requests: tuple[SagaRequest, ...] = ()
 
@@ -39,32 +34,23 @@ type ScenarioFactory = Callable[[SeededRandom, Variant], Scenario]
 
 
 def accounts(rng: SeededRandom, variant: Variant) -> Scenario:
-    """Accounts, and messages of every kind for them."""
     external = account_business.ExternalSystem()
     load = AccountMessages(rng.stream("workload"), variant).workload()
-    return Scenario(
-        "accounts",
-        account_business.business(external),
-        load,
-        lambda world: account_business.account_violations(world, load, external),
-        account_business.corrected,
-    )
+    handlers = account_business.business(external)
+
+    def check(world: World) -> Iterable[Violation]:
+        return account_business.account_violations(world, load, external)
+
+    return Scenario("accounts", handlers, load, check, account_business.corrected)
 
 
 def orders(rng: SeededRandom, _: Variant) -> Scenario:
     load, requests = OrderGenerator(rng.stream("shopping")).generate()
-    return Scenario(
-        "orders",
-        order_business.business(),
-        load,
-        order_business.order_violations,
-        order_business.corrected,
-        requests,
-    )
+    handlers, check = order_business.business(), order_business.order_violations
+    return Scenario("orders", handlers, load, check, order_business.corrected, requests)
 
 
 def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:
-    """Orders for some seeds, accounts for most."""
     return (accounts if rng.seed % ORDERS_EVERY else orders)(rng, variant)
 
 

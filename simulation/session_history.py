@@ -1,12 +1,12 @@
 """A session's history made again from its entries: every state and every output, byte for byte."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
 from shared.domain.journal import Entry, MessageIdentity, Status
 from shared.domain.message import Message
-from shared.domain.outbox import DestinationBatch, Outbox, Rerun, Staged
+from shared.domain.outbox import DestinationBatch, Rerun, Staged
 from shared.domain.reports import report_fault
 from shared.engine.handle import handle
 from shared.engine.handle.handle import address_batches
@@ -40,7 +40,7 @@ class SessionHistory:
         """Go through all entries. One that does not follow from the entry before is a violation."""
         for position, document in sorted(self.store.entries[self.session].items()):
             entry = decode_entry(document)
-            self.ends += [(covered, entry) for covered in entry.identities]
+            self.ends += [(identity, entry) for identity in entry.identities]
             where = f"{self.session}/{position}"
             match entry.status:
                 case Status.COMPLETED:
@@ -62,15 +62,14 @@ class SessionHistory:
                 yield Violation("P9", f"{where}: its fault is not reported as it was")
 
     def check_completed(self, where: str, entry: Entry) -> Iterator[Violation]:
-        """An entry whose handler ran: run it again, where that is possible."""
         stored = self.stored_outputs(entry)
-        kinds = {self.handlers.kind_of(covered.type) for covered in entry.identities}
+        kinds = {self.handlers.kind_of(identity.type) for identity in entry.identities}
         if kinds <= {Kind.PURE, Kind.DETERMINISTIC}:
             again: list[QueuedOutput] = []
-            for covered in entry.identities:
-                message = self.message(entry, covered)
+            for identity in entry.identities:
+                message = self.message(entry, identity)
                 if message is None:
-                    yield Violation("P5", f"{where}: covers {covered.id}, which nobody sent")
+                    yield Violation("P5", f"{where}: covers {identity.id}, which nobody sent")
                     return
                 again += self.run(entry, message)
             if self.before.state != entry.state:
@@ -89,31 +88,26 @@ class SessionHistory:
         self.before = HandlerInput(result.state, result.produced)
         return flatten(address_batches(result, self.output_queue))
 
-    def message(self, entry: Entry, covered: MessageIdentity) -> Message | None:
+    def message(self, entry: Entry, identity: MessageIdentity) -> Message | None:
         """The message as it was processed."""
-        copies = self.copies_by_identity.get((self.session, covered.id, covered.digest), ())
+        copies = self.copies_by_identity.get((self.session, identity.id, identity.digest), ())
         # The one that was processed left its time in what came of it.
         times = {(entry.state or {}).get("at"), *(m.time for _, m in self.stored_outputs(entry))}
         sent = next((copy for copy in copies if copy.time in times), copies[0] if copies else None)
         if sent is None or entry.resolution is None or entry.resolution.action != "edit":
             return sent
-        body = self.corrections[self.session, covered.id]
+        body = self.corrections[self.session, identity.id]
         return Message(
             sent.id, sent.session, sent.type, body, sent.number, sent.time, sent.reply_to
         )
 
     def stored_outputs(self, entry: Entry) -> list[QueuedOutput]:
-        """The outputs that an entry kept, in itself or beside it."""
-        return flatten(self.read_batches(entry.outbox))
-
-    def read_batches(self, outbox: Outbox) -> tuple[DestinationBatch, ...]:
-        """The batches of an outbox, staged ones included."""
-        if not isinstance(outbox.location, Staged):
-            return outbox.batches
-        found = [self.store.staged[self.session, part] for part in staged_ids(outbox.location)]
-        return tuple(batch for document in found for batch in decode_staged(document))
+        if not isinstance(entry.outbox.location, Staged):
+            return flatten(entry.outbox.batches)
+        parts = staged_ids(entry.outbox.location)
+        documents = [self.store.staged[self.session, part] for part in parts]
+        return flatten(batch for document in documents for batch in decode_staged(document))
 
 
-def flatten(batches: tuple[DestinationBatch, ...]) -> list[QueuedOutput]:
-    """Messages with their queues, in the order of sending."""
+def flatten(batches: Iterable[DestinationBatch]) -> list[QueuedOutput]:
     return [(batch.queue, message) for batch in batches for message in batch.messages]

@@ -8,20 +8,8 @@ import asyncio
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from simulation import replay
 from simulation.faults import FaultInjector
-from simulation.replay import (
-    EventRaised,
-    ExecutionStarted,
-    HistoryEvent,
-    NewEvent,
-    OrchestratorStarted,
-    TaskCompleted,
-    TaskFailed,
-    TaskScheduled,
-    TimerCreated,
-    TimerFired,
-    TurnResult,
-)
 from simulation.virtual_time import Signal, now
 
 TURN_LEASE_SECONDS = 10.0
@@ -31,8 +19,6 @@ LATE_SECONDS_MAX = 40.0
 
 
 class HubReply(StrEnum):
-    """What the hub answers its clients."""
-
     TAKEN = "taken"
     EXISTS = "exists"
     NOT_FOUND = "not found"
@@ -44,11 +30,11 @@ class Instance:
     """One orchestration; `turn` is the number of the newest lease, `pending` are new events."""
 
     name: str
-    history: list[HistoryEvent] = field(default_factory=list)
-    pending: list[NewEvent] = field(default_factory=list)
+    history: list[replay.HistoryEvent] = field(default_factory=list)
+    pending: list[replay.NewEvent] = field(default_factory=list)
     turn: int = 0
     leased_until: float = 0.0
-    result: TurnResult | None = None
+    result: replay.TurnResult | None = None
 
     @property
     def is_over(self) -> bool:
@@ -57,16 +43,13 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A leased instance, with the events that are new to its orchestrator."""
-
     instance: Instance
     number: int
-    began: OrchestratorStarted
-    news: tuple[NewEvent, ...]
+    began: replay.OrchestratorStarted
+    news: tuple[replay.NewEvent, ...]
 
     @property
-    def events(self) -> list[HistoryEvent]:
-        """Everything that the orchestrator is run over."""
+    def events(self) -> list[replay.HistoryEvent]:
         return [*self.instance.history, self.began, *self.news]
 
 
@@ -75,7 +58,7 @@ class LeasedActivity:
     """An activity to be performed; workers can lease it again from `visible_at` on."""
 
     instance: Instance
-    activity: TaskScheduled
+    activity: replay.TaskScheduled
     visible_at: float
 
 
@@ -94,16 +77,13 @@ class TaskHub:
     begins_again: bool = False
     instances: dict[str, Instance] = field(default_factory=dict)
     activities: list[LeasedActivity] = field(default_factory=list)
-    ends: list[tuple[str, TurnResult]] = field(default_factory=list)
+    ends: list[tuple[str, replay.TurnResult]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.signal = Signal(self.down)
 
     def inject(self, probability: float, kind: str) -> bool:
         return self.injector.inject(probability, kind, f"{self.region} task hub", now())
-
-    def is_down(self) -> bool:
-        return self.signal.is_down(now())
 
     def lose_everything(self) -> None:
         self.instances.clear()
@@ -117,12 +97,11 @@ class TaskHub:
         ]
 
     def begin(self, name: str, given: str) -> HubReply:
-        """Start an instance, unless there is one."""
         there = self.instances.get(name)
         if there is not None and not (self.begins_again and there.is_over):
             return HubReply.EXISTS
         self.instances[name] = Instance(name)
-        self.post(self.instances[name], ExecutionStarted(given))
+        self.post(self.instances[name], replay.ExecutionStarted(given))
         return HubReply.TAKEN
 
     def raise_event(self, name: str, event: str) -> HubReply:
@@ -132,33 +111,26 @@ class TaskHub:
             return HubReply.NOT_FOUND
         if instance.is_over:
             return HubReply.OVER
-        self.post_or_delay(instance, EventRaised(event), "event late")
+        self.post_or_delay(instance, replay.EventRaised(event), "event late")
         if self.inject(self.injector.profile.events, "event twice"):
-            self.post(instance, EventRaised(event))
+            self.post(instance, replay.EventRaised(event))
         return HubReply.TAKEN
 
-    def post(self, instance: Instance, news: NewEvent) -> None:
-        """Queue an event for an instance, if it still exists."""
+    def post(self, instance: Instance, news: replay.NewEvent) -> None:
         if self.instances.get(instance.name) is instance and not instance.is_over:
             instance.pending.append(news)
             self.signal.notify_at(max(now(), instance.leased_until))
 
-    def post_or_delay(self, instance: Instance, news: NewEvent, kind: str) -> None:
-        """Queue an event now, or as an injected fault later."""
+    def post_or_delay(self, instance: Instance, news: replay.NewEvent, kind: str) -> None:
         late = self.injector.rng.delay(LATE_SECONDS_MAX)
         if self.inject(self.injector.profile.events, kind):
             asyncio.get_running_loop().call_later(late, self.post, instance, news)
         else:
             self.post(instance, news)
 
-    async def next_turn(self) -> Turn:
-        """Wait for an instance with news, and lease it."""
-        while (turn := self.take_turn()) is None:
-            await self.signal.wait()
-        return turn
-
     def take_turn(self) -> Turn | None:
-        if self.is_down():
+        """Lease an instance with news, if there is one."""
+        if self.signal.is_down(now()):
             self.signal.notify_at(now())
             return None
         ready = [i for i in self.instances.values() if i.pending and i.leased_until <= now()]
@@ -168,13 +140,14 @@ class TaskHub:
         instance.turn += 1
         instance.leased_until = now() + TURN_LEASE_SECONDS
         self.signal.notify_at(instance.leased_until)
-        return Turn(instance, instance.turn, OrchestratorStarted(now()), tuple(instance.pending))
+        began = replay.OrchestratorStarted(now())
+        return Turn(instance, instance.turn, began, tuple(instance.pending))
 
-    def commit(self, turn: Turn, result: TurnResult) -> None:
+    def commit(self, turn: Turn, result: replay.TurnResult) -> None:
         """Take a turn's result, if its lease is still the newest; the result may get lost, too."""
         instance = turn.instance
         is_lost = self.inject(self.injector.profile.turns, "turn lost")
-        if is_lost or self.is_down() or turn.number != instance.turn:
+        if is_lost or self.signal.is_down(now()) or turn.number != instance.turn:
             return
         instance.history += [turn.began, *turn.news, *result.scheduled]
         del instance.pending[: len(turn.news)]
@@ -184,30 +157,19 @@ class TaskHub:
             return
         if instance.is_over:
             self.ends.append((instance.name, result))
+        loop = asyncio.get_running_loop()
         for scheduled in result.scheduled:
-            self.carry_out(instance, scheduled)
+            match scheduled:
+                case replay.TaskScheduled():
+                    self.activities.append(LeasedActivity(instance, scheduled, now()))
+                case replay.TimerCreated(number, at):
+                    fired = replay.TimerFired(number)
+                    loop.call_at(at, self.post_or_delay, instance, fired, "timer late")
         self.signal.notify_at(now())
-
-    def carry_out(self, instance: Instance, scheduled: TaskScheduled | TimerCreated) -> None:
-        """Make an activity available to workers, or set a timer."""
-        match scheduled:
-            case TaskScheduled():
-                self.activities.append(LeasedActivity(instance, scheduled, now()))
-            case TimerCreated(number, at):
-                asyncio.get_running_loop().call_at(at, self.fire, instance, TimerFired(number))
-
-    def fire(self, instance: Instance, fired: TimerFired) -> None:
-        self.post_or_delay(instance, fired, "timer late")
-
-    async def next_activity(self) -> LeasedActivity:
-        """Wait for an activity, and lease it."""
-        while (work := self.take_activity()) is None:
-            await self.signal.wait()
-        return work
 
     def take_activity(self) -> LeasedActivity | None:
         """Lease an activity, as an injected fault to two workers at once."""
-        if self.is_down():
+        if self.signal.is_down(now()):
             self.signal.notify_at(now())
             return None
         ready = [work for work in self.activities if work.visible_at <= now()]
@@ -219,10 +181,10 @@ class TaskHub:
         self.signal.notify_at(work.visible_at)
         return work
 
-    def finish(self, leased: LeasedActivity, news: TaskCompleted | TaskFailed) -> None:
+    def finish(self, leased: LeasedActivity, news: replay.ActivityResult) -> None:
         """Take an activity's result, which may get lost, or arrive when its lease is over."""
         profile = self.injector.profile
-        if self.is_down() or self.inject(profile.activities, "activity's answer lost"):
+        if self.signal.is_down(now()) or self.inject(profile.activities, "activity's answer lost"):
             return
         late = self.injector.rng.delay(LATE_SECONDS_MAX)
         if self.inject(profile.activities, "activity's answer late"):
@@ -230,7 +192,7 @@ class TaskHub:
         else:
             self.deliver_result(leased, news)
 
-    def deliver_result(self, leased: LeasedActivity, news: TaskCompleted | TaskFailed) -> None:
+    def deliver_result(self, leased: LeasedActivity, news: replay.ActivityResult) -> None:
         """Send the result to the instance; an activity performed twice has two results."""
         if leased in self.activities:
             self.activities.remove(leased)

@@ -87,11 +87,12 @@ def described(report: RunReport) -> str:
 def scenario_factory(
     handlers: Handlers, load: Workload, invariant: Invariant, correct: Correct
 ) -> ScenarioFactory:
-    """What a run needs, whatever its seed."""
-
     def check(world: World) -> Iterable[Violation]:
         try:
-            invariant(final_state(world))
+            outputs = {region: outputs_of(world, region) for region in REGIONS}
+            sessions = world.journal.store.entries
+            states = {session: state_of(world.journal, session) for session in sessions}
+            invariant(FinalState(states, outputs))
         except AssertionError as error:
             return [Violation("invariant", str(error) or "it does not hold")]
         return []
@@ -119,14 +120,6 @@ def workload_of(messages: Sequence[Message]) -> Workload:
         operations = iter(lambda: tuple(islice(left, next(sizes))), ())  # noqa: B023
         plans.append(PublishPlan(session, GROUP, tuple(operations)))
     return Workload(tuple(plans))
-
-
-def final_state(world: World) -> FinalState:
-    """Read the final state of a world."""
-    journal = world.journal
-    states = {session: state_of(journal, session) for session in journal.store.entries}
-    outputs = {region: outputs_of(world, region) for region in REGIONS}
-    return FinalState(states, outputs)
 
 
 def outputs_of(world: World, region: str) -> Mapping[str, Sequence[Message]]:

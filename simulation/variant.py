@@ -1,9 +1,10 @@
 """What sort of world a seed gets: how many, how large, and with which of the settings."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
+from unittest.mock import patch
 
 from shared.domain import producer
 from shared.engine.operate import compact
@@ -26,16 +27,10 @@ SMALL: tuple[Limit, ...] = (
 
 @contextmanager
 def small_limits(*, wanted: bool) -> Iterator[None]:
-    """The small limits, where wanted, until the end of the block."""
-    limits = SMALL if wanted else ()
-    usual = [(module, name, getattr(module, name)) for module, name, _ in limits]
-    for module, name, value in limits:
-        setattr(module, name, value)
-    try:
+    with ExitStack() as changes:
+        for module, name, value in SMALL if wanted else ():
+            changes.enter_context(patch.object(module, name, value))
         yield
-    finally:
-        for module, name, value in usual:
-            setattr(module, name, value)
 
 
 # Longer than any backlog of a run without faults.

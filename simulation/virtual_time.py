@@ -59,7 +59,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run[T](main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in a loop of its own."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 
@@ -71,10 +70,7 @@ def now() -> float:
 
 @dataclass
 class Signal:
-    """Wakes all who wait when there may be something to do.
-
-    What is to be signalled during the interval `down` is signalled at its end.
-    """
+    """Wakes all who wait for something to do; during the interval `down` only at its end."""
 
     down: tuple[float, float] | None = None
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
@@ -83,10 +79,13 @@ class Signal:
     def is_down(self, now: float) -> bool:
         return self.down is not None and self.down[0] <= now < self.down[1]
 
-    async def wait(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self.waiters.append(waiter)
-        await waiter
+    async def wait_for[T](self, take: Callable[[], T | None]) -> T:
+        """What can be taken, as soon as there is something."""
+        while (taken := take()) is None:
+            waiter = asyncio.get_running_loop().create_future()
+            self.waiters.append(waiter)
+            await waiter
+        return taken
 
     def notify_at(self, when: float) -> None:
         """Wake all at a time, or when the outage is over at that time."""

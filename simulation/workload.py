@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -88,7 +87,6 @@ class AccountMessages:
         return Workload(tuple(publish_plans), tuple(series), tuple(plain), tuple(conflicting))
 
     def publish_plans(self, session: str, group: str) -> list[PublishPlan]:
-        """One producer's operations; in some runs a second producer takes over."""
         publish_plans = [PublishPlan(session, group, self.operations(session, group))]
         if self.draw.random() < TAKEN_OVER:
             begin = self.draw.random() * LATER_SECONDS
@@ -126,7 +124,6 @@ class AccountMessages:
         return Message(identity, session, "account.bill", body, number, moment(0.0))
 
     def plain(self, session: str) -> Message:
-        """A message without a number; a few come from long ago."""
         kind = self.draw.choice(PLAIN_KINDS)
         sent_at = self.draw.random() * LATER_SECONDS
         if self.draw.random() < 0.05:
@@ -136,24 +133,18 @@ class AccountMessages:
         return Message(identity, session, kind, body, time=moment(sent_at))
 
     def conflicting(self, message: Message) -> Message:
-        """Other content under an id that was used."""
         kind = "account.add"
         body = self.body(kind)
         return Message(message.id, message.session, kind, body, time=message.time)
 
     def body(self, kind: str) -> bytes:
-        """A body with an amount of its own."""
         self.amount += 1
         body: dict[str, object] = {"amount": self.amount}
         if kind == "account.forward":
-            body["to"] = self.draw.choice(self.others())
+            body["to"] = self.draw.choice(self.sessions)
         if kind == "account.burn":
             body["is_wrong"] = True
         return json.dumps(body).encode()
-
-    def others(self) -> Sequence[str]:
-        """The accounts that something can be forwarded to."""
-        return self.sessions
 
 
 def is_from_long_ago(message: Message) -> bool:

@@ -5,15 +5,7 @@ from collections.abc import Sequence
 
 from shared.domain.handler import Handlers
 from shared.domain.saga.plan import key_of
-from simulation.clients import (
-    Correct,
-    Operator,
-    SagaClients,
-    SagaRequest,
-    Senders,
-    halted_sessions,
-    uncorrected,
-)
+from simulation import clients
 from simulation.cloud import REGIONS, Cloud
 from simulation.faults import FaultProfile, SeededRandom
 from simulation.host import QUEUE, SWEEP_SECONDS, Host, SagaWorker
@@ -30,29 +22,24 @@ POLL_SECONDS = 2.0
 
 
 class World(Cloud):
-    """The cloud, the hosts that run in it, and everybody who uses them."""
-
     def __init__(
         self,
         rng: SeededRandom,
         profile: FaultProfile,
         variant: Variant,
         handlers: Handlers,
-        correct: Correct = uncorrected,
+        correct: clients.Correct = clients.uncorrected,
     ) -> None:
         super().__init__(rng, profile, variant, handlers)
-        self.senders = Senders(self)
-        self.saga_clients = SagaClients(self)
-        self.operator = Operator(self, correct)
+        self.senders = clients.Senders(self)
+        self.saga_clients = clients.SagaClients(self)
+        self.operator = clients.Operator(self, correct)
         self.hosts: dict[str, Host] = {}
         # Producer groups in which one producer took over from another.
         self.contested: set[str] = set()
 
-    async def run(self, load: Workload, requests: Sequence[SagaRequest] = ()) -> None:
-        """Send everything, and wait until nothing is left to do.
-
-        Raises TimeoutError where that never happens.
-        """
+    async def run(self, load: Workload, requests: Sequence[clients.SagaRequest] = ()) -> None:
+        """Run until nothing is left to do; raises TimeoutError where that never happens."""
         names = [(f"{r}-{n}", r) for n in range(self.variant.hosts) for r in REGIONS]
         tasks = [asyncio.create_task(self.run_host(name, region)) for name, region in names]
         tasks += [asyncio.create_task(self.disturb_host(name)) for name, _ in names]
@@ -73,23 +60,20 @@ class World(Cloud):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def run_host(self, name: str, region: str) -> None:
-        """Run a host, and start it again whenever it dies."""
         while True:
             process = self.new_process(name, region)
             services = self.services(process)
-            host = Host(
-                process, services, self.namespaces[region], self.feeds[region], self.observed
-            )
+            namespace, feed = self.namespaces[region], self.feeds[region]
+            host = Host(process, services, namespace, feed, self.observed)
             if region in self.hubs:
-                hub, feed = self.hubs[region], self.saga_feeds[region]
-                host.saga_worker = SagaWorker(process, services, hub, feed, self.observed)
+                hub, saga_feed = self.hubs[region], self.saga_feeds[region]
+                host.saga_worker = SagaWorker(process, services, hub, saga_feed, self.observed)
             self.hosts[name] = host
             host.start()
             await process.killed.wait()
             await asyncio.sleep(self.rng.delay(RESTART_SECONDS_MAX))
 
     async def disturb_host(self, name: str) -> None:
-        """Kill or freeze a host in the middle of whatever it does."""
         injector = self.injector
         while now() < injector.profile.faults_end_at:
             await asyncio.sleep(self.rng.delay(injector.profile.faults_end_at))
@@ -102,7 +86,6 @@ class World(Cloud):
                 process.freeze()
 
     async def finish(self) -> None:
-        """Wait until no fault is injected any more and nothing is left to do."""
         await asyncio.sleep(max(0.0, self.injector.profile.faults_end_at - now()))
         give_up_at = now() + FINISH_SECONDS_MAX
         while left := self.unfinished():
@@ -125,11 +108,10 @@ class World(Cloud):
         return max(old_at, self.injector.profile.faults_end_at + PAUSE_SECONDS_MAX)
 
     def unfinished(self) -> list[str]:
-        """What is still to be done, in queues, journals and task hubs."""
         queued = [
-            f"{len(namespace.queues[QUEUE])} messages in {namespace.region}"
-            for namespace in self.namespaces.values()
-            if namespace.queues[QUEUE]
+            f"{len(left)} messages in {region}"
+            for region, namespace in self.namespaces.items()
+            if (left := namespace.queues[QUEUE])
         ]
         flagged = [
             f"{document['session']}/{document['id']} is {flag}"
@@ -138,7 +120,7 @@ class World(Cloud):
             for flag in ("owing", "claimed", "waiting")
             if document.get(flag)
         ]
-        halted = [f"{session} is halted" for session, *_ in halted_sessions(self.journal)]
+        halted = [f"{session} is halted" for session, *_ in clients.halted_sessions(self.journal)]
         instances = [name for hub in self.hubs.values() for name in hub.unfinished()]
         sagas = filter(key_of, list(self.journal.partitions)) if self.hubs else ()
         running = [

@@ -36,22 +36,14 @@ def run_job(console: JobConsole, job: Callable[[], int]) -> int:
 
 
 def add_source_arguments(parser: ArgumentParser) -> None:
-    """Add the source, what its columns mean, and the producer group."""
-    parser.add_argument(
-        "--source", required=True, metavar="PATH", help="the rows, in the format of the mapping"
-    )
-    parser.add_argument(
-        "--mapping",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="JSON file that says what the source's columns mean",
-    )
+    add = parser.add_argument
+    add("--source", required=True, metavar="PATH", help="the rows, in the format of the mapping")
+    mapping = "JSON file that says what the source's columns mean"
+    add("--mapping", type=Path, required=True, metavar="FILE", help=mapping)
     add_group_argument(parser)
 
 
 def add_group_argument(parser: ArgumentParser, default: str | None = None) -> None:
-    """Add the producer group, which must be given if there is no default."""
     text = "producer group the numbers belong to"
     parser.add_argument(
         "--group",
@@ -64,53 +56,35 @@ def add_group_argument(parser: ArgumentParser, default: str | None = None) -> No
 
 
 def add_manifest_argument(parser: ArgumentParser, *, required: bool = False) -> None:
-    """Add the folder in which feeds record what they have fed."""
     text = "folder in which feeds record what they have fed"
     parser.add_argument("--manifest", required=required, metavar="DIR", help=text)
 
 
 def add_spark_arguments(parser: ArgumentParser) -> None:
-    """Add where Spark runs, and whether the job shows its progress."""
     parser.add_argument("--quiet", action="store_true", help="write nothing but why it failed")
-    parser.add_argument(
-        "--master",
-        metavar="URL",
-        help="Spark master; local[tasks,tries] on this machine (default: the one spark-submit or "
-        f"the platform has chosen, else {MASTER_DEFAULT})",
-    )
+    master = "Spark master; local[tasks,tries] on this machine (default: the one spark-submit or "
+    master += f"the platform has chosen, else {MASTER_DEFAULT})"
+    parser.add_argument("--master", metavar="URL", help=master)
 
 
 def add_sending_arguments(parser: ArgumentParser) -> None:
-    """Add how events are sent, and where the counts go."""
-    parser.add_argument(
-        "--rate",
-        type=parse_positive_number,
-        metavar="N",
-        help="messages per second at most, all tasks together, in the order of their times "
-        "(default: in bulk)",
-    )
-    parser.add_argument(
-        "--batch",
-        type=parse_whole_number,
-        default=ROWS_MAX_DEFAULT,
-        metavar="ROWS",
-        help="rows a task holds before it sends them (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--summary", type=parse_output_file, metavar="FILE", help="write the counts as JSON"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="do everything but send")
+    add = parser.add_argument
+    rate = "messages per second at most, all tasks together, in the order of their times "
+    add("--rate", type=parse_positive_number, metavar="N", help=f"{rate}(default: in bulk)")
+    batch = "rows a task holds before it sends them (default: %(default)s)"
+    default = ROWS_MAX_DEFAULT
+    add("--batch", type=parse_whole_number, default=default, metavar="ROWS", help=batch)
+    add("--summary", type=parse_output_file, metavar="FILE", help="write the counts as JSON")
+    add("--dry-run", action="store_true", help="do everything but send")
 
 
 def parse_whole_number(text: str) -> int:
-    """A whole number from 1; raises ArgumentTypeError."""
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"a whole number from 1, not {text!r}")
     return int(text)
 
 
 def parse_positive_number(text: str) -> float:
-    """A number above zero; raises ArgumentTypeError."""
     try:
         number = float(text)
     except ValueError:
@@ -121,7 +95,6 @@ def parse_positive_number(text: str) -> float:
 
 
 def parse_group(text: str) -> str:
-    """A producer group's name that the producer accepts; raises ArgumentTypeError."""
     try:
         return ProducerOptions(text.strip() and text).producer_group_id
     except InvalidOptions as error:
@@ -137,10 +110,7 @@ def parse_output_file(text: str) -> Path:
 
 
 def parse_time(text: str) -> str:
-    """A time as feeds write it, in ISO 8601 without a zone; raises ArgumentTypeError.
-
-    Times are compared as texts, and those of the events have no zone.
-    """
+    """A time without a zone, compared as text with events' times; raises ArgumentTypeError."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

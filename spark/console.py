@@ -31,7 +31,6 @@ class JobConsole:
     is_quiet: bool = False
 
     def log(self, line: str) -> None:
-        """Write a line, unless the job is quiet."""
         if not self.is_quiet:
             write_stderr(f"{self.job}: {line}\n")
 
@@ -79,11 +78,9 @@ class StepProgress:
 
     @property
     def share(self) -> float:
-        """The part that is done, 0 to 1."""
         return min(1.0, self.done / self.total) if self.total else 0.0
 
     def describe(self) -> str:
-        """All of it in one phrase."""
         phrase = f"{self.done:,} of {self.total:,} {self.unit} ({self.share:.0%})"
         # Tasks take too different times to tell a rate or the time left from their number.
         if self.unit != "rows" or not self.done or self.seconds <= 0:
@@ -126,7 +123,6 @@ class ProgressDisplay:
 
     @property
     def address(self) -> str | None:
-        """Where tasks can send their progress."""
         return None if self.listener is None else self.listener.address
 
     def measure(self) -> StepProgress | None:
@@ -143,7 +139,6 @@ class ProgressDisplay:
         return StepProgress(done, total, "tasks", seconds) if total else None
 
     def watch(self) -> None:
-        """Show the progress until the step is over."""
         while not self.over.wait(BAR_SECONDS if self.is_terminal else LINES_SECONDS):
             try:
                 progress = self.measure()
@@ -155,7 +150,6 @@ class ProgressDisplay:
             write_stderr(CLEAR_LINE)
 
     def show(self, progress: StepProgress) -> None:
-        """Draw the bar over the last one, or write a line."""
         if not self.is_terminal:
             write_stderr(f"{self.job}, {self.step}: {progress.describe()}\n")
             return

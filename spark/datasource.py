@@ -47,8 +47,6 @@ class SchemaRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionSent(WriterCommitMessage):
-    """What one task returns to the driver."""
-
     counts: SendCounts
 
 
@@ -73,21 +71,16 @@ class LockstepDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
         return "lockstep"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Check everything that can be checked before a task starts.
-
-        Raises SchemaRefused, OptionRefused or InvalidSettings.
-        """
+        """Check before a task starts; raises SchemaRefused, OptionRefused or InvalidSettings."""
         if overwrite:
             raise OptionRefused("what was sent cannot be overwritten; use mode('append')")
         require_schema(schema)
         return LockstepWriter(WriteOptions.read(self.options), self.open_sender)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Like `writer`, before a stream begins."""
         if overwrite:
             raise OptionRefused("what was sent cannot be overwritten; use outputMode('append')")
         require_schema(schema)
@@ -96,8 +89,6 @@ class LockstepDataSource(DataSource):
 
 @dataclass(frozen=True)
 class PartitionWriter:
-    """Sends one partition, in a task of its own."""
-
     options: WriteOptions
     open_sender: OpenSender
 
@@ -114,20 +105,13 @@ class PartitionWriter:
         return PartitionSent(counts)
 
     async def send(self, rows: Iterator[Row], progress: TaskProgress) -> SendCounts:
-        """Send the rows at this task's share of the rate."""
         options = self.options
-        policy = SendPolicy(
-            options.batch,
-            RateLimiter(options.rate_per_task),
-            options.owner_level,
-            options.gaps,
-            SendRetry(options.patience),
-        )
+        rate, retry = RateLimiter(options.rate_per_task), SendRetry(options.patience)
+        policy = SendPolicy(options.batch, rate, options.owner_level, options.gaps, retry)
         async with self.open_sender(options.settings) as send:
             return await send_rows(rows, send, policy, progress)
 
     def write_summary(self, messages: list[WriterCommitMessage | None], **beside: int) -> None:
-        """Write the sum of all tasks to the summary file, if the options name one."""
         parts = [message.counts for message in messages if isinstance(message, PartitionSent)]
         if self.options.summary is not None:
             document = beside | asdict(sum(parts, SendCounts()))
@@ -151,11 +135,9 @@ class LockstepStreamWriter(PartitionWriter, DataSourceStreamWriter):
     """
 
     def write(self, iterator: Iterator[Row]) -> PartitionSent:
-        """Sort and send one partition."""
         return super().write(iter(sorted(iterator, key=make_sort_key)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Add up the batch. Nothing is sent here."""
         self.write_summary(messages, batch=batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

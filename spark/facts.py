@@ -46,7 +46,6 @@ class SourceFacts:
     watermark: str | None = None
 
     def release(self) -> None:
-        """Free the memory in which the tables are cached."""
         for table in self.cached:
             table.unpersist()
 
@@ -100,7 +99,6 @@ def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
 
 
 def build_fact(mapping: SourceMapping) -> Column:
-    """The fact that a row states, as a struct like schemas.FACTS."""
     columns = mapping.columns
     kind = F.lit(mapping.type) if mapping.type_column is None else F.col(mapping.type_column)
     time = F.lit(None) if mapping.time is None else F.col(mapping.time)
@@ -158,7 +156,6 @@ def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
 
 
 def get_source_cell(name: str) -> Column:
-    """A cell as the source has it."""
     return F.col(f"`{ROW}`.`{name}`")
 
 

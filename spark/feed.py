@@ -11,14 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import Settings
-from spark.cli import (
-    add_manifest_argument,
-    add_sending_arguments,
-    add_source_arguments,
-    add_spark_arguments,
-    parse_whole_number,
-    run_job,
-)
+from spark import cli
 from spark.console import JobConsole
 from spark.datasource import EventWriter
 from spark.facts import SourceFacts, extract_facts
@@ -43,8 +36,6 @@ late or changed."""
 
 @dataclass(frozen=True, slots=True)
 class FeedResult:
-    """What became of the rows, and what was sent."""
-
     rows: RowCounts = field(default_factory=RowCounts)
     sending: SendResult = field(default_factory=SendResult)
 
@@ -71,47 +62,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         opened = nullcontext(lambda spark: feed_source(spark, mapping, chosen, console))
         return run_feed(opened, chosen, console)
 
-    return run_job(console, job)
+    return cli.run_job(console, job)
 
 
 def build_feed_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m spark.feed", description=DESCRIPTION)
-    add_source_arguments(parser)
+    cli.add_source_arguments(parser)
     add_feed_arguments(parser)
-    parser.add_argument(
-        "--full", action="store_true", help="also read what is older than the last watermark"
-    )
-    parser.add_argument(
-        "--stream", action="store_true", help="read the source as a folder of files, each once"
-    )
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="folder in which a stream records what it has read"
-    )
-    parser.add_argument(
-        "--every",
-        type=parse_whole_number,
-        metavar="SECONDS",
-        help="keep reading a stream at this interval (default: read what is there, then end)",
-    )
+    add = parser.add_argument
+    add("--full", action="store_true", help="also read what is older than the last watermark")
+    add("--stream", action="store_true", help="read the source as a folder of files, each once")
+    add("--checkpoint", metavar="DIR", help="folder in which a stream records what it has read")
+    every = "keep reading a stream at this interval (default: read what is there, then end)"
+    add("--every", type=cli.parse_whole_number, metavar="SECONDS", help=every)
     return parser
 
 
 def add_feed_arguments(parser: ArgumentParser) -> None:
-    """Add the arguments of every feed, whatever its source is."""
-    add_manifest_argument(parser)
-    add_sending_arguments(parser)
-    add_spark_arguments(parser)
-    parser.add_argument(
-        "--rejects",
-        default="rejects",
-        metavar="DIR",
-        help="folder for rows that cannot become events, as JSON lines (default: %(default)s)",
-    )
-    kinds = (
-        ("late", "belongs before rows that were fed"),
-        ("changed", "was fed with another content"),
-    )
-    for name, what in kinds:
+    cli.add_manifest_argument(parser)
+    cli.add_sending_arguments(parser)
+    cli.add_spark_arguments(parser)
+    rejects = "folder for rows that cannot become events, as JSON lines (default: %(default)s)"
+    parser.add_argument("--rejects", default="rejects", metavar="DIR", help=rejects)
+    kinds = {"late": "belongs before rows that were fed", "changed": "was fed with another content"}
+    for name, what in kinds.items():
         parser.add_argument(
             f"--{name}",
             type=ChangePolicy,
@@ -166,15 +140,11 @@ def feed_facts(
     with console.show_progress("validating"):
         counts = account_for_rows(source, chosen.rejects, replace=is_batch)
     if chosen.manifest:
-        incremental = IncrementalFeed(
-            Manifest(source.facts.sparkSession, chosen.manifest),
-            chosen.group,
-            ChangePolicies(chosen.late, chosen.changed),
-            EventWriter(chosen.rate, chosen.batch),
-            chosen.rejects,
-            console,
-        )
-        return FeedResult(counts, incremental.run(source, dry=chosen.dry_run))
+        manifest = Manifest(source.facts.sparkSession, chosen.manifest)
+        policies = ChangePolicies(chosen.late, chosen.changed)
+        writer = EventWriter(chosen.rate, chosen.batch)
+        feed = IncrementalFeed(manifest, chosen.group, policies, writer, chosen.rejects, console)
+        return FeedResult(counts, feed.run(source, dry=chosen.dry_run))
     if chosen.dry_run:
         return FeedResult(counts)
     console.log("sending" + (f", {chosen.rate:g} a second" if chosen.rate else ""))
@@ -197,8 +167,7 @@ def feed_stream(
     def feed_batch(table: DataFrame, number: int) -> None:
         nonlocal total
         console.log(f"batch {number}")
-        rejects = f"{chosen.rejects}/batch-{number}"
-        of_batch = Namespace(**{**vars(chosen), "rejects": rejects})
+        of_batch = Namespace(**vars(chosen) | {"rejects": f"{chosen.rejects}/batch-{number}"})
         source = extract_facts(table, mapping)
         total += feed_facts(source, of_batch, console, is_batch=True)
         source.release()
@@ -214,7 +183,6 @@ def feed_stream(
 
 
 def print_result(result: FeedResult, seconds: float, chosen: Namespace) -> None:
-    """Print the counts for people, and write them as JSON to the summary file."""
     rows, sending = result.rows, result.sending
     document = asdict(rows) | asdict(sending.counts) | {"seconds": round(seconds, 1)}
     if chosen.manifest:

@@ -69,12 +69,10 @@ class SparkFiles:
         return [str(found.getPath().getName()) for found in system.listStatus(path)]
 
     def parse_path(self, place: str) -> Any:
-        """A place as a Hadoop path."""
         java = self.spark.sparkContext._jvm
         return java.org.apache.hadoop.fs.Path(place)  # type: ignore[union-attr]
 
     def find_system(self, path: Any) -> Any:
-        """The Hadoop file system of a path."""
         try:
             return path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
         except Py4JJavaError as error:
@@ -82,7 +80,6 @@ class SparkFiles:
 
 
 def create_link(draft: Any, target: Any) -> bool:
-    """Give a file on a disk a second name, unless that is taken."""
     source, name = (str(path.toUri().getPath()) for path in (draft, target))
     try:
         Path(name).hardlink_to(source)

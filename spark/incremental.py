@@ -15,8 +15,6 @@ from spark.sending import SendCounts
 
 
 class Standing(StrEnum):
-    """How a fact compares to what was fed before."""
-
     NEW = "new"
     LATE = "late"
     CHANGED = "changed"
@@ -36,21 +34,17 @@ class ChangePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangePolicies:
-    """What becomes of late facts, and of changed facts."""
-
     late: ChangePolicy = ChangePolicy.APPEND
     changed: ChangePolicy = ChangePolicy.APPEND
 
     @property
     def sent(self) -> tuple[Standing, ...]:
-        """The standings whose facts become events."""
         late = (Standing.LATE,) if self.late is ChangePolicy.APPEND else ()
         changed = (Standing.CHANGED,) if self.changed is ChangePolicy.APPEND else ()
         return (Standing.NEW, *late, *changed)
 
     @property
     def rejected(self) -> tuple[Standing, ...]:
-        """The standings whose facts become rejects."""
         every = {Standing.LATE, Standing.CHANGED, Standing.REPEATED}
         return tuple(sorted(every - set(self.sent)))
 
@@ -76,7 +70,6 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
 
 
 def choose_standing() -> Column:
-    """A fact's standing, by the columns that `classify_facts` has added."""
     return (
         F.when(F.col("copy") > 1, Standing.REPEATED)
         .when(F.col("fed").isNull() & (F.col("place") < F.col("reached")), Standing.LATE)
@@ -187,7 +180,6 @@ class IncrementalFeed:
         return self.send_run(step)
 
     def send_run(self, step: ManifestStep) -> SendCounts:
-        """Send what a run is bound to, and mark the run as sent."""
         counts = SendCounts()
         if step.events:
             with self.console.show_progress("sending", step.events) as display:

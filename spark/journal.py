@@ -14,11 +14,12 @@ from azure.identity import DefaultAzureCredential
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
-from shared.settings import connection, text
+from shared.settings import connection, read_text
 from spark.options import OptionRefused, read_app_settings
-from spark.reconciliation import COVERED, ENTRIES
+from spark.reconciliation import ENTRIES, IDENTITY
+from spark.schemas import LONG, TEXT, build_schema
 
 QUERY = "SELECT c.session, c.id, c.status, c.covers FROM c WHERE c.kind = 'entry'"
 JOURNAL_SETTINGS = (
@@ -28,9 +29,7 @@ JOURNAL_SETTINGS = (
     "LOCKSTEP_DATABASE",
     "LOCKSTEP_JOURNAL",
 )
-EXPORTED = StructType(
-    [*ENTRIES.fields, StructField("kind", StringType()), StructField("_ts", LongType())]
-)
+EXPORTED = StructType([*ENTRIES.fields, *build_schema(kind=TEXT, _ts=LONG).fields])
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,6 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
         return "lockstep.journal"
 
     def schema(self) -> StructType:
@@ -63,21 +61,17 @@ class JournalSource(DataSource):
 
 @dataclass(frozen=True)
 class JournalReader(DataSourceReader):
-    """Reads each feed range in a task of its own."""
-
     settings: Mapping[str, str]
 
     def partitions(self) -> Sequence[JournalPartition]:
-        """The feed ranges that the account has now."""
         with open_journal(self.settings) as journal:
             ranges = journal.read_feed_ranges(force_refresh=True)
             return [JournalPartition(feed_range) for feed_range in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """The entries of one feed range, a page at a time."""
         with open_journal(self.settings) as journal:
             for entry in journal.query_items(QUERY, feed_range=dict(partition.value)):
-                covers = [tuple(c.get(name) for name in COVERED.names) for c in entry["covers"]]
+                covers = [tuple(c.get(name) for name in IDENTITY.names) for c in entry["covers"]]
                 yield (entry["session"], entry["id"], entry["status"], covers)
 
 
@@ -99,8 +93,8 @@ def open_journal(settings: Mapping[str, str]) -> Iterator[ContainerProxy]:
         identity = DefaultAzureCredential(managed_identity_client_id=account.client_id)
         client = CosmosClient(str(account.endpoint), identity)
     with client:
-        database = client.get_database_client(text(settings, "LOCKSTEP_DATABASE"))
-        yield database.get_container_client(text(settings, "LOCKSTEP_JOURNAL"))
+        database = client.get_database_client(read_text(settings, "LOCKSTEP_DATABASE"))
+        yield database.get_container_client(read_text(settings, "LOCKSTEP_JOURNAL"))
 
 
 def read_journal(spark: SparkSession, exported: str | None) -> DataFrame:

@@ -24,22 +24,16 @@ from secrets import token_hex
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StructType
 
 from spark.failures import JobRefused
 from spark.files import SparkFiles
-from spark.schemas import PLAN
+from spark.schemas import LONG, PLAN, TEXT, build_schema
 
 PLANNED, SENT = "planned", "sent"
-RUN_OF_FEED = (StructField("run", IntegerType()), StructField("feed", StringType()))
+RUN_OF_FEED = build_schema(run=IntegerType(), feed=TEXT).fields
 STEPS = StructType(
-    [
-        *RUN_OF_FEED,
-        StructField("step", StringType()),
-        StructField("events", LongType()),
-        StructField("watermark", StringType()),
-        StructField("since", StringType()),
-    ]
+    [*RUN_OF_FEED, *build_schema(step=TEXT, events=LONG, watermark=TEXT, since=TEXT).fields]
 )
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
 
@@ -50,10 +44,7 @@ class ManifestRefused(JobRefused):
 
 @dataclass(frozen=True, slots=True)
 class ManifestStep:
-    """A feed has bound a run to its plan (`planned`), or has sent all of it (`sent`).
-
-    `since` is the driver's time, for people to read; nothing is decided by it.
-    """
+    """A run is bound to its plan (`planned`) or `sent`; nothing is decided by the time `since`."""
 
     run: int
     feed: str
@@ -76,7 +67,6 @@ class ManifestHistory:
 
     @property
     def bound(self) -> list[str]:
-        """Every bound run, with the feed whose plan it is bound to."""
         return [f"{step.run}/{step.feed}" for step in self.steps if step.step == PLANNED]
 
     @property
@@ -124,7 +114,6 @@ class Manifest:
         return written.where(is_bound & (F.col("group") == group)).select(*PLAN.names)
 
     def read_plan(self, step: ManifestStep) -> DataFrame:
-        """What one run is bound to (schemas.PLAN)."""
         return self.spark.read.schema(PLAN).parquet(self.locate_plan(step.run, step.feed))
 
     def bind(self, run: int, plan: DataFrame, watermark: str | None) -> ManifestStep:
@@ -166,11 +155,9 @@ class Manifest:
         return SparkFiles(self.spark).create(name, json.dumps(document) + "\n")
 
     def locate_plan(self, run: int, feed: str) -> str:
-        """The folder of a feed's plan for a run."""
         return f"{self.path}/plan/run={run}/feed={feed}"
 
     def require_exclusive(self) -> None:
-        """Raise FilesRefused if two feeds could get the same name on this file system."""
         SparkFiles(self.spark).require_exclusive(self.path)
 
     def read_table(self, table: str, form: str, schema: StructType) -> DataFrame:
@@ -179,14 +166,12 @@ class Manifest:
             return self.spark.read.format(form).schema(schema).load(f"{self.path}/{table}")
         except AnalysisException as error:
             if error.getCondition() != PATH_NOT_FOUND:
-                raise ManifestRefused(
-                    f"{self.path} is no manifest: {error.getCondition()}"
-                ) from None
+                refusal = f"{self.path} is no manifest: {error.getCondition()}"
+                raise ManifestRefused(refusal) from None
         # A table made from Python rows, even from none, would start a Python worker to read them.
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema)
         return self.spark.range(0).select(*nothing)
 
 
 def format_now() -> str:
-    """The driver's time, for people to read."""
     return datetime.now(UTC).isoformat(timespec="seconds")

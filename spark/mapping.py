@@ -77,7 +77,8 @@ class SourceMapping:
         require_reader_options(self.options)
         if (self.type is None) == (self.type_column is None):
             raise MappingRefused("a mapping needs either type or type_column")
-        if unknown := [name for name in self.used_columns if name not in self.columns]:
+        used = dict.fromkeys((*self.required_columns, *self.body, *filter(None, (self.time,))))
+        if unknown := [name for name in used if name not in self.columns]:
             raise MappingRefused(f"no type is declared for the columns {', '.join(unknown)}")
         for name in (*self.order, *filter(None, (self.watermark,))):
             if self.columns[name] not in ORDERABLE_TYPES:
@@ -90,12 +91,6 @@ class SourceMapping:
         """The columns that must not be empty in any row."""
         optional = filter(None, (self.type_column, self.watermark))
         return tuple(dict.fromkeys((self.session, *self.key, *self.order, *optional)))
-
-    @property
-    def used_columns(self) -> tuple[str, ...]:
-        """Every column that the mapping names."""
-        optional = filter(None, (self.time,))
-        return tuple(dict.fromkeys((*self.required_columns, *self.body, *optional)))
 
     @classmethod
     def read(cls, file: Path) -> "SourceMapping":
@@ -110,7 +105,6 @@ class SourceMapping:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> "SourceMapping":
-        """A mapping from its JSON object; raises MappingRefused."""
         known = {f.name for f in fields(cls)}
         if unknown := sorted(document.keys() - known):
             raise MappingRefused(f"a mapping has no {', '.join(unknown)}")
@@ -125,7 +119,6 @@ class SourceMapping:
 
 
 def parse_columns(field_name: str, value: object) -> tuple[str, ...]:
-    """Column names from a JSON list; raises MappingRefused."""
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise MappingRefused(f"{field_name} must be a list of columns, not {value!r}")
     if repeated := sorted({name for name in value if value.count(name) > 1}):
@@ -134,10 +127,7 @@ def parse_columns(field_name: str, value: object) -> tuple[str, ...]:
 
 
 def require_reader_options(options: object) -> None:
-    """Raise MappingRefused unless the options are an object without any that the feed sets itself.
-
-    With another mode, for one, Spark would drop rows before anybody has counted them.
-    """
+    """Refuse the feed's own options: with another mode, for one, Spark drops rows uncounted."""
     if not isinstance(options, dict):
         raise MappingRefused(f"options must be an object, not {options!r}")
     if fixed := [name for name in options if name.lower() in FIXED_OPTIONS]:
@@ -145,7 +135,6 @@ def require_reader_options(options: object) -> None:
 
 
 def require_column_types(columns: object) -> None:
-    """Raise MappingRefused unless every column has a name and a type that can be mapped."""
     if not isinstance(columns, dict):
         raise MappingRefused(f"columns must give each column its type, not {columns!r}")
     for name, kind in columns.items():
@@ -156,7 +145,6 @@ def require_column_types(columns: object) -> None:
 
 
 def require_lateness(lateness: object, kind: str | None) -> None:
-    """Raise MappingRefused unless the lateness fits the type of the watermark."""
     if kind is None:
         raise MappingRefused("lateness needs a watermark")
     form = LATENESS_FORMS.get(kind)

@@ -80,7 +80,6 @@ class WriteOptions:
 
     @property
     def rate_per_task(self) -> float | None:
-        """Messages per second for one task, or None for no limit."""
         if self.rate is None or self.partitions is None:
             return None
         return self.rate / self.partitions
@@ -105,7 +104,6 @@ def read_app_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def list_setting_names(settings: Mapping[str, str]) -> Iterator[str]:
-    """Every setting there can be, given the regions."""
     regions = [region.strip() for region in settings[REGIONS].split(",") if region.strip()]
     yield from (setting.name for setting in SETTINGS if setting.name != "Cosmos")
     for connection in ("Cosmos", *(SERVICE_BUS_PREFIX + region for region in regions)):
@@ -113,7 +111,6 @@ def list_setting_names(settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def parse_number(name: str, value: str) -> float:
-    """A rate, or the seconds of a patience, which may be 0; raises OptionRefused."""
     wanted = {"rate": "a number above zero", "patience": "seconds from 0 on"}[name]
     try:
         number = float(value)
@@ -125,14 +122,12 @@ def parse_number(name: str, value: str) -> float:
 
 
 def parse_count(name: str, value: str) -> int:
-    """A whole number from 1; raises OptionRefused."""
     if not value.isdecimal() or int(value) < 1:
         raise OptionRefused(f"{name} must be a whole number from 1, not {value!r}")
     return int(value)
 
 
 def parse_owner_level(value: str) -> int:
-    """An owner level; raises OptionRefused."""
     if not value.isdecimal() or int(value) > OWNER_LEVEL_MAX:
         raise OptionRefused(f"owner_level must be within 0..{OWNER_LEVEL_MAX}, not {value!r}")
     return int(value)

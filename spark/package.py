@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE, JOB, REQUIREMENTS = "lockstep.zip", "lockstep_job.py", "requirements.txt"
 PACKAGES = ("shared", "spark")
-SUFFIXES = (".html", ".properties", ".py")
+SUFFIXES = (".html", ".properties", ".py", ".typed")
 # What driver and executors import, apart from what the platform provides (pyspark and pyarrow).
 REQUIRED_PINS = ("aiohttp", "azure-cosmos", "azure-identity", "azure-servicebus", "pydantic")
 # The earliest time that a zip file can store.
@@ -40,7 +40,6 @@ class PinMissing(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build into a folder, and print the files."""
     parser = ArgumentParser(prog="python -m spark.package", description=__doc__)
     parser.add_argument("--to", type=Path, default=ROOT / "dist" / "spark", metavar="DIR")
     folder: Path = parser.parse_args(arguments).to
@@ -51,22 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_package(folder: Path) -> None:
-    """Write the archive, the job and the requirements."""
     pins = select_pins((ROOT / "requirements.txt").read_text().splitlines())
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*"))
     with ZipFile(folder / ARCHIVE, "w", ZIP_DEFLATED) as archive:
-        for file in list_sources():
+        # In the same order on every machine.
+        for file in sorted(file for file in files if file.suffix in SUFFIXES):
             info = ZipInfo(file.relative_to(ROOT).as_posix(), EPOCH)
             info.compress_type = ZIP_DEFLATED
             info.external_attr = 0o644 << 16
             archive.writestr(info, file.read_bytes())
     (folder / JOB).write_text(JOB_TEXT)
     (folder / REQUIREMENTS).write_text("\n".join(pins) + "\n")
-
-
-def list_sources() -> list[Path]:
-    """The files of the packages, in the same order on every machine."""
-    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*"))
-    return sorted(file for file in files if file.suffix in SUFFIXES)
 
 
 def select_pins(lines: Sequence[str]) -> list[str]:

@@ -32,7 +32,6 @@ class TaskProgress:
         self.due_at = time.monotonic() + self.interval
 
     def __call__(self, counts: SendCounts) -> None:
-        """Report, unless the last report was less than the interval ago."""
         if time.monotonic() < self.due_at:
             return
         self.due_at = time.monotonic() + self.interval
@@ -42,7 +41,6 @@ class TaskProgress:
             send_progress(self.address, self.partition, counts.sent)
 
     def finish(self, counts: SendCounts) -> None:
-        """Send the final count to the address, if there is one."""
         if self.address is not None:
             send_progress(self.address, self.partition, counts.sent)
 
@@ -74,10 +72,7 @@ def resolve_address(host: str, port: int) -> tuple[int, int, int, str, tuple[str
 
 @dataclass(slots=True)
 class ProgressListener:
-    """Receives on the driver how far the partitions are. It must be closed.
-
-    The token keeps out datagrams of anybody else who finds the port.
-    """
+    """Receives on the driver how far tasks are; the token keeps others out. To be closed."""
 
     host: str
     token: str = field(default_factory=lambda: token_hex(8))
@@ -92,7 +87,6 @@ class ProgressListener:
 
     @property
     def address(self) -> str:
-        """Where tasks send their progress."""
         return f"{self.host}:{self.receiver.getsockname()[1]}/{self.token}"
 
     def receive(self) -> int | None:

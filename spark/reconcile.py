@@ -10,13 +10,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.cli import (
-    add_manifest_argument,
-    add_source_arguments,
-    add_spark_arguments,
-    parse_output_file,
-    run_job,
-)
+from spark import cli
 from spark.console import JobConsole
 from spark.facts import SourceFacts, extract_facts
 from spark.incremental import ChangePolicies, classify_facts, plan_events
@@ -59,32 +53,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         about = {"source": chosen.source, "mapping": str(chosen.mapping)}
         return run_reconcile(opened, about, chosen, console)
 
-    return run_job(console, job)
+    return cli.run_job(console, job)
 
 
 def build_reconcile_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m spark.reconcile", description=DESCRIPTION)
-    add_source_arguments(parser)
+    cli.add_source_arguments(parser)
     add_reconcile_arguments(parser)
     return parser
 
 
 def add_reconcile_arguments(parser: ArgumentParser) -> None:
-    """Add the arguments of every reconciliation, whatever its source is."""
-    add_manifest_argument(parser)
-    add_spark_arguments(parser)
-    parser.add_argument(
-        "--journal",
-        metavar="PATH",
-        help="the journal's documents as exported by its change feed, JSON lines or .parquet "
-        "(default: the account of the settings)",
-    )
-    parser.add_argument(
-        "--report", metavar="DIR", help="write findings and counts by session, as Parquet"
-    )
-    parser.add_argument(
-        "--page", type=parse_output_file, metavar="FILE", help="write a page for people, as HTML"
-    )
+    cli.add_manifest_argument(parser)
+    cli.add_spark_arguments(parser)
+    add = parser.add_argument
+    journal = "the journal's documents as exported by its change feed, JSON lines or .parquet "
+    add("--journal", metavar="PATH", help=f"{journal}(default: the account of the settings)")
+    add("--report", metavar="DIR", help="write findings and counts by session, as Parquet")
+    page = "write a page for people, as HTML"
+    add("--page", type=cli.parse_output_file, metavar="FILE", help=page)
 
 
 def run_reconcile(
@@ -110,11 +97,9 @@ def run_reconcile(
             found = find_differences(events, entries, chosen.group)
             found = found.unionByName(find_repeated_rows(source)).persist()
             by_session = count_by_session(events, entries, chosen.group, found).persist()
+            by_reason = {row["reason"]: row["count"] for row in rejects}
             report = build_report(
-                by_session,
-                found,
-                {row["reason"]: row["count"] for row in rejects},
-                {**about, **describe_inputs(chosen)},
+                by_session, found, by_reason, {**about, **describe_inputs(chosen)}
             )
         if chosen.report:
             found.coalesce(1).write.parquet(f"{chosen.report}/findings", mode="overwrite")
@@ -140,7 +125,6 @@ def select_expected_events(source: SourceFacts, chosen: Namespace) -> DataFrame:
 
 
 def find_repeated_rows(source: SourceFacts) -> DataFrame:
-    """The rows of a source that repeat an earlier row (schemas.FINDINGS)."""
     return source.repeated.select(
         F.lit(FindingKind.TWICE).alias("finding"),
         "session",
@@ -151,7 +135,6 @@ def find_repeated_rows(source: SourceFacts) -> DataFrame:
 
 
 def describe_inputs(chosen: Namespace) -> dict[str, str]:
-    """What is compared with the source, and when."""
     named = {
         "producer group": chosen.group,
         "manifest": chosen.manifest,

@@ -9,32 +9,20 @@ from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType
 
 from spark.numbering import digest_event
-from spark.schemas import FINDINGS, build_text_schema
+from spark.schemas import FINDINGS, LONG, TEXT, build_schema
 
 COMPLETED = "completed"
 ENDED_WITHOUT_EFFECT = ("faulted", "skipped")
 
 # What is read of the journal's documents of kind `entry`. An id is its position, padded with zeros.
-COVERED = StructType(
-    [
-        *build_text_schema(("id", "type", "digest", "group")).fields,
-        StructField("sequence", LongType()),
-    ]
-)
-ENTRIES = StructType(
-    [
-        *build_text_schema(("session", "id", "status")).fields,
-        StructField("covers", ArrayType(COVERED)),
-    ]
-)
+IDENTITY = build_schema(id=TEXT, type=TEXT, digest=TEXT, group=TEXT, sequence=LONG)
+ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, covers=ArrayType(IDENTITY))
 
 
 class FindingKind(StrEnum):
-    """The ways in which source and journal can differ."""
-
     MISSING = "missing"
     FAULTED = "faulted or skipped"
     EXTRA = "extra"
@@ -51,7 +39,8 @@ def find_differences(events: DataFrame, entries: DataFrame, group: str) -> DataF
     An effect in a session that is not its event's is reported there as in the wrong session, and
     its event is reported as missing from its own session.
     """
-    matched = match_outcomes(select_expected(events), list_covered(entries, group))
+    expected = events.select("session", "id", "sequence", digest_event().alias("digest"))
+    matched = match_outcomes(expected, list_processed(entries, group))
     ordered = add_preceding_number(matched)
     differing = ordered.where(~is_as_expected() | is_out_of_order())
     return differing.select(F.inline(list_findings())).select(*FINDINGS.names)
@@ -62,7 +51,7 @@ def count_by_session(
 ) -> DataFrame:
     """Per session: events expected, effects in the journal, and a count of each finding."""
     is_completed = F.col("status") == COMPLETED
-    effects = list_covered(entries, group).where(is_completed).groupBy("session")
+    effects = list_processed(entries, group).where(is_completed).groupBy("session")
     counts = found.groupBy("session").pivot("finding", list(FindingKind)).count()
     return (
         events.groupBy("session")
@@ -73,12 +62,7 @@ def count_by_session(
     )
 
 
-def select_expected(events: DataFrame) -> DataFrame:
-    """What the journal must hold of the events (schemas.EVENTS)."""
-    return events.select("session", "id", "sequence", digest_event().alias("digest"))
-
-
-def list_covered(entries: DataFrame, group: str) -> DataFrame:
+def list_processed(entries: DataFrame, group: str) -> DataFrame:
     """One row for each message of the group that an entry covers, with its place in the journal."""
     each = entries.select(
         "session",
@@ -91,13 +75,13 @@ def list_covered(entries: DataFrame, group: str) -> DataFrame:
     )
 
 
-def match_outcomes(expected: DataFrame, covered: DataFrame) -> DataFrame:
+def match_outcomes(expected: DataFrame, processed: DataFrame) -> DataFrame:
     """Each event with `outcomes`: those under its id in any session, the first one first.
 
     Outcomes without an event are in a row whose other columns are null.
     """
     outcome = F.struct("position", "place", "session", "status", "sequence", "digest")
-    ended = covered.where(F.col("status").isin(COMPLETED, *ENDED_WITHOUT_EFFECT))
+    ended = processed.where(F.col("status").isin(COMPLETED, *ENDED_WITHOUT_EFFECT))
     by_id = ended.groupBy("id").agg(F.array_sort(F.collect_list(outcome)).alias("outcomes"))
     matched = expected.join(by_id, on="id", how="full_outer")
     return matched.withColumn("outcomes", F.coalesce("outcomes", F.array()))
@@ -115,7 +99,6 @@ def add_preceding_number(matched: DataFrame) -> DataFrame:
 
 
 def select_own_effects() -> Column:
-    """The effects of an event in its own session."""
     return F.filter("outcomes", lambda outcome: is_effect(outcome) & is_in_own_session(outcome))
 
 
@@ -129,7 +112,6 @@ def is_in_own_session(outcome: Column) -> Column:
 
 
 def is_same_message(outcome: Column) -> Column:
-    """Whether an outcome has the number and the content of its event."""
     return (outcome["sequence"] == F.col("sequence")) & (outcome["digest"] == F.col("digest"))
 
 
@@ -147,7 +129,6 @@ def is_out_of_order() -> Column:
 
 
 def list_findings() -> Column:
-    """All differences between an event and its outcomes, as structs like FINDINGS."""
     own = select_own_effects()
     elsewhere = F.filter("outcomes", lambda end: is_effect(end) & ~is_in_own_session(end))
     other = F.filter(own, lambda end: ~is_same_message(end))
@@ -185,13 +166,11 @@ def report_stray(outcome: Column) -> Column:
 
 
 def report_repeated(outcome: Column) -> Column:
-    """A further effect of an event."""
     detail = describe_position(outcome)
     return build_finding(FindingKind.REPEATED, outcome["session"], F.col("sequence"), detail)
 
 
 def report_disorder(outcome: Column) -> Column:
-    """An effect that came after one with a higher number."""
     after = F.concat(F.lit(", after number "), F.col("after").cast("string"))
     detail = F.concat(describe_position(outcome), after)
     return build_finding(FindingKind.OUT_OF_ORDER, outcome["session"], F.col("sequence"), detail)
@@ -209,7 +188,6 @@ def report_difference(outcome: Column) -> Column:
 def build_finding(
     finding: FindingKind | Column, session: Column, sequence: Column, detail: Column
 ) -> Column:
-    """A struct like schemas.FINDINGS about the event or effect of a row."""
     return F.struct(
         F.lit(finding).alias("finding"),
         session.alias("session"),
@@ -220,5 +198,4 @@ def build_finding(
 
 
 def describe_position(outcome: Column) -> Column:
-    """Where an outcome is in its journal."""
     return F.concat(F.lit("at position "), outcome["position"].cast("string"))

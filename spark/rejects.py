@@ -68,18 +68,16 @@ def account_for_rows(source: SourceFacts, folder: str, *, replace: bool = False)
 
 def write_rejects(rejected: DataFrame, folder: str, *, replace: bool) -> None:
     """Replace a local folder. A folder at a URL must be new unless `replace` is set."""
-    mode = "error" if is_url(folder) and not replace else "overwrite"
+    mode = "error" if URL.match(folder) and not replace else "overwrite"
     rejected.coalesce(1).write.json(folder, mode=mode)
 
 
 def count_written_rejects(spark: SparkSession, folder: str) -> dict[str, int]:
-    """How many rejects a folder holds, by reason."""
     written = spark.read.schema("reason string").json(folder).groupBy("reason").count()
     return {row["reason"]: row["count"] for row in written.orderBy("reason").collect()}
 
 
 def require_all_rows(counts: RowCounts, accepted: int) -> None:
-    """Raise RowsLost unless every row either became events or was rejected."""
     rejected = sum(counts.rejects.values())
     if counts.rows != accepted + rejected:
         raise RowsLost(
@@ -89,13 +87,9 @@ def require_all_rows(counts: RowCounts, accepted: int) -> None:
 
 def require_replaceable(spark: SparkSession, folder: str) -> None:
     """Raise RejectsRefused if replacing the folder would delete anything but rejects."""
-    if is_url(folder):
+    if URL.match(folder):
         return
     names = SparkFiles(spark).list_names(folder)
     foreign = [name for name in names if not name.startswith(REJECTS_FILES)]
     if foreign:
         raise RejectsRefused(f"{folder} holds {foreign[0]}; rejects would replace the folder")
-
-
-def is_url(folder: str) -> bool:
-    return URL.match(folder) is not None

@@ -15,14 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shared.settings import Settings
-from spark.cli import (
-    add_group_argument,
-    add_manifest_argument,
-    add_sending_arguments,
-    add_spark_arguments,
-    parse_time,
-    run_job,
-)
+from spark import cli
 from spark.console import JobConsole
 from spark.datasource import EventWriter
 from spark.manifest import Manifest
@@ -47,33 +40,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (chosen.session or chosen.since or chosen.until or chosen.missing or chosen.all):
         parser.error("choose by --session, --since, --until or --missing, or say --all")
     console = JobConsole(JOB, chosen.quiet)
-    return run_job(console, lambda: run_replay(chosen, console))
+    return cli.run_job(console, lambda: run_replay(chosen, console))
 
 
 def build_replay_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m spark.replay", description=DESCRIPTION)
-    add_manifest_argument(parser, required=True)
-    add_group_argument(parser)
-    parser.add_argument(
-        "--session", action="append", metavar="ID", help="a session; may be given more than once"
-    )
-    parser.add_argument(
-        "--since", type=parse_time, metavar="TIME", help="from this time on (ISO 8601)"
-    )
-    parser.add_argument(
-        "--until", type=parse_time, metavar="TIME", help="before this time (ISO 8601)"
-    )
-    parser.add_argument(
-        "--missing", metavar="DIR", help="the events that this report calls missing"
-    )
-    parser.add_argument("--all", action="store_true", help="everything")
-    add_sending_arguments(parser)
-    add_spark_arguments(parser)
+    cli.add_manifest_argument(parser, required=True)
+    cli.add_group_argument(parser)
+    add = parser.add_argument
+    add("--session", action="append", metavar="ID", help="a session; may be given more than once")
+    add("--since", type=cli.parse_time, metavar="TIME", help="from this time on (ISO 8601)")
+    add("--until", type=cli.parse_time, metavar="TIME", help="before this time (ISO 8601)")
+    add("--missing", metavar="DIR", help="the events that this report calls missing")
+    add("--all", action="store_true", help="everything")
+    cli.add_sending_arguments(parser)
+    cli.add_spark_arguments(parser)
     return parser
 
 
 def run_replay(chosen: Namespace, console: JobConsole) -> int:
-    """Choose events from a manifest, send them, and print the result; the exit status."""
     if not chosen.dry_run:
         Settings.read(read_app_settings({}))
     with open_spark(chosen.master) as spark:
@@ -85,9 +70,8 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
         with console.show_progress("choosing"):
             count = rows.persist().count()
         if not count:
-            return console.report_failure(
-                f"{chosen.manifest} has no such event of {chosen.group!r}"
-            )
+            why = f"{chosen.manifest} has no such event of {chosen.group!r}"
+            return console.report_failure(why)
         console.log(f"{count} events chosen")
         sent = SendCounts()
         if not chosen.dry_run:
@@ -105,10 +89,7 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
 def select_events(
     fed: DataFrame, sessions: Sequence[str] | None, since: str | None, until: str | None
 ) -> DataFrame:
-    """Events (schemas.EVENTS) of these sessions with a time in [since, until); None is any.
-
-    Times are compared as ISO 8601 texts, as the feed wrote them.
-    """
+    """Events of these sessions with a time (ISO 8601 text) in [since, until); None is any."""
     wanted = F.expr("true")
     if sessions:
         wanted &= F.col("session").isin(*sessions)
@@ -120,14 +101,12 @@ def select_events(
 
 
 def select_missing(events: DataFrame, findings: DataFrame) -> DataFrame:
-    """The events that findings (schemas.FINDINGS) call missing."""
     is_missing = F.col("finding") == FindingKind.MISSING
     missing = findings.where(is_missing).select("session", "id").distinct()
     return events.join(missing, on=["session", "id"], how="left_semi").select(*EVENTS.names)
 
 
 def read_findings(spark: SparkSession, report: str) -> DataFrame:
-    """The findings in a report of reconcile."""
     return spark.read.schema(FINDINGS).parquet(f"{report}/findings")
 
 

@@ -59,7 +59,6 @@ class ReconciliationReport:
 
     @property
     def result(self) -> str:
-        """The result in one sentence."""
         return f"source and journal {'differ' if self.has_findings else 'agree'}"
 
 
@@ -88,13 +87,11 @@ def build_report(
 
 
 def select_examples(found: DataFrame, finding: str) -> Sequence[Row]:
-    """The first few differences of one kind."""
     chosen = found.where(F.col("finding") == finding)
     return chosen.orderBy("session", "sequence", "id").limit(EXAMPLES).collect()
 
 
 def format_lines(report: ReconciliationReport) -> list[str]:
-    """The report for a terminal."""
     lines = [f"{report.expected} events expected"]
     lines += [f"  and {count} rows rejected: {reason}" for reason, count in report.rejects.items()]
     for finding, count in report.counts.items():
@@ -111,7 +108,6 @@ def describe_finding(row: Row) -> str:
 
 
 def render_page(report: ReconciliationReport) -> str:
-    """The report as an HTML page."""
     totals = {
         "events expected": report.expected,
         "effects in the journal": report.effects,
@@ -131,14 +127,11 @@ def render_page(report: ReconciliationReport) -> str:
     kinds = (finding for finding in FindingKind if report.counts[finding])
     worst_head = {"session": "session"} | dict.fromkeys(("expected", "effects", *kinds), "number")
     worst = [tuple(row[name] for name in worst_head) for row in report.worst]
+    reject_head = {"reason": "", "rows": "number"}
     tables = (
         render_table(f"The first {EXAMPLES} of each", head, examples),
         render_table(f"The {SESSIONS_SHOWN} sessions with most findings", worst_head, worst),
-        render_table(
-            "Rows that cannot become events",
-            {"reason": "", "rows": "number"},
-            list(report.rejects.items()),
-        ),
+        render_table("Rows that cannot become events", reject_head, [*report.rejects.items()]),
     )
     page = files("spark").joinpath("report.html").read_text(encoding="utf-8")
     return Template(page).substitute(
@@ -153,14 +146,11 @@ def render_page(report: ReconciliationReport) -> str:
 
 
 def render_sentence(report: ReconciliationReport) -> str:
-    """Why source and journal agree or differ."""
     if not report.has_findings:
         return "Every event of the source has its one effect, in its session, in its place."
-    found, differing = sum(report.counts.values()), report.sessions_with_findings
-    return (
-        f"{render_count(found, 'finding')} in {differing:,} of "
-        f"{render_count(report.sessions, 'session')}."
-    )
+    found = render_count(sum(report.counts.values()), "finding")
+    sessions = render_count(report.sessions, "session")
+    return f"{found} in {report.sessions_with_findings:,} of {sessions}."
 
 
 def render_findings(report: ReconciliationReport) -> Iterable[str]:
@@ -173,10 +163,7 @@ def render_findings(report: ReconciliationReport) -> Iterable[str]:
 
 
 def render_table(title: str, head: Mapping[str, str], rows: Sequence[Sequence[object]]) -> str:
-    """A table under its title, or nothing if there are no rows. `head` gives columns CSS classes.
-
-    Cells are escaped: whatever a source contains is shown as text.
-    """
+    """A table of escaped cells, or nothing without rows. `head` gives columns CSS classes."""
     if not rows:
         return ""
     kinds = list(head.values())

@@ -79,7 +79,6 @@ def open_spark(master: str | None) -> Iterator[SparkSession]:
 
 @contextmanager
 def handle_signals(handler: SignalHandler) -> Iterator[None]:
-    """Give Ctrl-C and SIGTERM to a handler while in the context."""
     before = {number: signal.signal(number, handler) for number in ENDING_SIGNALS}
     try:
         yield
@@ -90,7 +89,6 @@ def handle_signals(handler: SignalHandler) -> Iterator[None]:
 
 @contextmanager
 def delay_signals() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the end of the context."""
     held: list[int] = []
     with handle_signals(lambda number, _frame: held.append(number)):
         yield
@@ -104,10 +102,7 @@ def raise_interrupted(_number: int, _frame: FrameType | None) -> Never:
 
 
 def stop_java() -> None:
-    """Terminate the JVM that this process has started.
-
-    After an interrupted call the connection to it is out of step, so it cannot be asked to stop.
-    """
+    """Terminate our JVM: an interrupted call leaves the connection to it out of step."""
     gateway = SparkContext._gateway
     java = getattr(gateway, "proc", None)
     if java is not None:
@@ -116,7 +111,6 @@ def stop_java() -> None:
 
 
 def start_spark(master: str | None) -> SparkSession:
-    """Start Spark, with this Python interpreter for its workers."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Nothing here uses pandas, but pyspark warns about the version that it finds installed.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
@@ -142,10 +136,9 @@ def build_configuration(master: str | None) -> dict[str, str]:
     }
     if master is not None and master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        logging = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
         settings |= {
-            "spark.driver.extraJavaOptions": " ".join(
-                (f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", FIRST_COMPILER)
-            ),
+            "spark.driver.extraJavaOptions": f"{logging} {FIRST_COMPILER}",
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.ui.enabled": "false",
@@ -155,7 +148,6 @@ def build_configuration(master: str | None) -> dict[str, str]:
 
 
 def require_java() -> None:
-    """Raise SparkUnavailable if there is no Java where Spark looks for it."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():

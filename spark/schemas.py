@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
 # The column that holds a whole line of a file when it could not be split into the columns.
 BROKEN_LINE = "broken_line"
@@ -11,49 +11,32 @@ BROKEN_LINE = "broken_line"
 REPLACEMENT = "\ufffd"
 
 
+TEXT, LONG, TEXTS = StringType(), LongType(), ArrayType(StringType())
+
+
+def build_schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
 def build_text_schema(names: Sequence[str]) -> StructType:
-    """A schema of text columns."""
-    return StructType([StructField(name, StringType()) for name in names])
+    return build_schema(**dict.fromkeys(names, TEXT))
 
 
 # A fact is what a row states about a session, before it has a number. `key` distinguishes the facts
 # of a session, whatever they state. `place` is the fact's position in its session: facts are sorted
 # by its texts, the first one first.
-FACTS = StructType(
-    [
-        *build_text_schema(("session", "key")).fields,
-        StructField("place", ArrayType(StringType())),
-        *build_text_schema(("type", "body", "time")).fields,
-    ]
-)
+FACTS = build_schema(session=TEXT, key=TEXT, place=TEXTS, type=TEXT, body=TEXT, time=TEXT)
 
 # A row that cannot become an event: the row as the source has it, and the reason.
-REJECTED_ROWS = build_text_schema(("row", "reason"))
+REJECTED_ROWS = build_schema(row=TEXT, reason=TEXT)
 
 # `sequence` counts per session and group from 0, without gaps. `time` is ISO 8601, or null.
-EVENTS = StructType(
-    [
-        *build_text_schema(("session", "group")).fields,
-        StructField("sequence", LongType()),
-        *build_text_schema(("type", "body", "id", "time")).fields,
-    ]
+EVENTS = build_schema(
+    session=TEXT, group=TEXT, sequence=LONG, type=TEXT, body=TEXT, id=TEXT, time=TEXT
 )
 
 # What a run of a feed sends: each event with its fact's key and place, and its content's digest.
-PLAN = StructType(
-    [
-        *EVENTS.fields,
-        StructField("key", StringType()),
-        StructField("place", ArrayType(StringType())),
-        StructField("digest", StringType()),
-    ]
-)
+PLAN = StructType([*EVENTS.fields, *build_schema(key=TEXT, place=TEXTS, digest=TEXT).fields])
 
 # A difference between source and journal: its kind, the event it concerns, and details for people.
-FINDINGS = StructType(
-    [
-        *build_text_schema(("finding", "session")).fields,
-        StructField("sequence", LongType()),
-        *build_text_schema(("id", "detail")).fields,
-    ]
-)
+FINDINGS = build_schema(finding=TEXT, session=TEXT, sequence=LONG, id=TEXT, detail=TEXT)

@@ -45,10 +45,7 @@ type SendMessages = Callable[[Sequence[Message]], Awaitable[SendCounts]]
 
 @dataclass(slots=True)
 class RateLimiter:
-    """Lets `per_second` messages through, or any number if that is None.
-
-    Time lost in a stall is not made up for: afterwards the rate is the same, not higher.
-    """
+    """Lets `per_second` messages through, or all if that is None; lost time is not made up for."""
 
     per_second: float | None = None
     clock: Callable[[], float] = time.monotonic
@@ -56,13 +53,11 @@ class RateLimiter:
     free_at: float = 0.0
 
     def limit_burst(self, rows_max: int) -> int:
-        """How many messages one buffer may hold."""
         if self.per_second is None:
             return rows_max
         return max(1, min(rows_max, round(self.per_second * BURST_SECONDS)))
 
     async def acquire(self, count: int) -> None:
-        """Wait until `count` more messages may be sent."""
         if self.per_second is None:
             return
         now = self.clock()
@@ -73,10 +68,7 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class SendRetry:
-    """Repeats an operation for some seconds while no region surely takes it.
-
-    The messages are the same each time, so repeating them adds no effect.
-    """
+    """Repeats the same messages, without further effect, while no region surely takes them."""
 
     seconds: float = 0.0
     clock: Callable[[], float] = time.monotonic
@@ -98,10 +90,7 @@ class SendRetry:
 
 @dataclass(slots=True)
 class SequenceCheck:
-    """Remembers the last number of every session and group, and refuses what does not follow it.
-
-    With `gaps`, numbers may skip, but they never run backwards.
-    """
+    """Refuses what does not follow a session's last number; with `gaps` it need only be higher."""
 
     gaps: bool = False
     last: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -112,16 +101,14 @@ class SequenceCheck:
             number = get_number(message)
             key = (message.session, number.group)
             before = self.last.get(key)
-            if before is not None and not self.follows(before, number.sequence):
+            after = number.sequence
+            if before is not None and not (after > before if self.gaps else after == before + 1):
                 raise BrokenSequence(
                     f"session {message.session!r} of group {number.group!r} goes from number "
-                    f"{before} to {number.sequence} within a partition; write it repartitioned by "
+                    f"{before} to {after} within a partition; write it repartitioned by "
                     "session and sorted by sequence within partitions"
                 )
-            self.last[key] = number.sequence
-
-    def follows(self, before: int, after: int) -> bool:
-        return after > before if self.gaps else after == before + 1
+            self.last[key] = after
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def read_parquet(
 
 
 def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> DataFrame:
-    """The files of a folder as they arrive; raises SourceRefused.
+    """A folder's files as they arrive; raises SourceRefused.
 
     A folder of CSV must hold a file already, because later files must have the same header.
     """
@@ -104,7 +104,6 @@ def filter_since(table: DataFrame, mapping: SourceMapping, watermark: str | None
 
 
 def declare_schema(mapping: SourceMapping) -> str:
-    """The declared columns and `broken_line`, in Spark's notation of schemas."""
     columns = {**mapping.columns, BROKEN_LINE: "string"}
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
@@ -122,14 +121,12 @@ def select_columns(table: DataFrame, mapping: SourceMapping) -> DataFrame:
 
 
 def require_columns(path: str, found: Sequence[str], required: Sequence[str]) -> None:
-    """Raise SourceRefused naming every column that is missing, and those that are there."""
     if missing := [name for name in required if name not in found]:
         present = ", ".join(found) or "none"
         raise SourceRefused(f"{path} lacks the columns {', '.join(missing)}; it has {present}")
 
 
 def require_types(path: str, table: DataFrame, mapping: SourceMapping) -> None:
-    """Raise SourceRefused unless a table's columns have exactly the types that are declared."""
     found = dict(table.dtypes)
     faults = [
         f"{name} is {found[name]}, not {kind}"

@@ -40,29 +40,22 @@ STYLE = {
     "svg.hashsalt": "lockstep",
     "font.family": "sans-serif",
     "font.size": 11,
-    "text.color": COLOURS["text"],
-    "axes.edgecolor": COLOURS["rule"],
-    "axes.labelcolor": COLOURS["soft"],
-    "axes.titlecolor": COLOURS["text"],
     "axes.titlesize": 12,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
-    "grid.color": COLOURS["rule"],
-    "xtick.color": COLOURS["soft"],
-    "ytick.color": COLOURS["soft"],
     "legend.frameon": False,
-    "legend.labelcolor": COLOURS["text"],
+    **dict.fromkeys(("text.color", "axes.titlecolor", "legend.labelcolor"), COLOURS["text"]),
+    **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), COLOURS["soft"]),
+    **dict.fromkeys(("axes.edgecolor", "grid.color"), COLOURS["rule"]),
 }
 LABEL = "label:"
 
 
 @dataclass(slots=True)
 class Chart:
-    """A figure of panels one above the other, over one axis of time in seconds."""
-
     figure: "Figure"
     panels: list["Axes"]
     svg: str = ""
@@ -106,7 +99,6 @@ def draw_chart(
 
 
 def label_artist(artist: "Artist", kind: str, text: str) -> None:
-    """Give a shape a class, and a text that a browser shows when it is pointed at."""
     artist.set_gid(f"{LABEL}{kind}:{text}")
 
 
@@ -142,7 +134,6 @@ def draw_stacked_bars(
 
 
 def mark_outage(panel: "Axes", begin: float, end: float, label: str) -> None:
-    """Shade the time for which something was gone."""
     shade = panel.axvspan(begin, end, color=COLOURS["bad"], alpha=0.12, linewidth=0, label=label)
     label_artist(shade, "outage", f"{label}, from {begin:.0f} s to {end:.0f} s")
     for at in (begin, end):
@@ -150,7 +141,6 @@ def mark_outage(panel: "Axes", begin: float, end: float, label: str) -> None:
 
 
 def add_legend(panel: "Axes", columns: int = 6) -> None:
-    """Name the colours of a panel above it, on the right."""
     panel.legend(
         loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, borderaxespad=0, fontsize=10
     )
@@ -185,7 +175,6 @@ def finish_svg(svg: str, title: str) -> str:
 
 
 def insert_title(element: ElementTree.Element, text: str) -> None:
-    """Give an element a text that a browser shows and a screen reader says."""
     title = ElementTree.Element("title")
     title.text = text
     element.insert(0, title)

@@ -53,6 +53,8 @@ class Child:
                 start_new_session=True,
                 cwd=ROOT,
             )
+        # Also the id of its group.
+        self.pid = self._process.pid
 
     def __enter__(self) -> Self:
         return self
@@ -62,29 +64,22 @@ class Child:
 
     @property
     def output(self) -> IO[bytes]:
-        """The pipe of standard output; only a child that was asked for one has it."""
         if self._process.stdout is None:
             raise ValueError("this child writes to its log")
         return self._process.stdout
 
     @property
     def is_running(self) -> bool:
-        """Whether the process itself is still there."""
         if self._process.returncode is not None:
             return False
         # WNOWAIT leaves the process a zombie: its group cannot become somebody else's meanwhile.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._process.pid, options) is None
-
-    @property
-    def pid(self) -> int:
-        """The process id, which is also that of its group."""
-        return self._process.pid
+        return os.waitid(os.P_PID, self.pid, options) is None
 
     def kill(self) -> None:
         """End the whole group with SIGKILL, as a power cut would; `stop` says how it ended."""
         if self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Signal the process, end what is left of its group, and return its exit status."""
@@ -97,7 +92,7 @@ class Child:
             while self.is_running and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
         finally:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
@@ -105,7 +100,6 @@ class Child:
         return self._process.wait()
 
     def failure(self, what: str) -> ChildFailed:
-        """The error that says what went wrong and shows the end of the log."""
         lines = self.log.read_text(errors="replace").splitlines()
         tail = "\n".join(f"  | {line}" for line in lines[-TAIL_LINES:])
         return ChildFailed(f"{what}; the end of {self.log}:\n{tail}")
@@ -128,7 +122,6 @@ def end_with_parent() -> None:
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """The processor time of a running process."""
     import psutil
 
     times = psutil.Process(pid).cpu_times()

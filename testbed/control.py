@@ -31,15 +31,12 @@ class ControlClient:
     url: str
 
     def request(self, method: str, path: str, document: Any = None) -> tuple[int, Any]:
-        """Send one request; return the status and the document of the response."""
         return request_json(method, self.url + path, document)
 
     def read_counters(self) -> Counters:
-        """What every component has counted since the start."""
         return self._read_counts()[0]
 
     def read_depths(self) -> Depths:
-        """What every queue holds."""
         return self._read_counts()[1]
 
     def read_hosts(self) -> Mapping[str, Mapping[str, Any]]:
@@ -48,7 +45,6 @@ class ControlClient:
         return hosts
 
     def read_faults(self) -> list[dict[str, Any]]:
-        """The faults in force."""
         faults: list[dict[str, Any]] = self._ask("GET", "/faults")
         return faults
 
@@ -116,7 +112,6 @@ def count_operations(counters: Counters, component: str, operation: str) -> int:
 
 
 def flatten_counters(counters: Counters) -> Tallies:
-    """The same counters with one key for component, operation and status."""
     return {
         (component, operation, status): (round(row["count"]), row["request_units"])
         for component, operations in counters.items()

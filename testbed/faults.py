@@ -35,7 +35,6 @@ def start_host(control: ControlClient, region: str, report: Callable[[str], None
 def hosts_killed(
     control: ControlClient, *regions: str, report: Callable[[str], None] = ignore
 ) -> Iterator[None]:
-    """Kill hosts with SIGKILL, and start them again."""
     for region in regions:
         control.act(region, "kill")
     yield
@@ -69,7 +68,6 @@ def region_down(
 
 @contextmanager
 def writes_moved(control: ControlClient, *, home: str, away: str) -> Iterator[None]:
-    """Let another Cosmos region take the writes: a planned failover, and back."""
     control.move_writes(away)
     yield
     control.move_writes(home)

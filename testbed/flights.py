@@ -27,21 +27,9 @@ from zipfile import ZipFile
 
 from testbed.command import RunFailed
 
-COLUMNS = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "arr_delay",
-    "carrier",
-    "flight",
-    "tailnum",
-    "origin",
-    "dest",
-)
+DATE_COLUMNS = ("year", "month", "day")
+CLOCK_COLUMNS = ("dep_time", "sched_dep_time", "dep_delay", "arr_time", "arr_delay")
+COLUMNS = (*DATE_COLUMNS, *CLOCK_COLUMNS, "carrier", "flight", "tailnum", "origin", "dest")
 GROUP = "flights"
 TYPE = "flight.status"
 DAY = timedelta(days=1)
@@ -91,10 +79,8 @@ def _csv_rows(path: Path, lines: Iterable[str]) -> Iterator[FlightRow | None]:
     header = next(rows, [])
     places = _places(path, header)
     for cells in rows:
-        if len(cells) != len(header):
-            yield None
-        else:
-            yield tuple(_cell(cells[place]) for place in places)
+        is_whole = len(cells) == len(header)
+        yield tuple(_cell(cells[place]) for place in places) if is_whole else None
 
 
 def _parquet_rows(path: Path) -> Iterator[FlightRow]:
@@ -143,8 +129,6 @@ class ExpectedMessages:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A flight: what left, or was to leave, and when; what landed, and when."""
-
     day: date
     aircraft: str
     name: str
@@ -178,10 +162,8 @@ def expect_messages(read: Callable[[], Iterable[FlightRow | None]], days: int) -
                 flights.append(read_flight(row, day, seen))
             except FlightRejected:
                 rejected += 1
-    return ExpectedMessages(
-        sent=tuple(identify_message(*status) for status in number_statuses(flights)),
-        rejected=rejected,
-    )
+    sent = tuple(identify_message(*status) for status in number_statuses(flights))
+    return ExpectedMessages(sent, rejected)
 
 
 @cache
@@ -202,18 +184,15 @@ def read_flight(row: FlightRow | None, day: date, seen: set[FlightRow]) -> Fligh
     cells = dict(zip(COLUMNS, row, strict=True))
     scheduled = start_of(day) + parse_clock(require_cell(cells["sched_dep_time"]))
     left, landed = (read_cell(parse_clock, cells[name]) for name in ("dep_time", "arr_time"))
-    delay, arrival_delay = (
-        read_cell(parse_whole, cells[name]) for name in ("dep_delay", "arr_delay")
-    )
+    delay, arrival_delay = (read_cell(parse_whole, cells[n]) for n in ("dep_delay", "arr_delay"))
     departed_at = compute_departure(scheduled, left, delay)
-    aircraft = require_cell(cells["tailnum"])
+    aircraft, number = require_cell(cells["tailnum"]), require_cell(cells["flight"])
     if len(aircraft) > SESSION_CHARACTERS_MAX:
         raise FlightRejected("its tail number is too long for a session")
     return Flight(
         day=day,
         aircraft=aircraft,
-        name=require_cell(cells["carrier"])
-        + str(parse_whole(require_cell(cells["flight"]), 2**31)),
+        name=f"{require_cell(cells['carrier'])}{parse_whole(number, 2**31)}",
         origin=require_cell(cells["origin"]),
         destination=require_cell(cells["dest"]),
         departure=departed_at,
@@ -250,14 +229,13 @@ def compute_arrival(
 
 def number_statuses(flights: Iterable[Flight]) -> Iterator[tuple[str, int, str]]:
     """Number the statuses of every aircraft from 0 in their order: session, number, body."""
-    sessions: defaultdict[str, list[tuple[tuple[date, datetime, str, str, int], str]]]
-    sessions = defaultdict(list)
+    sessions: defaultdict[str, list[tuple[date, datetime, str, str, int, str]]] = defaultdict(list)
     for flight in flights:
         place = (flight.day, flight.departure, flight.name, flight.origin)
         for order, body in enumerate(list_status_bodies(flight)):
-            sessions[flight.aircraft].append(((*place, order), body))
+            sessions[flight.aircraft].append((*place, order, body))
     for session, bodies in sessions.items():
-        for sequence, (_, body) in enumerate(sorted(bodies)):
+        for sequence, (*_, body) in enumerate(sorted(bodies)):
             yield session, sequence, body
 
 
@@ -294,7 +272,6 @@ def identify_message(session: str, sequence: int, body: str) -> FlightMessage:
 
 
 def start_of(day: date) -> datetime:
-    """Return the instant a day begins, in the naive local time the source speaks."""
     return datetime.combine(day, time.min)
 
 

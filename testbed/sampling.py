@@ -56,14 +56,11 @@ class RunEvent:
 
 @dataclass(slots=True)
 class SampleTimeline:
-    """The samples and events of a run in the order in which they came."""
-
     started_at: float
     samples: list[CloudSample] = field(default_factory=list)
     events: list[RunEvent] = field(default_factory=list)
 
     def seconds(self, at: float) -> float:
-        """A moment as seconds since the run began."""
         return at - self.started_at
 
 
@@ -130,19 +127,12 @@ def find_bin(seconds: float, bins: int, step: float = 1.0) -> int:
 
 
 def describe_region(name: str, region: RegionSample) -> str:
-    match region.host_up, region.namespace_up:
-        case True, True:
-            state = "up"
-        case False, False:
-            state = "DOWN"
-        case False, True:
-            state = "host DOWN"
-        case _:
-            state = "namespace DOWN"
-    return (
-        f"{name} {state}: {region.waiting} waiting, "
-        f"{region.scheduled} scheduled, {region.settled} settled"
-    )
+    if region.host_up:
+        state = "up" if region.namespace_up else "namespace DOWN"
+    else:
+        state = "host DOWN" if region.namespace_up else "DOWN"
+    counts = f"{region.waiting} waiting, {region.scheduled} scheduled, {region.settled} settled"
+    return f"{name} {state}: {counts}"
 
 
 def format_time(at: float) -> str:

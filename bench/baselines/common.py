@@ -16,7 +16,6 @@ from shared.domain.handler import Context
 
 
 def track_message(state: Mapping[str, Any], delivery: func.ServiceBusMessage) -> dict[str, Any]:
-    """The state after a message, as JSON."""
     body = delivery.get_body()
     context = Context(wire.from_properties(delivery.application_properties or {}, body))
     aircraft = track(
@@ -36,27 +35,19 @@ class BaselineStore:
         self.connecting = asyncio.Lock()
 
     async def container(self, name: str) -> ContainerProxy:
-        """A container of the baseline's database."""
         async with self.connecting:
             if self.client is None:
-                self.client = await make_client().__aenter__()
+                # The default transport opens ~/.netrc and asks for proxies on a thread each time.
+                transport = AioHttpTransport(use_env_settings=False)
+                settings = os.environ["Cosmos"]  # noqa: SIM112 - the name of a connection
+                client = CosmosClient.from_connection_string(settings, transport=transport)
+                self.client = await client.__aenter__()
         return self.client.get_database_client(DATABASE).get_container_client(name)
-
-
-def make_client() -> CosmosClient:
-    """A client that is not connected yet.
-
-    The default transport opens ~/.netrc and asks for proxies on a thread before every request.
-    """
-    settings = os.environ["Cosmos"]  # noqa: SIM112 - the name of a connection
-    transport = AioHttpTransport(use_env_settings=False)
-    return CosmosClient.from_connection_string(settings, transport=transport)
 
 
 async def find_document(
     container: ContainerProxy, item_id: str, session: str
 ) -> dict[str, Any] | None:
-    """A document, or None: one point read."""
     try:
         return dict(await container.read_item(item_id, partition_key=session))
     except CosmosResourceNotFoundError:

@@ -7,16 +7,42 @@ named), 2 the measurement could not be made.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from bench.counts.aims import list_aims
-from bench.counts.table import format_batch, format_table
-from bench.counts.waves import CountPlan, count_batches, count_visits
+from bench.counts.waves import CountPlan, MessageCosts, VisitCosts, count_batches, count_visits
 from bench.load import BODY_BYTES
 from bench.systems import IN_BATCHES, OURS, SYSTEMS
 from testbed.command import exit_status, parse_count, run_program
 
 AIM_MISSED = 1
+# Counts are exact, but the mean of a wave is a quotient.
+ROUNDING = 1e-6
+LABEL_WIDTH, CELL_WIDTH = 30, 7
+SITUATIONS = ("cold", "warm", "again")
+
+type CostRow = tuple[str, Callable[[MessageCosts], float]]
+
+ROWS: Mapping[str, tuple[CostRow, ...]] = {
+    "primary region": (
+        ("strong writes", lambda costs: costs.primary.writes),
+        ("documents written", lambda costs: costs.primary.documents),
+        ("writes refused", lambda costs: costs.primary.refused),
+        ("reads", lambda costs: costs.primary.reads),
+        ("request units", lambda costs: costs.primary.units),
+    ),
+    "secondary region": (
+        ("strong writes", lambda costs: costs.secondary.writes),
+        ("writes refused", lambda costs: costs.secondary.refused),
+        ("reads", lambda costs: costs.secondary.reads),
+        ("request units", lambda costs: costs.secondary.units),
+    ),
+    "both regions": (
+        ("request units", lambda costs: costs.both.units),
+        ("Service Bus operations", lambda costs: costs.both.bus_operations),
+        ("abandoned, dead, lock lost", lambda costs: costs.both.given_back),
+    ),
+}
 
 
 def parse_plan(words: Sequence[str]) -> CountPlan:
@@ -27,8 +53,7 @@ def parse_plan(words: Sequence[str]) -> CountPlan:
     )
     parser.add_argument("--sessions", type=parse_count, default=20, help="sessions of a wave (20)")
     parser.add_argument("--each", type=parse_several, default=20, help="messages of a visit (20)")
-    options = parser.parse_args(words)
-    return CountPlan(options.sessions, options.each)
+    return CountPlan(**vars(parser.parse_args(words)))
 
 
 def parse_several(text: str) -> int:
@@ -38,13 +63,77 @@ def parse_several(text: str) -> int:
     return int(text)
 
 
+@dataclass(frozen=True, slots=True)
+class Aim:
+    what: str
+    value: float
+    most: float
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.most + ROUNDING
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.value:.2f}, at most {self.most:g}"
+
+
+def list_aims(ours: VisitCosts, batch: MessageCosts) -> list[Aim]:
+    named = {"cold": ours.cold, "warm": ours.warm, "again": ours.again}
+    attempts = "secondary writes and refused writes"
+    return [
+        *(
+            Aim(f"strong writes, {name}", costs.primary.writes, 1.0)
+            for name, costs in named.items()
+        ),
+        Aim("request units over both regions, cold", ours.cold.both.units, 13.0),
+        Aim("request units over both regions, warm", ours.warm.both.units, 9.5),
+        Aim("request units in batches of 10", batch.both.units, 2.0),
+        *(Aim(f"{attempts}, {name}", count_attempts(costs), 0.0) for name, costs in named.items()),
+        Aim("secondary reads, cold", ours.cold.secondary.reads, 1.0),
+        Aim("secondary reads, warm", ours.warm.secondary.reads, 0.1),
+        Aim("secondary reads, again", ours.again.secondary.reads, 1.0),
+        Aim("messages given back", sum(costs.both.given_back for costs in named.values()), 0.0),
+    ]
+
+
+def count_attempts(costs: MessageCosts) -> float:
+    return costs.secondary.writes + costs.secondary.refused
+
+
+def format_table(counted: Mapping[str, VisitCosts]) -> Iterator[str]:
+    """Every figure per message: systems side by side, each cold, warm and again."""
+    width = CELL_WIDTH * len(SITUATIONS)
+    yield " " * LABEL_WIDTH + "".join(f"{name:>{width}}" for name in counted)
+    heads = "".join(f"{situation:>{CELL_WIDTH}}" for situation in SITUATIONS)
+    yield "per message".ljust(LABEL_WIDTH) + heads * len(counted)
+    for section, rows in ROWS.items():
+        yield section
+        for label, figure in rows:
+            cells = (
+                f"{figure(costs):>{CELL_WIDTH}.2f}"
+                for visits in counted.values()
+                for costs in (visits.cold, visits.warm, visits.again)
+            )
+            yield f"  {label}".ljust(LABEL_WIDTH) + "".join(cells)
+    feeds = "".join(f"{visits.feed_units:>{width}.2f}" for visits in counted.values())
+    yield "  change feed, request units".ljust(LABEL_WIDTH) + feeds
+
+
+def format_batch(batch: MessageCosts) -> str:
+    return (
+        f"batches of 10, per message: {batch.primary.writes:.2f} strong writes, "
+        f"{batch.both.reads:.2f} reads, {batch.both.units:.2f} request units over both regions, "
+        f"{count_attempts(batch):.2f} writes by the secondary"
+    )
+
+
 def run(plan: CountPlan) -> int:
     counted = {}
     for system in SYSTEMS:
         show_progress(f"counting {system.name}")
         counted[system.name] = count_visits(system, plan)
     print(f"{plan.sessions} sessions, {BODY_BYTES} bytes a body, {plan.each} messages a visit\n")
-    print(format_table(counted), flush=True)
+    print("\n".join(line.rstrip() for line in format_table(counted)), flush=True)
     show_progress(f"counting {IN_BATCHES.name}")
     batch = count_batches(IN_BATCHES)
     print(format_batch(batch))
@@ -61,7 +150,6 @@ def show_progress(what: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
     plan = parse_plan(words)
     return exit_status("python -m bench.counts", lambda: run(plan))
 

@@ -8,20 +8,21 @@ regions have worked on before.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add, sub
 from typing import Any
 
 from azure.cosmos import ContainerProxy
 
-from bench.counts.usage import LEASES_CONTAINER, CounterReading, ServiceUsage, compute_usage
 from bench.load import make_statuses, send
 from bench.systems import System
 from shared.domain.message import Message
+from testbed import control
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.command import RunFailed
-from testbed.control import count_operations, flatten_counters
+from testbed.control import CounterKey, Tallies, flatten_counters
 from testbed.sampling import wait_until
 
 WAVE_SECONDS_MAX = 120.0
@@ -31,12 +32,112 @@ FEED_SECONDS = 6.0
 BATCH_MESSAGES = 10
 # With batches a host takes one session at a time and holds an empty one for a second.
 BATCH_SESSIONS = 5
+WRITES = frozenset({"create", "upsert", "replace", "delete", "patch", "batch"})
+READS = frozenset({"read", "query"})
+GIVEN_BACK = frozenset({"abandon", "dead-letter", "expire-lock"})
+SUCCEEDED = frozenset({"200", "201", "204"})
+# Leases and tokens are paid by the clock and by the connection, not by the message.
+LEASES_CONTAINER = "leases"
+FEED, AUTHORIZE = "feed", "authorize"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceUsage:
+    """Amounts, of a stretch of time or of a message.
+
+    A write is a request that changed something; a transactional batch is one. `documents` are what
+    those requests wrote. `refused` are writes that changed nothing (409, 412, a failed batch).
+    `feed_units` are those of change feed pages that held something. `given_back` are abandons, dead
+    letters and lost locks.
+    """
+
+    writes: float = 0.0
+    documents: float = 0.0
+    refused: float = 0.0
+    reads: float = 0.0
+    units: float = 0.0
+    feed_units: float = 0.0
+    bus_operations: float = 0.0
+    given_back: float = 0.0
+
+    def plus(self, other: "ServiceUsage") -> "ServiceUsage":
+        return ServiceUsage(*map(add, astuple(self), astuple(other)))
+
+    def minus(self, other: "ServiceUsage") -> "ServiceUsage":
+        return ServiceUsage(*map(sub, astuple(self), astuple(other)))
+
+    def per(self, messages: int) -> "ServiceUsage":
+        return ServiceUsage(*(amount / messages for amount in astuple(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class CounterReading:
+    """A look at the counters and at how many documents there are.
+
+    Looking at the documents is counted too, so there are counters from before it and after it.
+    """
+
+    before: Tallies
+    documents: int
+    after: Tallies
+
+
+def compute_usage(
+    begin: CounterReading, end: CounterReading, batch_documents: int | None
+) -> ServiceUsage:
+    """What happened between two readings; see System for `batch_documents`."""
+    rows = control.subtract_tallies(begin.after, end.before)
+    added = end.documents - begin.documents
+    total = ServiceUsage(documents=count_batched(rows, added, batch_documents))
+    for row, (count, units) in rows.items():
+        total = total.plus(compute_row_usage(*row, count, units))
+    return total
+
+
+def compute_row_usage(
+    component: str, operation: str, status: str, count: int, units: float
+) -> ServiceUsage:
+    match component.partition(".")[0]:
+        case "servicebus" if operation in GIVEN_BACK:
+            return ServiceUsage(bus_operations=count, given_back=count)
+        case "servicebus" if operation != AUTHORIZE:
+            return ServiceUsage(bus_operations=count)
+        case "cosmos" if holds_documents(component):
+            return compute_document_usage(operation, status, count, units)
+    return ServiceUsage()
+
+
+def holds_documents(component: str) -> bool:
+    return component.startswith("cosmos.") and component != f"cosmos.{LEASES_CONTAINER}"
+
+
+def compute_document_usage(operation: str, status: str, count: int, units: float) -> ServiceUsage:
+    if operation == FEED:
+        return ServiceUsage(feed_units=units if status == "200" else 0.0)
+    if operation in READS:
+        return ServiceUsage(reads=count, units=units)
+    if operation in WRITES and status in SUCCEEDED:
+        documents = 0 if operation == "batch" else count
+        return ServiceUsage(writes=count, units=units, documents=documents)
+    return ServiceUsage(refused=count, units=units)
+
+
+def count_batched(
+    rows: Mapping[CounterKey, tuple[int, float]], added: int, batch_documents: int | None
+) -> int:
+    if batch_documents is None:
+        return added - sum(
+            count
+            for (component, _, status), (count, _) in rows.items()
+            if holds_documents(component) and status == "201"
+        )
+    return batch_documents * sum(
+        count for row, (count, _) in rows.items() if row[1:] == ("batch", "200")
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class MessageCosts:
-    """What a message cost: the primary region's work on it, and the secondary's."""
-
     primary: ServiceUsage
     secondary: ServiceUsage
 
@@ -45,9 +146,8 @@ class MessageCosts:
         return self.primary.plus(self.secondary)
 
     def minus(self, other: "MessageCosts") -> "MessageCosts":
-        return MessageCosts(
-            self.primary.minus(other.primary), self.secondary.minus(other.secondary)
-        )
+        primary, secondary = other.primary, other.secondary
+        return MessageCosts(self.primary.minus(primary), self.secondary.minus(secondary))
 
     def per(self, messages: int) -> "MessageCosts":
         return MessageCosts(self.primary.per(messages), self.secondary.per(messages))
@@ -55,7 +155,7 @@ class MessageCosts:
 
 @dataclass(slots=True)
 class MessageWaves:
-    """MessageWaves into one system; `sent` is how many messages each region has been sent."""
+    """Waves of messages into one system; `sent` is how many messages each region has been sent."""
 
     cloud: CloudProcess
     containers: Sequence[ContainerProxy]
@@ -63,7 +163,6 @@ class MessageWaves:
     sent: int = 0
 
     def run(self, sessions: Sequence[str], numbers: range) -> MessageCosts:
-        """Send these numbers to every session; returns what all of it cost."""
         messages = [make_statuses(session, numbers) for session in sessions]
         self.sent += len(sessions) * len(numbers)
         primary, secondary = self.cloud.contract["servicebus"]
@@ -82,22 +181,17 @@ class MessageWaves:
         return self.usage(before, self.read())
 
     def read(self) -> CounterReading:
-        control = self.cloud.control
-        before = flatten_counters(control.read_counters())
+        before = self.cloud.control.read_counters()
         documents = sum(count_documents(container) for container in self.containers)
-        return CounterReading(before, documents, flatten_counters(control.read_counters()))
+        after = self.cloud.control.read_counters()
+        return CounterReading(flatten_counters(before), documents, flatten_counters(after))
 
     def count_settled(self, region: str) -> int:
-        """How many messages a region has settled since the start of the cloud."""
         counters = self.cloud.control.read_counters()
-        return count_operations(counters, f"servicebus.{region}", "complete")
+        return control.count_operations(counters, f"servicebus.{region}", "complete")
 
     def usage(self, begin: CounterReading, end: CounterReading) -> ServiceUsage:
         return compute_usage(begin, end, self.system.batch_documents)
-
-    @property
-    def has_change_feed(self) -> bool:
-        return LEASES_CONTAINER in self.cloud.contract["containers"]
 
 
 def count_documents(container: ContainerProxy) -> int:
@@ -131,7 +225,7 @@ def count_visits(system: System, plan: CountPlan) -> VisitCosts:
         cold = waves.run(firsts, range(1))
         visit = waves.run(visited, range(plan.each))
         again = waves.run(visited, range(plan.each, plan.each + 1))
-        if waves.has_change_feed:
+        if LEASES_CONTAINER in waves.cloud.contract["containers"]:
             time.sleep(FEED_SECONDS)
         feed = waves.usage(began, waves.read()).feed_units / waves.sent
     return VisitCosts(
@@ -151,7 +245,6 @@ def count_batches(system: System) -> MessageCosts:
 
 @contextmanager
 def running_waves(system: System) -> Iterator[MessageWaves]:
-    """A system in two regions on a local cloud of its own."""
     with ExitStack() as stack:
         app = ("--app", str(system.app))
         cloud = stack.enter_context(running_cloud(*app, settings=system.settings))

@@ -30,13 +30,11 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--messages", type=int, default=5000, help="through the queue (5000)")
     parser.add_argument("--items", type=int, default=2000, help="of each operation (2000)")
-    parser.add_argument(
-        "--memory", type=int, default=100_000, help="messages to watch memory over (100000)"
-    )
+    memory = "messages to watch memory over (100000)"
+    parser.add_argument("--memory", type=int, default=100_000, help=memory)
     parser.add_argument("--data", action="store_true", help="keep content on disk, as --data does")
-    parser.add_argument(
-        "--profile", action="store_true", help="print where the emulator's time goes instead"
-    )
+    profile = "print where the emulator's time goes instead"
+    parser.add_argument("--profile", action="store_true", help=profile)
     return parser.parse_args()
 
 
@@ -91,11 +89,6 @@ def find_ports(emulator: CloudProcess) -> list[int]:
     return [int(number) for number in numbers if number.isdigit()]
 
 
-def main() -> None:
-    options = parse_arguments()
-    with tempfile.TemporaryDirectory(prefix="bench-local-") as scratch:
-        measure(options, Path(scratch))
-
-
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory(prefix="bench-local-") as directory:
+        measure(parse_arguments(), Path(directory))

@@ -3,11 +3,12 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import Any
 
 from azure.cosmos import ContainerProxy
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from testbed.children import read_cpu_seconds
 from testbed.cloud import CloudProcess
@@ -25,32 +26,21 @@ HEAD = f"{'':<38}{'per s':>9}{'client us':>12}{'emulator us':>12}{'emulator':>10
 
 @dataclass(slots=True)
 class OperationTiming:
-    """One kind of operation: how many, and the seconds spent on the clock and by both sides."""
-
     name: str
     count: int = 0
     seconds: float = 0.0
     client_cpu_seconds: float = 0.0
     emulator_cpu_seconds: float = 0.0
 
-    @property
-    def rate(self) -> float:
-        return self.count / self.seconds if self.seconds else 0.0
-
-    @property
-    def emulator_share(self) -> float:
-        both = self.client_cpu_seconds + self.emulator_cpu_seconds
-        return self.emulator_cpu_seconds / both if both else 0.0
-
     def line(self) -> str:
         client, emulator = (
             spent / max(self.count, 1) * 1e6
             for spent in (self.client_cpu_seconds, self.emulator_cpu_seconds)
         )
-        return (
-            f"{self.name:<38}{self.rate:>9.0f}{client:>12.0f}{emulator:>12.0f}"
-            f"{self.emulator_share:>10.0%}"
-        )
+        rate = self.count / self.seconds if self.seconds else 0.0
+        both = self.client_cpu_seconds + self.emulator_cpu_seconds
+        share = self.emulator_cpu_seconds / both if both else 0.0
+        return f"{self.name:<38}{rate:>9.0f}{client:>12.0f}{emulator:>12.0f}{share:>10.0%}"
 
 
 @contextmanager
@@ -76,15 +66,13 @@ def pass_through(emulator: CloudProcess, total: int) -> list[OperationTiming]:
         for first in range(0, total, SESSION_MESSAGES):
             session, count = f"s{first}", min(SESSION_MESSAGES, total - first)
             with measure(sending, emulator, count):
-                send(sender, session, count)
+                for start in range(0, count, BATCH_MESSAGES):
+                    size = range(min(BATCH_MESSAGES, count - start))
+                    sender.send_messages(
+                        [ServiceBusMessage(BODY, session_id=session) for _ in size]
+                    )
             receive(client, queue, session, count, receiving, emulator)
     return [sending, receiving]
-
-
-def send(sender: ServiceBusSender, session: str, count: int) -> None:
-    for start in range(0, count, BATCH_MESSAGES):
-        size = min(BATCH_MESSAGES, count - start)
-        sender.send_messages([ServiceBusMessage(BODY, session_id=session) for _ in range(size)])
 
 
 def receive(
@@ -111,13 +99,8 @@ def receive(
 
 
 def add_timings(sending: OperationTiming, receiving: OperationTiming) -> OperationTiming:
-    return OperationTiming(
-        "send, receive and complete",
-        receiving.count,
-        sending.seconds + receiving.seconds,
-        sending.client_cpu_seconds + receiving.client_cpu_seconds,
-        sending.emulator_cpu_seconds + receiving.emulator_cpu_seconds,
-    )
+    times = map(add, astuple(sending)[2:], astuple(receiving)[2:])
+    return OperationTiming("send, receive and complete", receiving.count, *times)
 
 
 def access_items(emulator: CloudProcess, total: int) -> list[OperationTiming]:
@@ -133,7 +116,6 @@ def access_items(emulator: CloudProcess, total: int) -> list[OperationTiming]:
 
 
 def make_item(session: str, number: int) -> dict[str, Any]:
-    """An item; some of its properties are indexed."""
     return {"id": f"{number:010}", "session": session, "owing": number % 2 == 0, "text": TEXT}
 
 

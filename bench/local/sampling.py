@@ -13,6 +13,7 @@ import sysconfig
 import threading
 from collections import Counter
 from pathlib import Path
+from traceback import walk_stack
 from types import FrameType
 
 from local.__main__ import main
@@ -43,7 +44,10 @@ class Sampler:
     def watch(self) -> None:
         while True:
             signal.sigwait({signal.SIGPROF})
-            self._sample()
+            for thread, frame in sys._current_frames().items():
+                if thread != threading.get_ident() and frame.f_code.co_name not in IDLE:
+                    self.own[name_function(frame)] += 1
+                    self.total.update({name_function(one) for one, _ in walk_stack(frame)})
 
     def report(self) -> str:
         count = max(self.own.total(), 1)
@@ -59,20 +63,6 @@ class Sampler:
                 for (path, name), hits in samples.most_common(TOP)
             ]
         return "\n".join(lines)
-
-    def _sample(self) -> None:
-        for thread, frame in sys._current_frames().items():
-            if thread != threading.get_ident() and frame.f_code.co_name not in IDLE:
-                self.own[name_function(frame)] += 1
-                self.total.update(set(list_callers(frame)))
-
-
-def list_callers(frame: FrameType | None) -> list[tuple[str, str]]:
-    found = []
-    while frame is not None:
-        found.append(name_function(frame))
-        frame = frame.f_back
-    return found
 
 
 def name_function(frame: FrameType) -> tuple[str, str]:

@@ -16,17 +16,34 @@ reconciled, without a cloud. The year is 365 days.
 """
 
 import argparse
+import hashlib
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.spark_feed import table
-from bench.spark_feed.reconciling import find_one_wrong_of
-from bench.spark_feed.runs import SendRun, run_bare_loops, run_feed, running_fresh_cloud
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from bench.spark_feed.runs import MIB, SendRun, run_bare_loops, run_feed, running_fresh_cloud
+from spark.numbering import digest_event
+from spark.reconciliation import find_differences
+from spark.runtime import open_spark
+from testbed.command import RunFailed
 
 SAMPLE = 120_000
 PROCESSES = (1, 2)
+SESSIONS = 4000
+GROUP, TYPE = "bench", "account.add"
+HEAD = (
+    f"{'':26}{'events':>9}{'seconds':>9}{'sending':>9}{'events/s':>10}{'sending':>9}"
+    f"{'busy us':>9}{'MiB':>7}{'cloud MiB':>11}"
+)
+
+GROWTH_HEAD = (
+    f"{'days':>6}{'rows':>9}{'seconds':>9}{'us/row':>9}{'busy':>7}{'one more row':>15}{'busy':>7}"
+)
 
 
 def main() -> None:
@@ -52,16 +69,13 @@ def parse_arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--days", type=int, default=1, help="of flights to compare with (1)")
-    parser.add_argument(
-        "--growth", type=parse_sizes, default=[], help="days, comma separated (none)"
-    )
+    growth = "days, comma separated (none)"
+    parser.add_argument("--growth", type=parse_sizes, default=[], help=growth)
     parser.add_argument("--books", type=int, default=0, help="messages to reconcile (none)")
-    parser.add_argument(
-        "--sample", type=int, default=SAMPLE, help=f"events for the bare loops ({SAMPLE})"
-    )
-    parser.add_argument(
-        "--logs", type=Path, default=Path(tempfile.gettempdir(), "bench-spark-logs")
-    )
+    sample = f"events for the bare loops ({SAMPLE})"
+    parser.add_argument("--sample", type=int, default=SAMPLE, help=sample)
+    logs = Path(tempfile.gettempdir(), "bench-spark-logs")
+    parser.add_argument("--logs", type=Path, default=logs)
     return parser.parse_args()
 
 
@@ -70,27 +84,23 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def compare(options: argparse.Namespace, folder: Path) -> SendRun:
-    """The feed, its second run, and the bare loop in one and two processes; the feed's run."""
-    print(f"{options.days} days of flights into two namespaces\n{table.HEAD}", flush=True)
+    print(f"{options.days} days of flights into two namespaces\n{HEAD}", flush=True)
     with running_fresh_cloud(folder, options.logs) as feed_cloud:
         show_step("feeding")
         feed = run_feed(options.days, feed_cloud)
-        print(table.format_line("feed, local[2]", feed), flush=True)
+        print(format_line("feed, local[2]", feed), flush=True)
         show_step("feeding the same again")
-        print(
-            table.format_line("feed again, nothing new", run_feed(options.days, feed_cloud)),
-            flush=True,
-        )
+        again = run_feed(options.days, feed_cloud)
+        print(format_line("feed again, nothing new", again), flush=True)
     ratios = []
     for processes in PROCESSES:
         name = f"bare loop, {processes} process{'es' * (processes > 1)}"
         show_step(f"{name}, a sample")
         with running_fresh_cloud(folder, options.logs) as feed_cloud:
-            rival = run_bare_loops(
-                processes, options.sample, feed_cloud.manifest / "plan", feed_cloud
-            )
-        print(table.format_line(name, rival), flush=True)
-        ratios.append(table.format_ratio(name, feed, rival))
+            plan = feed_cloud.manifest / "plan"
+            rival = run_bare_loops(processes, options.sample, plan, feed_cloud)
+        print(format_line(name, rival), flush=True)
+        ratios.append(format_ratio(name, feed, rival))
     if options.sample < feed.events:
         print(f"the bare loops sent a sample of {options.sample:,} events each time")
     print("\n".join(ratios), flush=True)
@@ -104,9 +114,92 @@ def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) 
             show_step(f"feeding {days} days")
             with running_fresh_cloud(scratch / f"days-{days}", options.logs) as feed_cloud:
                 known[days] = run_feed(days, feed_cloud)
-    print(
-        "\n".join(table.format_growth([(days, known[days]) for days in options.growth])), flush=True
+    lines = format_growth([(days, known[days]) for days in options.growth])
+    print("\n".join(lines), flush=True)
+
+
+def find_one_wrong_of(messages: int) -> None:
+    """Plant one wrong digest among so many messages; raises RunFailed unless just it is found."""
+    with open_spark("local[2]") as spark:
+        wrong = int(hashlib.sha256(str(messages).encode()).hexdigest(), 16) % messages
+        events = make_events(spark, messages)
+        began = time.monotonic()
+        found = find_differences(events, make_journal(events, wrong), GROUP).collect()
+        seconds = time.monotonic() - began
+    findings_found = [(row["finding"], row["id"]) for row in found]
+    if findings_found != [("different content", f"id-{wrong}")]:
+        raise RunFailed(f"planted id-{wrong}, found {findings_found[:5]}")
+    print(f"books: 1 wrong in {messages} found, and nothing else, in {seconds:.1f} s", flush=True)
+
+
+def make_events(spark: SparkSession, messages: int) -> DataFrame:
+    return spark.range(messages).select(
+        F.format_string("session-%d", F.col("id") % SESSIONS).alias("session"),
+        F.lit(GROUP).alias("group"),
+        F.floor(F.col("id") / SESSIONS).alias("sequence"),
+        F.lit(TYPE).alias("type"),
+        F.format_string('{"amount":%d}', "id").alias("body"),
+        F.format_string("id-%d", "id").alias("id"),
+        F.lit(None).cast("string").alias("time"),
     )
+
+
+def make_journal(events: DataFrame, wrong: int) -> DataFrame:
+    """Entries that cover the events one by one; one of them says something else."""
+    changed = events.withColumn(
+        "body", F.when(F.col("id") == f"id-{wrong}", "{}").otherwise(F.col("body"))
+    ).withColumn("digest", digest_event())
+    identities = F.struct("id", "type", "digest", "group", "sequence")
+    return changed.select(
+        "session",
+        F.lpad(F.col("sequence").cast("string"), 12, "0").alias("id"),
+        F.lit("completed").alias("status"),
+        F.array(identities).alias("covers"),
+    )
+
+
+def format_line(name: str, sent: SendRun) -> str:
+    """A row of the comparison; *busy us* is processor time per event."""
+    times = f"{sent.seconds:9.1f}{sent.sending_seconds:9.0f}"
+    whole = format_rate(sent.events, sent.seconds)
+    sending = format_rate(sent.events, sent.sending_seconds)
+    rates = f"{whole:>10}{sending:>9}"
+    busy = f"{1e6 * sent.busy_seconds / sent.events:9.0f}" if sent.events else f"{'':9}"
+    memory = f"{sent.memory_bytes / MIB:7.0f}{sent.cloud_bytes / MIB:11.0f}"
+    return f"{name:26}{sent.events:9}{times}{rates}{busy}{memory}"
+
+
+def format_rate(events: int, seconds: float) -> str:
+    return f"{events / seconds:.0f}" if events and seconds else ""
+
+
+def format_ratio(name: str, feed: SendRun, rival: SendRun) -> str:
+    """The feed's rate beside a rival's, for the whole job and for its sending alone."""
+    theirs = rival.events / rival.seconds
+    whole = feed.events / feed.seconds / theirs
+    alone = feed.events / max(feed.sending_seconds, 1.0) / theirs
+    return f"feed : {name:20} {whole:6.2f}  sending alone {alone:6.2f}"
+
+
+def format_growth(measured: Sequence[tuple[int, SendRun]]) -> list[str]:
+    """Time per row by size, and what each row more than in the size before has taken."""
+    lines, before = [GROWTH_HEAD], None
+    for days, sent in measured:
+        lines.append(
+            f"{days:6}{sent.rows:9}{sent.seconds:9.1f}{1e6 * sent.seconds / sent.rows:9.0f}"
+            f"{1e6 * sent.busy_seconds / sent.rows:7.0f}{format_more(before, sent)}"
+        )
+        before = sent
+    return lines
+
+
+def format_more(before: SendRun | None, sent: SendRun) -> str:
+    """Microseconds, and those of processor time, for each row more than before."""
+    if before is None or sent.rows <= before.rows:
+        return ""
+    rows = sent.rows - before.rows
+    seconds, busy = sent.seconds - before.seconds, sent.busy_seconds - before.busy_seconds
+    return f"{1e6 * seconds / rows:15.0f}{1e6 * busy / rows:7.0f}"
 
 
 def show_step(what: str) -> None:

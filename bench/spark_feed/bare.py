@@ -10,7 +10,7 @@ import json
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
@@ -31,13 +31,11 @@ def read(plan: str, part: int, parts: int, sample: int) -> list[Message]:
     table = parquet.read_table(plan, columns=list(COLUMNS), partitioning=None)
     table = table.sort_by([("sequence", "ascending"), ("session", "ascending")]).slice(0, sample)
     rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True)
-    return [message(*row) for row in rows if zlib.crc32(row[0].encode()) % parts == part]
-
-
-def message(
-    session: str, group: str, sequence: int, kind: str, body: str, identity: str, time: str
-) -> Message:
-    return Message(identity, session, kind, body.encode(), Number(group, 0, sequence), time)
+    return [
+        Message(identity, session, kind, body.encode(), Number(group, 0, sequence), at)
+        for session, group, sequence, kind, body, identity, at in rows
+        if zlib.crc32(session.encode()) % parts == part
+    ]
 
 
 def send(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> None:
@@ -53,17 +51,15 @@ def send(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> Non
     sender.send_messages(batch)
 
 
-def senders(queue: str, connections: Sequence[str], stack: ExitStack) -> Iterator[ServiceBusSender]:
-    for connection in connections:
-        client = stack.enter_context(ServiceBusClient.from_connection_string(connection))
-        yield stack.enter_context(client.get_queue_sender(queue))
-
-
 def main() -> None:
     plan, queue, part, parts, sample, *connections = sys.argv[1:]
     messages = read(plan, int(part), int(parts), int(sample))
     with ExitStack() as stack:
-        opened = list(senders(queue, connections, stack))
+        clients = map(ServiceBusClient.from_connection_string, connections)
+        opened = [
+            stack.enter_context(stack.enter_context(client).get_queue_sender(queue))
+            for client in clients
+        ]
         began = time.time()
         for sender in opened:
             send(sender, map(to_sdk_message, messages))

@@ -1,17 +1,119 @@
 """One run of the feed, or of the bare loops, in processes of its own beside a fresh local cloud."""
 
 import json
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 
-from bench.spark_feed.processes import ProcessCosts, measure, measure_together, read_held_bytes
+import psutil
+
+from testbed.children import ROOT
 from testbed.cloud import CloudProcess, running_cloud
+from testbed.command import RunFailed
 
 QUEUE = "lockstep"
 GROUP = "flights"
+SAMPLE_SECONDS = 0.5
+# How often the last line of a child's log is repeated, for those who wait.
+NEWS_SECONDS = 30.0
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCosts:
+    """A child that ended well: its output, and what it and those beside it needed together."""
+
+    output: str
+    seconds: float
+    busy_seconds: float
+    memory_bytes: int
+
+
+@dataclass(slots=True)
+class TreeUsage:
+    """What processes and their children used: `memory_bytes` is the most they held together.
+
+    `busy` is the processor time of each, but for what it used after the last look.
+    """
+
+    memory_bytes: int = 0
+    busy: dict[int, float] = field(default_factory=dict)
+
+
+def measure(
+    module: str, programs: Sequence[Sequence[str]], environment: Mapping[str, str], log: Path
+) -> list[ProcessCosts]:
+    """Run `python -m module`, once for each words; raises RunFailed unless all end well."""
+    began = monotonic()
+    with log.open("ab") as errors:
+        children = [
+            subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", module, *words],
+                env=os.environ | environment,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+            for words in programs
+        ]
+        with watched([child.pid for child in children], log) as usage:
+            outputs = [child.communicate()[0] for child in children]
+    seconds = monotonic() - began
+    for child in children:
+        if child.returncode:
+            raise RunFailed(f"{module} ended with {child.returncode}, see {log}")
+    busy = sum(usage.busy.values())
+    return [ProcessCosts(output, seconds, busy, usage.memory_bytes) for output in outputs]
+
+
+@contextmanager
+def watched(roots: Sequence[int], log: Path) -> Iterator[TreeUsage]:
+    """Look at processes now and then, and show on stderr what was logged last, less often."""
+    usage, ended = TreeUsage(), threading.Event()
+
+    def watch() -> None:
+        news_at = monotonic() + NEWS_SECONDS
+        while not ended.wait(SAMPLE_SECONDS):
+            if monotonic() > news_at:
+                news_at += NEWS_SECONDS
+                last_line = (log.read_text(errors="replace").splitlines() or [""])[-1]
+                sys.stderr.write(f"  {last_line}\n")
+            look(roots, usage)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield usage
+    finally:
+        ended.set()
+        thread.join()
+
+
+def look(roots: Sequence[int], usage: TreeUsage) -> None:
+    held = 0
+    for root in roots:
+        with suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(root)
+            for process in (parent, *parent.children(recursive=True)):
+                # One that goes meanwhile keeps the time it was seen with.
+                with suppress(psutil.NoSuchProcess):
+                    times = process.cpu_times()
+                    usage.busy[process.pid] = times.user + times.system
+                    held += read_held_bytes(process.pid)
+    usage.memory_bytes = max(usage.memory_bytes, held)
+
+
+def read_held_bytes(pid: int) -> int:
+    """The proportional set size of a process."""
+    return int(psutil.Process(pid).memory_full_info().pss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +137,6 @@ class SendRun:
 
 @dataclass(frozen=True, slots=True)
 class FeedCloud:
-    """A running cloud, and where a run beside it keeps its own."""
-
     cloud: CloudProcess
     folder: Path
     logs: Path
@@ -48,10 +148,6 @@ class FeedCloud:
     @property
     def held_bytes(self) -> int:
         return read_held_bytes(self.cloud.child.pid)
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self.cloud.app_settings()
 
 
 @contextmanager
@@ -66,9 +162,8 @@ def run_feed(days: int, feed_cloud: FeedCloud) -> SendRun:
     path = feed_cloud.folder / "summary.json"
     words = [f"--days={days}", f"--group={GROUP}", f"--manifest={feed_cloud.manifest}"]
     words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
-    done = measure(
-        "samples.flights.feed", words, feed_cloud.environment, feed_cloud.logs / "feed.log"
-    )
+    log = feed_cloud.logs / "feed.log"
+    (done,) = measure("samples.flights.feed", [words], feed_cloud.cloud.app_settings(), log)
     summary = json.loads(path.read_text())
     return SendRun(
         summary["rows"],
@@ -89,27 +184,16 @@ def sending_seconds(manifest: Path) -> float:
 
 
 def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedCloud) -> SendRun:
-    """Send so many events of a feed's plan with so many bare loops at once."""
-    buses = [
-        text for name, text in feed_cloud.environment.items() if name.startswith("ServiceBus_")
-    ]
+    buses = feed_cloud.cloud.contract["servicebus"].values()
     programs = [
-        (
-            "bench.spark_feed.bare",
-            [str(plan), QUEUE, f"{part}", f"{processes}", f"{sample}", *buses],
-        )
+        [str(plan), QUEUE, f"{part}", f"{processes}", f"{sample}", *buses]
         for part in range(processes)
     ]
-    ended = measure_together(programs, feed_cloud.environment, feed_cloud.logs / "bare.log")
-    return add_up(ended, feed_cloud.held_bytes)
-
-
-def add_up(ended: Sequence[ProcessCosts], cloud_bytes: int) -> SendRun:
-    """What several loops sent, from the first one's first send to the last one's last."""
+    log = feed_cloud.logs / "bare.log"
+    ended = measure("bench.spark_feed.bare", programs, feed_cloud.cloud.app_settings(), log)
     loops = [json.loads(each.output) for each in ended]
+    # From the first one's first send to the last one's last.
     seconds = max(each["ended"] for each in loops) - min(each["began"] for each in loops)
     events = sum(each["messages"] for each in loops)
-    first = ended[0]
-    return SendRun(
-        events, events, seconds, seconds, first.busy_seconds, first.memory_bytes, cloud_bytes
-    )
+    needed = (ended[0].busy_seconds, ended[0].memory_bytes, feed_cloud.held_bytes)
+    return SendRun(events, events, seconds, seconds, *needed)

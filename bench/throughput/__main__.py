@@ -12,22 +12,17 @@ processor time per message. Exit status: 0 it was measured, whatever the aims sa
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from statistics import median
 
 from bench.systems import CLAIM_AND_UPDATE, EMPTY, IN_BATCHES, OURS, SYSTEMS, System
-from bench.throughput.consuming import (
-    Consumption,
-    ProcessId,
-    Rate,
-    Shape,
-    running_system,
-    with_bare_receiver,
-    with_host,
-)
-from bench.throughput.profile import sample_system
-from bench.throughput.table import compute_ratio, format_profile, format_table
+from bench.throughput import consuming
+from bench.throughput.consuming import Consumption, ProcessId, Rate, Shape, with_host
+from bench.throughput.profile import Profile, sample_system
 from testbed.command import exit_status, parse_count, run_program
 
 SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
@@ -35,19 +30,24 @@ SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
 BATCH_SESSIONS_MAX = 10
 BARE_AIM, PATTERN_AIM = 0.7, 3.0
 BARE = "bare receiver"
+NAME_WIDTH = 20
+FUNCTIONS_SHOWN = 15
+
+# By contestant, one rate per round.
+type Rates = Mapping[str, Sequence[Rate]]
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Who consumes, and how it is run."""
-
     name: str
     system: System
     consume: Callable[[Consumption], AbstractContextManager[ProcessId]] = with_host
 
     @property
     def running(self) -> AbstractContextManager[Consumption]:
-        return running_system(self.system, self.system.app if self.consume is with_host else None)
+        return consuming.running_system(
+            self.system, self.system.app if self.consume is with_host else None
+        )
 
 
 def list_contestants(shape: Shape) -> list[Contestant]:
@@ -56,7 +56,7 @@ def list_contestants(shape: Shape) -> list[Contestant]:
     if shape.sessions <= BATCH_SESSIONS_MAX:
         systems.append(IN_BATCHES)
     hosted = [Contestant(one.name, one) for one in systems]
-    return [Contestant(BARE, EMPTY, with_bare_receiver), *hosted]
+    return [Contestant(BARE, EMPTY, consuming.with_bare_receiver), *hosted]
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -65,16 +65,10 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--rounds", type=parse_count, default=3, help="how often everybody runs (3)"
-    )
-    parser.add_argument(
-        "--shape",
-        type=parse_shape,
-        action="append",
-        metavar="SESSIONSxEACH",
-        help="a load, repeatable (50x40, 1000x5, 4x500)",
-    )
+    rounds, shape = "how often everybody runs (3)", "a load, repeatable (50x40, 1000x5, 4x500)"
+    parser.add_argument("--rounds", type=parse_count, default=3, help=rounds)
+    add_shape = partial(parser.add_argument, "--shape", metavar="SESSIONSxEACH")
+    add_shape(type=parse_shape, action="append", help=shape)
     parser.add_argument("--no-profile", action="store_true", help="do not sample ours at the end")
     return parser.parse_args(words)
 
@@ -108,11 +102,56 @@ def compare_with_aims(rates: dict[str, list[Rate]]) -> Iterator[str]:
         yield f"aim {word}: {found:.2f} of {name}, at least {least:g}"
 
 
+def format_table(shape: Shape, rates: Rates, ours: str) -> Iterator[str]:
+    """Medians over the rounds, their spread, and what ours is to each other contestant."""
+    yield f"{shape.sessions} sessions of {shape.each} messages"
+    yield (
+        f"{'':{NAME_WIDTH}}{'msg/s':>8}{'min':>7}{'max':>7}{'ours is':>9}"
+        f"{'consumer ms':>13}{'busy':>6}{'cloud ms':>10}{'busy':>6}"
+    )
+    for name, rounds in rates.items():
+        yield format_row(name, rounds, compute_ratio(rates[ours], rounds))
+
+
+def format_row(name: str, rounds: Sequence[Rate], ours_is: float) -> str:
+    speeds = [rate.per_second for rate in rounds]
+    consumer = median(rate.consumer_each for rate in rounds)
+    cloud = median(rate.cloud_each for rate in rounds)
+    consumer_busy = median(rate.consumer_seconds / rate.seconds for rate in rounds)
+    cloud_busy = median(rate.cloud_seconds / rate.seconds for rate in rounds)
+    return (
+        f"{name:{NAME_WIDTH}}{median(speeds):8.0f}{min(speeds):7.0f}{max(speeds):7.0f}"
+        f"{ours_is:8.2f}x{consumer * 1000:13.2f}{consumer_busy:6.0%}"
+        f"{cloud * 1000:10.2f}{cloud_busy:6.0%}"
+    )
+
+
+def compute_ratio(ours: Sequence[Rate], theirs: Sequence[Rate]) -> float:
+    """The median over the rounds: what the machine does to one round, it does to both."""
+    pairs = zip(ours, theirs, strict=True)
+    return median(own.per_second / other.per_second for own, other in pairs)
+
+
+def format_profile(rate: Rate, profile: Profile) -> Iterator[str]:
+    yield (
+        f"where the host's {rate.consumer_each * 1000:.2f} ms per message go "
+        f"({profile.samples} samples, {rate.per_second:.0f} msg/s while sampled)"
+    )
+    for title, shares, shown in (
+        ("by owner", profile.owners, len(profile.owners)),
+        ("by function, itself", profile.itself, FUNCTIONS_SHOWN),
+        ("by function of ours, with what it calls", profile.ours, FUNCTIONS_SHOWN),
+    ):
+        yield title
+        for name, share in islice(shares.items(), shown):
+            yield f"  {share:6.1%}{share * rate.consumer_each * 1000:7.2f} ms  {name}"
+
+
 def run(options: argparse.Namespace) -> int:
     shapes = options.shape or SHAPES
     for shape in shapes:
         rates = measure(shape, options.rounds)
-        print(format_table(shape, rates, OURS.name))
+        print("\n".join(format_table(shape, rates, OURS.name)))
         print("\n".join(compare_with_aims(rates)), end="\n\n")
     if not options.no_profile:
         show_progress(f"sampling {OURS.name}")
@@ -125,7 +164,6 @@ def show_progress(what: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
     options = parse_arguments(words)
     return exit_status("python -m bench.throughput", lambda: run(options))
 

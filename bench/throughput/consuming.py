@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,6 @@ type ProcessId = Callable[[], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A load: so many sessions, and messages of each."""
-
     sessions: int
     each: int
 
@@ -51,12 +50,7 @@ class Rate:
     cloud_seconds: float
 
     def since(self, before: "Rate") -> "Rate":
-        return Rate(
-            self.messages - before.messages,
-            self.seconds - before.seconds,
-            self.consumer_seconds - before.consumer_seconds,
-            self.cloud_seconds - before.cloud_seconds,
-        )
+        return Rate(*map(sub, astuple(self), astuple(before)))
 
     @property
     def per_second(self) -> float:
@@ -96,9 +90,8 @@ class Consumption:
     def load(self, shape: Shape) -> None:
         self.loads += 1
         names = (f"load{self.loads}-{n}" for n in range(shape.sessions))
-        send(
-            self.connection, self.queue, [make_statuses(name, range(shape.each)) for name in names]
-        )
+        messages = [make_statuses(name, range(shape.each)) for name in names]
+        send(self.connection, self.queue, messages)
 
     def drain(self, shape: Shape, pid: ProcessId) -> Rate:
         """Watch the consumer settle the load; raises RunFailed where that is too quick to see."""
@@ -109,20 +102,17 @@ class Consumption:
             raise RunFailed(f"{shape.messages} messages are too few to time")
         return ended.since(begun)
 
-    def count_settled(self) -> int:
-        counters = self.cloud.control.read_counters()
-        return count_operations(counters, f"servicebus.{self.region}", "complete")
-
     def watch(self, process: ProcessId, enough: int) -> Rate:
         """Wait for so many messages; then how many there are, the clock, and the processor time."""
         deadline = time.monotonic() + RUN_SECONDS_MAX
         while time.monotonic() < deadline:
-            settled = self.count_settled() - self.settled
+            counters = self.cloud.control.read_counters()
+            completed = count_operations(counters, f"servicebus.{self.region}", "complete")
+            settled = completed - self.settled
             now, pid = time.monotonic(), process()
             if settled >= enough and pid is not None:
-                return Rate(
-                    settled, now, read_cpu_seconds(pid), read_cpu_seconds(self.cloud.child.pid)
-                )
+                processes = (pid, self.cloud.child.pid)
+                return Rate(settled, now, *map(read_cpu_seconds, processes))
             time.sleep(LOOK_SECONDS)
         raise RunFailed(f"fewer than {enough} messages were settled in {RUN_SECONDS_MAX:.0f} s")
 
@@ -133,7 +123,10 @@ def running_system(system: System, app: Path | None) -> Iterator[Consumption]:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         config = directory / "local.config.json"
-        config.write_text(json.dumps(keep_one_host(system)))
+        document = json.loads((system.app / "local.config.json").read_text())
+        # A host in the first region only.
+        del document["Hosts"]["Regions"][1:]
+        config.write_text(json.dumps(document))
         arguments = ["--config", str(config), *(["--app", str(app)] if app else ["--no-hosts"])]
         logs = directory / "logs"
         with running_cloud(*arguments, logs=logs, settings=system.settings) as cloud:
@@ -141,13 +134,6 @@ def running_system(system: System, app: Path | None) -> Iterator[Consumption]:
             if app:
                 cloud.control.act(made.region, "stop")
             yield made
-
-
-def keep_one_host(system: System) -> object:
-    """The system's config with a host in the first region only."""
-    config = json.loads(system.config.read_text())
-    del config["Hosts"]["Regions"][1:]
-    return config
 
 
 @contextmanager

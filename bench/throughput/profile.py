@@ -25,7 +25,7 @@ OWNERS = {
     "/site-packages/pydantic/": "pydantic",
     "/site-packages/proton/": "local host, its AMQP",
     "/site-packages/cproton": "local host, its AMQP",
-    f"{ROOT}/local/functions_host/changefeed/": "local host, its change feed",
+    f"{ROOT}/local/functions_host/clients/change_feed.py": "local host, its change feed",
     f"{ROOT}/local/": "local host",
     f"{ROOT}/shared/": "engine (shared)",
     f"{ROOT}/functions/": "triggers and handlers (functions)",
@@ -60,11 +60,8 @@ def build_profile(samples: Samples) -> Profile:
         owners[find_owner(stack)] += seen
         itself[shorten_frame(stack[0])] += seen
         ours.update(dict.fromkeys({shorten_frame(f) for f in stack if f.startswith(ENGINE)}, seen))
-    return Profile(total, *(compute_shares(counts, total) for counts in (owners, itself, ours)))
-
-
-def compute_shares(counts: Counter[str], total: int) -> dict[str, float]:
-    return {name: seen / total for name, seen in counts.most_common()}
+    ordered = (counts.most_common() for counts in (owners, itself, ours))
+    return Profile(total, *({name: seen / total for name, seen in each} for each in ordered))
 
 
 def find_owner(stack: Sequence[str]) -> str:
@@ -82,7 +79,6 @@ def shorten_frame(frame: str) -> str:
 
 
 def sample_system(system: System, shape: Shape) -> tuple[Rate, Profile]:
-    """How fast it was with the sampler, and where the host's time went."""
     with running_sampled(system) as made:
         made.load(shape)
         with with_host(made) as pid:

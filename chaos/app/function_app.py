@@ -5,12 +5,13 @@ import os
 import azure.functions as func
 
 from chaos.app.handlers import handlers
-from functions import receive, rescue
+from functions.receive import build_receive_blueprint
+from functions.rescue import build_recovery_blueprint
 from shared.settings import Settings
 from shared.wiring import connect
 
 services = connect(Settings.read(os.environ), handlers)
 
 app = func.FunctionApp()
-for trigger in (receive, rescue):
-    app.register_functions(trigger.blueprint(services))
+for build_blueprint in (build_receive_blueprint, build_recovery_blueprint):
+    app.register_functions(build_blueprint(services))

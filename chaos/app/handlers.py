@@ -12,17 +12,7 @@ import time
 
 from pydantic import BaseModel
 
-from chaos.messages import (
-    APPLIED,
-    CHAIN_START,
-    EFFECTFUL,
-    EFFECTS_QUEUE,
-    FAILING,
-    PURE,
-    RUNS_SETTING,
-    extend_chain,
-    hash_content,
-)
+from chaos import messages
 from functions.handlers import tracking
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault, Output
 
@@ -37,7 +27,7 @@ class FollowedAircraft(BaseModel):
 
     aircraft: tracking.Aircraft = tracking.Aircraft()
     place: int = 0
-    chain: str = CHAIN_START
+    chain: str = messages.CHAIN_START
 
 
 class AppliedEffect(BaseModel):
@@ -51,14 +41,13 @@ class AppliedEffect(BaseModel):
     chain: str
 
 
-@handlers.register(PURE, state=FollowedAircraft, body=tracking.FlightStatus)
+@handlers.register(messages.PURE, state=FollowedAircraft, body=tracking.FlightStatus)
 def follow(
     followed: FollowedAircraft, event: tracking.FlightStatus, context: Context
 ) -> Handled[FollowedAircraft]:
-    """Track the aircraft and send what was applied."""
     message = context.message
-    content = hash_content(message.type, message.body)
-    linked = extend_chain(followed.chain, message.id, content)
+    content = messages.hash_content(message.type, message.body)
+    linked = messages.extend_chain(followed.chain, message.id, content)
     effect = AppliedEffect(
         session=message.session,
         place=followed.place,
@@ -69,11 +58,11 @@ def follow(
     )
     aircraft = tracking.track(followed.aircraft, event, context)
     state = FollowedAircraft(aircraft=aircraft, place=followed.place + 1, chain=linked)
-    return Handled(state, (Output(APPLIED, effect, to=EFFECTS_QUEUE),))
+    return Handled(state, (Output(messages.APPLIED, effect, to=messages.EFFECTS_QUEUE),))
 
 
 @handlers.register(
-    EFFECTFUL,
+    messages.EFFECTFUL,
     state=FollowedAircraft,
     body=tracking.FlightStatus,
     kind=Kind.EFFECTFUL,
@@ -91,7 +80,7 @@ async def announce(
     return follow(followed, event, context)
 
 
-@handlers.register(FAILING, state=NoState, body=BaseModel, on_fault=OnFault.SKIP)
+@handlers.register(messages.FAILING, state=NoState, body=BaseModel, on_fault=OnFault.SKIP)
 def fail(_: NoState, __: BaseModel, context: Context) -> NoState:
     """Fail, always; the session goes on."""
     raise ValueError(f"message {context.message.id} was sent to fail")
@@ -106,7 +95,7 @@ def record_run(context: Context) -> None:
         "key": context.new_id(),
         "process": os.getpid(),
     }
-    file = os.open(os.environ[RUNS_SETTING], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    file = os.open(os.environ[messages.RUNS_SETTING], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(file, (json.dumps(run) + "\n").encode())
     finally:

@@ -84,8 +84,6 @@ class HandlerRun:
 
 @dataclass(frozen=True, slots=True)
 class SessionHead:
-    """Where a session stands: how many messages were applied, and their chain."""
-
     place: int
     chain: str
 

@@ -2,15 +2,20 @@
 
 A defect is named by the promise it breaks and by no other: a lost message is not also out of
 order, and an effect that took place twice has not also other bytes.
+
+Each session is walked from its first message to its head. An effect says its place and the chain of
+everything before it. So an effect that was not seen can be told from one that did not take place:
+the next effect has it in its chain, or has not.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 
-from chaos.checker.history import EffectCopy, ErrorReport, RunHistory, SentMessage
-from chaos.checker.walk import BrokenLink, ChainBreak, walk_session
+from chaos.checker.history import EffectCopy, ErrorReport, RunHistory, SentMessage, SessionHead
+from chaos.messages import CHAIN_START, extend_chain
 
 # What the product keeps beyond its retention, in entries of a session.
 OLD_ENTRIES_MAX = 200
@@ -18,31 +23,109 @@ UNCOUNTED = ("entry", "owed", "parked")
 EXAMPLES_MAX = 5
 
 
+class ChainBreak(StrEnum):
+    LOST = "it has no effect"
+    UNSEEN = "its state has no output"
+    DISPLACED = "it does not follow what was sent before it"
+    DOUBLED = "it took effect more than once"
+
+
+type BrokenLink = tuple[ChainBreak, str]
+
+
+@dataclass
+class SessionWalk:
+    """Where the walk is: the place and the chain that the next effect builds on."""
+
+    place: int = 0
+    chain: str = CHAIN_START
+    unseen: list[SentMessage] = field(default_factory=list)
+    repeats: dict[int, EffectCopy] = field(default_factory=dict)
+
+    def take_effect(self, sent: SentMessage, seen: EffectCopy) -> Iterator[BrokenLink]:
+        """Take the next message that was seen; and decide about those before it that were not."""
+        hidden = self.after(self.unseen)
+        if (seen.place, seen.chain) == next_link(hidden, sent):
+            yield from ((ChainBreak.UNSEEN, str(one)) for one in self.unseen)
+        elif (seen.place, seen.chain) == next_link(SessionHead(self.place, self.chain), sent):
+            yield from ((ChainBreak.LOST, str(one)) for one in self.unseen if one.is_safe)
+        else:
+            yield ChainBreak.DISPLACED, str(sent)
+        self.unseen = []
+
+    def go_on(self, first: EffectCopy, repeats: Iterable[EffectCopy]) -> None:
+        """Build on a message's effect, and on what took effect once more right after it.
+
+        What was applied before, out of its turn, is not built on again.
+        """
+        self.repeats |= {seen.place: seen for seen in repeats}
+        after: EffectCopy | None = first if first.place >= self.place else None
+        while after is not None:
+            self.place, self.chain = after.place + 1, after.chain
+            after = self.repeats.get(self.place)
+
+    def end(self, session: str, head: SessionHead | None) -> Iterator[BrokenLink]:
+        here, hidden = SessionHead(self.place, self.chain), self.after(self.unseen)
+        stands = head or SessionHead(0, CHAIN_START)
+        if stands == here:
+            yield from ((ChainBreak.LOST, str(one)) for one in self.unseen if one.is_safe)
+        elif stands == hidden:
+            yield from ((ChainBreak.UNSEEN, str(one)) for one in self.unseen)
+        elif stands.place > hidden.place:
+            yield ChainBreak.DOUBLED, f"{session}: {stands.place} applied, {hidden.place} sent"
+        elif stands.place < here.place:
+            yield ChainBreak.LOST, f"{session}: {stands.place} in its state, {here.place} seen"
+        else:
+            yield ChainBreak.DISPLACED, f"{session}: its state has another chain"
+
+    def after(self, messages: Iterable[SentMessage]) -> SessionHead:
+        head = SessionHead(self.place, self.chain)
+        for sent in messages:
+            head = SessionHead(head.place + 1, extend_chain(head.chain, sent.id, sent.digest))
+        return head
+
+
+def next_link(head: SessionHead, sent: SentMessage) -> tuple[int, str]:
+    return head.place, extend_chain(head.chain, sent.id, sent.digest)
+
+
+def walk_session(
+    session: str,
+    messages: Sequence[SentMessage],
+    copies: Mapping[str, Sequence[EffectCopy]],
+    head: SessionHead | None,
+) -> Iterator[BrokenLink]:
+    at = SessionWalk()
+    for sent in messages:
+        effects = {(seen.place, seen.chain): seen for seen in copies.get(sent.id, ())}
+        if not effects:
+            at.unseen.append(sent)
+            continue
+        first, *repeats = sorted(effects.values(), key=lambda seen: seen.place)
+        yield from at.take_effect(sent, first)
+        yield from ((ChainBreak.DOUBLED, str(sent)) for _ in repeats)
+        at.go_on(first, repeats)
+    yield from at.end(session, head)
+
+
 @dataclass(frozen=True)
 class CheckedHistory:
-    """A history, and what was found by walking over its sessions."""
-
     history: RunHistory
 
     @cached_property
     def broken(self) -> tuple[BrokenLink, ...]:
-        """What is wrong in the chains of all sessions."""
-        history = self.history
+        copies, heads = self.history.copies, self.history.heads
         return tuple(
             broken
-            for session, messages in history.sessions.items()
-            for broken in walk_session(
-                session, messages, history.copies, history.heads.get(session)
-            )
+            for session, messages in self.history.sessions.items()
+            for broken in walk_session(session, messages, copies, heads.get(session))
         )
 
     def breaks(self, kind: ChainBreak) -> Iterator[str]:
-        """The names of breaks of a kind."""
         return (name for found, name in self.broken if found is kind)
 
     @cached_property
     def effects(self) -> tuple[SentMessage, ...]:
-        """Messages that should have an effect."""
         return tuple(sent for own in self.history.sessions.values() for sent in own)
 
     @cached_property
@@ -109,7 +192,6 @@ def find_ghosts(checked: CheckedHistory) -> Iterator[str]:
 
 
 def find_unsent(history: RunHistory) -> Iterator[str]:
-    """Outputs, runs and states of what nobody sent."""
     for name, copies in history.copies.items():
         sent = history.by_id.get(name)
         if sent is None or not sent.is_begun:
@@ -143,7 +225,6 @@ def find_disturbed(checked: CheckedHistory) -> Iterator[str]:
 
 
 def baseline_copies(checked: CheckedHistory) -> Iterator[EffectCopy]:
-    """What was seen in the stretch without faults."""
     return (seen for seen in checked.history.seen if seen.at < checked.history.baseline.until)
 
 
@@ -183,7 +264,6 @@ def find_unnamed(checked: CheckedHistory) -> Iterator[str]:
 def find_badly_named(
     sent: SentMessage, reports: list[ErrorReport], regions: tuple[str, ...]
 ) -> Iterator[str]:
-    """What is wrong with the reports of a poisoned message."""
     found = {report.region for report in reports}
     yield from (f"{sent} is not named in {name}" for name in regions if name not in found)
     if len({report.fingerprint for report in reports}) > 1:
@@ -194,13 +274,12 @@ def find_badly_named(
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A promise, how its violations are found, and how many things are checked for it."""
+    """A promise, how its violations are found, and what is checked for it."""
 
     name: str
     summary: str
-    find: Callable[[CheckedHistory], Iterator[str]]
     of: str
-    count: Callable[[CheckedHistory], int]
+    find: Callable[[CheckedHistory], Iterator[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,73 +292,46 @@ class PromiseResult:
     examples: tuple[str, ...]
 
     def __str__(self) -> str:
-        text = (
-            f"{self.promise.name} {self.promise.summary}: checked {self.checked} {self.promise.of}"
-        )
-        examples = "".join(f"; {example}" for example in self.examples)
-        return f"{text}, violations {self.violations}{examples}"
+        promise, examples = self.promise, "".join(f"; {example}" for example in self.examples)
+        checked = f"{promise.name} {promise.summary}: checked {self.checked} {promise.of}"
+        return f"{checked}, violations {self.violations}{examples}"
 
 
-# Of each promise how many things are checked for it, so that a check of nothing shows.
 PROMISES = (
-    Promise(
-        "P1", "no loss", find_lost, "safe messages", lambda c: sum(s.is_safe for s in c.effects)
-    ),
-    Promise(
-        "P2",
-        "once",
-        find_repeated,
-        "messages with effects",
-        lambda c: sum(sent.id in c.history.copies for sent in c.effects),
-    ),
-    Promise(
-        "P3",
-        "order",
-        find_out_of_order,
-        "effects in order",
-        lambda c: len({(one.region, one.output) for one in c.history.seen}),
-    ),
-    Promise(
-        "P4",
-        "same bytes",
-        find_different,
-        "copies of outputs",
-        lambda c: len(c.history.seen) + len(c.history.runs),
-    ),
-    Promise(
-        "P5",
-        "no ghosts",
-        find_ghosts,
-        "outputs and states",
-        lambda c: len(c.history.copies) + len(c.history.heads),
-    ),
-    Promise(
-        "P6",
-        "liveness",
-        find_unfinished,
-        "queues and lists",
-        lambda c: len(c.history.left.queued) + len(c.history.left.unfinished),
-    ),
-    Promise(
-        "P7",
-        "undisturbed without faults",
-        find_disturbed,
-        "early copies and runs",
-        lambda c: len([*baseline_copies(c)]) + len(c.history.baseline.counts),
-    ),
-    Promise(
-        "P8", "bounded", find_unbounded, "documents", lambda c: sum(c.history.left.kinds.values())
-    ),
-    Promise("P9", "named ends", find_unnamed, "poisoned messages", lambda c: len(c.poisoned)),
+    Promise("P1", "no loss", "safe messages", find_lost),
+    Promise("P2", "once", "messages with effects", find_repeated),
+    Promise("P3", "order", "effects in order", find_out_of_order),
+    Promise("P4", "same bytes", "copies of outputs", find_different),
+    Promise("P5", "no ghosts", "outputs and states", find_ghosts),
+    Promise("P6", "liveness", "queues and lists", find_unfinished),
+    Promise("P7", "undisturbed without faults", "early copies and runs", find_disturbed),
+    Promise("P8", "bounded", "documents", find_unbounded),
+    Promise("P9", "named ends", "poisoned messages", find_unnamed),
 )
 
 
+def count_checked(checked: CheckedHistory) -> dict[str, int]:
+    """How many things are checked for each promise, so that a check of nothing shows."""
+    history, left = checked.history, checked.history.left
+    return {
+        "P1": sum(sent.is_safe for sent in checked.effects),
+        "P2": sum(sent.id in history.copies for sent in checked.effects),
+        "P3": len({(seen.region, seen.output) for seen in history.seen}),
+        "P4": len(history.seen) + len(history.runs),
+        "P5": len(history.copies) + len(history.heads),
+        "P6": len(left.queued) + len(left.unfinished),
+        "P7": len([*baseline_copies(checked)]) + len(history.baseline.counts),
+        "P8": sum(left.kinds.values()),
+        "P9": len(checked.poisoned),
+    }
+
+
 def check_history(history: RunHistory) -> tuple[PromiseResult, ...]:
-    """Check every promise."""
     checked = CheckedHistory(history)
+    counts = count_checked(checked)
     results = []
     for promise in PROMISES:
         names = list(promise.find(checked))
         examples = tuple(dict.fromkeys(names))[:EXAMPLES_MAX]
-        results.append(PromiseResult(promise, promise.count(checked), len(names), examples))
+        results.append(PromiseResult(promise, counts[promise.name], len(names), examples))
     return tuple(results)

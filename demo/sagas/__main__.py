@@ -1,11 +1,27 @@
 """`python -m demo.sagas`: orders as sagas on one machine, through the outage of a region."""
 
+import shutil
+import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from demo.sagas.run import SagaOptions, run
+from demo.sagas.checker import SagaJournals
+from demo.sagas.orders import OrderClient, PlacedOrder, make_orders
+from demo.sagas.report import SagaReport
+from testbed.cloud import CloudProcess, running_cloud
 from testbed.command import exit_status, parse_positive, run_program
+from testbed.faults import region_down
+
+# After so long without a decision a region leaves a saga to the other.
+LEASE_SECONDS = 5
+THREADS = 24
+END_SECONDS_MAX = 180.0
+KILLED_AFTER, BACK_AFTER = 0.4, 0.8
 
 DESCRIPTION = """\
 Places orders over scarce stock in two regions, approves, rejects, cancels or forgets some of them,
@@ -14,14 +30,109 @@ completed or fully compensated, stock and money conserved, nothing pending. Exit
 promise held, 1 one was broken, 2 the run could not be done, 130 interrupted."""
 
 
+@dataclass(frozen=True, slots=True)
+class SagaOptions:
+    data: Path
+    orders: int
+    rate: float
+    seed: int
+    kills: bool
+
+
+@dataclass
+class SagaRun:
+    """Places orders and decides them; `outage` is when the primary was killed and came back."""
+
+    cloud: CloudProcess
+    options: SagaOptions
+    outage: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.client = OrderClient(self.cloud.contract["hosts"])
+        self.regions = self.cloud.regions
+        self.faults = ExitStack()
+
+    def send(self, orders: list[PlacedOrder]) -> None:
+        kill_at, restore_at = (int(len(orders) * part) for part in (KILLED_AFTER, BACK_AFTER))
+        changes = {kill_at: self.kill, restore_at: self.restore}
+        began = time.monotonic()
+        with ThreadPoolExecutor(THREADS) as threads:
+            sent: list[Future[None]] = []
+            for number, order in enumerate(orders):
+                if number in changes and self.options.kills:
+                    changes[number]()
+                time.sleep(max(0.0, began + number / self.options.rate - time.monotonic()))
+                sent.append(threads.submit(self.place, order, number))
+            for one in sent:
+                one.result()
+
+    def place(self, order: PlacedOrder, number: int) -> None:
+        """Place an order in one region, and send to the other what a person decides."""
+        self.client.place(order, self.regions[number % 2])
+        if order.decision:
+            time.sleep(order.decided_after)
+            self.client.decide(order, self.regions[(number + 1) % 2])
+
+    def kill(self) -> None:
+        """Kill the primary's host, and let nobody reach its namespace and its task hub."""
+        primary, secondary = self.regions
+        self.faults.enter_context(region_down(self.cloud.control, primary, f"durable.{primary}"))
+        self.outage.append(time.time())
+        open_sagas = self.client.count_open_sagas(secondary)
+        log(f"{primary} KILLED, with {open_sagas} sagas under way")
+
+    def restore(self) -> None:
+        self.faults.close()
+        self.outage.append(time.time())
+        log(f"{self.regions[0]} is BACK, with everything it had under way")
+
+    def finish(self) -> None:
+        for region in self.regions:
+            is_done = partial(self.has_no_open_saga, region)
+            self.client.wait(is_done, END_SECONDS_MAX)
+
+    def has_no_open_saga(self, region: str) -> bool:
+        return not self.client.count_open_sagas(region)
+
+
+def run(options: SagaOptions) -> int:
+    """Run the demo; returns the exit status: 0 when every promise held, else 1."""
+    started_at = time.time()
+    logs = options.data / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    settings = {"LOCKSTEP_LEASE_SECONDS": str(LEASE_SECONDS)}
+    with running_cloud(logs=logs, settings=settings) as cloud:
+        log("two regions are up; stocking up")
+        saga_run = SagaRun(cloud, options)
+        saga_run.client.stock_up()
+        log(f"{options.orders} orders at {options.rate:g} a second, from both regions")
+        saga_run.send(make_orders(options.orders, options.seed))
+        log("all orders are placed; waiting for the last sagas")
+        saga_run.finish()
+        with cloud.open_container() as container:
+            journals = SagaJournals.of(container.read_all_items())
+        primary = cloud.regions[0]
+        outage = (saga_run.outage[0], saga_run.outage[1]) if len(saga_run.outage) == 2 else None
+        results = journals.check(options.orders, primary if options.kills else None)
+    report = SagaReport(results, journals.read_sagas(), outage, primary, started_at)
+    path = options.data / "report.html"
+    report.page.write(path)
+    for line in report.lines():
+        print(line)
+    log(f"report: {path}")
+    return 0 if report.page.is_good else 1
+
+
+def log(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
+
+
 def main(words: Sequence[str]) -> int:
-    """Run; returns the exit status."""
     options = parse_options(words)
     return exit_status("python -m demo.sagas", lambda: run(options))
 
 
 def parse_options(words: Sequence[str]) -> SagaOptions:
-    """Read the command line; argparse ends the process on a bad one."""
     parser = ArgumentParser(prog="python -m demo.sagas", description=DESCRIPTION)
     parser.add_argument("--data", type=Path, default=Path(".demo-sagas"), metavar="DIR")
     parser.add_argument("--orders", type=int, default=200, metavar="N", help="default: 200")
@@ -31,13 +142,8 @@ def parse_options(words: Sequence[str]) -> SagaOptions:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the orders: 1")
     parser.add_argument("--no-kill", action="store_true", help="let both regions live")
     asked = parser.parse_args(words)
-    return SagaOptions(
-        data=asked.data.resolve(),
-        orders=asked.orders,
-        rate=asked.rate,
-        seed=asked.seed,
-        kills=not asked.no_kill,
-    )
+    kills = not asked.no_kill
+    return SagaOptions(asked.data.resolve(), asked.orders, asked.rate, asked.seed, kills)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ class StoredSaga:
 
     @property
     def wanted(self) -> Counter[str]:
-        """How many of each product it was to ship, by its plan."""
         return Counter(
             {
                 command["session"].removeprefix("stock:"): command["body"]["quantity"]
@@ -49,8 +48,6 @@ class StoredSaga:
 
 @dataclass(frozen=True, slots=True)
 class SagaJournals:
-    """Every session's entries, in order."""
-
     entries: Mapping[str, Sequence[JournalDocument]]
 
     @classmethod
@@ -63,7 +60,6 @@ class SagaJournals:
         return cls(found)
 
     def states(self, prefix: str) -> dict[str, JournalDocument]:
-        """The state of every session with a prefix, by the rest of its name."""
         return {
             session.removeprefix(prefix): next(
                 (entry["state"] for entry in reversed(entries) if "state" in entry), {}
@@ -77,7 +73,6 @@ class SagaJournals:
         return [saga for saga in found if saga is not None]
 
     def read_saga(self, key: str, state: JournalDocument) -> StoredSaga | None:
-        """A saga, unless it never started."""
         entries = self.entries[f"saga:{key}"]
         running = [e for e in entries if e.get("state", {}).get("plan")]
         ended = [e for e in running if e["state"]["state"] in ENDS]
@@ -124,9 +119,8 @@ class SagaJournals:
         """Whether every product's goods are left or shipped, and none are still set aside."""
         stocks = self.states("stock:").values()
         lost = [s for s in stocks if s["received"] != s["left"] + s["shipped"] or s["reserved"]]
-        received, left, shipped = (
-            sum(s[f] for s in stocks) for f in ("received", "left", "shipped")
-        )
+        parts = ("received", "left", "shipped")
+        received, left, shipped = (sum(stock[part] for stock in stocks) for part in parts)
         value = f"{received} = {left} left + {shipped} shipped, in {len(stocks)} products"
         return ReportRow("stock conserved", value, bool(stocks) and not lost)
 
@@ -148,14 +142,12 @@ class SagaJournals:
         wrong = [
             name
             for name, account in accounts.items()
-            if account["balance"] + account["paid"] != self.read_deposit(name)
+            if account["balance"] + account["paid"]
+            # What the customer paid in is the balance of the account's first entry.
+            != self.entries[f"account:{name}"][0]["state"]["balance"]
         ]
         value = f"{paid} paid, {amounts} shipped"
         return ReportRow("payments equal shipped orders", value, paid == amounts and not wrong)
-
-    def read_deposit(self, customer: str) -> int:
-        first: int = self.entries[f"account:{customer}"][0]["state"]["balance"]
-        return first
 
     def check_orders(self, sagas: Sequence[StoredSaga]) -> ReportRow:
         expected = {"completed": "completed", "compensated": "cancelled"}
@@ -170,10 +162,9 @@ class SagaJournals:
             for entry in entries
             for message in entry["covers"]
         )
-        twice = sum(1 for times in processed.values() if times > 1)
-        return ReportRow(
-            "commands", f"{len(processed)} processed, {twice} of them twice", not twice
-        )
+        twice = sum(times > 1 for times in processed.values())
+        value = f"{len(processed)} processed, {twice} of them twice"
+        return ReportRow("commands", value, not twice)
 
     def check_settled(self) -> ReportRow:
         """Whether nothing is pending: no claim, no halt, nothing parked, nothing to deliver."""

@@ -93,7 +93,6 @@ class OrderClient:
         self.ask(region, f"sagas/{order.key}/{path}", {})
 
     def count_open_sagas(self, region: str) -> int:
-        """How many sagas a region's task hub has that are not over."""
         states = ("running", "compensating")
         found = [self.ask(region, f"sagas?state={state}")[1]["sagas"] for state in states]
         return sum(map(len, found))
@@ -105,10 +104,8 @@ class OrderClient:
         for tried in range(TRIES):
             for asked in (region, *others):
                 try:
-                    url = f"{self.urls[asked]}/api/{path}"
-                    status, document = request_json(
-                        method, url, body, headers, timeout=RESPONSE_SECONDS_MAX
-                    )
+                    url, limit = f"{self.urls[asked]}/api/{path}", RESPONSE_SECONDS_MAX
+                    status, document = request_json(method, url, body, headers, timeout=limit)
                 except (OSError, HTTPException):
                     continue
                 if status < 500:

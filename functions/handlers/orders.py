@@ -26,7 +26,7 @@ class Line(BaseModel):
     quantity: int = Field(gt=0)
 
 
-class Place(BaseModel):
+class PlaceOrder(BaseModel):
     """An order as its customer places it; one that needs approval waits for it so many seconds."""
 
     customer: str = Field(min_length=1)
@@ -54,7 +54,7 @@ class Order(BaseModel):
     amount: int = 0
 
 
-class Delivery(BaseModel):
+class ReceivedStock(BaseModel):
     """Goods that came in."""
 
     quantity: int = Field(gt=0)
@@ -89,8 +89,8 @@ class Account(BaseModel):
     paid: int = 0
 
 
-@sagas.register("order.place", body=Place)
-def place(order: Place, context: Context) -> Plan:
+@sagas.register("order.place", body=PlaceOrder)
+def place(order: PlaceOrder, context: Context) -> Plan:
     """Submit, reserve every line, wait if need be, charge: from then on only onward."""
     name = key_of(context.message.session) or ""
     wanted = quantities(order.lines)
@@ -120,7 +120,7 @@ def quantities(lines: list[Line]) -> dict[str, int]:
     return total
 
 
-def submitting(name: str, order: Place) -> Step:
+def submitting(name: str, order: PlaceOrder) -> Step:
     """The order document begins; without its goods it is cancelled."""
     body = {"customer": order.customer, "amount": order.amount}
     return Step(
@@ -140,7 +140,7 @@ def reserving(name: str, product: str, quantity: int) -> Step:
     )
 
 
-def charging(order: Place) -> Step:
+def charging(order: PlaceOrder) -> Step:
     """The customer pays."""
     body = {"amount": order.amount}
     charge = Command(session=f"account:{order.customer}", type="account.charge", body=body)
@@ -174,13 +174,13 @@ def cancel(order: Order, _: Nothing, __: Context) -> Handled[Order]:
 
 
 @handlers.register("order.complete", state=Order, body=Nothing)
-def complete(order: Order, _: Nothing, __: Context) -> Handled[Order]:
+def complete_order(order: Order, _: Nothing, __: Context) -> Handled[Order]:
     """Close an order that is under way."""
     return moved(order, "submitted", "completed")
 
 
-@handlers.register("stock.receive", state=Stock, body=Delivery)
-def receive(stock: Stock, body: Delivery, _: Context) -> Stock:
+@handlers.register("stock.receive", state=Stock, body=ReceivedStock)
+def receive(stock: Stock, body: ReceivedStock, _: Context) -> Stock:
     """Take goods in."""
     return stock.model_copy(
         update={"received": stock.received + body.quantity, "left": stock.left + body.quantity}

@@ -46,10 +46,9 @@ class CosmosConfig:
         containers = section.get("Containers", [])
         if not isinstance(containers, list):
             raise InvalidCosmosConfig("Cosmos.Containers must be a list")
-        named = enumerate(containers)
         return cls(
             database,
-            tuple(parse_container(c, f"Cosmos.Containers[{i}]") for i, c in named),
+            tuple(parse_container(c, f"Cosmos.Containers[{i}]") for i, c in enumerate(containers)),
             parse_regions(section.get("Regions", list(ONE_REGION))),
         )
 
@@ -65,7 +64,6 @@ def parse_regions(names: Any) -> tuple[str, ...]:
 
 
 def parse_container(section: Any, where: str) -> ContainerConfig:
-    """Read one container: Name, PartitionKey, perhaps DefaultTtl, IndexingPolicy, Partitions."""
     if not isinstance(section, Mapping):
         raise InvalidCosmosConfig(f"{where} must be an object")
     refuse_unknown(
@@ -75,9 +73,8 @@ def parse_container(section: Any, where: str) -> ContainerConfig:
     path = read_text(section, "PartitionKey", where)
     if not path.startswith("/"):
         raise InvalidCosmosConfig(f"{where}.PartitionKey must be a path such as /session")
-    optional = {written: section[key] for key, written in PROPERTIES.items() if key in section}
-    key_definition = {"paths": [path], "kind": "Hash", "version": 2}
-    properties = {"id": name, "partitionKey": key_definition, **optional}
+    properties = {"id": name, "partitionKey": {"paths": [path], "kind": "Hash", "version": 2}}
+    properties |= {written: section[key] for key, written in PROPERTIES.items() if key in section}
     count = section.get("Partitions", 1)
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITIONS_MAX:
         raise InvalidCosmosConfig(f"{where}.Partitions must be a number from 1 to {PARTITIONS_MAX}")

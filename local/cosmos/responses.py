@@ -63,8 +63,6 @@ class RequestRefused(Exception):
 
 
 class BadRequest(RequestRefused):
-    """A refusal with status 400."""
-
     def __init__(self, message: str, *, substatus: int | None = None, additional: str = "") -> None:
         super().__init__(400, message, substatus=substatus, additional=additional)
 

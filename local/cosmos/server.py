@@ -1,20 +1,222 @@
-"""A Cosmos DB account on a port of this machine."""
+"""A Cosmos DB account on a port of this machine: signatures, faults and counters around it."""
 
+import asyncio
+import base64
+import hashlib
+import hmac
 import time
+import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from email.utils import formatdate
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
+from urllib.parse import unquote
+
+from aiohttp import web
 
 from local.cosmos.config import CosmosConfig
 from local.cosmos.http.account import CosmosAccount
-from local.cosmos.http.gateway import EMULATOR_KEY, Gateway, MasterKey
-from local.cosmos.http.requests import COMPONENT, list_targets
+from local.cosmos.http.requests import (
+    ACTIONS,
+    COMPONENT,
+    READING,
+    STALE_LEVELS,
+    CosmosRequest,
+    list_targets,
+    parse_address,
+    resolve_self_link,
+)
+from local.cosmos.responses import CODES, CosmosResponse, RequestRefused, write_json
 from local.counters import Counters
-from local.faults import Faults
+from local.faults import Action, Fault, Faults, Target
 from local.loopback import HOST, LoopbackService
-from local.targets import Target
 
-FILE_NAME = "cosmos.sqlite"
+BODY_BYTES_MAX = 4 * 1024 * 1024
+THROTTLED = 429
+RETRY_AFTER_SECONDS = 0.01
+
+# The key every Cosmos DB emulator shares; it is published and protects nothing.
+EMULATOR_KEY = (
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+)
+
+
+class MasterKey:
+    """Signs requests, and checks the signatures of others.
+
+    Specification: "Access control in the Azure Cosmos DB REST API", authorization header of type
+    `master`. Resource tokens and Entra ID tokens are refused by name.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._secret = base64.b64decode(key)
+
+    def sign(self, verb: str, resource_type: str, link: str, date: str) -> str:
+        """The signature of a request; `date` is the value of its x-ms-date header."""
+        text = f"{verb.lower()}\n{resource_type}\n{link}\n{date.lower()}\n\n"
+        digest = hmac.digest(self._secret, text.encode(), hashlib.sha256)
+        return base64.b64encode(digest).decode()
+
+    def check(
+        self, header: str | None, *, verb: str, resource_type: str, link: str, date: str
+    ) -> None:
+        """Raise a 401 unless the header, `type=..&ver=..&sig=..`, signs the request by this key."""
+        if not header:
+            raise RequestRefused(401, "the authorization header is missing")
+        pairs = (part.partition("=") for part in unquote(header).split("&"))
+        fields = {name: value for name, _, value in pairs}
+        if (kind := fields.get("type")) != "master":
+            raise RequestRefused(401, f"authorization of type {kind!r} is not offered")
+        expected = self.sign(verb, resource_type, link, date)
+        if not hmac.compare_digest(fields.get("sig", "").encode(), expected.encode()):
+            message = "the authorization signature does not match the account key"
+            raise RequestRefused(401, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Handles HTTP requests on the account's one thread.
+
+    At most one fault hits a request, beside those of clocks and late reads. Faults and counters
+    know items by their container, as `cosmos.<container>`; a fault on `cosmos` hits all of them.
+    Counters take every request that reached an operation, under its HTTP status, or `down` and
+    `dropped` when no response was sent; their bytes are those of the bodies of both. `clock` is the
+    account's.
+    """
+
+    account: CosmosAccount
+    key: MasterKey
+    faults: Faults
+    counters: Counters
+    clock: Callable[[], float]
+
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Respond to one request, or break its connection when a fault says so."""
+        try:
+            address = parse_address(http.raw_path.partition("?")[0])
+            address = resolve_self_link(address, self.account.catalogue)
+        except RequestRefused as refusal:
+            return self._write_response(http, refusal.to_response(), 0.0)
+        request = CosmosRequest(http.method, address, http.headers, b"", f"http://{http.host}/")
+        # Only the description of the account at its own endpoint has no region: losing a region
+        # does not take it away. Anything else there goes on to the write region.
+        regions = self.account.regions
+        port = http.transport.get_extra_info("sockname")[1] if http.transport else 0
+        region = regions.find_by_port(port) or (regions.write if address.kind else None)
+        request = replace(request, region=region)
+        operation = request.operation
+        component = f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
+        if self.faults.is_down(component, region):
+            fault: Fault | None = Fault(component, Action.DOWN)
+        else:
+            fault = self.faults.inject(component, operation, region=region, actions=ACTIONS)
+        action = fault.action if fault else None
+        if action in (Action.DOWN, Action.DROP_CONNECTION):  # before anything is applied
+            self.counters.add(component, operation, "down")
+            return cut_connection(http)
+        if fault is not None and action is Action.DELAY:
+            await asyncio.sleep(fault.seconds)
+        body = await read_body(http)
+        offsets = self.faults.in_force(Action.CLOCK_OFFSET)
+        skew = sum(offset.seconds for offset in offsets if offset.covers(COMPONENT, region))
+        request = replace(request, body=body or b"", skew=skew)
+        if body is None:
+            message = f"a request may have {BODY_BYTES_MAX} bytes at most"
+            response = RequestRefused(413, message).to_response()
+        else:
+            response = self._respond(request, component, fault)
+        is_dropped = action is Action.DROP_ANSWER
+        self.counters.add(
+            component,
+            operation,
+            "dropped" if is_dropped else response.status,
+            size=len(request.body) + len(response.body),
+            request_units=response.charge,
+        )
+        if is_dropped:
+            return cut_connection(http)
+        return self._write_response(http, response, request.skew)
+
+    def _respond(
+        self, request: CosmosRequest, component: str, fault: Fault | None
+    ) -> CosmosResponse:
+        if fault is not None and fault.action is Action.STATUS:
+            return inject_status(fault)
+        try:
+            self.key.check(
+                request.headers.get("authorization"),
+                verb=request.method,
+                resource_type=request.address.kind,
+                link=request.address.link,
+                date=request.headers.get("x-ms-date", ""),
+            )
+        except RequestRefused as refusal:
+            return refusal.to_response()
+        lag = self._find_lag(request, component)
+        return self.account.respond(replace(request, lag=lag))
+
+    def _find_lag(self, request: CosmosRequest, component: str) -> float | None:
+        """How late a read is here, None for not at all; the account keeps versions as far back."""
+        faults = self.faults.in_force(Action.STALE_READ)
+        self.account.storage.keep_versions(max((fault.seconds for fault in faults), default=None))
+        level = request.headers.get("x-ms-consistency-level")
+        operation, region = request.operation, request.region
+        if not faults or operation not in READING or level not in STALE_LEVELS:
+            return None
+        stale_read = (Action.STALE_READ,)
+        fault = self.faults.inject(component, operation, region=region, actions=stale_read)
+        return None if fault is None else fault.seconds
+
+    def _write_response(
+        self, http: web.BaseRequest, response: CosmosResponse, skew: float
+    ) -> web.Response:
+        headers = {
+            "Content-Type": "application/json",
+            "x-ms-request-charge": str(response.charge),
+            "x-ms-activity-id": http.headers.get("x-ms-activity-id") or str(uuid.uuid4()),
+            "x-ms-gatewayversion": "version=2.14.0",
+            "Date": format_date(int(self.clock() + skew)),
+            **response.headers,
+        }
+        return web.Response(status=response.status, body=response.body or None, headers=headers)
+
+
+async def read_body(http: web.BaseRequest) -> bytes | None:
+    """The body, whose length a client need not give beforehand; None if it is too long."""
+    if (http.content_length or 0) > BODY_BYTES_MAX:
+        return None
+    body = bytearray()
+    while piece := await http.content.readany():
+        body += piece
+        if len(body) > BODY_BYTES_MAX:
+            return None
+    return bytes(body)
+
+
+@lru_cache(maxsize=4)
+def format_date(seconds: int) -> str:
+    """A second since 1970 as the Date header has it; a second has many requests."""
+    return formatdate(seconds, usegmt=True)
+
+
+def inject_status(fault: Fault) -> CosmosResponse:
+    """The response of a STATUS fault; `seconds` of a 429 is the time to wait before a retry."""
+    code = CODES.get(fault.status, "InjectedFault")
+    body = write_json({"code": code, "message": "a fault was injected here"}).encode()
+    headers = {} if fault.substatus is None else {"x-ms-substatus": str(fault.substatus)}
+    if fault.status == THROTTLED:
+        wait = fault.seconds or RETRY_AFTER_SECONDS
+        headers["x-ms-retry-after-ms"] = str(round(wait * 1000))
+    return CosmosResponse(fault.status, body, 0.0, headers)
+
+
+def cut_connection(http: web.BaseRequest) -> web.StreamResponse:
+    """Cut the connection; what is returned is never sent."""
+    if http.transport is not None:
+        http.transport.abort()
+    return web.Response(status=503)
 
 
 class Cosmos:
@@ -37,15 +239,15 @@ class Cosmos:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.key = EMULATOR_KEY
+        self.regions = config.regions
         self._config = config
         self._faults = faults or Faults()
         self._counters = counters or Counters()
-        self._path = data_dir / FILE_NAME if data_dir else None
+        self._path = data_dir / "cosmos.sqlite" if data_dir else None
         self._clock = clock
         more_ports = region_ports or (0,) * len(config.regions)
-        self._service = LoopbackService(
-            COMPONENT, port=port, more_ports=more_ports if len(config.regions) > 1 else ()
-        )
+        more_ports = more_ports if len(config.regions) > 1 else ()
+        self._service = LoopbackService(COMPONENT, port=port, more_ports=more_ports)
         self._account: CosmosAccount | None = None
 
     def __enter__(self) -> Self:
@@ -58,7 +260,7 @@ class Cosmos:
     @property
     def port(self) -> int:
         """The port it listens on; known once started."""
-        return self._service.port
+        return self._service.ports[0]
 
     @property
     def endpoint(self) -> str:
@@ -66,7 +268,6 @@ class Cosmos:
 
     @property
     def connection_string(self) -> str:
-        """Endpoint and key, as application settings hold them."""
         return f"AccountEndpoint={self.endpoint};AccountKey={self.key};"
 
     def start(self) -> None:
@@ -77,27 +278,25 @@ class Cosmos:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         account = CosmosAccount(self._path, clock=self._clock, regions=self._config.regions)
-        key = MasterKey(self.key)
-        gateway = Gateway(account, key, self._faults, self._counters, self._clock)
+        gateway = Gateway(account, MasterKey(self.key), self._faults, self._counters, self._clock)
         try:
             account.create_missing(self._config)
             self._service.start(gateway.handle)
-            account.regions.set_ports(self._service.more_ports)
+            account.regions.ports = dict(zip(self._service.ports[1:], self.regions, strict=False))
         except BaseException:
-            account.close()
+            account.storage.close()
             raise
         self._account = account
 
     def targets(self) -> list[Target]:
         """What faults can hit, containers made by clients included; while it runs."""
-        account = self._account
-        if account is None:
+        if self._account is None:
             return []
-        return list_targets(self._service.call(account.list_container_names), self._config.regions)
+        names = self._service.call(self._account.list_container_names)
+        return list_targets(names, self.regions)
 
     @property
     def write_region(self) -> str:
-        """The region that takes writes; while it runs."""
         return self._running.regions.write
 
     def move_write_region(self, name: str) -> None:
@@ -106,13 +305,9 @@ class Cosmos:
         self._service.call(lambda: account.move_write_region(name))
 
     @property
-    def regions(self) -> tuple[str, ...]:
-        return self._config.regions
-
-    @property
     def region_endpoints(self) -> dict[str, str]:
         """The URLs of the regions, if there are several."""
-        ports = zip(self._config.regions, self._service.more_ports, strict=False)
+        ports = zip(self.regions, self._service.ports[1:], strict=False)
         return {name: f"http://{HOST}:{port}/" for name, port in ports}
 
     @property
@@ -125,5 +320,5 @@ class Cosmos:
         """Stop listening and close the file; a second call does nothing."""
         self._service.stop()
         if self._account is not None:
-            self._account.close()
+            self._account.storage.close()
             self._account = None

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any, override
 
 from durabletask.internal import orchestrator_service_pb2 as pb
@@ -20,6 +21,8 @@ from durabletask.testing.in_memory_backend import ActivityWorkItem, Orchestratio
 from local.durable.timing import TimedBackend, Timers
 
 LEASE_CHECK_SECONDS_MAX = 5.0
+
+type ScheduledActivity = tuple[OrchestrationInstance, ActivityWorkItem]  # the run that called it
 
 
 class WorkItemKind(Enum):
@@ -76,7 +79,6 @@ class WorkItemLeases:
         return self._end_where(lambda lease: lease.holder == holder)
 
     def expire(self) -> list[WorkItemLease]:
-        """End the leases whose time is over and return them."""
         now = time.monotonic()
         return self._end_where(lambda lease: lease.ends <= now)
 
@@ -90,8 +92,8 @@ class WorkItemLeases:
 class WorkAvailable(threading.Event):
     """The event the package's backend sets when there is work: calls back, and is never waited on.
 
-    With it and SingleRead, the package's `GetWorkItems`, which is a loop that looks for an item and
-    then waits on the event as long as the caller is there, returns one item or none at once.
+    With it and a caller that is there for one look, the package's `GetWorkItems`, which is a loop
+    that looks for an item and then waits on the event, returns one item or none at once.
     """
 
     def __init__(self, on_work: Callable[[], None]) -> None:
@@ -105,26 +107,6 @@ class WorkAvailable(threading.Event):
     @override
     def wait(self, timeout: float | None = None) -> bool:
         return False
-
-
-class SingleRead:
-    """The gRPC context of a caller that is there for one look."""
-
-    def __init__(self) -> None:
-        self._is_active = True
-
-    def is_active(self) -> bool:
-        """True the first time, then False."""
-        was_active, self._is_active = self._is_active, False
-        return was_active
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledActivity:
-    """An activity and the run of an instance that called it."""
-
-    instance: OrchestrationInstance
-    activity: ActivityWorkItem
 
 
 class LeasingTaskHub(TimedBackend):
@@ -151,7 +133,6 @@ class LeasingTaskHub(TimedBackend):
         timers.after(self._lease_check_seconds, self._end_expired_leases)
 
     def add_worker_stream(self, holder: str) -> None:
-        """A worker opened a stream of work items."""
         with self._lock:
             self._leases.add_stream(holder)
 
@@ -167,17 +148,14 @@ class LeasingTaskHub(TimedBackend):
             if not self._leases.is_present(holder):
                 return None
             wanted = self._within_limits(request, holder)
-            item = next(iter(super().GetWorkItems(wanted, SingleRead())), None)
+            one_look = SimpleNamespace(is_active=iter((True, False)).__next__)
+            item = next(iter(super().GetWorkItems(wanted, one_look)), None)
             if item is not None:
                 kind = WorkItemKind(item.WhichOneof("request"))
-                match kind:
-                    case WorkItemKind.ORCHESTRATION:
-                        instance_id = item.orchestratorRequest.instanceId
-                    case WorkItemKind.ACTIVITY:
-                        instance_id = item.activityRequest.orchestrationInstance.instanceId
-                    case WorkItemKind.ENTITY:
-                        instance_id = item.entityRequestV2.instanceId
-                self._leases.grant(item.completionToken, kind, instance_id, holder)
+                work = getattr(item, kind.value)
+                if kind is WorkItemKind.ACTIVITY:
+                    work = work.orchestrationInstance
+                self._leases.grant(item.completionToken, kind, work.instanceId, holder)
             return item
 
     def _within_limits(
@@ -252,7 +230,6 @@ class LeasingTaskHub(TimedBackend):
         return pb.AbandonEntityTaskResponse()
 
     def _abandon(self, token: str) -> None:
-        """Take an item back unanswered."""
         with self._lock:
             lease = self._leases.end(token)
             if lease is not None:
@@ -262,19 +239,19 @@ class LeasingTaskHub(TimedBackend):
         """Give each activity of a turn a token of its own; the package has one for all of them."""
         new = [self._activity_queue.pop() for _ in range(len(self._activity_queue) - queued)]
         for activity in reversed(new):
-            self._schedule(ScheduledActivity(instance, activity))
+            self._schedule((instance, activity))
 
     def _schedule(self, scheduled: ScheduledActivity) -> None:
-        activity = replace(scheduled.activity, completion_token=self._new_token())
+        activity = replace(scheduled[1], completion_token=self._new_token())
         self._activities[str(activity.completion_token)] = scheduled
         self._activity_queue.append(activity)
         self._work_available.set()
 
     def _is_awaited(self, scheduled: ScheduledActivity) -> bool:
         """Whether the run that called an activity is the current one and still knows the call."""
-        instance, task_id = scheduled.instance, scheduled.activity.task_id
+        instance, activity = scheduled
         return self._instances.get(instance.instance_id) is instance and any(
-            event.HasField("taskScheduled") and event.eventId == task_id
+            event.HasField("taskScheduled") and event.eventId == activity.task_id
             for event in instance.history
         )
 

@@ -180,7 +180,6 @@ class TimedBackend(InMemoryOrchestrationBackend):
 
 
 def end_of_sub_orchestration(instance: OrchestrationInstance, task_id: int) -> pb.HistoryEvent:
-    """The event with which a parent learns how its sub-orchestration ended."""
     if instance.status == pb.ORCHESTRATION_STATUS_COMPLETED:
         return helpers.new_sub_orchestration_completed_event(task_id, instance.output)
     details = instance.failure_details

@@ -58,7 +58,6 @@ def watch_for_end(stopping: asyncio.Event) -> None:
 
 
 def is_watchable(descriptor: int) -> bool:
-    """Whether a descriptor is a pipe, a socket or a terminal."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:

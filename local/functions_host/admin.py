@@ -17,13 +17,10 @@ from local.functions_host.config.keys import Keys, key_of
 from local.functions_host.triggers.listener import Invocable, Listener
 from local.functions_host.web import Route, WebHandler, WebServer
 
-VERSION = "4.1037.0"
-"""The version of the real host whose behaviour is followed."""
+VERSION = "4.1037.0"  # of the real host whose behaviour is followed
 
 
 class Admin:
-    """Answers `/admin/...` for a host."""
-
     def __init__(self, region: str, listeners: Mapping[AppFunction, Listener], keys: Keys) -> None:
         self._region = region
         self._keys = keys
@@ -54,12 +51,10 @@ class Admin:
         return web.json_response(document)
 
     async def list_functions(self, request: web.Request) -> web.Response:  # noqa: ARG002 - as above
-        found = [describe(function) for function, _ in self._listeners.values()]
-        return web.json_response(found)
+        return web.json_response([describe(one) for one, _ in self._listeners.values()])
 
     async def get_function(self, request: web.Request) -> web.Response:
-        function, _ = self._find(request)
-        return web.json_response(describe(function))
+        return web.json_response(describe(self._find(request)[0]))
 
     async def run(self, request: web.Request) -> web.Response:
         """Start one run of a function; 202 says that it started, the log how it ended."""

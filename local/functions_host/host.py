@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from local.functions_host.admin import Admin
@@ -10,9 +11,8 @@ from local.functions_host.config.functions import AppFunction, read_function
 from local.functions_host.config.host_json import HostJson
 from local.functions_host.config.keys import Keys
 from local.functions_host.config.settings import AppSettings
-from local.functions_host.durable.extension import DurableExtension
+from local.functions_host.durable.extension import DurableExtension, DurableKind
 from local.functions_host.triggers.cosmos import CosmosListener
-from local.functions_host.triggers.durable import DurableListener
 from local.functions_host.triggers.http import HttpListener
 from local.functions_host.triggers.listener import (
     HostContext,
@@ -31,6 +31,26 @@ log = logging.getLogger(__name__)
 DRAIN_SECONDS = 5.0
 
 
+# By Durable trigger: the kind of function, and the property of the binding that names it.
+NAME_KEYS = {
+    "orchestrationTrigger": (DurableKind.ORCHESTRATION, "orchestration"),
+    "activityTrigger": (DurableKind.ACTIVITY, "activity"),
+    "entityTrigger": (DurableKind.ENTITY, "entityName"),
+}
+
+
+class DurableListener(Listener):
+    """Registers one function; its work comes through the stream all Durable functions share."""
+
+    def __init__(self, function: AppFunction, context: HostContext) -> None:
+        binding = function.trigger
+        if function.is_disabled:
+            raise binding.unsupported("switching off a Durable function is not honoured")
+        kind, name_key = NAME_KEYS[binding.type]
+        binding.only("durableRequiresGrpc", name_key)
+        context.durable.add(kind, binding.text(name_key, function.name), function)
+
+
 class ManualListener(Listener):
     """The manual trigger: a function that only the admin endpoint runs."""
 
@@ -40,34 +60,29 @@ class ManualListener(Listener):
         self._worker = context.worker
 
     async def run_now(self, text: str) -> None:
-        """Invoke the function with the given text as its input."""
         function = self._function
         inputs = {function.trigger.name: TypedData(string=text)}
         log_result(function.name, await self._worker.invoke(function.id, function.name, inputs))
 
 
+# Which listener serves which trigger; a type that is not here is Unsupported.
 LISTENERS: dict[str, ListenerFactory] = {
-    "activityTrigger": DurableListener,
+    **dict.fromkeys(NAME_KEYS, DurableListener),
     "cosmosDBTrigger": CosmosListener,
-    "entityTrigger": DurableListener,
     "httpTrigger": HttpListener,
     "manualTrigger": ManualListener,
-    "orchestrationTrigger": DurableListener,
     "serviceBusTrigger": ServiceBusListener,
     "timerTrigger": TimerListener,
 }
-"""Which listener serves which trigger; a type that is not here is Unsupported."""
 
 
+@dataclass(frozen=True, slots=True)
 class FunctionsHost:
     """Runs one app for one region. `load` reads everything that can be refused."""
 
-    def __init__(
-        self, context: HostContext, listeners: Mapping[AppFunction, Listener], admin: Admin
-    ) -> None:
-        self._context = context
-        self._listeners = listeners
-        self._admin = admin
+    _context: HostContext
+    _listeners: Mapping[AppFunction, Listener]
+    _admin: Admin
 
     @classmethod
     async def load(

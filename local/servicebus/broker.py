@@ -24,9 +24,8 @@ ON_REQUEST = frozenset(
 )
 UNDER_LOCK = ON_REQUEST | {Action.LOSE_LOCK}
 ON_DELIVERY = frozenset({Action.DOWN, Action.DROP_CONNECTION, Action.DUPLICATE, Action.LOSE_LOCK})
-OPERATIONS: dict[
-    str, frozenset[Action]
-] = {  # every operation that is counted, with the actions of faults that can hit it
+# Every operation that is counted, with the actions of faults that can hit it.
+OPERATIONS: dict[str, frozenset[Action]] = {
     **dict.fromkeys(("authorize", "expire-lock"), NONE),
     **dict.fromkeys(("accept", "send", "schedule", "cancel-scheduled", "unknown"), ON_REQUEST),
     **dict.fromkeys(("peek", "receive-deferred", "list-sessions"), ON_REQUEST),
@@ -39,8 +38,6 @@ OPERATIONS: dict[
 
 
 class ClientConnection(Protocol):
-    """A client's connection, as the links on it see it."""
-
     @property
     def is_open(self) -> bool: ...
 
@@ -48,9 +45,7 @@ class ClientConnection(Protocol):
         """There is something to write; it goes out at the end of the transaction."""
 
     def flush(self) -> None: ...
-
-    def abort(self) -> None:
-        """Drop the connection abruptly."""
+    def abort(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +66,17 @@ class ClientOperation[Result]:
     expire_lock: Callable[[], object] | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Interceptor:
     """Every operation passes it: it is counted, and an injected fault may hit it on the way.
 
     A DELAY holds the one operation back, so one sent after it may overtake it.
     """
 
-    def __init__(
-        self,
-        component: str,
-        *,
-        faults: Faults,
-        counters: Counters,
-        call_later: Callable[[float, Callable[[], None]], object],
-    ) -> None:
-        self._component = component
-        self._faults = faults
-        self._counters = counters
-        self._call_later = call_later
+    _component: str
+    _faults: Faults
+    _counters: Counters
+    _call_later: Callable[[float, Callable[[], None]], object]
 
     @property
     def is_down(self) -> bool:
@@ -96,8 +84,7 @@ class Interceptor:
         return self._faults.is_down(self._component)
 
     def execute(self, operation: ClientOperation[Any]) -> None:
-        """Do what was asked and respond, unless a fault is in the way."""
-        match self._take_fault(operation.name):
+        match self.take_fault(operation.name):
             case None:
                 self._respond(operation, self._apply(operation))
             case Fault(action=Action.STATUS, status=status):
@@ -107,19 +94,15 @@ class Interceptor:
             case Fault(action=Action.DROP_ANSWER):
                 self._apply(operation)
             case Fault(action=Action.LOSE_LOCK):
-                result = self._apply(operation, before=operation.expire_lock)
-                self._respond(operation, result)
+                self._respond(operation, self._apply(operation, before=operation.expire_lock))
             case Fault(action=Action.DOWN | Action.DROP_CONNECTION):
                 operation.connection.abort()
-
-    def take_delivery_fault(self) -> Fault | None:
-        return self._take_fault("deliver")
 
     def count(self, operation: str, status: str = "ok", *, count: int = 1, size: int = 0) -> None:
         """Count something that a client did not ask for."""
         self._counters.add(self._component, operation, status, count=count, size=size)
 
-    def _take_fault(self, operation: str) -> Fault | None:
+    def take_fault(self, operation: str) -> Fault | None:
         return self._faults.inject(self._component, operation, actions=OPERATIONS[operation])
 
     def _apply(
@@ -150,14 +133,11 @@ class Broker:
     def __init__(
         self, component: str, *, faults: Faults, counters: Counters, store: MessageStore
     ) -> None:
-        self.interceptor = Interceptor(
-            component, faults=faults, counters=counters, call_later=self.call_later
-        )
+        self.interceptor = Interceptor(component, faults, counters, self.call_later)
         self._store = store
         self._unflushed: dict[ClientConnection, None] = {}
 
     def now(self) -> float:
-        """Seconds since 1970."""
         return time.time()
 
     @contextmanager
@@ -168,8 +148,7 @@ class Broker:
         finally:
             self._store.commit()
             while self._unflushed:
-                connection, _ = self._unflushed.popitem()
-                connection.flush()
+                self._unflushed.popitem()[0].flush()
 
     def flush_after_commit(self, connection: ClientConnection) -> None:
         self._unflushed.setdefault(connection)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.servicebus.rules.filters import (
+from local.servicebus.rules import (
     MATCH_ALL,
     CorrelationFilter,
     Filter,
@@ -80,8 +80,6 @@ class SubscriptionConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic with its subscriptions. Durations are in seconds."""
-
     name: str
     subscriptions: tuple[SubscriptionConfig, ...] = ()
     time_to_live_seconds: float | None = None
@@ -90,15 +88,12 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceConfig:
-    """One namespace: a name, its queues and its topics, in the order of the file."""
-
     name: str
     queues: tuple[QueueConfig, ...]
     topics: tuple[TopicConfig, ...] = ()
 
 
 def subscription_path(topic: str, subscription: str) -> str:
-    """Where a subscription is received from."""
     return f"{topic}/Subscriptions/{subscription}"
 
 
@@ -145,7 +140,6 @@ def parse_topic(document: Mapping[str, Any]) -> TopicConfig:
 
 
 def parse_subscription(document: Mapping[str, Any], topic: str) -> SubscriptionConfig:
-    """Read one subscription; without rules it takes everything."""
     path = subscription_path(topic, parse_name(document, "a subscription"))
     where = f"subscription {path!r}"
     refuse_unknown(document, {"Name", "Properties", "Rules"}, where)
@@ -177,9 +171,6 @@ def read_queue(name: str, properties: Mapping[str, Any], where: str) -> QueueCon
         dead_letter_expired=parse_flag(properties, "DeadLetteringOnMessageExpiration", where),
         duplicate_window_seconds=parse_duplicate_window(properties, where),
     )
-
-
-# Rules
 
 
 def parse_rule(document: Mapping[str, Any], owner: str) -> SubscriptionRule:
@@ -252,7 +243,6 @@ def parse_lock_seconds(value: Any, where: str) -> float:
 
 
 def parse_time_to_live(value: Any, where: str) -> float | None:
-    """How long a message may wait; None is for ever."""
     return None if value is None else parse_seconds(value, where)
 
 

@@ -10,15 +10,8 @@ same place are ordered by their body (numbering.number_facts).
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from samples.flights import validation
 from samples.flights.source import read_flights
-from samples.flights.validation import (
-    DAY_MINUTES,
-    DUPLICATE,
-    convert_to_minutes,
-    select_first_days,
-    select_rejected_flights,
-    validate_flights,
-)
 from spark.facts import SourceFacts
 from spark.numbering import number_facts
 from spark.schemas import EVENTS
@@ -29,13 +22,12 @@ ORDER = ("date", "departure", "flight", "origin", "stage")
 
 
 def extract_flight_facts(spark: SparkSession, path: str, days: int) -> SourceFacts:
-    """The facts of the flights on the first days of a source."""
-    flights = select_first_days(read_flights(spark, path), days).persist()
-    validated = validate_flights(flights).persist()
+    flights = validation.select_first_days(read_flights(spark, path), days).persist()
+    validated = validation.validate_flights(flights).persist()
     facts = build_flight_facts(validated).persist()
-    rejected = select_rejected_flights(validated)
+    rejected = validation.select_rejected_flights(validated)
     row = F.to_json(F.struct(*(name for name in rejected.columns if name != "reason")))
-    repeated = rejected.where(F.col("reason") == DUPLICATE)
+    repeated = rejected.where(F.col("reason") == validation.DUPLICATE)
     return SourceFacts(
         flights,
         facts,
@@ -74,9 +66,8 @@ def cast_to_text(*names: str) -> list[Column]:
 
 
 def add_times(flights: DataFrame) -> DataFrame:
-    """Flights with the times at which they departed (or should have) and arrived."""
     flown = F.col("dep_time").isNotNull()
-    scheduled = add_minutes(F.col("date"), convert_to_minutes(F.col("sched_dep_time")))
+    scheduled = add_minutes(F.col("date"), validation.convert_to_minutes(F.col("sched_dep_time")))
     departed = add_minutes(scheduled, F.col("dep_delay"))
     return (
         flights.withColumn("flown", flown)
@@ -93,14 +84,13 @@ def add_minutes(time: Column, minutes: Column) -> Column:
 
 def find_arrival() -> Column:
     """The arrival's clock time on the day of departure, or on the next day if that is earlier."""
-    landed = convert_to_minutes(F.col("arr_time")) % DAY_MINUTES
-    overnight = landed < convert_to_minutes(F.col("dep_time")) % DAY_MINUTES
+    landed = validation.convert_to_minutes(F.col("arr_time")) % validation.DAY_MINUTES
+    overnight = landed < validation.convert_to_minutes(F.col("dep_time")) % validation.DAY_MINUTES
     midnight = F.col("departure").cast("date").cast("timestamp_ntz")
-    return add_minutes(midnight, landed + F.when(overnight, DAY_MINUTES).otherwise(0))
+    return add_minutes(midnight, landed + F.when(overnight, validation.DAY_MINUTES).otherwise(0))
 
 
 def list_statuses(flights: DataFrame) -> DataFrame:
-    """One row per status of a flight, with the columns that order and describe it."""
     left = build_status(
         stage=0,
         name=F.when(F.col("flown"), DEPARTED).otherwise(CANCELLED),
@@ -124,7 +114,6 @@ def list_statuses(flights: DataFrame) -> DataFrame:
 
 
 def build_status(*, stage: int, name: Column, at: Column, delay: Column) -> Column:
-    """One status of a flight."""
     return F.struct(
         F.lit(stage).alias("stage"),
         name.alias("status"),

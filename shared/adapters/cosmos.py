@@ -1,7 +1,7 @@
 """The journal over azure-cosmos: one container, one logical partition per session.
 
-The SDK retries writes by itself, so a conflict may be our own earlier success; the use case tells
-them apart by attempt.
+The SDK retries writes by itself, so a conflict may be our own earlier success; the committer tells
+them apart by the attempt's id.
 """
 
 from collections.abc import Mapping, Sequence

@@ -78,7 +78,7 @@ class CosmosAccount:
         """A container, with the client connected."""
         since = self.failing_since
         if since is not None and time.monotonic() - since > self.reconnect_seconds:
-            # The client may look in a dead place; the next one asks where to write.
+            # The client may still write to a region that is down; a new one asks where to write.
             await self.close()
         known = self.containers.get((database, name))
         if known is not None:
@@ -115,7 +115,7 @@ class CosmosAccount:
             if error.status_code == TOO_LARGE:
                 raise TooLarge(first_line(error)) from error
             if error.status_code in REFUSED_STATUSES:
-                raise explain_refusal(error, error.status_code) from error
+                raise convert_refusal(error, error.status_code) from error
             raise OutcomeUnknown(f"a write to Cosmos DB failed: {first_line(error)}") from error
         except (AzureError, TimeoutError, OSError) as error:
             self.failing_since = self.failing_since or time.monotonic()
@@ -126,7 +126,6 @@ class CosmosAccount:
             self.failing_since = None
 
     def new_client(self) -> CosmosClient:
-        """A client that is not connected yet."""
         if self.connection_string is not None:
             return CosmosClient.from_connection_string(
                 self.connection_string,
@@ -212,9 +211,9 @@ class ResponseClock:
 
 
 def new_transport() -> AioHttpTransport:
-    """A transport that does not look for a proxy in the environment before each request.
+    """A transport that does not search the environment for a proxy before each request.
 
-    That look costs two trips to a thread, a quarter of what a request costs this process.
+    That search costs two trips to a thread, a quarter of what a request costs this process.
     """
     return AioHttpTransport(use_env_settings=False)
 
@@ -227,13 +226,13 @@ async def reading() -> AsyncIterator[None]:
     except CosmosResourceNotFoundError:
         raise
     except CosmosHttpResponseError as error:
-        raise explain_refusal(error, error.status_code) from error
+        raise convert_refusal(error, error.status_code) from error
     except (AzureError, TimeoutError, OSError) as error:
         raise Unavailable(f"Cosmos DB cannot be reached: {first_line(error)}") from error
 
 
-def explain_refusal(error: AzureError, status: int | None) -> Unavailable:
-    """A refusal as the use cases know it, with the wait that the store asks for."""
+def convert_refusal(error: AzureError, status: int | None) -> Unavailable:
+    """A refusal as Throttled or Unavailable, with the wait that the store asks for."""
     reason = f"Cosmos DB refused: {first_line(error)}"
     if status != THROTTLED:
         return Unavailable(reason)
@@ -242,7 +241,6 @@ def explain_refusal(error: AzureError, status: int | None) -> Unavailable:
 
 
 def first_line(error: BaseException) -> str:
-    """An SDK error without its page of headers."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -277,5 +275,5 @@ def explain_batch(operations: Sequence[Operation], error: CosmosBatchOperationEr
     if status == TOO_LARGE:
         raise TooLarge("Cosmos DB refused a document as too large") from error
     if status in REFUSED_STATUSES:
-        raise explain_refusal(error, status) from error
+        raise convert_refusal(error, status) from error
     raise OutcomeUnknown(f"Cosmos DB answered a batch with {status}") from error

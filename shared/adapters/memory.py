@@ -72,12 +72,10 @@ class MemoryJournal:
         return self.fault_plan.perform("head", lambda: self.newest(session))
 
     async def entry(self, session: str, position: int) -> Entry | None:
-        """See Entries.entry."""
         found = self.read("entry", session, position_id(position))
         return decode_entry(found) if found else None
 
     async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
-        """See Entries.stored_entry."""
         found = self.read("stored_entry", session, position_id(position))
         if found is None:
             return None
@@ -87,18 +85,15 @@ class MemoryJournal:
     async def processed(
         self, session: str, position: int, limit: int
     ) -> Mapping[int, Sequence[MessageIdentity]]:
-        """See Entries.processed."""
         return self.fault_plan.perform(
             "processed", lambda: processed_by_position(self.page(session, position, limit))
         )
 
     async def marker(self, session: str, message_id: str) -> Marker | None:
-        """See Entries.marker."""
         found = self.read("marker", session, marker_id(message_id))
         return decode_marker(found) if found else None
 
     async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
-        """See Entries.append."""
         return self.write("append", entry.session, append_operations(entry, carried))
 
     async def replace(
@@ -108,12 +103,10 @@ class MemoryJournal:
         carried: Carried = NOTHING_CARRIED,
         waiting: ParkedMessage | None = None,
     ) -> WriteResult:
-        """See Entries.replace."""
         operations = replace_operations(entry, version, carried, waiting)
         return self.write("replace", entry.session, operations)
 
     async def parked(self, session: str, number: Number) -> Message | None:
-        """See Entries.parked."""
         found = self.read("parked", session, parked_id(number))
         return decode_parked(found) if found else None
 
@@ -126,7 +119,6 @@ class MemoryJournal:
         excluded: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
-        """See Maintenance.sessions."""
         before = self.clock.now() - older_than_seconds
         found = self.fault_plan.perform(
             f"sessions.{need.value}",
@@ -135,7 +127,6 @@ class MemoryJournal:
         return list(dict.fromkeys(session_in(document) for document in found[:limit]))
 
     async def faulted_entries(self, session: str) -> Sequence[Entry]:
-        """See Maintenance.faulted_entries."""
         found = self.fault_plan.perform("faulted_entries", lambda: self.store.flagged(session))
         faulted = [
             decode_entry(document)
@@ -147,13 +138,11 @@ class MemoryJournal:
     async def pending(
         self, session: str, regions: Sequence[str], *, limit: int = PENDING_MAX
     ) -> Sequence[PendingOutbox]:
-        """See Outboxes.pending."""
         return self.fault_plan.perform(
             "pending", lambda: self.pending_outboxes(session, regions)[:limit]
         )
 
     async def add_pending(self, session: str, outbox: Outbox) -> None:
-        """See Outboxes.add_pending."""
         document = encode_pending(session, outbox)
         self.write("add_pending", session, [CreateDocument(document, WriteResult.TAKEN)])
 
@@ -163,8 +152,6 @@ class MemoryJournal:
         delivered: Sequence[str],
         refused: Mapping[str, str] | None = None,
     ) -> None:
-        """See Outboxes.acknowledge."""
-
         def remove_regions() -> None:
             document = self.store.read(pending.session, outbox_id(pending))
             if document is not None:
@@ -174,44 +161,37 @@ class MemoryJournal:
         self.fault_plan.perform("acknowledge", remove_regions)
 
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
-        """See Outboxes.stage."""
         for document in encode_staged(session, attempt, batches):
             self.write("stage", session, [CreateDocument(document, WriteResult.TAKEN)])
 
     async def staged(self, session: str, staged: Staged) -> Sequence[DestinationBatch]:
-        """See Outboxes.staged."""
         found = self.fault_plan.perform(
             "staged", lambda: [self.store.read(session, part) for part in staged_ids(staged)]
         )
         return [batch for document in found if document for batch in decode_staged(document)]
 
     async def ledger(self, session: str, group: str) -> StoredLedger | None:
-        """See Ledgers.ledger."""
         found = self.read("ledger", session, ledger_id(group))
         return StoredLedger(decode_ledger(found), version_of(found)) if found else None
 
     async def save_ledger(
         self, session: str, ledger: Ledger, version: str | None, pending: Outbox = NO_OUTBOX
     ) -> str | None:
-        """See Ledgers.save_ledger."""
         operations = ledger_operations(session, ledger, version, pending)
         if self.write("save_ledger", session, operations) is not WriteResult.CREATED:
             return None
         return version_of(self.partitions[session][ledger_id(ledger.group)])
 
     async def oldest_entries(self, session: str, limit: int) -> Sequence[Entry]:
-        """See Maintenance.oldest_entries."""
         return self.fault_plan.perform("oldest_entries", lambda: self.entries(session)[:limit])
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:
-        """See Maintenance.milestone."""
         before = self.clock.now() - older_than_seconds
         found = self.fault_plan.perform("milestone", lambda: self.store.flagged(session))
         marked = [d for d in found if shows_need(d, SessionNeed.COMPACTION)]
         return newest_milestone(marked, before)
 
     async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
-        """See Maintenance.compact."""
         self.write("compact", session, compact_operations(positions, passed))
 
     def read(self, name: str, session: str, document_id: str) -> Document | None:
@@ -231,22 +211,19 @@ class MemoryJournal:
         return list(islice((document for document in found if document), limit))
 
     def entries(self, session: str) -> list[Entry]:
-        """All entries that are kept, in order."""
         found = [decode_entry(d) for d in self.partitions[session].values() if is_entry(d)]
         return sorted(found, key=lambda entry: entry.position)
 
     def entry_at(self, session: str, position: int) -> Entry | None:
-        """The entry at a position, for whoever inspects the twin."""
+        """The entry at a position, for tests that inspect the twin: no fault is injected here."""
         document = self.store.read(session, position_id(position))
         return decode_entry(document) if document else None
 
     def newest(self, session: str) -> Entry | None:
-        """The entry with the highest position."""
         document = self.store.newest(session)
         return decode_entry(document) if document else None
 
     def pending_outboxes(self, session: str, regions: Sequence[str]) -> list[PendingOutbox]:
-        """The outboxes that wait for one of the regions."""
         found = sorted(self.store.flagged(session), key=lambda document: str(document["id"]))
         pending = [one for document in found if (one := decode_pending(document))]
         return [one for one in pending if one.outbox.only(regions).regions]

@@ -35,7 +35,6 @@ class MemoryBus:
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
-        """See Bus.send."""
         if self.unavailable & {region, (region, queue)}:
             raise Unavailable(f"region {region} is unavailable")
         self.fault_plan.perform(

@@ -76,12 +76,10 @@ class MemoryStore:
         return sorted((d for d in found if d), key=lambda document: int(version_of(document)))
 
     def newest(self, session: str) -> Document | None:
-        """The entry with the highest position."""
         end = self.ends.get(session)
         return self.partitions[session].get(end) if end else None
 
     def is_over(self, document: Document) -> bool:
-        """Whether the document has outlived its time to live."""
         ttl = document.get(TTL_FIELD, -1)
         return bool(ttl >= 0 and self.clock.now() >= written_at(document) + ttl)
 
@@ -122,7 +120,6 @@ class MemoryStore:
                 return self.read(session, document_id) is not None
 
     def is_version(self, session: str, document_id: str, version: str) -> bool:
-        """Whether a document is there in this very version."""
         stored = self.read(session, document_id)
         return stored is not None and version_of(stored) == version
 

@@ -19,7 +19,7 @@ from shared.domain.wire import CONTENT_TYPE, to_properties
 
 # A sender does one thing at a time; a few of them hide the round trip.
 SENDERS_PER_QUEUE = 4
-# The caller knows what to do about a dark region; waiting here for it would only hide it.
+# The engine keeps what an unavailable region misses; retrying for long here would only hide that.
 RETRIES = 1
 # The SDK waits for a broker's answer for ever, as long as the connection stands.
 SEND_SECONDS_MAX = 10.0
@@ -61,7 +61,6 @@ class Namespace:
         return self.client.get_queue_sender(queue)
 
     def new_client(self) -> ServiceBusClient:
-        """A client that is not connected yet."""
         if self.connection_string is not None:
             return ServiceBusClient.from_connection_string(
                 self.connection_string, retry_total=RETRIES, retry_backoff_factor=0.1

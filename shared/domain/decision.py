@@ -4,8 +4,8 @@ The decision is a table. `situation_of` says which of a few facts hold for the h
 the first rule of `RULES` that fits them gives the decision. Nothing here reads or writes anything,
 and docs/guarantees.md shows the same table, generated from the rules.
 
-A message without a number is told from its copies by a marker, which is kept for a time. Such a
-message is taken only while its marker, had there been one, would still be there: `explain_expiry`
+Copies of a message without a number are recognised by a marker, which is kept for a time. Such a
+message is taken only while the marker of an earlier copy would still be there: `explain_expiry`
 says when it is too old.
 """
 
@@ -126,7 +126,7 @@ class Rule:
 RULES: tuple[Rule, ...] = (
     Rule(Conflict, "Its id or number was used for something else.", newest=Newest.OTHER),
     Rule(Busy, "A worker is running its handler now.", session=Session.CLAIMED, newest=Newest.SAME),
-    Rule(Duplicate, "The newest entry processed it.", newest=Newest.SAME),
+    Rule(Duplicate, "The newest entry names it.", newest=Newest.SAME),
     Rule(Duplicate, "An older entry processed it.", place=Place.PASSED),
     Rule(Busy, "A worker is running the handler of another message.", session=Session.CLAIMED),
     Rule(Fenced, "A producer of a higher owner level has taken over.", place=Place.FENCED),
@@ -146,7 +146,6 @@ def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -
 
 
 def rule_for(situation: Situation) -> Rule:
-    """The first rule that fits."""
     for rule in RULES:
         if (
             rule.session in (None, situation.session)

@@ -54,7 +54,8 @@ class Context:
         """What `look` gave when the message was first processed, kept in its entry.
 
         For what the message does not say, such as a price list or today's date. The value must be
-        JSON; a tuple comes back as a list. Before the entry is committed a new attempt looks again.
+        JSON; a tuple comes back as a list. Before the entry is committed a new attempt calls `look`
+        again.
         """
         if name not in self.values:
             # As it will be read back, so that a later run sees nothing else.
@@ -76,7 +77,7 @@ class Output:
     """A message a handler wants sent: for another session, or for its own when none is named.
 
     `to` names another queue, or a topic, than the app's output queue. Ordered outputs are numbered
-    per destination and session, so that whoever takes them knows a gap; unordered ones are not.
+    per destination and session, so that their receiver recognises a gap; unordered ones are not.
     """
 
     type: str
@@ -90,7 +91,7 @@ class Output:
 class Handled[S: BaseModel]:
     """A handler's whole result: the new state and the outputs, in the order of sending.
 
-    `answer` is kept in the entry for whoever applied the message as a command; see CommandSender.
+    `answer` is kept in the entry for the sender of a command; see engine/sagas/steps.py.
     """
 
     state: S

@@ -1,7 +1,7 @@
 """The journal of a session as data: its entries and everything that an entry says.
 
 What a message means to a session is decided in decision.py, and what the entry after that decision
-looks like is built in next_entry.py. How entries are stored is known to shared/storage only.
+looks like is built in next_entry.py. How entries are stored is decided in shared/storage only.
 """
 
 from collections.abc import Mapping
@@ -116,8 +116,7 @@ class Entry:
     messages that wait beside the journal; `from_parked` says that this entry took one of them.
     `message` is the whole message where it is still needed: claimed, parked, faulted, or to be run
     again for its outputs. `captured` is what the handler looked up once. `lease` is there while the
-    entry is a claim. `answer` is what the handler replied to whoever applied the message as a
-    command.
+    entry is a claim. `answer` is what the handler replied to the sender of a command.
     """
 
     session: str

@@ -181,8 +181,8 @@ def park(made_from: EntryInput) -> Entry:
 def park_beside(claim: Entry, claimed_at: float, message: Message) -> tuple[Entry, MessageIdentity]:
     """A claim that one more message waits for, and the identity of that message.
 
-    The lease goes on from `claimed_at`, when the claim's owner wrote it last: whoever parks beside
-    a claim must not renew it.
+    The lease goes on from `claimed_at`, when the claim's owner wrote it last: parking a message
+    beside a claim must not renew it.
     """
     made_from = EntryInput(claim, message, claim.attempt)
     number = message.number or number_on_arrival(made_from)

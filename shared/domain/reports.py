@@ -52,8 +52,8 @@ def make_tombstone(message: Message) -> Message:
     """What is sent in place of an output that its queue refuses: same id, same number, no content.
 
     Without it the number would be missing for ever and everything after it would stay parked. It
-    follows from the message alone, so it has the same bytes whenever and wherever it is sent; what
-    the queue said is kept with the sender's entry.
+    follows from the message alone, so it has the same bytes whenever and wherever it is sent; the
+    queue's reason is kept in the sender's entry.
     """
     report = {
         "reason": "its queue does not take it",

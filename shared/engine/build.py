@@ -40,17 +40,14 @@ class Services:
 
     @property
     def region(self) -> str:
-        """The region that the worker runs in."""
         return self.worker.owner.region
 
     @property
     def journal(self) -> Journal:
-        """The journals of all sessions."""
         return self.worker.journal
 
     @property
     def handlers(self) -> Handlers:
-        """The application's handlers."""
         return self.worker.handlers
 
 

@@ -21,8 +21,9 @@ HEADS_MAX = 10_000
 class WaitLimits:
     """How long one invocation waits inside itself, so that waiting spends no delivery count.
 
-    `gap_seconds` is for an earlier message that is missing; `poll_seconds` lies between two looks;
-    `unknown_tries` is how often a write without an answer is read back and tried again.
+    `gap_seconds` is for an earlier message that is missing; `poll_seconds` is the pause between two
+    reads of the journal; `unknown_tries` is how often a write without an answer is read back and
+    tried again.
     """
 
     gap_seconds: float = 5.0
@@ -36,7 +37,7 @@ class Policy:
 
     `lag_seconds` is how long an outbox is left to its own worker, `acknowledge_seconds` how long an
     acknowledgement may wait for the session's next entry, `lease_seconds` how long a claim outlives
-    its owner, `window_seconds` how long an un-numbered message is told from its copies, and
+    its owner, `window_seconds` how long copies of an un-numbered message are recognised, and
     `retention_seconds` how old an entry is before it may be compacted.
     """
 
@@ -52,7 +53,7 @@ class Policy:
 
 
 class Recent[K, V](OrderedDict[K, V]):
-    """A bounded memory: what was set longest ago is forgotten first, whoever asked for it."""
+    """A bounded memory: what was set longest ago is forgotten first, however often it was read."""
 
     def __init__(self, kept_max: int) -> None:
         super().__init__()
@@ -127,7 +128,7 @@ class Worker:
             return {}
         holder = await self.journal.entry(head.session, head.state_at)
         if holder is None or holder.state is None:
-            # The head was remembered for too long: whoever comes next reads it.
+            # The head was remembered for too long: the next message reads the newest one.
             self.remember_head(head.session, None)
             raise OutcomeUnknown(f"the state of session {head.session!r} was compacted meanwhile")
         return holder.state

@@ -7,12 +7,7 @@ from enum import Enum, auto
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
 from shared.domain.message import require_id
 from shared.domain.producer import Draft, ProducerOptions
-from shared.storage.limits import (
-    OPERATION_BYTES_MAX,
-    OPERATION_MESSAGES_MAX,
-    measure_operation,
-    widest_number,
-)
+from shared.storage import limits
 
 # Stands for the session while a message is checked before its session is known.
 ANY_SESSION = "session"
@@ -37,38 +32,28 @@ class SessionMessage:
         reply_session: str | None = None,
     ) -> None:
         content = body.encode() if isinstance(body, str) else bytes(body)
-        self._draft = Draft(message_id, message_type, content, time, reply_to, reply_session)
-        self._draft.in_session(ANY_SESSION)
+        self.draft = Draft(message_id, message_type, content, time, reply_to, reply_session)
+        self.draft.in_session(ANY_SESSION)
         self._published: int | None = None
 
     @property
-    def draft(self) -> Draft:
-        """The content, without a number."""
-        return self._draft
-
-    @property
     def published_sequence_number(self) -> int | None:
-        """The number under which the message was published."""
         return self._published
 
     def require_unpublished(self) -> None:
-        """Raise AlreadyPublished if the message has a number."""
         if self._published is not None:
-            raise AlreadyPublished(
-                f"message {self._draft.id!r} was published as number {self._published}"
-            )
+            name = f"message {self.draft.id!r}"
+            raise AlreadyPublished(f"{name} was published as number {self._published}")
 
     def mark_published(self, sequence: int) -> None:
         """Remember the number. Only a producer calls this."""
         self._published = sequence
 
     def __repr__(self) -> str:
-        return f"SessionMessage(id={self._draft.id!r}, number={self._published})"
+        return f"SessionMessage(id={self.draft.id!r}, number={self._published})"
 
 
 class BatchState(Enum):
-    """Only an open batch takes messages."""
-
     OPEN = auto()
     SENDING = auto()
     PUBLISHED = auto()
@@ -86,13 +71,14 @@ class MessageBatch:
         self, session: str, options: ProducerOptions, max_size_in_bytes: int | None = None
     ) -> None:
         require_id("session", session)
-        limit = OPERATION_BYTES_MAX if max_size_in_bytes is None else max_size_in_bytes
-        if not 0 < limit <= OPERATION_BYTES_MAX:
-            raise InvalidMessage(f"a batch has 1 to {OPERATION_BYTES_MAX} bytes, not {limit}")
+        limit = limits.OPERATION_BYTES_MAX if max_size_in_bytes is None else max_size_in_bytes
+        if not 0 < limit <= limits.OPERATION_BYTES_MAX:
+            longest = limits.OPERATION_BYTES_MAX
+            raise InvalidMessage(f"a batch has 1 to {longest} bytes, not {limit}")
         self.session = session
         self.max_size_in_bytes = limit
         self.size_in_bytes = 0
-        self.number = widest_number(options.producer_group_id, options.owner_level)
+        self.number = limits.widest_number(options.producer_group_id, options.owner_level)
         self.messages: list[SessionMessage] = []
         self.state = BatchState.OPEN
 
@@ -116,12 +102,12 @@ class MessageBatch:
         if self.state is not BatchState.OPEN:
             raise AlreadyPublished(f"nothing can be added: the batch is {self.state.name.lower()}")
         message.require_unpublished()
-        size = measure_operation([message.draft.in_session(self.session, self.number)])
+        size = limits.measure_operation([message.draft.in_session(self.session, self.number)])
         if size > self.max_size_in_bytes:
             raise TooLarge(f"a message of {size} bytes, the batch takes {self.max_size_in_bytes}")
         if self.size_in_bytes + size > self.max_size_in_bytes:
             return False
-        if len(self.messages) == OPERATION_MESSAGES_MAX:
+        if len(self.messages) == limits.OPERATION_MESSAGES_MAX:
             return False
         self.messages.append(message)
         self.size_in_bytes += size

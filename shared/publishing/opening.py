@@ -42,8 +42,6 @@ def open_blocking_producer(
 
 @dataclass(frozen=True, slots=True)
 class RunningProducer:
-    """A producer and the event loop on which it runs."""
-
     producer: IdempotentProducer
     loop: asyncio.AbstractEventLoop
     stopped: asyncio.Event
@@ -91,7 +89,6 @@ class BlockingProducer:
         self.exits.close()
 
     def get_partition_publishing_properties(self, session: str) -> PartitionPublishingProperties:
-        """See IdempotentProducer."""
         return self.call(lambda p: p.get_partition_publishing_properties(session))
 
     def create_batch(self, session: str, max_size_in_bytes: int | None = None) -> MessageBatch:
@@ -103,7 +100,6 @@ class BlockingProducer:
         return self.call(lambda p: p.send(outgoing, session=session))
 
     def call[T](self, method: Callable[[IdempotentProducer], Coroutine[Any, Any, T]]) -> T:
-        """Run a method of the producer on its loop, and wait for the result."""
         # The lock keeps __exit__ from stopping the loop between the check and the submission.
         with self.lock:
             if self.running is None:

@@ -51,17 +51,14 @@ class IdempotentProducerOptions:
             self.resolve(session)
 
     def resolve(self, session: str) -> ProducerOptions:
-        """The options with which a session's first operation begins."""
         group, level, start = self.merge(session)
         return ProducerOptions(group, level or 0, start)
 
     def get_initial_properties(self, session: str) -> PartitionPublishingProperties:
-        """The properties of a session to which this producer has not published anything yet."""
         group, level, start = self.merge(session)
         return PartitionPublishingProperties(session, group, level, start - 1 if start else None)
 
     def merge(self, session: str) -> tuple[str, int | None, int | None]:
-        """A session's group, owner level and starting number: its own, else the general ones."""
         own = self.partition_options.get(session, PartitionPublishingOptions())
         group = self.producer_group_id if own.producer_group_id is None else own.producer_group_id
         level = self.owner_level if own.owner_level is None else own.owner_level

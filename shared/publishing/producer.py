@@ -127,7 +127,6 @@ class IdempotentProducer:
 
     @contextmanager
     def track_operation(self) -> Iterator[None]:
-        """Count an operation as running, so that `close` can wait for it."""
         self.require_open()
         self.running += 1
         self.idle.clear()
@@ -139,7 +138,6 @@ class IdempotentProducer:
                 self.idle.set()
 
     def require_open(self) -> None:
-        """Raise ProducerClosed after `close`."""
         if self.is_closed:
             raise ProducerClosed("the producer was closed")
 

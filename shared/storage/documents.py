@@ -104,7 +104,7 @@ def written_at(document: Mapping[str, Any]) -> float:
 
 
 def encode_genesis(session: str) -> Document:
-    """The mark that the session was begun; it outlives every entry, so nobody begins it twice."""
+    """The proof that the session exists; it outlives every entry, so its first entry is unique."""
     return {"id": GENESIS_ID, "session": session, "kind": "genesis"}
 
 
@@ -127,7 +127,6 @@ def encode_marker(session: str, marker: Marker, keep_seconds: int) -> Document:
 
 
 def decode_marker(document: Mapping[str, Any]) -> Marker:
-    """Read a marker back."""
     return Marker(decode_identity(document["covered"]), document["position"])
 
 
@@ -149,7 +148,6 @@ def encode_staged(
 
 
 def decode_staged(document: Mapping[str, Any]) -> tuple[DestinationBatch, ...]:
-    """Read staged outputs back."""
     return tuple(decode_batch(batch) for batch in document["parcels"])
 
 
@@ -200,7 +198,6 @@ def encode_entry(entry: Entry) -> Document:
 
 
 def decode_entry(document: Mapping[str, Any]) -> Entry:
-    """Read an entry back."""
     halt, resolution = document.get("halt"), document.get("resolution")
     message, lease = document.get("message"), document.get("lease")
     return Entry(
@@ -301,7 +298,6 @@ def encode_outbox(outbox: Outbox) -> Document:
 
 
 def decode_outbox(document: Mapping[str, Any]) -> Outbox:
-    """Read an outbox back."""
     stored = document.get("outbox")
     if stored is None:
         return NO_OUTBOX
@@ -315,7 +311,6 @@ def decode_outbox(document: Mapping[str, Any]) -> Outbox:
 
 
 def encode_batch(batch: DestinationBatch) -> Document:
-    """Messages for one destination."""
     return {
         "queue": batch.queue,
         "messages": [encode_message(message) for message in batch.messages],
@@ -323,7 +318,6 @@ def encode_batch(batch: DestinationBatch) -> Document:
 
 
 def decode_batch(document: Mapping[str, Any]) -> DestinationBatch:
-    """Read the messages for one destination back."""
     messages = tuple(decode_message(message) for message in document["messages"])
     return DestinationBatch(document["queue"], messages)
 
@@ -353,7 +347,6 @@ def encode_message(message: Message) -> Document:
 
 
 def decode_message(document: Mapping[str, Any]) -> Message:
-    """Read a message back."""
     number = document.get("number")
     return Message(
         id=document["id"],
@@ -369,7 +362,6 @@ def decode_message(document: Mapping[str, Any]) -> Message:
 
 
 def decode_parked(document: Mapping[str, Any]) -> Message:
-    """Read a parked message back."""
     return decode_message(document["message"])
 
 
@@ -387,24 +379,20 @@ def encode_identity(identity: MessageIdentity) -> Document:
 
 
 def decode_identity(document: Mapping[str, Any]) -> MessageIdentity:
-    """Read back which message it is."""
     return MessageIdentity(
         document["id"], document["type"], document["digest"], decode_number(document)
     )
 
 
 def encode_number(number: Number) -> Document:
-    """A producer's number."""
     return {"group": number.group, "level": number.level, "sequence": number.sequence}
 
 
 def decode_number(document: Mapping[str, Any]) -> Number:
-    """Read a producer's number back."""
     return Number(document["group"], document["level"], document["sequence"])
 
 
 def encode_ledger(session: str, ledger: Ledger) -> Document:
-    """A producer group's ledger."""
     return {
         "id": ledger_id(ledger.group),
         "session": session,
@@ -418,7 +406,6 @@ def encode_ledger(session: str, ledger: Ledger) -> Document:
 
 
 def decode_ledger(document: Mapping[str, Any]) -> Ledger:
-    """Read a ledger back."""
     return Ledger(
         group=document["group"],
         level=document["level"],

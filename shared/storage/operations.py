@@ -172,7 +172,7 @@ def adopt_staged(entry: Entry) -> list[Operation]:
 def acknowledge_operations(
     document: Document, delivered: Sequence[str], refused: Mapping[str, str]
 ) -> list[Operation]:
-    """The batch that strikes regions off a stored outbox; what all have leaves nothing behind."""
+    """The batch that strikes regions off a stored outbox, and deletes what nobody needs then."""
     before = decode_outbox(document)
     outbox = replace(before.without(delivered), refused={**before.refused, **refused})
     version = version_of(document)

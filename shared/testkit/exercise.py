@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, product
+from itertools import chain, groupby, product
 from typing import Any
 
 from shared.adapters.injected_faults import FaultPlan
@@ -36,8 +36,6 @@ type Deliver = Callable[[TwoRegions, Sequence[Message]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A message that failed, and why."""
-
     session: str
     type: str
     reason: str
@@ -78,7 +76,6 @@ class Report:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The messages that failed, with the reasons."""
         return self.result.faults
 
 
@@ -108,19 +105,18 @@ def exercise(
 
 
 async def compare_runs(handlers: Handlers, messages: Sequence[Message], runs_max: int) -> Report:
-    """Compare every disturbed run with the undisturbed one."""
     regions = TwoRegions(handlers)
     undisturbed = await run(regions, in_turn, messages)
     runs = 1
     for name, deliver in disturbances(messages):
         with found_when(lambda: name):  # noqa: B023 - it is called before the next one
-            require_same(undisturbed, await run(TwoRegions(handlers), deliver, messages))
+            require_same_result(undisturbed, await run(TwoRegions(handlers), deliver, messages))
         runs += 1
     for plan in fault_plans(len(regions.faults.made), runs_max):
         delivery = InterruptedDelivery()
         with found_when(lambda: f"when, during {delivery.interrupted}, {plan}"):  # noqa: B023
             disturbed = await run(TwoRegions(handlers, plan), delivery.deliver, messages)
-            require_same(undisturbed, disturbed)
+            require_same_result(undisturbed, disturbed)
         runs += 1
     return Report(undisturbed, runs)
 
@@ -133,22 +129,18 @@ def fault_plans(calls: int, runs_max: int) -> Iterator[FaultPlan]:
 
 
 async def run(regions: TwoRegions, deliver: Deliver, messages: Sequence[Message]) -> RunResult:
-    """Deliver the messages in some way, let the sweeps run, and read what that came to."""
     await deliver(regions, messages)
     await regions.finish()
     return await read_result(regions)
 
 
-def require_same(undisturbed: RunResult, disturbed: RunResult) -> None:
-    """Raise Found where a disturbance changed anything."""
-    found = difference(undisturbed, disturbed)
-    if found:
+def require_same_result(undisturbed: RunResult, disturbed: RunResult) -> None:
+    if found := difference(undisturbed, disturbed):
         raise Found(found)
 
 
 @contextmanager
 def found_when(name: Callable[[], str]) -> Iterator[None]:
-    """Name the disturbance under which something was found."""
     try:
         yield
     except Found as found:
@@ -159,7 +151,6 @@ def found_when(name: Callable[[], str]) -> Iterator[None]:
 
 
 async def in_turn(regions: TwoRegions, messages: Sequence[Message], region: str = EAST) -> None:
-    """Each message once, in order, to one region."""
     for message in messages:
         await regions.settle(region, message)
 
@@ -189,7 +180,6 @@ async def backwards(regions: TwoRegions, messages: Sequence[Message]) -> None:
 
 
 async def in_batches(regions: TwoRegions, messages: Sequence[Message]) -> None:
-    """Neighbours of one session together."""
     for _, group in groupby(messages, lambda message: message.session):
         together = list(group)
         for start in range(0, len(together), BATCH):
@@ -197,7 +187,6 @@ async def in_batches(regions: TwoRegions, messages: Sequence[Message]) -> None:
 
 
 async def during_an_outage(regions: TwoRegions, messages: Sequence[Message]) -> None:
-    """No output reaches the west until it is available again."""
     regions.bus.unavailable = {WEST}
     await in_turn(regions, messages)
     regions.bus.unavailable = set()
@@ -215,7 +204,6 @@ async def shuffled(seed: int, regions: TwoRegions, messages: Sequence[Message]) 
 
 
 def disturbances(messages: Sequence[Message]) -> Iterator[tuple[str, Deliver]]:
-    """Ways of delivery that must change nothing, with their names."""
     yield "when only the other region takes them", partial(in_turn, region=WEST)
     yield "when each message comes twice", twice
     yield "when both regions take each message at once", in_both_regions
@@ -236,7 +224,6 @@ class InterruptedDelivery:
     interrupted: str = "the sweep"
 
     async def deliver(self, regions: TwoRegions, messages: Sequence[Message]) -> None:
-        """Deliver each message until it is settled."""
         for message in messages:
             before = len(regions.faults.made)
             await regions.settle(EAST, message)
@@ -245,7 +232,6 @@ class InterruptedDelivery:
 
 
 async def read_result(regions: TwoRegions) -> RunResult:
-    """What the regions hold when nothing is left to do."""
     worker = regions.new_worker(EAST).worker
     sessions = sorted(s for s in regions.journal.partitions if regions.journal.store.newest(s))
     arrived = {
@@ -257,6 +243,8 @@ async def read_result(regions: TwoRegions) -> RunResult:
             group = message.number.group if message.number else ""
             output = (message.id, message.type, message.body)
             streams[region, queue, message.session, group][output] = None
+    outputs = (queue for at, queue in arrived.items() if at[0] == EAST and at[1] != ERROR_QUEUE)
+    sent = chain.from_iterable(outputs)
     faults = (
         Fault(session, decode_identities(document)[0].type, document["reason"])
         for session, documents in regions.journal.partitions.items()
@@ -266,21 +254,13 @@ async def read_result(regions: TwoRegions) -> RunResult:
     return RunResult(
         states={s: await worker.state_after(await worker.read_head(s)) for s in sessions},
         # The order of what is not numbered does not count.
-        outputs={at: tuple(sent if at[-1] else sorted(sent)) for at, sent in streams.items()},
+        outputs={at: tuple(found if at[-1] else sorted(found)) for at, found in streams.items()},
         faults=tuple(sorted(faults, key=lambda f: (f.session, f.type, f.reason))),
-        sent=tuple(
-            dict.fromkeys(
-                message
-                for (region, queue), messages in arrived.items()
-                for message in messages
-                if region == EAST and queue != ERROR_QUEUE
-            )
-        ),
+        sent=tuple(dict.fromkeys(sent)),
     )
 
 
 def difference(undisturbed: RunResult, disturbed: RunResult) -> str | None:
-    """The first thing that a disturbance changed, in words."""
     for session in sorted({*undisturbed.states, *disturbed.states}):
         before, after = (
             "none" if state is None else json.dumps(state, sort_keys=True)
@@ -303,8 +283,6 @@ def difference(undisturbed: RunResult, disturbed: RunResult) -> str | None:
 def output_difference(
     undisturbed: tuple[SentOutput, ...], disturbed: tuple[SentOutput, ...]
 ) -> str | None:
-    """How the outputs of one stream differ, in words."""
-
     def named(output: SentOutput) -> str:
         message_id, message_type, body = output
         return f"{message_type} {body.decode()} (id {message_id})"

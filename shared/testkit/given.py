@@ -1,6 +1,7 @@
 """The messages that a team gives its handlers, how they are numbered, and what is said of them."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,29 +50,20 @@ def given(
 
 
 def as_sent(messages: Sequence[Given]) -> list[Message]:
-    """The messages as a producer would send them."""
-    numbers: dict[str, int] = {}
-    return [sent(place, message, numbers) for place, message in enumerate(messages)]
-
-
-def sent(place: int, message: Given, numbers: dict[str, int]) -> Message:
-    """A message with an id of its own and, unless it has none, its session's next number."""
-    number = None
-    if not message.unnumbered:
-        number = Number(GROUP, 0, numbers.get(message.session, 0))
-        numbers[message.session] = number.sequence + 1
-    return Message(
-        id=derive_id(GROUP, str(place), message.session),
-        session=message.session,
-        type=message.type,
-        body=message.body,
-        number=number,
-        time=message.time,
-        reply_to=message.reply_to,
-    )
+    """Messages with ids of their own and, but for unnumbered ones, their sessions' numbers."""
+    sent: list[Message] = []
+    counts: Counter[str] = Counter()
+    for place, one in enumerate(messages):
+        identity, number = derive_id(GROUP, str(place), one.session), None
+        if not one.unnumbered:
+            number = Number(GROUP, 0, counts[one.session])
+            counts[one.session] += 1
+        sent.append(
+            Message(identity, one.session, one.type, one.body, number, one.time, one.reply_to)
+        )
+    return sent
 
 
 def described(message: Message) -> str:
-    """A given message, as people would say which one it is."""
     place = f" {message.number.sequence + 1}" if message.number else ""
     return f"message{place} of {message.session!r} ({message.type})"

@@ -1,4 +1,4 @@
-"""HandlerRun handlers again in other processes, whose sets and hashes come in another order."""
+"""Run handlers again in other processes, whose sets and hashes come in another order."""
 
 import importlib
 import json
@@ -22,16 +22,18 @@ TIMEOUT_SECONDS = 120
 
 
 def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]) -> None:
-    """Raise Found where another process gives other bytes.
-
-    Handlers that are not at the top of an importable module cannot be run there, and are not.
-    """
+    """Raise Found where another process gives other bytes, if it can import the handler."""
     movable = [run for run in runs if is_importable(run.handler)]
     if not movable:
         return
-    jobs = json.dumps({"path": sys.path, "jobs": [as_job(run) for run in movable]})
+    jobs = []
+    for run in movable:
+        before, message = asdict(run.before), encode_message(run.message)
+        module = run.handler.handle.__module__
+        jobs.append({"module": module, "before": before, "message": message})
     processes = [start(seed) for seed in hash_seeds]
-    answers = [results_of(process, jobs) for process in processes]
+    given = json.dumps({"path": sys.path, "jobs": jobs})
+    answers = [results_of(process, given) for process in processes]
     for run, again in chain.from_iterable(zip(movable, each, strict=True) for each in answers):
         if again != run.result:
             here, there = differing_parts(run.result, again)
@@ -43,18 +45,14 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
 
 
 def start(hash_seed: int) -> subprocess.Popen[str]:
-    """A Python process with a hash seed of its own."""
+    of_process = {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(  # noqa: S603 - our own program in this interpreter
         [sys.executable, "-c", PROGRAM],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": str(hash_seed),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
+        env={**os.environ, **of_process},
     )
 
 
@@ -72,15 +70,6 @@ def results_of(process: subprocess.Popen[str], jobs: str) -> list[ComparableResu
     return results
 
 
-def as_job(run: HandlerRun) -> Mapping[str, Any]:
-    """A run as JSON for another process."""
-    return {
-        "module": run.handler.handle.__module__,
-        "before": asdict(run.before),
-        "message": encode_message(run.message),
-    }
-
-
 def is_importable(handler: Handler) -> bool:
     """Whether another process would find this very handler in its module."""
     module = sys.modules.get(handler.handle.__module__)
@@ -88,22 +77,20 @@ def is_importable(handler: Handler) -> bool:
 
 
 def found_in(module: ModuleType) -> Iterable[Handler]:
-    """The handlers registered in a module."""
     parts = [value for value in vars(module).values() if isinstance(value, Handlers)]
     return [handler for part in parts for handler in part.by_type.values()]
 
 
 def run_jobs() -> None:
-    """HandlerRun the jobs that standard input names; what handlers print goes elsewhere."""
+    """Run the jobs that standard input names; what handlers print goes elsewhere."""
     given = json.load(sys.stdin)
     sys.path[:] = given["path"]
     with redirect_stdout(sys.stderr):
-        results = [run_job(each) for each in given["jobs"]]
+        results = [run_handler_job(each) for each in given["jobs"]]
     json.dump(results, sys.stdout)
 
 
-def run_job(job: Mapping[str, Any]) -> ComparableResult:
-    """HandlerRun one job."""
+def run_handler_job(job: Mapping[str, Any]) -> ComparableResult:
     message = decode_message(job["message"])
     found = found_in(importlib.import_module(job["module"]))
     handler = next(handler for handler in found if handler.message_type == message.type)

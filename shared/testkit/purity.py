@@ -17,8 +17,6 @@ from datetime import date
 from types import CodeType, FrameType
 from typing import Any
 
-from pydantic import BaseModel
-
 from shared.domain.handler import (
     Context,
     Handler,
@@ -28,7 +26,6 @@ from shared.domain.handler import (
     Kind,
     OnFault,
 )
-from shared.domain.journal import Json
 from shared.domain.message import Message
 from shared.engine.handle import handle
 from shared.storage.documents import encode_batch
@@ -67,8 +64,6 @@ type ComparableResult = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class HandlerRun:
-    """A handler's run on a message: what it started from, and what it gave."""
-
     handler: Handler
     before: HandlerInput
     message: Message
@@ -85,28 +80,22 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Handle
     for message in messages:
         before = befores.setdefault(message.session, HandlerInput())
         handler = handlers.by_type.get(message.type)
-        if before is None or handler is None or not is_pure(handler):
+        if before is None or handler is None or handler.kind not in (Kind.PURE, Kind.DETERMINISTIC):
             befores[message.session] = None
-            continue
-        result = checked_run(handler, before, message)
-        if result is None:
-            halts = handler.on_fault is OnFault.HALT
-            befores[message.session] = None if halts else before
-            continue
-        captured = HandlerInput(before.state, before.produced, result.captured)
-        runs.append(HandlerRun(handler, captured, message, comparable(result)))
-        befores[message.session] = HandlerInput(result.state, result.produced)
+        elif (checked := checked_run(handler, before, message)) is not None:
+            run, befores[message.session] = checked
+            runs.append(run)
+        elif handler.on_fault is OnFault.HALT:
+            befores[message.session] = None
     for run in reversed(runs):
-        require_same(run, repeated(run), "when it runs again after the others")
+        require_same_run(run, repeated(run), "when it runs again after the others")
     return runs
 
 
-def is_pure(handler: Handler) -> bool:
-    return handler.kind in (Kind.PURE, Kind.DETERMINISTIC)
-
-
-def checked_run(handler: Handler, before: HandlerInput, message: Message) -> HandlerResult | None:
-    """HandlerRun a handler under watch, and once more; None where it fails."""
+def checked_run(
+    handler: Handler, before: HandlerInput, message: Message
+) -> tuple[HandlerRun, HandlerInput] | None:
+    """Run a handler under watch, and once more; None where it fails, else what comes after it."""
     with recorded_calls() as calls:
         try:
             result = handle.run_pure(handler, before, message)
@@ -118,31 +107,29 @@ def checked_run(handler: Handler, before: HandlerInput, message: Message) -> Han
     require_untouched(handler, before, message)
     captured = HandlerInput(before.state, before.produced, result.captured)
     run = HandlerRun(handler, captured, message, comparable(result))
-    require_same(run, repeated(run), "when it runs a second time")
-    return result
+    require_same_run(run, repeated(run), "when it runs a second time")
+    return run, HandlerInput(result.state, result.produced)
 
 
 def require_untouched(handler: Handler, before: HandlerInput, message: Message) -> None:
-    """Raise Found where the handler changes what it was given."""
     state, body = handle.parse_arguments(handler, before, message)
-    was = dumped(state), dumped(body)
+    models = {"state": state, "body": body}
+    before_run = {name: model.model_dump(mode="json") for name, model in models.items()}
     handler.handle(state, body, Context(message, before.captured))
-    for name, model, before_run in (("state", state, was[0]), ("body", body, was[1])):
-        if dumped(model) != before_run:
+    for name, model in models.items():
+        if (after := model.model_dump(mode="json")) != before_run[name]:
             raise Found(
                 f"the handler of {described(message)} changes the {name} it was given, from"
-                f" {before_run} to {dumped(model)}: return a changed copy, such as"
+                f" {before_run[name]} to {after}: return a changed copy, such as"
                 f" {name}.model_copy(update=...)"
             )
 
 
 def repeated(run: HandlerRun) -> ComparableResult:
-    """What the handler gives when it runs again on the same input."""
     return comparable(handle.run_pure(run.handler, run.before, run.message))
 
 
-def require_same(run: HandlerRun, again: ComparableResult, when: str) -> None:
-    """Raise Found where a later run gave something else."""
+def require_same_run(run: HandlerRun, again: ComparableResult, when: str) -> None:
     if again != run.result:
         first, second = differing_parts(run.result, again)
         raise Found(
@@ -154,7 +141,6 @@ def require_same(run: HandlerRun, again: ComparableResult, when: str) -> None:
 
 
 def differing_parts(first: ComparableResult, second: ComparableResult) -> tuple[str, str]:
-    """The part in which two results differ, of each."""
     for name in first:
         if first[name] != second.get(name):
             return json.dumps({name: first[name]}), json.dumps({name: second.get(name)})
@@ -163,14 +149,9 @@ def differing_parts(first: ComparableResult, second: ComparableResult) -> tuple[
 
 def comparable(result: HandlerResult) -> ComparableResult:
     """A result as it can be compared, also with one from another process."""
-    outputs = [encode_batch(parcel) for parcel in result.batches]
+    outputs = [encode_batch(batch) for batch in result.batches]
     compared: ComparableResult = json.loads(json.dumps({"state": result.state, "outputs": outputs}))
     return compared
-
-
-def dumped(model: BaseModel) -> Json:
-    """A model's fields."""
-    return model.model_dump(mode="json")
 
 
 @dataclass
@@ -202,7 +183,6 @@ def is_of_python(frame: FrameType) -> bool:
 
 
 def python_call(frame: FrameType) -> tuple[str, str] | None:
-    """The name and the advice for a Python function that may not be called."""
     if frame.f_code in PYTHON:
         return PYTHON[frame.f_code]
     arguments = frame.f_code.co_varnames[: frame.f_code.co_argcount]
@@ -212,7 +192,6 @@ def python_call(frame: FrameType) -> tuple[str, str] | None:
 
 
 def builtin_call(frame: FrameType, called: Any) -> tuple[str, str] | None:
-    """The name and the advice for a built-in function that may not be called."""
     owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
     if owner is SHARED_RANDOM:
         return f"random.{name}()", RANDOMNESS
@@ -226,7 +205,6 @@ def builtin_call(frame: FrameType, called: Any) -> tuple[str, str] | None:
 
 
 def known(called: Any) -> str | None:
-    """The advice about a built-in function, if there is any."""
     try:
         return FUNCTIONS.get(called)
     except TypeError:

@@ -23,6 +23,7 @@ from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.testkit.given import Found, described
 
+# Two regions are enough: what goes wrong between workers of different regions goes wrong with two.
 REGIONS = ("east", "west")
 OUTPUT_QUEUE = "out"
 ERROR_QUEUE = "errors"
@@ -52,7 +53,6 @@ class PatientClock(VirtualClock):
     """
 
     async def sleep(self, seconds: float) -> None:
-        """Let this much virtual time pass."""
         if seconds >= LONG_SECONDS:
             await asyncio.sleep(MOMENT_SECONDS)
         await super().sleep(seconds)
@@ -70,10 +70,7 @@ def in_this_thread(handler: Handler) -> Handler:
 
 
 class TwoRegions:
-    """A journal, a bus, a clock, and one worker in each region at a time.
-
-    A worker whose process is killed is replaced by one that remembers nothing.
-    """
+    """A journal, a bus, a clock and a worker per region; a killed one is replaced by a new one."""
 
     def __init__(
         self,
@@ -94,7 +91,6 @@ class TwoRegions:
         self.workers = {region: self.new_worker(region) for region in REGIONS}
 
     def new_worker(self, region: str) -> Services:
-        """A new process in a region."""
         self.started += 1
         delivery = Delivery(self.bus, self.clock, REGIONS, self.secondary_delay_seconds)
         return build(
@@ -116,7 +112,6 @@ class TwoRegions:
             raise OutcomeUnknown(f"the worker of {region} died") from killed
 
     def replace_workers(self, killed: str) -> None:
-        """Start a new worker where one was killed."""
         self.workers[killed] = self.new_worker(killed)
 
     async def deliver(self, region: str, messages: Sequence[Message]) -> bool:

@@ -13,23 +13,13 @@ from functions.responses import status_of
 from shared.domain import errors, wire
 from shared.domain.message import Message, Number
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Setting
+from tests.docs.reference_page import rows
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = (ROOT / "docs/reference.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+# The changelog also names what there is no longer.
+DOCUMENTS = [page for page in PAGES if page.name != "CHANGELOG.md"]
 README_LINES_MAX = 150
-
-
-def section(title: str) -> str:
-    """A section of the reference, up to the next one."""
-    return REFERENCE.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
-
-
-def rows(title: str) -> dict[str, list[str]]:
-    """The first table of a section: first cell without its code marks, to the other cells."""
-    table = [line for line in section(title).splitlines() if line.startswith("|")][2:]
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
-    return {first.strip("`"): rest for first, *rest in cells}
 
 
 def default_of(setting: Setting) -> str:
@@ -124,6 +114,29 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     ]
 
     assert missing == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_and_module_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text()
+    # Folders that begin with a dot are where runs leave what they made, if there was one.
+    folders = "|".join(
+        sorted(p.name for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith("."))
+    )
+    paths = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", text))
+    modules = set(re.findall(rf"python -m ((?:{folders})(?:\.\w+)*)", text))
+
+    # NAME stands for what the reader chooses.
+    missing = {path for path in paths if "NAME" not in path and not (ROOT / path).exists()}
+    missing |= {module for module in modules if not is_command(module)}
+
+    assert missing == set()
+
+
+def is_command(module: str) -> bool:
+    """Whether `python -m` can run it."""
+    path = ROOT / module.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
 def test_every_decision_is_in_the_index_with_its_title_and_status() -> None:

@@ -17,6 +17,7 @@ FOLDERS = (
 ALLOWED = {
     "paid": "the sample business of orders charges accounts",
     "pay": "the sample business of orders charges accounts",
+    "shelf": "the simulated shop keeps its stock on shelves",
 }
 
 

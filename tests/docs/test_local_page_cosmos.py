@@ -5,18 +5,22 @@ import re
 import pytest
 
 from local.cosmos.http import account, requests
-from local.cosmos.http.addresses import KINDS, parse_address
-from local.cosmos.http.documents import RANGE_GONE
-from local.cosmos.http.gateway import BODY_BYTES_MAX
-from local.cosmos.items import batch, charges, containers, documents, partitions, patch
+from local.cosmos.http.documents import (
+    BATCH_ACTIONS,
+    BATCH_BYTES_MAX,
+    OPERATIONS_MAX,
+    RANGE_GONE,
+)
+from local.cosmos.http.requests import KINDS, parse_address
+from local.cosmos.items import charges, containers, documents, partitions, patch
 from local.cosmos.items.containers import KNOWN_PROPERTIES
 from local.cosmos.items.indexing import KNOWN_KEYS
-from local.cosmos.query.aggregates import AGGREGATES
-from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.query.functions import AGGREGATES, FUNCTIONS
 from local.cosmos.query.merging import NOT_SERVABLE
 from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
 from local.cosmos.query.parser import DEPTH_MAX, parse_query
 from local.cosmos.responses import RequestRefused
+from local.cosmos.server import BODY_BYTES_MAX
 from tests.docs.local_page import (
     ITEM,
     ITEMS,
@@ -61,7 +65,7 @@ def test_every_operation_on_items() -> None:
 
     assert called == set(examples) == names("Cosmos DB", "operation")
     operations = cells("Cosmos DB", "operation")
-    assert set(coded(operations["batch"])) == set(batch.ACTIONS)
+    assert set(coded(operations["batch"])) == set(BATCH_ACTIONS)
     assert set(coded(operations["patch"])) == patch.APPLY.keys() | {"condition"}
 
 
@@ -111,7 +115,7 @@ def test_every_limit() -> None:
 
     assert numbers == [
         *(BODY_BYTES_MAX // MEBIBYTE, documents.ITEM_BYTES_MAX // MEBIBYTE),
-        *(batch.OPERATIONS_MAX, batch.BATCH_BYTES_MAX // MEBIBYTE, patch.CHANGES_MAX),
+        *(OPERATIONS_MAX, BATCH_BYTES_MAX // MEBIBYTE, patch.CHANGES_MAX),
         *(PAGE_ITEMS, PAGE_BYTES // MEBIBYTE),
         *(containers.ID_BYTES_MAX, partitions.KEY_BYTES_MAX),
         *(documents.LEVELS_MAX, DEPTH_MAX),

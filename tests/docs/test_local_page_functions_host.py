@@ -7,18 +7,17 @@ from typing import Any
 from durabletask.internal import orchestrator_service_pb2
 
 import local.functions_host.triggers.cosmos as cosmos_trigger
-import local.functions_host.triggers.durable as durable_trigger
 import local.functions_host.triggers.http as http_trigger
 import local.functions_host.triggers.service_bus as service_bus_trigger
 import local.functions_host.triggers.timer as timer_trigger
-from local.durable.service import COMPONENT, operation_of
+from local.durable.backend import COMPONENT, operation_of
 from local.functions_host.admin import Admin
 from local.functions_host.config import host_json, keys
 from local.functions_host.config.functions import BESIDE_A_TRIGGER, RETRIED
 from local.functions_host.config.keys import Keys
 from local.functions_host.config.settings import DISABLED, EMULATOR_ADDRESSES
 from local.functions_host.durable import extension, management
-from local.functions_host.host import LISTENERS
+from local.functions_host.host import LISTENERS, NAME_KEYS, DurableListener
 from local.functions_host.web import Route, WebHandler, WebServer
 from tests.docs.local_page import (
     cells,
@@ -32,8 +31,8 @@ from tests.docs.local_page import (
 
 
 def test_every_trigger_and_its_properties() -> None:
-    durable = quoted(r"binding\.only(\(.*\))", durable_trigger)
-    durable |= {name for _, name in durable_trigger.NAME_KEYS.values()}
+    durable = quoted(r"binding\.only(\(.*\))", DurableListener)
+    durable |= {name for _, name in NAME_KEYS.values()}
     honoured = {
         "serviceBusTrigger": set(service_bus_trigger.HONOURED),
         "cosmosDBTrigger": set(cosmos_trigger.HONOURED),

@@ -16,7 +16,7 @@ from local.cloud import Cloud, CloudOptions
 from local.cosmos import config as cosmos_config
 from local.cosmos.server import Cosmos
 from local.counters import Counters, OperationTally
-from local.durable import service as durable_service
+from local.durable import backend as durable_service
 from local.faults import Action, Fault, Faults
 from local.hosts import Hosts
 from local.servicebus import config as entities

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from tests.infra.parity import ROOT, deployment, section
 
-SHIPPED_FILES = ["function_app.py", "host.json", "requirements.txt"]
+SHIPPED_FILES = ["LICENSE", "function_app.py", "host.json", "requirements.txt"]
 SHIPPED_FOLDERS = ["functions", "shared"]
 
 
@@ -29,10 +29,11 @@ def test_nothing_the_app_needs_is_left_at_home() -> None:
     modules = [
         str(path.relative_to(ROOT))
         for folder in SHIPPED_FOLDERS
-        for path in (ROOT / folder).rglob("*.py")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".typed")
     ]
 
-    assert modules
+    assert "shared/py.typed" in modules
     assert {path: ignored_by(path) for path in SHIPPED_FILES + modules if ignored_by(path)} == {}
 
 
@@ -48,6 +49,26 @@ def test_every_other_package_and_document_stays_at_home() -> None:
     }
 
     assert {name for name in others if not ignored_by(name)} == set()
+
+
+def test_every_entry_of_the_checkout_is_either_shipped_or_left_at_home() -> None:
+    """Whatever .funcignore does not name is deployed: README.md, tools and Makefile once were."""
+    entries = {path.name for path in ROOT.iterdir()}
+
+    shipped = {name for name in entries if not ignored_by(name)}
+
+    assert shipped == {*SHIPPED_FILES, *SHIPPED_FOLDERS}, "name what stays at home in .funcignore"
+
+
+def test_what_git_does_not_track_stays_at_home_and_what_tools_need_is_tracked() -> None:
+    untracked = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    generated = [name.strip("/") for name in untracked if "*" not in name]
+
+    assert generated
+    assert {name for name in generated if not ignored_by(name)} == set()
+    for name in (".vscode/tasks.json", ".devcontainer/devcontainer.json", "shared/py.typed"):
+        assert (ROOT / name).exists()
+        assert not {name.split("/")[0], name.split("/")[-1]} & set(generated)
 
 
 def test_azd_publishes_to_the_app_of_each_region() -> None:

@@ -34,7 +34,12 @@ def test_the_same_sources_give_the_same_bytes_and_only_two_packages(tmp_path: Pa
     assert (tmp_path / ARCHIVE).read_bytes() == first
     names = ZipFile(tmp_path / ARCHIVE).namelist()
     assert {name.partition("/")[0] for name in names} == {"shared", "spark"}
-    assert {"spark/datasource.py", "spark/log4j2.properties", "shared/wiring.py"} <= set(names)
+    assert {
+        "spark/datasource.py",
+        "spark/log4j2.properties",
+        "shared/py.typed",
+        "shared/wiring.py",
+    } <= set(names)
     lines = (tmp_path / REQUIREMENTS).read_text().splitlines()
     assert [line.partition("==")[0] for line in lines] == list(REQUIRED_PINS)
 

@@ -8,7 +8,7 @@ import pytest
 from shared.settings import InvalidSettings
 from spark.journal import JournalReader, JournalSource, read_journal_settings
 from spark.options import OptionRefused
-from spark.reconciliation import COVERED, ENTRIES
+from spark.reconciliation import ENTRIES, IDENTITY
 from tests.wire.cosmos_account import RunningAccount, running_account
 
 pytestmark = pytest.mark.wire
@@ -52,7 +52,7 @@ def test_every_partition_is_read_and_every_entry_comes_once(account: RunningAcco
     rows = [row for part in parts for row in part]
     assert len(rows) == 60
     assert {len(row) for row in rows} == {len(ENTRIES.fields)}
-    assert {len(cover) for row in rows for cover in row[3]} == {len(COVERED.fields)}
+    assert {len(cover) for row in rows for cover in row[3]} == {len(IDENTITY.fields)}
     assert {(s, i, status, cover[3:]) for s, i, status, (cover,) in rows} == expected
 
 
@@ -68,4 +68,4 @@ def test_an_option_or_a_schema_that_is_not_the_journal_s_is_refused_by_name() ->
     with pytest.raises(OptionRefused, match="unknown options: databse"):
         JournalSource({"databse": "x", "lockstep_database": "y"}).reader(ENTRIES)
     with pytest.raises(OptionRefused, match=r"lockstep\.journal has columns of its own"):
-        JournalSource({}).reader(COVERED)
+        JournalSource({}).reader(IDENTITY)

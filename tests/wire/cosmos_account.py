@@ -14,9 +14,8 @@ from urllib.parse import quote
 from azure.cosmos import ContainerProxy, CosmosClient, DatabaseProxy
 
 from local.cosmos.config import CosmosConfig
-from local.cosmos.http.addresses import parse_address
-from local.cosmos.http.gateway import MasterKey
-from local.cosmos.server import Cosmos
+from local.cosmos.http.requests import parse_address
+from local.cosmos.server import Cosmos, MasterKey
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
 

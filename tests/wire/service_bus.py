@@ -27,7 +27,7 @@ from local.servicebus.config import (
     TopicConfig,
     subscription_path,
 )
-from local.servicebus.rules.filters import CorrelationFilter, SubscriptionRule, SystemProperty
+from local.servicebus.rules import CorrelationFilter, SubscriptionRule, SystemProperty
 from local.servicebus.server import Namespace
 
 SESSIONS = QueueConfig("flights", requires_session=True, lock_seconds=30, max_delivery_count=3)

@@ -10,7 +10,7 @@ from azure.cosmos import ContainerProxy, CosmosClient
 from azure.cosmos.aio import CosmosClient as AsyncCosmosClient
 
 from local.control import Control
-from local.cosmos.regions.write_region import UnknownRegion
+from local.cosmos.http.account import UnknownRegion
 from local.cosmos.server import Cosmos
 from local.faults import Action, Fault
 from local.hosts import Hosts

@@ -47,7 +47,6 @@ async def receive(message: func.ServiceBusMessage) -> None:
 
 
 async def claim(items: ContainerProxy, message: func.ServiceBusMessage) -> dict[str, Any]:
-    """The message's work item: a new one, or the one that is there."""
     session, item_id = message.session_id, f"{message.session_id}_{message.message_id}"
     try:
         return await items.create_item({"id": item_id, "session": session, "status": "Pending"})
@@ -69,9 +68,7 @@ async def work(message: func.ServiceBusMessage) -> None:
     """Bring the session's state document up to date: one read, one write."""
     aircraft = await store.container("aircraft")
     session = str(message.session_id)
-    document = await find_document(aircraft, session, session) or {
-        "id": session,
-        "session": session,
-    }
+    fresh: dict[str, Any] = {"id": session, "session": session}
+    document = await find_document(aircraft, session, session) or fresh
     state = track_message(document.get("state", {}), message)
     await aircraft.upsert_item({**document, "state": state})

@@ -45,7 +45,6 @@ async def receive(message: func.ServiceBusMessage) -> None:
 
 
 def make_outbox_record(message: func.ServiceBusMessage) -> dict[str, Any]:
-    """The record of a message that was processed."""
     identity = {"id": message.message_id, "session": message.session_id}
     return identity | {"dispatched": False, "operations": []}
 

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from local.cosmos.config import ONE_REGION, CosmosConfig
-from local.cosmos.http.addresses import Address, resolve_self_link
 from local.cosmos.http.documents import DocumentRequests, find_pkranges
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
 from local.cosmos.items import charges
 from local.cosmos.items.containers import Catalogue, Container
 from local.cosmos.items.partitions import count_partitions
 from local.cosmos.items.storage import Storage
-from local.cosmos.regions.write_region import AccountRegions
 from local.cosmos.responses import (
     BadRequest,
     CosmosResponse,
@@ -23,10 +21,52 @@ from local.cosmos.responses import (
     RequestRefused,
     write_json,
 )
+from local.loopback import HOST
 
 RID_MISMATCH = 1024
 SESSION_NOT_AVAILABLE = 1002
+WRITE_FORBIDDEN = 3
 PURGE_SECONDS = 5.0
+
+
+class UnknownRegion(ValueError):
+    """The account has no region of that name."""
+
+
+class AccountRegions:
+    """The regions of the account: all of them are read, one is written.
+
+    They share one store, so what was acknowledged is everywhere at once. An account of one region
+    has one endpoint. One of several has an endpoint per region and one of its own, which passes
+    everything on to the write region, wherever that is.
+    """
+
+    def __init__(self, names: Sequence[str], write: str | None = None) -> None:
+        self.names = tuple(names)
+        self.write = write if write in self.names else self.names[0]
+        self.ports: dict[int, str] = {}  # the region behind each
+
+    def find_by_port(self, port: int) -> str | None:
+        """The region behind a port; None behind the account's own, when there are others."""
+        return self.ports.get(port) if self.ports else self.write
+
+    def check_write(self, region: str | None) -> None:
+        """Raise the 403 of a write that came to a region which is only read."""
+        if region not in (None, self.write):
+            message = f"writes go to region {self.write}, not to {region}"
+            raise RequestRefused(403, message, substatus=WRITE_FORBIDDEN)
+
+    def list_locations(self, base_url: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+        """Where to write, and where to read, the write region first.
+
+        `base_url` is how the client got here: the endpoint of an account of one region.
+        """
+        urls = {name: f"http://{HOST}:{port}/" for port, name in self.ports.items()}
+        read = [
+            {"name": name, "databaseAccountEndpoint": urls.get(name, base_url)}
+            for name in sorted(self.names, key=lambda name: name != self.write)
+        ]
+        return read[0], read
 
 
 class CosmosAccount:
@@ -44,13 +84,13 @@ class CosmosAccount:
         consistency: str = "Strong",
         regions: Sequence[str] = ONE_REGION,
     ) -> None:
-        self._storage = Storage(path, clock)
+        self.storage = Storage(path, clock)
         self._clock = clock
         self._skew = 0.0
         self._consistency = consistency
-        self.regions = AccountRegions(regions, self._storage.write_region)
-        self._catalogue = Catalogue(self._storage, self.now)
-        self._documents = DocumentRequests(self._storage, self.now)
+        self.regions = AccountRegions(regions, self.storage.write_region)
+        self.catalogue = Catalogue(self.storage, self.now)
+        self._documents = DocumentRequests(self.storage, self.now)
         self._purge_due = 0.0
 
     def now(self) -> float:
@@ -59,49 +99,39 @@ class CosmosAccount:
 
     def move_write_region(self, name: str) -> None:
         """Let another region take the writes, and store that; raises UnknownRegion."""
-        self.regions.move(name)
-        self._storage.store_write_region(name)
-
-    def keep_versions(self, seconds: float | None) -> None:
-        """Keep old versions for so long from now on, for late reads; None keeps none."""
-        self._storage.keep_versions(seconds)
+        names = self.regions.names
+        if name not in names:
+            raise UnknownRegion(f"there is no region {name!r}, only {', '.join(names)}")
+        self.regions.write = name
+        self.storage.store_write_region(name)
 
     def create_missing(self, config: CosmosConfig) -> None:
-        """Create the database and the containers that do not exist yet."""
-        if all(one.name != config.database for one in self._catalogue.list_databases()):
-            self._catalogue.create_database(config.database)
-        owner = self._catalogue.find_database(config.database)
-        existing = {one.name for one in self._catalogue.list_containers(owner)}
+        if all(one.name != config.database for one in self.catalogue.list_databases()):
+            self.catalogue.create_database(config.database)
+        owner = self.catalogue.find_database(config.database)
+        existing = {one.name for one in self.catalogue.list_containers(owner)}
         for container in config.containers:
             if container.name not in existing:
-                self._catalogue.create_container(
-                    config.database, dict(container.properties), container.partitions
-                )
+                properties = dict(container.properties)
+                self.catalogue.create_container(config.database, properties, container.partitions)
 
     def list_container_names(self) -> set[str]:
         return {
             container.name
-            for database in self._catalogue.list_databases()
-            for container in self._catalogue.list_containers(database)
+            for database in self.catalogue.list_databases()
+            for container in self.catalogue.list_containers(database)
         }
-
-    def close(self) -> None:
-        self._storage.close()
-
-    def resolve(self, address: Address) -> Address:
-        """An address by names, for one that may be a self-link; a 404 when that leads nowhere."""
-        return resolve_self_link(address, self._catalogue)
 
     def respond(self, request: CosmosRequest) -> CosmosResponse:
         self._skew = request.skew
         if self._clock() >= self._purge_due:
             self._purge_due = self._clock() + PURGE_SECONDS
-            self._storage.purge(int(self.now()))
+            self.storage.purge(int(self.now()))
         return catch_refusal(self._respond, request)
 
     def _respond(self, request: CosmosRequest) -> CosmosResponse:
         request.check_headers(self._consistency)
-        if request.is_write:
+        if request.method != "GET" and not request.is_query:
             self.regions.check_write(request.region)
         if request.address.kind == "docs":
             return self._respond_in_container(request)
@@ -118,21 +148,22 @@ class CosmosAccount:
                 response = self._respond_about_containers(request)
             case _:
                 raise request.refuse_method()
-        return response.add_headers({"lsn": str(self._storage.version)})
+        return response.add_headers({"lsn": str(self.storage.version)})
 
     def _respond_in_container(self, request: CosmosRequest) -> CosmosResponse:
-        container = self._find_container(request)
+        address = request.address
+        container = self.catalogue.find_container(address.database, address.container)
         intended = request.headers.get("x-ms-cosmos-intended-collection-rid")
-        if intended is not None and intended != container.rid:
+        if intended not in (None, container.rid):
             message = "the container was deleted and created again"
             raise BadRequest(message, substatus=RID_MISMATCH)
         pkranges = find_pkranges(request, container)
         if request.lag is None:
             response = catch_refusal(self._documents.respond, request, container)
         else:
-            with self._storage.show_past(request.lag):
+            with self.storage.show_past(request.lag):
                 response = catch_refusal(self._respond_late, request, container)
-        lsns = {number: self._storage.find_lsn(container.number, number) for number in pkranges}
+        lsns = {number: self.storage.find_lsn(container.number, number) for number in pkranges}
         return response.add_headers(
             {
                 "lsn": str(lsns[pkranges[-1]]),
@@ -144,13 +175,10 @@ class CosmosAccount:
 
     def _respond_late(self, request: CosmosRequest, container: Container) -> CosmosResponse:
         for pkrange, lsn in request.session_lsns.items():
-            if self._storage.find_lsn(container.number, pkrange) < lsn:
+            if self.storage.find_lsn(container.number, pkrange) < lsn:
                 message = "the session has seen what has not come here yet"
                 raise RequestRefused(404, message, substatus=SESSION_NOT_AVAILABLE)
         return self._documents.respond(request, container)
-
-    def _find_container(self, request: CosmosRequest) -> Container:
-        return self._catalogue.find_container(request.address.database, request.address.container)
 
     def _describe(self, base_url: str) -> dict[str, Any]:
         written, read = self.regions.list_locations(base_url)
@@ -171,15 +199,15 @@ class CosmosAccount:
         name = request.address.database
         match request.method, request.address.is_feed:
             case "GET", True:
-                found = [one.describe() for one in self._catalogue.list_databases()]
+                found = [one.describe() for one in self.catalogue.list_databases()]
                 return respond_with({"_rid": "", "Databases": found, "_count": len(found)})
             case "POST", True:
-                created = self._catalogue.create_database(read_object(request).get("id"))
+                created = self.catalogue.create_database(read_object(request).get("id"))
                 return respond_with(created.describe(), 201)
             case "GET", False:
-                return respond_with(self._catalogue.find_database(name).describe())
+                return respond_with(self.catalogue.find_database(name).describe())
             case "DELETE", False:
-                self._catalogue.delete_database(name)
+                self.catalogue.delete_database(name)
                 return CosmosResponse(204)
             case _:
                 raise request.refuse_method()
@@ -188,27 +216,26 @@ class CosmosAccount:
         database, name = request.address.database, request.address.container
         match request.method, request.address.is_feed:
             case "GET", True:
-                owner = self._catalogue.find_database(database)
-                found = [one.describe() for one in self._catalogue.list_containers(owner)]
-                return respond_with(
-                    {"_rid": owner.rid, "DocumentCollections": found, "_count": len(found)}
-                )
+                owner = self.catalogue.find_database(database)
+                found = [one.describe() for one in self.catalogue.list_containers(owner)]
+                listing = {"DocumentCollections": found, "_count": len(found)}
+                return respond_with({"_rid": owner.rid, **listing})
             case "POST", True:
                 partitions = count_partitions(request.throughput)
-                created = self._catalogue.create_container(
-                    database, read_object(request), partitions
-                )
+                document = read_object(request)
+                created = self.catalogue.create_container(database, document, partitions)
                 return respond_with(created.describe(), 201)
             case "GET", False:
-                return respond_with(self._find_container(request).describe())
+                return respond_with(self.catalogue.find_container(database, name).describe())
             case "DELETE", False:
-                self._catalogue.delete_container(database, name)
+                self.catalogue.delete_container(database, name)
                 return CosmosResponse(204)
             case _:
                 raise request.refuse_method()
 
     def _list_partition_ranges(self, request: CosmosRequest) -> CosmosResponse:
-        container = self._find_container(request)
+        address = request.address
+        container = self.catalogue.find_container(address.database, address.container)
         tag = f'"{container.number}"'
         if request.headers.get("If-None-Match") == tag:
             return CosmosResponse(304, headers={"etag": tag})
@@ -227,25 +254,20 @@ class CosmosAccount:
 
 
 def respond_with(document: dict[str, Any], status: int = 200) -> CosmosResponse:
-    """A resource as a response, with its tag if it has one."""
     headers = {"etag": document["_etag"]} if "_etag" in document else {}
     return CosmosResponse(status, write_json(document).encode(), charges.METADATA, headers)
 
 
 def read_object(request: CosmosRequest) -> dict[str, Any]:
-    """The body, which must be a JSON object."""
     document = request.document
     if not isinstance(document, dict):
         raise BadRequest("the body must be a JSON object")
     return document
 
 
-def catch_refusal[**P](
-    work: Callable[P, CosmosResponse], *args: P.args, **kwargs: P.kwargs
-) -> CosmosResponse:
-    """The response of some work, which may be its refusal."""
+def catch_refusal[*A](work: Callable[[*A], CosmosResponse], *arguments: *A) -> CosmosResponse:
     try:
-        return work(*args, **kwargs)
+        return work(*arguments)
     except RequestRefused as refusal:
         return refusal.to_response()
     except UnicodeEncodeError:

@@ -1,17 +1,19 @@
 """Requests for the items of a container, which the account has found."""
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
-from local.cosmos.items.batch import run_batch
-from local.cosmos.items.change_feed import FeedRequest, parse_position, parse_since, read_feed
+from local.cosmos.items import charges
 from local.cosmos.items.containers import Container
-from local.cosmos.items.documents import ItemResult, PartitionItems
+from local.cosmos.items.documents import ItemResult, PartitionItems, parse_json
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.merging import build_merging_plan
-from local.cosmos.query.paging import QueryRequest, QueryRun
+from local.cosmos.query.paging import PAGE_BYTES, QueryRequest, QueryRun
 from local.cosmos.query.parser import parse_query
 from local.cosmos.responses import (
     BadRequest,
@@ -23,20 +25,39 @@ from local.cosmos.responses import (
 )
 
 RANGE_GONE = 1002
+TAG = re.compile(r'"?(\d+)"?')
+OPERATIONS_MAX = 100
+BATCH_BYTES_MAX = 2 * 1024 * 1024
+FAILED_DEPENDENCY = 424
+BATCH_KEYS = {"operationType", "id", "resourceBody", "ifMatch"}
+BY_ID = ("Read", "Replace", "Patch", "Delete")
+
+type BatchAction = Callable[[PartitionItems, dict[str, Any]], ItemResult]
+
+BATCH_ACTIONS: dict[str, BatchAction] = {
+    "Create": lambda items, op: items.create(op.get("resourceBody")),
+    "Read": lambda items, op: items.read(op["id"]),
+    "Replace": lambda items, op: items.replace(op["id"], op.get("resourceBody"), op.get("ifMatch")),
+    "Upsert": lambda items, op: items.upsert(op.get("resourceBody"), op.get("ifMatch")),
+    "Patch": lambda items, op: items.patch(
+        op["id"], parse_patch(op.get("resourceBody")), op.get("ifMatch")
+    ),
+    "Delete": lambda items, op: items.delete(op["id"], op.get("ifMatch")),
+}
 
 
+@dataclass(frozen=True, slots=True)
 class DocumentRequests:
     """Reads, writes, queries and feeds. `now` is the account's clock in seconds since 1970."""
 
-    def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
-        self._storage = storage
-        self._now = now
+    storage: Storage
+    now: Callable[[], float]
 
     def respond(self, request: CosmosRequest, container: Container) -> CosmosResponse:
         match request.method, request.address.is_feed:
             case "POST", True if request.is_batch:
                 items = self._find_items(request, container)
-                return run_batch(self._storage, items, request.body)
+                return run_batch(self.storage, items, request.body)
             case "POST", True if request.is_query:
                 return self._query(request, container, *request.read_query())
             case "GET", True if request.is_change_feed:
@@ -47,7 +68,7 @@ class DocumentRequests:
                 return self._read(request, self._find_items(request, container))
             case ("POST", True) | ("PUT" | "PATCH" | "DELETE", False):
                 items = self._find_items(request, container)
-                with self._storage.transaction():
+                with self.storage.transaction():
                     result = self._write(request, items)
                 is_minimal = request.headers.get("Prefer") == "return=minimal"
                 return respond_with_item(result, is_minimal=is_minimal)
@@ -62,12 +83,11 @@ class DocumentRequests:
         return respond_with_item(result, is_minimal=False)
 
     def _write(self, request: CosmosRequest, items: PartitionItems) -> ItemResult:
-        item_id, if_match = find_id(request, items), request.if_match
+        item_id, if_match = find_id(request, items), request.headers.get("If-Match")
         if request.method == "PUT":
             return items.replace(item_id, request.document, if_match)
         if request.method == "PATCH":
-            patch = parse_patch(request.document)
-            return items.patch(item_id, patch, if_match)
+            return items.patch(item_id, parse_patch(request.document), if_match)
         if request.method == "DELETE":
             return items.delete(item_id, if_match)
         if request.operation == "upsert":
@@ -81,7 +101,7 @@ class DocumentRequests:
         key = request.key
         if key is None:
             raise BadRequest("the header x-ms-documentdb-partitionkey is required")
-        return PartitionItems(self._storage, container, key, self._now)
+        return PartitionItems(self.storage, container, key, self.now)
 
     def _query(
         self, request: CosmosRequest, container: Container, text: str, parameters: dict[str, Any]
@@ -102,7 +122,7 @@ class DocumentRequests:
             continuation=request.headers.get("x-ms-continuation"),
             is_strong=request.is_strong,
         )
-        page = QueryRun(self._storage, container, query).read_page(int(self._now()))
+        page = QueryRun(self.storage, container, query).read_page(int(self.now()))
         headers = {"x-ms-item-count": str(len(page.results))}
         if page.continuation:
             headers["x-ms-continuation"] = page.continuation
@@ -110,23 +130,74 @@ class DocumentRequests:
         return CosmosResponse(200, body, page.charge, headers)
 
     def _read_feed(self, request: CosmosRequest, container: Container) -> CosmosResponse:
+        """One page of the change feed in latest-version mode: each item once, oldest change first.
+
+        304 with the newest position when there is none. Deletes and overwritten versions do not
+        appear, as on the real service. A position in the feed of a physical partition is the
+        sequence number (LSN) of the last transaction read, as an entity tag. What one transaction
+        wrote has one number and is never torn apart, so a page may hold more items than were asked
+        for.
+        """
         mode = request.headers["A-IM"]
         if mode.lower() not in ("incremental feed", "incremental"):
             raise NotOffered(f"the change feed mode {mode!r}")
         pkrange = find_only(find_pkranges(request, container))
         if pkrange is None:
             raise BadRequest("a change feed must name one partition key range, or a partition")
-        newest = self._storage.find_lsn(container.number, pkrange)
-        feed = FeedRequest(
-            pkrange=pkrange,
-            after=parse_position(request.headers.get("If-None-Match"), newest),
-            since=parse_since(request.headers.get("If-Modified-Since")),
-            key=request.key,
-            key_range=request.key_range,
-            page_items=request.page_items,
-            is_strong=request.is_strong,
-        )
-        return read_feed(self._storage, container, feed, int(self._now()))
+        newest = self.storage.find_lsn(container.number, pkrange)
+        position = parse_position(request.headers.get("If-None-Match"), newest)
+        since = parse_since(request.headers.get("If-Modified-Since"))
+        key, key_range, page_items = request.key, request.key_range, request.page_items
+        sql = "SELECT lsn, partition, body FROM items WHERE container = ? AND pkrange = ?"
+        sql += " AND lsn > ? AND (expires IS NULL OR expires > ?)"
+        values: list[object] = [container.number, pkrange, position, int(self.now())]
+        if key is not None:
+            sql += " AND partition = ?"
+            values.append(key)
+        if since is not None:
+            sql += " AND ts >= ?"
+            values.append(since)
+        texts: list[str] = []
+        sizes: list[int] = []
+        size = 0
+        rows = self.storage.connection.execute(f"{sql} ORDER BY lsn, version", values)
+        for lsn, partition, body in rows:
+            is_full = len(texts) >= page_items or size >= PAGE_BYTES
+            if is_full and lsn != position:  # a page ends with a transaction
+                break
+            position = lsn
+            if key_range.covers(partition):
+                texts.append(f'{body[:-1]},"_lsn":{lsn}}}')
+                sizes.append(len(body))
+                size += len(body)
+        else:
+            position = max(position, newest)
+        charge = charges.query(sizes, is_strong=request.is_strong)
+        headers = {"etag": f'"{position}"', "x-ms-item-count": str(len(texts))}
+        if not texts:
+            return CosmosResponse(304, b"", charge, headers)
+        return CosmosResponse(200, write_item_list(container.rid, texts), charge, headers)
+
+
+def parse_position(if_none_match: str | None, newest: int) -> int:
+    """The sequence number to resume after; `*` is now."""
+    if if_none_match is None:
+        return 0
+    if if_none_match == "*":
+        return newest
+    if (match := TAG.fullmatch(if_none_match)) is None:
+        raise BadRequest(f"{if_none_match!r} is not a position in the change feed")
+    return int(match[1])
+
+
+def parse_since(if_modified_since: str | None) -> int | None:
+    """The second to start from, of an If-Modified-Since header."""
+    if if_modified_since is None:
+        return None
+    try:
+        return int(parsedate_to_datetime(if_modified_since).timestamp())
+    except ValueError as error:
+        raise BadRequest(f"If-Modified-Since {if_modified_since!r} is not a date") from error
 
 
 def find_pkranges(request: CosmosRequest, container: Container) -> tuple[int, ...]:
@@ -134,8 +205,7 @@ def find_pkranges(request: CosmosRequest, container: Container) -> tuple[int, ..
     ring = container.ring
     named = request.headers.get(RANGE_HEADER)
     if named is not None and not (named.isdecimal() and int(named) < len(ring.ranges)):
-        message = "there is no such partition key range"
-        raise RequestRefused(410, message, substatus=RANGE_GONE)
+        raise RequestRefused(410, "there is no such partition key range", substatus=RANGE_GONE)
     if request.key is not None:
         return (ring.find_partition(request.key),)
     if named is not None:
@@ -145,7 +215,6 @@ def find_pkranges(request: CosmosRequest, container: Container) -> tuple[int, ..
 
 
 def find_only(pkranges: Sequence[int]) -> int | None:
-    """The one physical partition; None if there are more."""
     return pkranges[0] if len(pkranges) == 1 else None
 
 
@@ -155,7 +224,68 @@ def find_id(request: CosmosRequest, items: PartitionItems) -> str:
 
 
 def respond_with_item(result: ItemResult, *, is_minimal: bool) -> CosmosResponse:
-    """The response to an operation on one item; a minimal one has no body."""
     headers = {"etag": result.etag} if result.etag else {}
     body = b"" if is_minimal else result.body.encode()
     return CosmosResponse(result.status, body, result.charge, headers)
+
+
+def run_batch(storage: Storage, items: PartitionItems, payload: bytes) -> CosmosResponse:
+    """Apply up to a hundred operations in one partition in order, or none.
+
+    Specification: "Transactional batch operations in Azure Cosmos DB". The HTTP status is 200, or
+    207. The response lists one result per operation; when one fails it carries its own status and
+    every other one 424.
+    """
+    operations = parse_operations(payload)
+    results: list[ItemResult] = []
+    try:
+        with storage.transaction():
+            for operation in operations:
+                action = BATCH_ACTIONS[operation["operationType"]]
+                results.append(action(items, operation))
+    except RequestRefused as refusal:  # by the operation after those that have results
+        return respond_with_failure(len(operations), len(results), refusal)
+    body = f"[{','.join(write_result(one) for one in results)}]"
+    return CosmosResponse(200, body.encode(), round(sum(one.charge for one in results), 2))
+
+
+def parse_operations(payload: bytes) -> list[dict[str, Any]]:
+    """Read and check the body; a refusal is of the whole batch."""
+    if len(payload) > BATCH_BYTES_MAX:
+        raise RequestRefused(413, f"a batch may have {BATCH_BYTES_MAX} bytes at most")
+    operations = parse_json(payload)
+    if not isinstance(operations, list) or not 1 <= len(operations) <= OPERATIONS_MAX:
+        raise BadRequest(f"a batch must have 1 to {OPERATIONS_MAX} operations")
+    for operation in operations:
+        kind = operation.get("operationType") if isinstance(operation, dict) else None
+        if not isinstance(kind, str) or kind not in BATCH_ACTIONS:
+            raise NotOffered(f"the batch operation {kind!r}")
+        for key in operation:
+            if key not in BATCH_KEYS:
+                raise NotOffered(f"{key!r} in a batch operation")
+        if kind in BY_ID and not isinstance(operation.get("id"), str):
+            raise BadRequest(f"the batch operation {kind!r} needs an id")
+        if "ifMatch" in operation and kind in ("Create", "Read"):
+            raise NotOffered(f"ifMatch on the batch operation {kind!r}")
+    return operations
+
+
+def write_result(result: ItemResult) -> str:
+    """One result as JSON; the item's text is passed on as it is stored."""
+    head = {"statusCode": result.status, "requestCharge": result.charge}
+    if not result.body:
+        return write_json(head)
+    tagged = write_json(head | {"eTag": result.etag})
+    return f'{tagged[:-1]},"resourceBody":{result.body}}}'
+
+
+def respond_with_failure(count: int, index: int, refusal: RequestRefused) -> CosmosResponse:
+    """The results when the operation at an index was refused; only it is charged."""
+    results: list[dict[str, Any]] = [
+        {"statusCode": FAILED_DEPENDENCY, "requestCharge": 0.0} for _ in range(count)
+    ]
+    results[index] = {"statusCode": refusal.status, "requestCharge": charges.REFUSAL}
+    results[index]["message"] = refusal.message
+    if refusal.substatus is not None:
+        results[index]["subStatusCode"] = refusal.substatus
+    return CosmosResponse(207, write_json(results).encode(), charges.REFUSAL)

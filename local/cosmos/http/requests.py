@@ -4,66 +4,81 @@ It also says by which operation a request is known in faults and counters, and w
 an operation.
 """
 
+import base64
+import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
-from local.cosmos.http.addresses import Address
+from local.cosmos.items.containers import Catalogue
 from local.cosmos.items.documents import parse_json
 from local.cosmos.items.partitions import KeyRange, parse_key_header
 from local.cosmos.query.paging import PAGE_ITEMS
-from local.cosmos.responses import BadRequest, NotOffered
-from local.faults import Action
-from local.targets import Target
+from local.cosmos.responses import BadRequest, NotOffered, RequestRefused
+from local.faults import Action, Target
 
-HONOURED_HEADERS = frozenset(
-    {
-        "x-ms-activity-id",
-        "x-ms-consistency-level",
-        "x-ms-continuation",
-        "x-ms-cosmos-batch-atomic",
-        "x-ms-cosmos-batch-continue-on-error",
-        "x-ms-cosmos-intended-collection-rid",
-        "x-ms-cosmos-is-batch-request",
-        "x-ms-cosmos-is-query-plan-request",
-        "x-ms-cosmos-offer-autopilot-settings",
-        "x-ms-date",
-        "x-ms-documentdb-is-upsert",
-        "x-ms-documentdb-isquery",
-        "x-ms-documentdb-partitionkey",
-        "x-ms-documentdb-partitionkeyrangeid",
-        "x-ms-documentdb-query-enablecrosspartition",
-        "x-ms-end-epk",
-        "x-ms-max-item-count",
-        "x-ms-offer-throughput",
-        "x-ms-session-token",
-        "x-ms-start-epk",
-    }
-)
+KINDS = ("dbs", "colls", "docs", "pkranges")
+SHAPES = {(), ("dbs",), ("dbs", "colls"), ("dbs", "colls", "docs"), ("dbs", "colls", "pkranges")}
+UNKNOWN_KINDS = {
+    "sprocs": "stored procedures",
+    "triggers": "triggers",
+    "udfs": "user defined functions",
+    "users": "users",
+    "permissions": "permissions",
+    "offers": "throughput offers",
+    "conflicts": "conflict feeds",
+    "attachments": "attachments",
+    "clientencryptionkeys": "client encryption keys",
+    "operations": "partition key deletes",
+    "addresses": "direct mode addresses",
+}
+DATABASE_BYTES, CONTAINER_BYTES = 4, 8
+
+HONOURED_HEADERS = {
+    "x-ms-activity-id",
+    "x-ms-consistency-level",
+    "x-ms-continuation",
+    "x-ms-cosmos-batch-atomic",
+    "x-ms-cosmos-batch-continue-on-error",
+    "x-ms-cosmos-intended-collection-rid",
+    "x-ms-cosmos-is-batch-request",
+    "x-ms-cosmos-is-query-plan-request",
+    "x-ms-cosmos-offer-autopilot-settings",
+    "x-ms-date",
+    "x-ms-documentdb-is-upsert",
+    "x-ms-documentdb-isquery",
+    "x-ms-documentdb-partitionkey",
+    "x-ms-documentdb-partitionkeyrangeid",
+    "x-ms-documentdb-query-enablecrosspartition",
+    "x-ms-end-epk",
+    "x-ms-max-item-count",
+    "x-ms-offer-throughput",
+    "x-ms-session-token",
+    "x-ms-start-epk",
+}
 # They say who asks and what the client can do, or allow what is never done here.
-IGNORED_HEADERS = frozenset(
-    {
-        "x-ms-client-id",
-        "x-ms-client-request-id",
-        "x-ms-cosmos-allow-tentative-writes",
-        "x-ms-cosmos-changefeed-wire-format-version",
-        "x-ms-cosmos-correlated-activityid",
-        "x-ms-cosmos-priority-level",
-        "x-ms-cosmos-query-version",
-        "x-ms-cosmos-sdk-supportedcapabilities",
-        "x-ms-cosmos-supported-query-features",
-        "x-ms-cosmos-throughput-bucket",
-        "x-ms-documentdb-query-enable-scan",
-        "x-ms-documentdb-query-iscontinuationexpected",
-        "x-ms-documentdb-query-parallelizecrosspartitionquery",
-        "x-ms-documentdb-responsecontinuationtokenlimitinkb",
-        "x-ms-read-key-type",
-        "x-ms-thinclient-proxy-operation-type",
-        "x-ms-thinclient-proxy-resource-type",
-        "x-ms-useragent",
-        "x-ms-version",
-    }
-)
+IGNORED_HEADERS = {
+    "x-ms-client-id",
+    "x-ms-client-request-id",
+    "x-ms-cosmos-allow-tentative-writes",
+    "x-ms-cosmos-changefeed-wire-format-version",
+    "x-ms-cosmos-correlated-activityid",
+    "x-ms-cosmos-priority-level",
+    "x-ms-cosmos-query-version",
+    "x-ms-cosmos-sdk-supportedcapabilities",
+    "x-ms-cosmos-supported-query-features",
+    "x-ms-cosmos-throughput-bucket",
+    "x-ms-documentdb-query-enable-scan",
+    "x-ms-documentdb-query-iscontinuationexpected",
+    "x-ms-documentdb-query-parallelizecrosspartitionquery",
+    "x-ms-documentdb-responsecontinuationtokenlimitinkb",
+    "x-ms-read-key-type",
+    "x-ms-thinclient-proxy-operation-type",
+    "x-ms-thinclient-proxy-resource-type",
+    "x-ms-useragent",
+    "x-ms-version",
+}
 KNOWN_HEADERS = HONOURED_HEADERS | IGNORED_HEADERS
 RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
 
@@ -73,14 +88,85 @@ STALE_LEVELS = ("Eventual", "ConsistentPrefix", "Session")
 COMPONENT = "cosmos"
 ACCOUNT_OPERATION = "account"
 OPERATIONS = {"GET": "read", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
-ITEM_OPERATIONS = {
-    *OPERATIONS.values(),
-    *("create", "upsert", "batch", "query", "query-plan", "feed"),
-}
+ITEM_OPERATIONS = {*OPERATIONS.values(), "create", "upsert", "batch", "query", "query-plan", "feed"}
 READING = ("read", "query", "feed")
 ACTIONS = frozenset(
     {Action.DOWN, Action.DELAY, Action.STATUS, Action.DROP_ANSWER, Action.DROP_CONNECTION}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a URL path names: `dbs/lockstep/colls/journal/docs` is the feed of docs in journal.
+
+    A feed ends in a kind without an id. `link` and `kind` are what the authorization header signs.
+    A resource is named by its name or, in a self-link, by its resource id. Clients use self-links
+    for an item they hold: `dbs/AAAAAQ==/colls/AAAAAQAAAAE=/docs/AAAAAQAAAAEBAAAAAAAAAA==` names a
+    database, a container and an item by the numbers they were given when they were created. That
+    of the item is `item_number`.
+    """
+
+    kind: str
+    link: str
+    database: str = ""
+    container: str = ""
+    item: str = ""
+    is_feed: bool = False
+    item_number: int | None = None
+
+
+def parse_address(path: str) -> Address:
+    """Read a raw URL path; a refusal names what is not offered."""
+    parts = [unquote(part) for part in path.strip("/").split("/") if part]
+    for kind in parts[::2]:
+        if kind not in KINDS:
+            raise NotOffered(UNKNOWN_KINDS.get(kind, f"resources of kind {kind!r}"))
+    if tuple(parts[::2]) not in SHAPES:
+        raise BadRequest(f"{path!r} is not the address of a resource")
+    is_feed = len(parts) % 2 == 1
+    database, container, item = [*parts[1::2], "", "", ""][:3]
+    link = "/".join(parts[:-1] if is_feed else parts)
+    kind = parts[-1 if is_feed else -2] if parts else ""
+    return Address(kind, link, database, container, item, is_feed)
+
+
+def resolve_self_link(address: Address, catalogue: Catalogue) -> Address:
+    """The same address by the names of its database and container; one by names stays as it is.
+
+    An item keeps its number instead of a name. A 404 when there is no such database or container.
+    """
+    if len(decode_id(address.database)) != DATABASE_BYTES:
+        return address
+    database = next((d for d in catalogue.list_databases() if d.rid == address.database), None)
+    if database is None:
+        message = f"there is no database with the resource id {address.database!r}"
+        raise RequestRefused(404, message)
+    name = ""
+    if address.container:
+        found = (c.name for c in catalogue.list_containers(database) if c.rid == address.container)
+        name = next(found, "")
+        if not name:
+            message = f"there is no container with the resource id {address.container!r}"
+            raise RequestRefused(404, message, substatus=1003)
+    number = decode_id(address.item)[CONTAINER_BYTES:]
+    # Clients sign the last resource id of a self-link, in lower case.
+    signed = address.item or address.container or address.database
+    return replace(
+        address,
+        database=database.name,
+        container=name,
+        item="",
+        item_number=int.from_bytes(number, "little") if number else None,
+        link=signed.lower(),
+    )
+
+
+def decode_id(text: str) -> bytes:
+    """The bytes of a resource id; none of a text that is no resource id."""
+    try:
+        return base64.b64decode(text, altchars=b"+-", validate=True)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +191,17 @@ class CosmosRequest:
 
     @property
     def document(self) -> Any:
-        """The body as JSON; a 400 when it is not."""
         return parse_json(self.body)
 
     @property
-    def if_match(self) -> str | None:
-        return self.headers.get("If-Match")
-
-    @property
     def key(self) -> str | None:
-        """The canonical partition key it is bound to."""
         header = self.headers.get("x-ms-documentdb-partitionkey")
         return None if header is None else parse_key_header(header)
 
     @property
     def key_range(self) -> KeyRange:
-        """The interval of effective partition keys it is bound to."""
-        return KeyRange(
-            self.headers.get("x-ms-start-epk", ""), self.headers.get("x-ms-end-epk", "FF")
-        )
+        start, end = self.headers.get("x-ms-start-epk", ""), self.headers.get("x-ms-end-epk", "FF")
+        return KeyRange(start, end)
 
     @property
     def session_lsns(self) -> dict[int, int]:
@@ -166,8 +244,7 @@ class CosmosRequest:
     @property
     def is_strong(self) -> bool:
         """Whether reads cost what strong consistency costs: yes unless the request relaxes it."""
-        level = self.headers.get("x-ms-consistency-level", "Strong")
-        return level in ("Strong", "BoundedStaleness")
+        return self.headers.get("x-ms-consistency-level", "Strong") not in STALE_LEVELS
 
     @property
     def is_batch(self) -> bool:
@@ -185,16 +262,11 @@ class CosmosRequest:
         return self.has_flag("x-ms-cosmos-is-query-plan-request")
 
     @property
-    def is_write(self) -> bool:
-        return self.method != "GET" and not self.is_query
-
-    @property
     def is_change_feed(self) -> bool:
         return "A-IM" in self.headers
 
     @property
     def operation(self) -> str:
-        """The name that faults and counters know it by."""
         if self.address.kind != "docs":
             return ACCOUNT_OPERATION
         if self.method == "GET" and self.address.is_feed:
@@ -226,7 +298,6 @@ class CosmosRequest:
             raise NotOffered("batches that continue on error")
 
     def read_query(self) -> tuple[str, dict[str, Any]]:
-        """The text and the parameters of a query body."""
         document = self.document
         text = document.get("query") if isinstance(document, dict) else None
         if not isinstance(text, str):

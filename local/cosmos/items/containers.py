@@ -68,7 +68,6 @@ class Container:
 
     @property
     def self_link(self) -> str:
-        """The link by resource ids."""
         return f"dbs/{self.database.rid}/colls/{self.rid}/"
 
     @property
@@ -84,40 +83,37 @@ class Catalogue:
     """All databases and containers of an account; lookups of containers are cached."""
 
     def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
-        self._storage = storage
+        self._connection = storage.connection
         self._now = now
         self._containers: dict[tuple[str, str], Container] = {}
 
     def list_databases(self) -> list[Database]:
-        rows = self._storage.connection.execute(
-            "SELECT number, name, created FROM databases ORDER BY name"
-        )
+        rows = self._connection.execute("SELECT number, name, created FROM databases ORDER BY name")
         return [Database(*row) for row in rows]
 
     def find_database(self, name: str) -> Database:
         """One database; a 404 when it does not exist."""
-        found = next((d for d in self.list_databases() if d.name == name), None)
-        if found is None:
-            raise RequestRefused(404, f"database {name!r} does not exist")
-        return found
+        for database in self.list_databases():
+            if database.name == name:
+                return database
+        raise RequestRefused(404, f"database {name!r} does not exist")
 
     def create_database(self, name: Any) -> Database:
-        """Create; a 409 when the name is taken."""
         check_id(name)
         if any(d.name == name for d in self.list_databases()):
             raise RequestRefused(409, f"database {name!r} exists already")
-        self._storage.connection.execute(
+        self._connection.execute(
             "INSERT INTO databases (name, created) VALUES (?, ?)", (name, int(self._now()))
         )
         return self.find_database(name)
 
     def delete_database(self, name: str) -> None:
         number = self.find_database(name).number
-        self._storage.connection.execute("DELETE FROM databases WHERE number = ?", (number,))
+        self._connection.execute("DELETE FROM databases WHERE number = ?", (number,))
         self._containers.clear()
 
     def list_containers(self, database: Database) -> list[Container]:
-        rows = self._storage.connection.execute(
+        rows = self._connection.execute(
             "SELECT number, name, created, properties, partitions FROM containers"
             " WHERE database = ? ORDER BY name",
             (database.number,),
@@ -126,14 +122,12 @@ class Catalogue:
 
     def find_container(self, database: str, name: str) -> Container:
         """One container; a 404 when it, or its database, does not exist."""
-        known = self._containers.get((database, name))
-        if known is None:
-            all_of_it = self.list_containers(self.find_database(database))
-            known = next((c for c in all_of_it if c.name == name), None)
-        if known is None:
+        if (database, name) not in self._containers:
+            stored = self.list_containers(self.find_database(database))
+            self._containers |= {(database, container.name): container for container in stored}
+        if (database, name) not in self._containers:
             raise RequestRefused(404, f"container {name!r} does not exist", substatus=1003)
-        self._containers[database, name] = known
-        return known
+        return self._containers[database, name]
 
     def create_container(
         self, database: str, document: dict[str, Any], partitions: int = 1
@@ -146,7 +140,7 @@ class Catalogue:
         properties = write_json(fill_defaults(document))
         created = int(self._now())
         parse_container(owner, 0, name, created, properties, partitions)
-        self._storage.connection.execute(
+        self._connection.execute(
             "INSERT INTO containers (database, name, created, properties, partitions)"
             " VALUES (?, ?, ?, ?, ?)",
             (owner.number, name, created, properties, partitions),
@@ -155,7 +149,7 @@ class Catalogue:
 
     def delete_container(self, database: str, name: str) -> None:
         number = self.find_container(database, name).number
-        self._storage.connection.execute("DELETE FROM containers WHERE number = ?", (number,))
+        self._connection.execute("DELETE FROM containers WHERE number = ?", (number,))
         self._containers.clear()
 
 
@@ -215,6 +209,5 @@ def write_resource_id(raw: bytes) -> str:
 
 
 def describe_system(rid: str, link: str, created: int) -> dict[str, Any]:
-    """The system properties of a database or container."""
     etag = f'"00000000-0000-0000-0000-{created:012x}"'
     return {"_rid": rid, "_self": link, "_etag": etag, "_ts": created}

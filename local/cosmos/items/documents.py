@@ -75,16 +75,14 @@ class PartitionItems:
         """A new item; a 409 when its id is taken in this partition."""
         item_id = self._check(document)
         if self._find(item_id) is not None:
-            message = f"item {item_id!r} exists already in partition {self._key}"
-            raise RequestRefused(409, message)
+            raise RequestRefused(409, f"item {item_id!r} exists already in partition {self._key}")
         return self._write(item_id, document, None)
 
     def replace(self, item_id: str, document: Any, if_match: str | None) -> ItemResult:
         """A new version of an existing item; 404 when absent, 412 when its tag is another."""
         if self._check(document) != item_id:
             raise BadRequest(f"the document's id is not {item_id!r}, the id it would replace")
-        stored = self._find_existing(item_id)
-        check_tag(stored, if_match)
+        stored = self._find_existing(item_id, if_match)
         return self._write(item_id, document, stored)
 
     def upsert(self, document: Any, if_match: str | None) -> ItemResult:
@@ -107,8 +105,7 @@ class PartitionItems:
         when a change cannot be made. It costs what a replace would.
         """
         patch.check_key(self._container.key_path.names)
-        stored = self._find_existing(item_id)
-        check_tag(stored, if_match)
+        stored = self._find_existing(item_id, if_match)
         document = json.loads(stored.body)
         patch.check_condition(document)
         patch.apply(document)
@@ -117,8 +114,7 @@ class PartitionItems:
 
     def delete(self, item_id: str, if_match: str | None) -> ItemResult:
         """Remove an item; 404 when absent, 412 when its tag is another."""
-        stored = self._find_existing(item_id)
-        check_tag(stored, if_match)
+        stored = self._find_existing(item_id, if_match)
         self._storage.take_version()
         self._storage.take_lsn(*self._physical)
         self._storage.connection.execute("DELETE FROM items WHERE version = ?", (stored.version,))
@@ -135,11 +131,12 @@ class PartitionItems:
             raise RequestRefused(404, message)
         return str(row[0])
 
-    def _find_existing(self, item_id: str) -> StoredItem:
+    def _find_existing(self, item_id: str, if_match: str | None = None) -> StoredItem:
         stored = self._find(item_id)
         if stored is None:
             message = f"no item with id {item_id!r} exists in partition {self._key}"
             raise RequestRefused(404, message)
+        check_tag(stored, if_match)
         return stored
 
     def _find(self, item_id: str) -> StoredItem | None:
@@ -182,24 +179,17 @@ class PartitionItems:
             "_ts": now,
         }
         body = write_json(own | system)
-        size = len(body.encode())
-        if size > ITEM_BYTES_MAX:
+        if (size := len(body.encode())) > ITEM_BYTES_MAX:
             message = f"an item may have {ITEM_BYTES_MAX} bytes at most, not {size}"
             raise RequestRefused(413, message)
         check_nesting(own, body)
+        # An item's own ttl counts only when the container has time to live switched on.
+        ttl = -1 if container.default_ttl is None else own.get("ttl", container.default_ttl)
+        expires = None if ttl == -1 else now + int(ttl)
+        lsn = self._storage.take_lsn(*self._physical)
         self._storage.connection.execute(
             "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                version,
-                *self._physical,
-                self._storage.take_lsn(*self._physical),
-                self._key,
-                item_id,
-                number,
-                now,
-                find_expiry(container, own, now),
-                body,
-            ),
+            (version, *self._physical, lsn, self._key, item_id, number, now, expires, body),
         )
         indexed = container.policy.count_indexed(own)
         charge = charges.replace(size, indexed) if before else charges.insert(size, indexed)
@@ -207,7 +197,6 @@ class PartitionItems:
 
 
 def check_tag(stored: StoredItem, if_match: str | None) -> None:
-    """Raise a 412 when a condition is given and does not hold."""
     if if_match is not None and if_match not in ("*", stored.etag):
         raise RequestRefused(412, f"the item's tag is {stored.etag}, not {if_match}")
 
@@ -230,15 +219,6 @@ def check_nesting(document: Any, text: str) -> None:
         if not level:
             return
     raise BadRequest(f"a document may be nested {LEVELS_MAX} levels at most")
-
-
-def find_expiry(container: Container, document: dict[str, Any], now: int) -> int | None:
-    """The second in which a version expires; None for never. An item's ttl counts only when the
-    container has time to live switched on."""
-    if container.default_ttl is None:
-        return None
-    ttl = document.get("ttl", container.default_ttl)
-    return None if ttl == -1 else now + int(ttl)
 
 
 def write_etag(version: int) -> str:

@@ -33,12 +33,7 @@ class PathRule:
     is_included: bool
 
     def matches(self, path: IndexPath) -> bool:
-        """Whether the rule applies to the scalar at `path`."""
         return self.path == (path if self.is_scalar else path[: len(self.path)])
-
-    @property
-    def precision(self) -> tuple[int, bool]:
-        return len(self.path), self.is_scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,6 @@ class IndexingPolicy:
     composites: tuple[OrderPaths, ...] = ()
 
     def covers(self, path: IndexPath) -> bool:
-        """Whether the scalar at `path` is indexed."""
         if path in ALWAYS_INDEXED:
             return True
         return next((rule.is_included for rule in self.rules if rule.matches(path)), False)
@@ -86,7 +80,7 @@ def parse_policy(document: Any) -> IndexingPolicy:
         for key in ("includedPaths", "excludedPaths")
         for entry in read_list(document, key)
     ]
-    rules.sort(key=lambda rule: rule.precision, reverse=True)
+    rules.sort(key=lambda rule: (len(rule.path), rule.is_scalar), reverse=True)
     try:
         composites = tuple(
             tuple((split_path(p["path"]), p.get("order") == "descending") for p in index)
@@ -106,7 +100,6 @@ def parse_rule(entry: Any, *, is_included: bool) -> PathRule:
 
 
 def read_list(document: dict[str, Any], key: str) -> list[Any]:
-    """A list of the policy, empty when absent."""
     value = document.get(key) or []
     if not isinstance(value, list):
         raise BadRequest(f"{key} of an indexing policy must be a list")

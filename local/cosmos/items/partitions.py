@@ -140,7 +140,6 @@ def count_partitions(throughput: int) -> int:
 
 @lru_cache
 def cut_ring(count: int) -> HashRing:
-    """Cut the ring into partitions of one size."""
     inner = [f"{KEYS * number // count:032X}" for number in range(1, count)]
     starts = ("", *inner)
     ranges = tuple(KeyRange(*bounds) for bounds in zip(starts, (*inner, MAX_RANGE), strict=True))

@@ -21,7 +21,6 @@ type Pointer = tuple[str, ...]
 CHANGES_MAX = 10
 KNOWN_KEYS = {"operations", "condition"}
 OPERATION_KEYS = {"op", "path", "value", "from"}
-ARRAY_END = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,7 @@ class ItemPatch:
     def check_condition(self, item: dict[str, Any]) -> None:
         """Raise a 412 when the condition is not true of the item."""
         if self.condition is not None and self.condition.evaluate(item) is not True:
-            message = "the condition of the patch does not hold for the item"
-            raise RequestRefused(412, message)
+            raise RequestRefused(412, "the condition of the patch does not hold for the item")
 
     def check_key(self, key: Pointer) -> None:
         """Raise a 400 when a change would touch the partition key at `key`."""
@@ -104,11 +102,6 @@ def parse_path(text: Any) -> Pointer:
     return path
 
 
-def add(item: dict[str, Any], operation: PatchOperation) -> None:
-    """Set a member, there or not; before an element, or at the end, insert one."""
-    insert(item, operation.path, operation.value)
-
-
 def put(item: dict[str, Any], operation: PatchOperation) -> None:
     """Set a member, there or not; an element must be there."""
     holder, step = find_holder(item, operation.path)
@@ -150,13 +143,11 @@ def move(item: dict[str, Any], operation: PatchOperation) -> None:
     if operation.path[: len(operation.source)] == operation.source:
         raise BadRequest("nothing can be moved into itself")
     holder, key = find_existing(item, operation.source)
-    value = holder[key]
-    del holder[key]
-    insert(item, operation.path, value)
+    insert(item, operation.path, holder.pop(key))
 
 
 APPLY: dict[str, Callable[[dict[str, Any], PatchOperation], None]] = {
-    "add": add,
+    "add": lambda item, operation: insert(item, operation.path, operation.value),
     "set": put,
     "replace": replace,
     "remove": remove,
@@ -166,13 +157,14 @@ APPLY: dict[str, Callable[[dict[str, Any], PatchOperation], None]] = {
 
 
 def insert(item: dict[str, Any], path: Pointer, value: Any) -> None:
-    """Set a member, or insert an element."""
+    """Set a member, there or not; before an element, or at the end, insert one."""
     holder, step = find_holder(item, path)
     if isinstance(holder, dict):
         holder[step] = value
+    elif step == "-":
+        holder.append(value)
     else:
-        end = len(holder)
-        holder.insert(end if step == ARRAY_END else read_index(step, end), value)
+        holder.insert(read_index(step, len(holder)), value)
 
 
 def find_existing(item: dict[str, Any], path: Pointer) -> tuple[Any, Any]:

@@ -7,11 +7,12 @@ WAL: what was answered survives the death of the process, though not a loss of p
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from local.cosmos.regions.stale_reads import AccountSnapshot, VersionHistory
 from local.sqlite_file import check_format
 
 FORMAT = 1  # PRAGMA user_version of a file with this schema
@@ -55,6 +56,82 @@ CREATE TABLE IF NOT EXISTS newest (
 CREATE TABLE IF NOT EXISTS account (write_region TEXT NOT NULL);
 PRAGMA user_version = {FORMAT};
 """
+COLUMNS = "version, container, pkrange, lsn, partition, id, birth, ts, expires, body"
+BEGIN_HISTORY = """
+CREATE TEMP TABLE past AS SELECT *, 0 AS ended FROM main.items WHERE 0;
+CREATE INDEX temp.past_by_end ON past (ended);
+CREATE TEMP TRIGGER keep_in_past BEFORE DELETE ON main.items BEGIN
+    INSERT INTO past SELECT *, newest_version() FROM main.items WHERE version = OLD.version;
+END;
+"""
+END_HISTORY = "DROP TRIGGER temp.keep_in_past; DROP TABLE temp.past;"
+
+
+@dataclass(frozen=True, slots=True)
+class AccountSnapshot:
+    """The account after a write: the second, the newest version, and the newest LSNs.
+
+    LSNs are by the number of a container and that of a physical partition.
+    """
+
+    seconds: float
+    version: int
+    lsns: Mapping[tuple[int, int], int]
+
+
+class VersionHistory:
+    """Snapshots, with the versions that a read of each of them needs, for reads that are stale.
+
+    Nothing is kept, and writes cost nothing more, until `keep` is called. From then on versions
+    that are replaced or deleted go to a table of their own, and a view in front of the items shows
+    what was there at some time: while it exists, the connection takes it for the table `items`.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.snapshots: deque[AccountSnapshot] = deque()
+        self._seconds = 0.0
+
+    def keep(self, seconds: float | None, take_snapshot: Callable[[], AccountSnapshot]) -> None:
+        """Keep versions that end from now on for at least so many seconds; None drops all."""
+        if seconds is None:
+            if self.snapshots:
+                self._connection.executescript(END_HISTORY)
+                self.snapshots.clear()
+            return
+        if not self.snapshots:
+            self._connection.executescript(BEGIN_HISTORY)
+            self.snapshots.append(take_snapshot())
+            self._seconds = 0.0
+        self._seconds = max(seconds, self._seconds)
+
+    def add(self, snapshot: AccountSnapshot) -> None:
+        """Take up the snapshot after a write, and drop those that are too old."""
+        self.snapshots.append(snapshot)
+        horizon = snapshot.seconds - self._seconds
+        while len(self.snapshots) > 1 and self.snapshots[1].seconds <= horizon:
+            self.snapshots.popleft()
+        oldest = self.snapshots[0].version
+        self._connection.execute("DELETE FROM temp.past WHERE ended <= ?", (oldest,))
+
+    def find(self, seconds: float) -> AccountSnapshot:
+        """The last snapshot until that time, or the oldest one."""
+        until = (one for one in reversed(self.snapshots) if one.seconds <= seconds)
+        return next(until, self.snapshots[0])
+
+    @contextmanager
+    def show(self, snapshot: AccountSnapshot) -> Iterator[None]:
+        """Within the block all that reads items finds what was there at the snapshot."""
+        version = snapshot.version
+        self._connection.execute(
+            f"CREATE TEMP VIEW items AS SELECT {COLUMNS} FROM main.items"  # noqa: S608 - our own text
+            f" WHERE version <= {version} UNION ALL"
+            f" SELECT {COLUMNS} FROM temp.past WHERE version <= {version} AND ended > {version}"
+        )
+        try:
+            yield
+        finally:
+            self._connection.execute("DROP VIEW temp.items")
 
 
 class Storage:
@@ -75,20 +152,15 @@ class Storage:
         # With them REPLACE fires the delete trigger that keeps old versions.
         self.connection.execute("PRAGMA recursive_triggers = ON")
         self.connection.executescript(SCHEMA)
-        self.connection.create_function("newest_version", 0, lambda: self._version)
+        self.connection.create_function("newest_version", 0, lambda: self.version)
         self._clock = clock
         rows = self.connection.execute("SELECT container, pkrange, lsn FROM newest")
         self._lsns: dict[tuple[int, int], int] = {row[:2]: row[2] for row in rows}
         row = self.connection.execute("SELECT max(version) FROM newest").fetchone()
-        self._version: int = row[0] or 0
+        self.version: int = row[0] or 0  # of the newest write, deletes included
         self._written: tuple[int, int] | None = None
         self._history = VersionHistory(self.connection)
         self._shown: AccountSnapshot | None = None
-
-    @property
-    def version(self) -> int:
-        """The newest number of a version: how many writes there were, deletes included."""
-        return self._version
 
     def find_lsn(self, container: int, pkrange: int) -> int:
         """The number of the newest transaction in a physical partition."""
@@ -97,8 +169,8 @@ class Storage:
 
     def take_version(self) -> int:
         """Take the next number; one that a failed transaction took is given again."""
-        self._version += 1
-        return self._version
+        self.version += 1
+        return self.version
 
     def take_lsn(self, container: int, pkrange: int) -> int:
         """The number of the transaction in which this is called, which has one partition only."""
@@ -108,7 +180,7 @@ class Storage:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside is applied, or, when the block raises, nothing."""
-        before, self._written = self._version, None
+        before, self._written = self.version, None
         lsn = 0
         self.connection.execute("BEGIN IMMEDIATE")
         try:
@@ -117,24 +189,22 @@ class Storage:
                 lsn = self._lsns.get(self._written, 0) + 1
                 self.connection.execute(
                     "INSERT OR REPLACE INTO newest VALUES (?, ?, ?, ?)",
-                    (*self._written, lsn, self._version),
+                    (*self._written, lsn, self.version),
                 )
         except BaseException:
             self.connection.execute("ROLLBACK")
-            self._version = before
+            self.version = before
             raise
         self.connection.execute("COMMIT")
         if self._written is not None:
             self._lsns[self._written] = lsn
-            if self._history.is_kept:
+            if self._history.snapshots:
                 self._history.add(self._take_snapshot())
 
     def purge(self, now: int) -> None:
-        """Remove the items that have expired."""
+        expired = "DELETE FROM items WHERE expires IS NOT NULL AND expires <= ?"
         with self.transaction():
-            self.connection.execute(
-                "DELETE FROM items WHERE expires IS NOT NULL AND expires <= ?", (now,)
-            )
+            self.connection.execute(expired, (now,))
 
     def keep_versions(self, seconds: float | None) -> None:
         """Keep the versions of the last `seconds`, from now on; None drops them."""
@@ -151,7 +221,7 @@ class Storage:
             self._shown = None
 
     def _take_snapshot(self) -> AccountSnapshot:
-        return AccountSnapshot(self._clock(), self._version, dict(self._lsns))
+        return AccountSnapshot(self._clock(), self.version, dict(self._lsns))
 
     @property
     def write_region(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The built-in functions of queries, and LIKE.
+"""The built-in functions of queries, LIKE and the aggregates.
 
 Arguments of a wrong type, or undefined ones, make a function undefined; only the type checks and
 IIF take any. Whether an index can serve a function is told by `is_served`, as "Index usage" in
@@ -9,10 +9,17 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import add
 from typing import Any
 
-from local.cosmos.query.values import UNDEFINED, is_number, is_same, normalize_number
+from local.cosmos.query.values import (
+    UNDEFINED,
+    is_number,
+    is_same,
+    make_sort_key,
+    normalize_number,
+)
 from local.cosmos.responses import BadRequest
 
 PATTERNS_MAX = 256
@@ -33,7 +40,6 @@ class BuiltInFunction:
     is_served: bool = False
 
     def __call__(self, values: list[Any]) -> Any:
-        """The value for these arguments, which may be UNDEFINED."""
         if self.types is not None and not all(map(self._fits, range(len(values)), values)):
             return UNDEFINED
         return self.implementation(*values)
@@ -46,34 +52,10 @@ class BuiltInFunction:
         return value is not UNDEFINED and isinstance(value, wanted)
 
 
-def fold_case(text: str, ignores_case: bool) -> str:
-    return text.lower() if ignores_case else text
-
-
-def starts_with(text: str, prefix: str, ignores_case: bool = False) -> bool:
-    return fold_case(text, ignores_case).startswith(fold_case(prefix, ignores_case))
-
-
-def ends_with(text: str, suffix: str, ignores_case: bool = False) -> bool:
-    return fold_case(text, ignores_case).endswith(fold_case(suffix, ignores_case))
-
-
-def contains(text: str, part: str, ignores_case: bool = False) -> bool:
-    return fold_case(part, ignores_case) in fold_case(text, ignores_case)
-
-
-def string_equals(text: str, other: str, ignores_case: bool = False) -> bool:
-    return fold_case(text, ignores_case) == fold_case(other, ignores_case)
-
-
 def substring(text: str, start: float, length: float) -> str:
     """A part of a text by its zero-based start and its length."""
     begin = max(0, int(start))
     return text[begin : begin + max(0, int(length))]
-
-
-def take_left(text: str, length: float) -> str:
-    return text[: max(0, int(length))]
 
 
 def take_right(text: str, length: float) -> str:
@@ -88,7 +70,6 @@ def array_contains(elements: list[Any], wanted: Any, is_partial: Any = False) ->
 
 
 def has_members(value: Any, wanted: Any) -> bool:
-    """Whether a value is the wanted one, or an object with at least its members."""
     if not (isinstance(value, dict) and isinstance(wanted, dict)):
         return is_same(value, wanted)
     return all(name in value and is_same(value[name], wanted[name]) for name in wanted)
@@ -122,11 +103,8 @@ def compile_pattern(pattern: str, escape: str) -> re.Pattern[str]:
 
 
 def translate_part(part: str) -> str:
-    """One wildcard, set or character of a LIKE pattern."""
-    if part in ("%", "_"):
-        return {"%": ".*", "_": "."}[part]
     if len(part) == 1:
-        return re.escape(part)
+        return {"%": ".*", "_": "."}.get(part, re.escape(part))
     negation = "^" if part.startswith("[^") else ""
     inside = part[1 + len(negation) : -1].replace("\\", "\\\\").replace("[", "\\[")
     return f"[{negation}{inside}]" if inside else re.escape(part)
@@ -136,8 +114,14 @@ def type_check(implementation: Callable[[Any], bool]) -> BuiltInFunction:
     return BuiltInFunction(implementation, (1,), None, is_served=True)
 
 
-def text_check(implementation: Callable[..., bool]) -> BuiltInFunction:
-    return BuiltInFunction(implementation, (2, 3), (str, str), is_served=True)
+def text_check(implementation: Callable[[str, str], bool]) -> BuiltInFunction:
+    """A check of two texts, which ignores the case of letters if a third argument is true."""
+
+    def check(text: str, other: str, ignores_case: bool = False) -> bool:
+        texts = (text.lower(), other.lower()) if ignores_case else (text, other)
+        return implementation(*texts)
+
+    return BuiltInFunction(check, (2, 3), (str, str), is_served=True)
 
 
 FUNCTIONS: dict[str, BuiltInFunction] = {
@@ -148,13 +132,11 @@ FUNCTIONS: dict[str, BuiltInFunction] = {
     "IS_STRING": type_check(lambda value: isinstance(value, str)),
     "IS_ARRAY": type_check(lambda value: isinstance(value, list)),
     "IS_OBJECT": type_check(lambda value: isinstance(value, dict)),
-    "IS_PRIMITIVE": type_check(
-        lambda value: isinstance(value, str | int | float | bool | type(None))
-    ),
-    "STARTSWITH": text_check(starts_with),
-    "ENDSWITH": text_check(ends_with),
-    "CONTAINS": text_check(contains),
-    "STRINGEQUALS": text_check(string_equals),
+    "IS_PRIMITIVE": type_check(lambda value: isinstance(value, str | int | float | None)),
+    "STARTSWITH": text_check(str.startswith),
+    "ENDSWITH": text_check(str.endswith),
+    "CONTAINS": text_check(str.__contains__),
+    "STRINGEQUALS": text_check(str.__eq__),
     "LOWER": BuiltInFunction(str.lower, (1,), (str,)),
     "UPPER": BuiltInFunction(str.upper, (1,), (str,)),
     "TRIM": BuiltInFunction(str.strip, (1,), (str,)),
@@ -162,7 +144,7 @@ FUNCTIONS: dict[str, BuiltInFunction] = {
     "CONCAT": BuiltInFunction(lambda *texts: "".join(texts), tuple(range(2, 65)), (str,) * 64),
     "REPLACE": BuiltInFunction(str.replace, (3,), (str, str, str)),
     "SUBSTRING": BuiltInFunction(substring, (3,), (str, float, float)),
-    "LEFT": BuiltInFunction(take_left, (2,), (str, float)),
+    "LEFT": BuiltInFunction(lambda text, n: substring(text, 0, n), (2,), (str, float)),
     "RIGHT": BuiltInFunction(take_right, (2,), (str, float)),
     "INDEX_OF": BuiltInFunction(str.find, (2,), (str, str)),
     "ARRAY_CONTAINS": BuiltInFunction(array_contains, (2, 3), None, is_served=True),
@@ -171,8 +153,39 @@ FUNCTIONS: dict[str, BuiltInFunction] = {
     "CEILING": BuiltInFunction(lambda value: normalize_number(math.ceil(value)), (1,), (float,)),
     "FLOOR": BuiltInFunction(lambda value: normalize_number(math.floor(value)), (1,), (float,)),
     "ROUND": BuiltInFunction(round_half_up, (1,), (float,)),
-    "IIF": BuiltInFunction(
-        lambda test, chosen, other: chosen if test is True else other, (3,), None
-    ),
+    "IIF": BuiltInFunction(lambda test, yes, no: yes if test is True else no, (3,), None),
 }
 BUILT_IN = FUNCTIONS | {"LIKE": BuiltInFunction(like, (2, 3), (str, str, str), is_served=True)}
+
+
+# What aggregates make of the values of all rows, those undefined left out. A value of a type that
+# an aggregate cannot take makes the whole of it undefined: anything but numbers for SUM and AVG,
+# arrays and objects for MIN and MAX. Numbers are added as they come: Python's own `sum` rounds in
+# a way that the service does not promise.
+
+
+def add_up(values: list[Any]) -> Any:
+    """The sum, which is zero of no values."""
+    return normalize_number(reduce(add, values, 0)) if all(map(is_number, values)) else UNDEFINED
+
+
+def average(values: list[Any]) -> Any:
+    if not values or not all(map(is_number, values)):
+        return UNDEFINED
+    return normalize_number(reduce(add, values, 0) / len(values))
+
+
+def find_extreme(values: list[Any], choose: Callable[..., Any]) -> Any:
+    """The lowest or highest of scalars: null, booleans, numbers, strings."""
+    if not values or any(isinstance(value, list | dict) for value in values):
+        return UNDEFINED
+    return choose(values, key=make_sort_key)
+
+
+AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {
+    "COUNT": len,
+    "SUM": add_up,
+    "AVG": average,
+    "MIN": lambda values: find_extreme(values, min),
+    "MAX": lambda values: find_extreme(values, max),
+}

@@ -8,9 +8,9 @@ the one that the clients of the service read.
 
 from typing import Any
 
-from local.cosmos.items.partitions import WHOLE_RING
+from local.cosmos.items.partitions import MAX_RANGE
 from local.cosmos.query.syntax import Aggregate, Query
-from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
+from local.cosmos.responses import NotOffered
 
 NOT_SERVABLE = 1004
 FILTER_PLACE = "{documentdb-formattableorderbyquery-filter}"  # clients put a condition here
@@ -29,27 +29,12 @@ def needs_merging(query: Query) -> bool:
     return bool(query.order or query.aggregates or query.is_distinct or query.count_max is not None)
 
 
-def refuse_unmerged(query: Query) -> RequestRefused:
-    """The refusal that makes clients ask for the plan."""
-    return BadRequest(
-        "a client must merge this query: several physical partitions answer it",
-        substatus=NOT_SERVABLE,
-        additional=write_json(build_merging_plan(query)),
-    )
-
-
 def build_merging_plan(query: Query) -> dict[str, Any]:
-    """How a client gets the results of a query from all partitions."""
     distinct_type = "None"
     if query.is_distinct:  # in order, equal results come one after the other
         is_in_order = query.texts.order == (query.texts.value,)
         distinct_type = "Ordered" if is_in_order else "Unordered"
-    everything = {
-        "min": WHOLE_RING.start,
-        "max": WHOLE_RING.end,
-        "isMinInclusive": True,
-        "isMaxInclusive": False,
-    }
+    whole_ring = {"min": "", "max": MAX_RANGE, "isMinInclusive": True, "isMaxInclusive": False}
     return {
         "partitionedQueryExecutionInfoVersion": 2,
         "queryInfo": {
@@ -68,7 +53,7 @@ def build_merging_plan(query: Query) -> dict[str, Any]:
             "dCountInfo": None,
             "hasNonStreamingOrderBy": False,
         },
-        "queryRanges": [everything],
+        "queryRanges": [whole_ring],
     }
 
 

@@ -11,6 +11,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import dropwhile, islice, starmap
 from typing import Any
 
@@ -18,11 +19,11 @@ from local.cosmos.items import charges
 from local.cosmos.items.containers import Container
 from local.cosmos.items.partitions import WHOLE_RING, KeyRange
 from local.cosmos.items.storage import Storage
-from local.cosmos.query.aggregates import AGGREGATES
-from local.cosmos.query.merging import needs_merging, refuse_unmerged
+from local.cosmos.query.functions import AGGREGATES
+from local.cosmos.query.merging import NOT_SERVABLE, build_merging_plan, needs_merging
 from local.cosmos.query.parser import parse_query
 from local.cosmos.query.plan import QueryPlan, plan_query
-from local.cosmos.query.syntax import Expression, Query
+from local.cosmos.query.syntax import Expression, PropertyPath, Query
 from local.cosmos.query.values import UNDEFINED, find_value, make_identity_key, make_sort_key
 from local.cosmos.responses import BadRequest, write_json
 
@@ -33,7 +34,7 @@ COLUMNS = "partition, id, birth, body"  # in the order of ItemRow's fields
 type Position = list[Any]  # of a row in the order of a query; JSON can hold it
 
 
-@dataclass(slots=True)
+@dataclass
 class ItemRow:
     """One stored item that a query comes across; its JSON is parsed when needed, and once."""
 
@@ -41,13 +42,10 @@ class ItemRow:
     id: str
     number: int
     body: str
-    parsed: dict[str, Any] | None = None
 
-    @property
-    def item(self) -> dict[str, Any]:
-        if self.parsed is None:
-            self.parsed = json.loads(self.body)
-        return self.parsed
+    @cached_property
+    def item(self) -> Any:
+        return json.loads(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,6 @@ class QueryPage:
 
 
 class QueryRun:
-    """One page of one query."""
-
     def __init__(self, storage: Storage, container: Container, request: QueryRequest) -> None:
         self._storage = storage
         self._container = container
@@ -118,7 +114,12 @@ class QueryRun:
             raise BadRequest("a cross-partition query is needed but was not enabled")
         is_divided = self._request.pkrange is None and len(self._container.ring.numbers) > 1
         if is_divided and needs_merging(self._query):
-            raise refuse_unmerged(self._query)
+            # The substatus makes clients ask for the plan.
+            raise BadRequest(
+                "a client must merge this query: several physical partitions answer it",
+                substatus=NOT_SERVABLE,
+                additional=write_json(build_merging_plan(self._query)),
+            )
 
     def _aggregate(self, now: int) -> list[str]:
         columns: list[list[Any]] = [[] for _ in self._query.aggregates]
@@ -127,8 +128,8 @@ class QueryRun:
                 value = aggregate.argument.evaluate(row.item)
                 if value is not UNDEFINED:
                     values.append(value)
-        named = zip(self._query.aggregates, columns, strict=True)
-        totals = [AGGREGATES[aggregate.name](values) for aggregate, values in named]
+        names = (aggregate.name for aggregate in self._query.aggregates)
+        totals = [AGGREGATES[name](values) for name, values in zip(names, columns, strict=True)]
         shown = self._query.selection.evaluate({}, totals)
         return [] if shown is UNDEFINED else [write_json(shown)]
 
@@ -140,8 +141,7 @@ class QueryRun:
         size = 0
         last: ItemRow | None = None
         while limit is None or shown < limit:
-            row = next(rows, None)
-            if row is None:
+            if (row := next(rows, None)) is None:
                 break
             if last and (len(results) >= self._request.page_items or size >= PAGE_BYTES):
                 return results, Continuation(consumed, shown, self._find_position(last))
@@ -155,13 +155,12 @@ class QueryRun:
         return results, None
 
     def _show(self, row: ItemRow) -> str | None:
-        if self._query.shows_items:
+        if self._query.selection == PropertyPath(()):
             return row.body
         value = self._query.selection.evaluate(row.item)
         return None if value is UNDEFINED else write_json(value)
 
     def _find_position(self, row: ItemRow) -> Position | None:
-        """Where a row stands, for a page that begins after it."""
         if self._query.is_distinct:
             return None
         if self._plan.is_ordered:

@@ -12,13 +12,11 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken, v_args
 from lark.visitors import Interpreter
 
-from local.cosmos.query.aggregates import AGGREGATES
-from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.query.functions import AGGREGATES, FUNCTIONS
 from local.cosmos.query.syntax import (
     Aggregate,
     Arithmetic,
     ArrayOf,
-    Choice,
     Comparison,
     Expression,
     FunctionCall,
@@ -46,23 +44,22 @@ REQUIRED = ("SELECT", "FROM", "WHERE", "BY", "LIMIT")  # words that an error say
 def parse_query(text: str, parameters: Mapping[str, Any]) -> Query:
     """Parse; every parameter is replaced by its value. A refusal says what is not offered."""
     if not parameters:
-        return parse_constant_query(text)
-    query: Query = QueryBuilder(text, parameters).visit(parse_tree(text, "query"))
-    return query
+        parsed: Query = parse_constants(text, "query")
+    else:
+        parsed = QueryBuilder(text, parameters).visit(parse_tree(text, "query"))
+    return parsed
 
 
-@lru_cache(maxsize=PARSED_MAX)
-def parse_constant_query(text: str) -> Query:
-    """Parse a query without parameters, which means the same every time."""
-    query: Query = QueryBuilder(text, {}).visit(parse_tree(text, "query"))
-    return query
-
-
-@lru_cache(maxsize=PARSED_MAX)
 def parse_filter(text: str) -> Expression:
     """Parse the condition of a patch: `FROM c WHERE ...`, without parameters."""
-    condition: Expression = QueryBuilder(text, {}).visit(parse_tree(text, "patch_condition"))
+    condition: Expression = parse_constants(text, "patch_condition")
     return condition
+
+
+@lru_cache(maxsize=PARSED_MAX)
+def parse_constants(text: str, start: str) -> Any:
+    """Parse a text without parameters, which means the same every time."""
+    return QueryBuilder(text, {}).visit(parse_tree(text, start))
 
 
 @lru_cache(maxsize=PARSED_MAX)
@@ -244,10 +241,11 @@ class QueryBuilder(Interpreter[Token, Any]):
 
     def default(self, tested: Part, other: Part) -> Expression:
         found = self.visit(tested)
-        return Choice(FunctionCall("IS_DEFINED", (found,)), found, self._visit_expression(other))
+        is_defined = FunctionCall("IS_DEFINED", (found,))
+        return FunctionCall("IIF", (is_defined, found, self._visit_expression(other)))
 
     def choice(self, test: Part, chosen: Part, other: Part) -> Expression:
-        return Choice(self.visit(test), *self._visit_all((chosen, other)))
+        return FunctionCall("IIF", (self.visit(test), *self._visit_all((chosen, other))))
 
     def disjunction(self, *operands: Part) -> Expression:
         return Logical("OR", tuple(self.visit(operand) for operand in operands))
@@ -275,11 +273,9 @@ class QueryBuilder(Interpreter[Token, Any]):
         self, operand: Part, negation: Token | None, lowest: Part, highest: Part
     ) -> Expression:
         value = self.visit(operand)
-        bounds = (
-            Comparison(">=", value, self.visit(lowest)),
-            Comparison("<=", value, self.visit(highest)),
-        )
-        return negate(Logical("AND", bounds), is_negated=negation is not None)
+        above = Comparison(">=", value, self.visit(lowest))
+        below = Comparison("<=", value, self.visit(highest))
+        return negate(Logical("AND", (above, below)), is_negated=negation is not None)
 
     def pattern(
         self, operand: Part, negation: Token | None, pattern: Part, escape: Part | None
@@ -353,11 +349,11 @@ class QueryBuilder(Interpreter[Token, Any]):
         return Literal(constants) if len(constants) == len(elements) else ArrayOf(elements)
 
     def object(self, *nodes: Part) -> Expression:
-        members: tuple[tuple[str, Expression], ...] = tuple(
-            self.visit(node) for node in nodes if node
-        )
+        members: list[tuple[str, Expression]] = [self.visit(node) for node in nodes if node]
         constants = [(name, one.value) for name, one in members if isinstance(one, Literal)]
-        return Literal(dict(constants)) if len(constants) == len(members) else ObjectOf(members)
+        return (
+            Literal(dict(constants)) if len(constants) == len(members) else ObjectOf(tuple(members))
+        )
 
     def member(self, name: Token, value: Part) -> tuple[str, Expression]:
         return read_string(name), self._visit_expression(value)
@@ -380,7 +376,6 @@ class QueryBuilder(Interpreter[Token, Any]):
 
 
 def negate(condition: Expression, *, is_negated: bool) -> Expression:
-    """NOT of a condition, if it is negated."""
     return Negation(condition) if is_negated else condition
 
 

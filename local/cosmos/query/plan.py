@@ -56,7 +56,6 @@ class QueryPlan:
     has_partition: bool = False
 
     def narrow(self, clause: str, *values: Any) -> None:
-        """Add a condition that rows must meet."""
         self.where.append(clause)
         self.values.extend(values)
 
@@ -86,7 +85,6 @@ def plan_query(query: Query, container: Container, key: str | None) -> QueryPlan
 
 
 def list_conjuncts(condition: Expression | None) -> list[Expression]:
-    """The operands of the outermost AND."""
     match condition:
         case None:
             return []

@@ -16,7 +16,6 @@ type Expression = (
     | Logical
     | Negation
     | Membership
-    | Choice
     | FunctionCall
     | Aggregate
     | ArrayOf
@@ -109,19 +108,6 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """`test ? chosen : other`; only a test that is true chooses the first."""
-
-    test: Expression
-    chosen: Expression
-    other: Expression
-
-    def evaluate(self, item: Item, totals: Sequence[Any] = ()) -> Any:
-        is_chosen = self.test.evaluate(item, totals) is True
-        return (self.chosen if is_chosen else self.other).evaluate(item, totals)
-
-
-@dataclass(frozen=True, slots=True)
 class FunctionCall:
     """A built-in function, its name in upper case."""
 
@@ -182,8 +168,6 @@ def combine(values: list[Any], *, decisive: bool) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
-    """One path of ORDER BY."""
-
     path: tuple[str, ...]
     is_descending: bool
 
@@ -220,10 +204,6 @@ class Query:
     offset: int = 0
     limit: int | None = None
     aggregates: tuple[Aggregate, ...] = ()
-
-    @property
-    def shows_items(self) -> bool:
-        return self.selection == PropertyPath(())
 
     @property
     def count_max(self) -> int | None:

@@ -15,12 +15,7 @@ class Undefined(Enum):
 
 UNDEFINED: Final = Undefined.UNDEFINED
 EQUALITIES = ("=", "!=")
-ORDERINGS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operators.lt,
-    "<=": operators.le,
-    ">": operators.gt,
-    ">=": operators.ge,
-}
+ORDERINGS = {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operators.add,
     "-": operators.sub,
@@ -29,26 +24,13 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "%": math.fmod,
 }
 EXACT_MAX = 2**53  # numbers are doubles: whole ones are exact up to here
-RANKS: dict[type, int] = {
-    Undefined: 0,
-    type(None): 1,
-    bool: 2,
-    int: 3,
-    float: 3,
-    str: 4,
-    list: 5,
-    dict: 6,
-}
-
-
-def rank_type(value: Any) -> int:
-    """The order of types in ORDER BY: undefined, null, boolean, number, string, array, object."""
-    return RANKS[type(value)]
+# The order of types in ORDER BY.
+RANKS = {Undefined: 0, type(None): 1, bool: 2, int: 3, float: 3, str: 4, list: 5, dict: 6}
 
 
 def make_sort_key(value: Any) -> tuple[int, Any]:
     """A key that orders values of any types; arrays and objects are all equal to each other."""
-    rank = rank_type(value)
+    rank = RANKS[type(value)]
     return rank, value if rank in (2, 3, 4) else 0
 
 
@@ -65,7 +47,7 @@ def is_same(left: Any, right: Any) -> bool:
     """Whether two values, of any types and depth, are the same; 1 and true are not."""
     if isinstance(left, list | dict) or isinstance(right, list | dict):
         return bool(make_identity_key(left) == make_identity_key(right))
-    return rank_type(left) == rank_type(right) and bool(left == right)
+    return RANKS[type(left)] == RANKS[type(right)] and bool(left == right)
 
 
 def is_number(value: Any) -> TypeIs[int | float]:
@@ -103,7 +85,7 @@ def compare(operator: str, left: Any, right: Any) -> bool | Undefined:
         return UNDEFINED
     if operator in EQUALITIES:
         return is_same(left, right) == (operator == "=")
-    if rank_type(left) != rank_type(right) or isinstance(left, list | dict):
+    if RANKS[type(left)] != RANKS[type(right)] or isinstance(left, list | dict):
         return UNDEFINED
     if left is None:
         return operator in ("<=", ">=")
@@ -111,7 +93,6 @@ def compare(operator: str, left: Any, right: Any) -> bool | Undefined:
 
 
 def find_value(document: Any, path: tuple[str | int, ...]) -> Any:
-    """The value at a path of names and indexes, or UNDEFINED."""
     for step in path:
         match document, step:
             case dict(), str() if step in document:

@@ -171,24 +171,20 @@ class AmqpClient(asyncio.Protocol, proton.Handler):
             listener.on_attached()
 
     def on_link_remote_close(self, event: Any) -> None:
-        """The peer detached a link for good."""
         link, condition = event.link, event.link.remote_condition
         listener = self._listeners.pop(link.name, None)
         link.close()
         link.free()
         if listener is not None:
-            name = condition.name if condition else ""
-            listener.on_detached(name, (condition.description or "") if condition else "")
+            listener.on_detached(*texts_of(condition))
 
     on_link_remote_detach = on_link_remote_close
 
     def on_link_flow(self, event: Any) -> None:
-        """The peer sent how much credit is left, or that it has drained it."""
         if (listener := self._listeners.get(event.link.name)) is not None:
             listener.on_flow()
 
     def on_delivery(self, event: Any) -> None:
-        """A message arrived, or the peer changed the state of one."""
         delivery, link = event.delivery, event.link
         listener = self._listeners.get(link.name)
         if link.is_receiver and delivery.readable and not delivery.partial:
@@ -244,6 +240,10 @@ class AmqpClient(asyncio.Protocol, proton.Handler):
             listener.on_detached("", reason)
 
 
+def texts_of(condition: proton.Condition | None) -> tuple[str, str]:
+    return (condition.name, condition.description or "") if condition else ("", "")
+
+
 def tag_of(delivery: proton.Delivery) -> bytes:
     """The tag of a delivery, which Service Bus makes the lock token.
 
@@ -287,12 +287,9 @@ class RequestClient(LinkListener):
             raise ConnectionLost("the links to the node are gone")
         request_id = str(next(self._ids))
         response = self._waiting[request_id] = asyncio.get_running_loop().create_future()
-        # The engine keeps the request until the link is attached and has credit.
-        self._sender.send(
-            proton.Message(
-                id=request_id, reply_to=self._reply_to, properties=dict(properties), body=body
-            )
-        )
+        sent = dict(properties)
+        request = proton.Message(id=request_id, reply_to=self._reply_to, properties=sent, body=body)
+        self._sender.send(request)  # the engine keeps it until the link is attached and has credit
         self._client.flush()
         try:
             return body_of(await asyncio.wait_for(response, RESPONSE_SECONDS))
@@ -307,7 +304,6 @@ class RequestClient(LinkListener):
         self._client.detach(self._receiver)
 
     def on_detached(self, condition: str, description: str) -> None:
-        """No response will come any more."""
         self.is_open = False
         for response in self._waiting.values():
             if not response.done():

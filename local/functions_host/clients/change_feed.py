@@ -1,24 +1,26 @@
 """The change feed processor: takes leases, reads their ranges, and hands changes over.
 
-A lease advances after its changes were handed over, however that ended, unless the hand-over was
-stopped. It is renewed meanwhile.
+A lease says who reads a range and up to where it was read. It advances after its changes were
+handed over, however that ended, unless the hand-over was stopped, and is renewed meanwhile. Every
+write is guarded by the etag last read. The documents have the shape that the change feed processor
+of .NET keeps.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
-
-from local.functions_host.clients.feed_leases import (
-    FeedLease,
-    FeedLeaseLost,
-    FeedLeaseStore,
-    leases_to_take,
+from azure.cosmos.exceptions import (
+    CosmosAccessConditionFailedError,
+    CosmosResourceExistsError,
+    CosmosResourceNotFoundError,
 )
 
 log = logging.getLogger(__name__)
@@ -49,25 +51,129 @@ class FeedPage:
     continuation: str | None
 
 
-class ChangeFeedProcessor:
-    """Reads a container's feed as one of the hosts that share the leases."""
+@dataclass(frozen=True, slots=True)
+class FeedLease:
+    """One lease; `owner` None means that nobody holds it."""
 
-    def __init__(
-        self,
-        host: str,
-        monitored: ContainerProxy,
-        leases: FeedLeaseStore,
-        options: FeedOptions,
-        handler: ChangeHandler,
-    ) -> None:
-        self._host = host
-        self._monitored = monitored
-        self._leases = leases
-        self._options = options
-        self._handler = handler
-        self._followers: dict[str, asyncio.Task[None]] = {}
-        self._stopping = asyncio.Event()
-        self._drain_seconds = 0.0
+    id: str
+    token: str
+    feed_range: Mapping[str, Any]
+    owner: str | None
+    continuation: str | None
+    renewed: datetime
+    etag: str = ""
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> "FeedLease":
+        """Read a document; a missing field raises KeyError."""
+        return cls(
+            document["id"],
+            document["LeaseToken"],
+            document["FeedRange"],
+            document["Owner"],
+            document["ContinuationToken"],
+            datetime.fromisoformat(document["timestamp"]),
+            document["_etag"],
+        )
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "version": 1,
+            "LeaseToken": self.token,
+            "FeedRange": dict(self.feed_range),
+            "Owner": self.owner,
+            "ContinuationToken": self.continuation,
+            "properties": {},
+            "timestamp": self.renewed.isoformat(),
+            "Mode": "Latest Version Feed",
+        }
+
+    def held_by(self, owner: str | None) -> "FeedLease":
+        return replace(self, owner=owner, renewed=datetime.now(UTC))
+
+    def advanced_to(self, continuation: str) -> "FeedLease":
+        return replace(self, continuation=continuation, renewed=datetime.now(UTC))
+
+    def is_free(self, now: datetime, expiration_seconds: float) -> bool:
+        return self.owner is None or (now - self.renewed).total_seconds() > expiration_seconds
+
+
+class FeedLeaseLost(Exception):
+    """Somebody else wrote the lease since it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLeaseStore:
+    """The leases of one processor; `prefix` tells it apart from others on the same feed."""
+
+    container: ContainerProxy
+    prefix: str
+
+    async def ensure(self, feed_ranges: Sequence[dict[str, Any]]) -> list[str]:
+        """Make a lease for each range that has none; return the ids of all of them."""
+        ids = []
+        for feed_range in feed_ranges:
+            token = f"{feed_range['Range']['min']}-{feed_range['Range']['max']}"
+            lease_id = f"{self.prefix}..{token}"
+            ids.append(lease_id)
+            if await self.find(lease_id) is None:
+                lease = FeedLease(lease_id, token, feed_range, None, None, datetime.now(UTC))
+                try:
+                    await self.container.create_item(lease.document())
+                except CosmosResourceExistsError:
+                    continue  # another host was first, which is as good
+        return ids
+
+    async def find(self, lease_id: str) -> FeedLease | None:
+        try:
+            return FeedLease.read(await self.container.read_item(lease_id, lease_id))
+        except CosmosResourceNotFoundError:
+            return None
+
+    async def write(self, lease: FeedLease) -> FeedLease:
+        """Replace a lease; the result carries the new etag. Raises FeedLeaseLost."""
+        unmodified = MatchConditions.IfNotModified
+        try:
+            document = await self.container.replace_item(
+                lease.id, lease.document(), etag=lease.etag, match_condition=unmodified
+            )
+        except (CosmosAccessConditionFailedError, CosmosResourceNotFoundError) as error:
+            raise FeedLeaseLost(lease.id) from error
+        return FeedLease.read(document)
+
+
+def leases_to_take(
+    leases: Sequence[FeedLease], host: str, now: datetime, expiration_seconds: float
+) -> list[FeedLease]:
+    """Choose leases for a host: free ones up to its share, else one from a host that has more.
+
+    Hosts that choose alike converge to equal shares, give or take one. A live lease is taken from
+    another host only one at a time, and only if that host holds at least two more than this one.
+    """
+    free = [lease for lease in leases if lease.is_free(now, expiration_seconds)]
+    held = Counter(lease.owner for lease in leases if lease not in free)
+    hosts = len(held.keys() | {host})
+    share = -(-len(leases) // hosts)  # rounded up
+    wanted = share - held[host]
+    if free:
+        return free[: max(wanted, 0)]
+    richest, most = max(held.items(), key=lambda item: item[1], default=(None, 0))
+    if wanted > 0 and most >= held[host] + 2:
+        return [lease for lease in leases if lease.owner == richest][:1]
+    return []
+
+
+@dataclass(eq=False)
+class ChangeFeedProcessor:
+    _host: str
+    _monitored: ContainerProxy
+    _leases: FeedLeaseStore
+    _options: FeedOptions
+    _handler: ChangeHandler
+    _followers: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _drain_seconds: float = field(default=0.0, init=False)
 
     async def run(self) -> None:
         """Take leases and follow them until told to stop, then give them back.
@@ -95,7 +201,6 @@ class ChangeFeedProcessor:
         self._stopping.set()
 
     async def _acquire(self, ids: list[str]) -> None:
-        """Take the leases this host should have and does not follow yet."""
         found = [await self._leases.find(lease_id) for lease_id in ids]
         leases = [lease for lease in found if lease is not None]
         expiration = self._options.expiration_interval
@@ -108,10 +213,7 @@ class ChangeFeedProcessor:
                 continue  # another host was faster
             follower = asyncio.create_task(self._follow(held), name=lease.id)
             self._followers[lease.id] = follower
-            follower.add_done_callback(self._forget)
-
-    def _forget(self, follower: asyncio.Task[None]) -> None:
-        self._followers.pop(follower.get_name(), None)
+            follower.add_done_callback(lambda ended: self._followers.pop(ended.get_name(), None))
 
     async def _follow(self, lease: FeedLease) -> None:
         try:
@@ -128,7 +230,6 @@ class ChangeFeedProcessor:
             log.warning("the lease %s was not given back: %s", lease.token, first_line(error))
 
     async def _read_once(self, lease: FeedLease) -> FeedLease:
-        """Read a page; hand it over and advance, or wait and renew."""
         options = self._options
         page = await read_page(self._monitored, lease, options.page_items, options.start)
         if page.documents:

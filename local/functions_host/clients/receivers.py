@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +20,7 @@ from local.functions_host.clients.amqp import (
     RequestClient,
     RequestRefused,
     tag_of,
+    texts_of,
 )
 
 LOCK_CONDITIONS = ("com.microsoft:session-lock-lost", "com.microsoft:message-lock-lost")
@@ -103,8 +104,7 @@ class Receiver(LinkListener):
         await self._wait_for(least, fill_seconds)
         if self._prefetch == 0:
             await self._drain()
-        count = min(most, len(self._received))
-        return [self._received.popleft() for _ in range(count)]
+        return [self._received.popleft() for _ in range(min(most, len(self._received)))]
 
     async def complete(self, messages: Sequence[ReceivedMessage]) -> None:
         """Remove messages from the queue; raises LockLost when one is ours no more.
@@ -121,12 +121,11 @@ class Receiver(LinkListener):
         await self._settle_all(messages, proton.Delivery.MODIFIED)
 
     def on_attached(self) -> None:
-        """The queue attached its side, or refuses in the next frame if the source is empty."""
+        # With an empty source the queue refuses in the next frame.
         if self._link.remote_source.address and not self._attached.done():
             self._attached.set_result(True)
 
     def on_detached(self, condition: str, description: str) -> None:
-        """The queue refuses, or the lock or the connection is lost."""
         self._lost = self._lost or error_of(condition, description)
         if not self._attached.done():
             self._attached.set_exception(self._lost)
@@ -143,18 +142,24 @@ class Receiver(LinkListener):
         self._change.set()
 
     def on_settled(self, delivery: proton.Delivery) -> None:
-        """The queue confirmed or refused an outcome."""
         settled = self._settling.get(tag_of(delivery))
         if settled is None or settled.done():
             return
         if delivery.remote_state == proton.Delivery.REJECTED:
-            condition = delivery.remote.condition
-            name, description = (
-                (condition.name, condition.description or "") if condition else ("", "")
-            )
-            settled.set_exception(error_of(name, description))
+            settled.set_exception(error_of(*texts_of(delivery.remote.condition)))
         else:
             settled.set_result(None)
+
+    async def _request_renewal(self, operation: str, body: Mapping[str, Any]) -> Any:
+        properties = {
+            "operation": f"com.microsoft:{operation}",
+            "com.microsoft:server-timeout": SERVER_TIMEOUT,
+            "associated-link-name": self._link.name,
+        }
+        try:
+            return await self._management.request(properties, body)
+        except RequestRefused as error:
+            raise LockLost(str(error)) from error
 
     def _request_messages(self, count: int) -> None:
         """Give credit, so that with what is here and on its way there are so many."""
@@ -196,11 +201,10 @@ class Receiver(LinkListener):
             raise self._lost
 
     async def _settle_all(self, messages: Sequence[ReceivedMessage], outcome: int) -> None:
-        match messages:
-            case [only]:  # without the tasks of a gathering
-                await self._settle(only, outcome)
-            case _:
-                await asyncio.gather(*(self._settle(one, outcome) for one in messages))
+        if len(messages) == 1:  # without the tasks of a gathering
+            await self._settle(messages[0], outcome)
+        else:
+            await asyncio.gather(*(self._settle(one, outcome) for one in messages))
 
     async def _settle(self, message: ReceivedMessage, outcome: int) -> None:
         """Send an outcome and wait until the queue confirms it (receiver settle mode second)."""
@@ -231,17 +235,12 @@ class SessionReceiver(Receiver):
 
     async def renew(self) -> None:
         """Prolong the lock; raises LockLost when it is not ours any more."""
-        properties = {
-            "operation": "com.microsoft:renew-session-lock",
-            "com.microsoft:server-timeout": SERVER_TIMEOUT,
-            "associated-link-name": self._link.name,
-        }
         try:
-            body = await self._management.request(properties, {"session-id": self.id})
-        except RequestRefused as error:
-            self._lost = LockLost(str(error))
+            body = await self._request_renewal("renew-session-lock", {"session-id": self.id})
+        except LockLost as error:
+            self._lost = error
             self._change.set()
-            raise self._lost from error
+            raise
         self.locked_until = datetime.fromtimestamp(body["expiration"] / 1000, UTC)
 
     def on_attached(self) -> None:
@@ -257,15 +256,12 @@ class SessionReceiver(Receiver):
             super().on_attached()
 
     def on_detached(self, condition: str, description: str) -> None:
-        """No session came free in time, or the end of the link for another reason."""
         if condition == "com.microsoft:timeout" and not self._attached.done():
             self._attached.set_result(False)
         super().on_detached(condition, description)
 
 
 class PlainReceiver(Receiver):
-    """Messages of an entity without sessions, under locks of their own."""
-
     async def return_prefetched(self) -> None:
         """Give back, uncounted, what arrived and was not handed out."""
         with suppress(ConnectionLost, LockLost, RequestRefused, TimeoutError):
@@ -276,24 +272,14 @@ class PlainReceiver(Receiver):
 
     async def renew(self, message: ReceivedMessage) -> datetime:
         """Prolong a message's lock; return its new end. Raises LockLost when it is not ours."""
-        properties = {
-            "operation": "com.microsoft:renew-lock",
-            "com.microsoft:server-timeout": SERVER_TIMEOUT,
-            "associated-link-name": self._link.name,
-        }
         token = uuid.UUID(bytes_le=message.tag)
         tokens = proton.Array(proton.UNDESCRIBED, proton.Data.UUID, token)  # type: ignore[arg-type]
-        try:
-            body = await self._management.request(properties, {"lock-tokens": tokens})
-        except RequestRefused as error:
-            raise LockLost(str(error)) from error
+        body = await self._request_renewal("renew-lock", {"lock-tokens": tokens})
         (expiration,) = body["expirations"]
         return datetime.fromtimestamp(expiration / 1000, UTC)
 
 
 class MessageLock:
-    """The lock of one message, as something that can be renewed."""
-
     def __init__(self, receiver: PlainReceiver, message: ReceivedMessage) -> None:
         self._receiver = receiver
         self._message = message
@@ -308,7 +294,6 @@ class MessageLock:
 
 
 def error_of(condition: str, description: str) -> Exception:
-    """The error that an AMQP condition means to whoever holds the link."""
     if condition in LOCK_CONDITIONS:
         return LockLost(f"{condition}: {description}")
     if condition:

@@ -28,8 +28,6 @@ LONGEST_PAUSE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class NamespaceAddress:
-    """A namespace on this machine and the key to it."""
-
     host: str
     port: int
     key_name: str
@@ -41,9 +39,8 @@ class NamespaceAddress:
         pairs = (part.partition("=") for part in connection_string.split(";") if part)
         fields = {name.strip().lower(): value for name, _, value in pairs}
         if fields.get("usedevelopmentemulator", "").lower() != "true":
-            raise ValueError(
-                "only connection strings with UseDevelopmentEmulator=true are honoured"
-            )
+            only = "only connection strings with UseDevelopmentEmulator=true are honoured"
+            raise ValueError(only)
         endpoint = urlsplit(fields.get("endpoint", ""))
         if not endpoint.hostname or not fields.get("sharedaccesskeyname"):
             raise ValueError("a connection string needs Endpoint and SharedAccessKeyName")
@@ -52,7 +49,6 @@ class NamespaceAddress:
         return cls(endpoint.hostname, port, fields["sharedaccesskeyname"], key)
 
     def audience(self, entity: str) -> str:
-        """The resource a token for the entity is for."""
         return f"amqp://{self.host}:{self.port}/{entity}"
 
     def token(self, entity: str) -> str:
@@ -133,7 +129,6 @@ class EntityClient:
             return self._client
 
     async def _open_client(self) -> AmqpClient:
-        """Connect, and put a token for the entity (claims-based security)."""
         client = await AmqpClient.open(self._address.host, self._address.port)
         properties = {
             "operation": "put-token",

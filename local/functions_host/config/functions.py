@@ -127,25 +127,18 @@ def read_function(
             raise binding.unsupported("this binding type is not honoured")
     if len(triggers) != 1:
         raise Unsupported(f"function {metadata.name}: exactly one trigger is needed")
-    return AppFunction(
-        metadata.name,
-        metadata.function_id,
-        triggers[0],
-        others,
-        read_retry_policy(metadata, triggers[0]),
-        settings.disables(metadata.name),
-    )
+    name, trigger, is_disabled = metadata.name, triggers[0], settings.disables(metadata.name)
+    retry = read_retry_policy(metadata, trigger)
+    return AppFunction(name, metadata.function_id, trigger, others, retry, is_disabled)
 
 
 def read_binding(function: str, raw: str, settings: AppSettings) -> Binding:
-    """Parse one binding and put app settings in place of `%NAME%`."""
     resolved = {
         key: settings.resolve(value, function) if isinstance(value, str) else value
         for key, value in json.loads(raw).items()
     }
-    return Binding(
-        function, resolved["type"], resolved["name"], resolved.get("direction", "IN"), resolved
-    )
+    kind, name, direction = resolved["type"], resolved["name"], resolved.get("direction", "IN")
+    return Binding(function, kind, name, direction, resolved)
 
 
 def read_retry_policy(metadata: RpcFunctionMetadata, trigger: Binding) -> RetryPolicy | None:

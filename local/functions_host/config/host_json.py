@@ -93,7 +93,6 @@ class HostJsonSection:
         return HostJsonSection(self._left.pop(key, {}), f"{self._path}: {key}")
 
     def close(self) -> None:
-        """Refuse whatever was not taken."""
         if self._left:
             raise Unsupported(f"{self._path}: not honoured: {', '.join(sorted(self._left))}")
 
@@ -110,7 +109,6 @@ def load(app_directory: Path, settings: Mapping[str, str]) -> HostJson:
 
 
 def parse(document: Any) -> HostJson:
-    """Read a host document; whatever is not honoured is Unsupported by name."""
     root = HostJsonSection(document, "host.json")
     root.take("version", exactly("2.0"), "2.0")
     root.take("telemetryMode", one_of("OpenTelemetry", "ApplicationInsights"), "")
@@ -118,23 +116,13 @@ def parse(document: Any) -> HostJson:
     timeout = root.take("functionTimeout", read_timeout, 1800.0)
     levels = read_log_levels(root.section("logging"))
     extensions = root.section("extensions")
-    host = HostJson(
-        timeout,
-        read_http(extensions),
-        read_service_bus(extensions),
-        read_durable_task(extensions),
-        levels,
-    )
+    http = extensions.section("http")
+    prefix = http.take("routePrefix", read_string, "api").strip("/")
+    http.close()
+    service_bus, durable = read_service_bus(extensions), read_durable_task(extensions)
     extensions.close()
     root.close()
-    return host
-
-
-def read_http(extensions: HostJsonSection) -> str:
-    section = extensions.section("http")
-    prefix = section.take("routePrefix", read_string, "api")
-    section.close()
-    return prefix.strip("/")
+    return HostJson(timeout, prefix, service_bus, durable, levels)
 
 
 def read_service_bus(extensions: HostJsonSection) -> ServiceBusOptions:
@@ -154,9 +142,8 @@ def read_service_bus(extensions: HostJsonSection) -> ServiceBusOptions:
         section.take("maxBatchWaitTime", parse_timespan, 30.0),
     )
     if options.min_batch > options.max_batch:
-        raise Unsupported(
-            "host.json: extensions: serviceBus: minMessageBatchSize is above the maximum"
-        )
+        where = "host.json: extensions: serviceBus"
+        raise Unsupported(f"{where}: minMessageBatchSize is above the maximum")
     section.close()
     return options
 
@@ -165,14 +152,12 @@ def read_durable_task(extensions: HostJsonSection) -> DurableOptions:
     """Read the task hub's options; the storage provider is read, and stood in for."""
     section = extensions.section("durableTask")
     section.take("storageProvider", dict, {})
-    default = DurableOptions()
+    count, least = 10 * PROCESSORS, whole_number(1)
     options = DurableOptions(
-        section.take("hubName", read_string, default.hub_name),
-        section.take(
-            "maxConcurrentOrchestratorFunctions", whole_number(1), default.max_orchestrators
-        ),
-        section.take("maxConcurrentActivityFunctions", whole_number(1), default.max_activities),
-        section.take("maxConcurrentEntityFunctions", whole_number(1), default.max_entities),
+        section.take("hubName", read_string, "TestHubName"),
+        section.take("maxConcurrentOrchestratorFunctions", least, count),
+        section.take("maxConcurrentActivityFunctions", least, count),
+        section.take("maxConcurrentEntityFunctions", least, count),
     )
     section.close()
     return options
@@ -200,7 +185,6 @@ def read_timeout(value: Any) -> float:
 
 
 def exactly(expected: Any) -> Callable[[Any], Any]:
-    """Return a reader that honours one value only."""
 
     def read(value: Any) -> Any:
         if value != expected:
@@ -211,7 +195,6 @@ def exactly(expected: Any) -> Callable[[Any], Any]:
 
 
 def one_of(*choices: str) -> Callable[[Any], str]:
-    """Return a reader that honours the given words."""
 
     def read(value: Any) -> str:
         if value not in choices:
@@ -222,7 +205,6 @@ def one_of(*choices: str) -> Callable[[Any], str]:
 
 
 def whole_number(least: int) -> Callable[[Any], int]:
-    """Return a reader of numbers that are not below `least`."""
 
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -246,9 +228,8 @@ def overrule(document: Any, settings: Mapping[str, str]) -> Any:
     for name in sorted(settings):
         if name.startswith(PREFIX):
             text = settings[name]
-            value: Any = {"true": True, "false": False}.get(text.lower(), text)
-            if text.isdecimal():
-                value = int(text)
+            words = {"true": True, "false": False}
+            value: Any = int(text) if text.isdecimal() else words.get(text.lower(), text)
             document = set_path(document, name.removeprefix(PREFIX).split("__"), value, name)
     return document
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+# The master key where none is set. It is no secret: the host listens on loopback only, and checks
+# keys so that a caller without one fails here as it would in the cloud.
 DEVELOPMENT_KEY = "lockstep-local"
-"""The master key where none is set. It is no secret: the host listens on loopback only, and checks
-keys so that a caller without one fails here as it would in the cloud."""
 
 MASTER = "host.master"
 HOST_PREFIX = "host.function."
@@ -30,7 +30,6 @@ class Keys:
 
     @classmethod
     def read(cls, settings: Mapping[str, str]) -> "Keys":
-        """Find the keys among the app settings; an empty value is no key."""
         host: set[str] = set()
         functions: dict[str, frozenset[str]] = {}
         extensions: dict[str, str] = {}
@@ -58,7 +57,6 @@ class Keys:
         return shown == self.master
 
     def open_extension(self, shown: str | None, extension: str) -> bool:
-        """Whether a key may call the webhooks of an extension."""
         return shown in (self.master, self.of_extension(extension))
 
     def of_extension(self, extension: str) -> str:

@@ -39,8 +39,6 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """The settings an app can name, each a string."""
-
     values: Mapping[str, str]
 
     @classmethod

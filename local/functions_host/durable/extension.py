@@ -32,9 +32,8 @@ class DurableKind(Enum):
     ENTITY = "entity"
 
 
+# By kind and the name work items carry. Case counts, but for entities: there it is always lower.
 type FunctionsByName = dict[tuple[DurableKind, str], AppFunction]
-"""By kind and the name work items carry. Case counts, but for entities, whose names are always in
-lower case there."""
 
 
 class DurableExtension:
@@ -73,7 +72,6 @@ class DurableExtension:
         self._clients.append((function, binding))
 
     def add_routes(self, server: WebServer) -> None:
-        """Add the management endpoints, if the app has to do with Durable at all."""
         if self._functions or self._clients:
             self._management = InstanceManagement(self._address, self._keys)
             self._management.add_routes(server)
@@ -100,15 +98,12 @@ class DurableExtension:
             await self._management.close()
 
     def _check(self, binding: Binding) -> None:
-        """Refuse the protocol of azure-functions-durable 1, and a host without a task hub."""
         if not binding.flag("durableRequiresGrpc", False):
-            raise binding.unsupported(
-                "only azure-functions-durable 2 is honoured (durableRequiresGrpc)"
-            )
+            only = "only azure-functions-durable 2 is honoured (durableRequiresGrpc)"
+            raise binding.unsupported(only)
         if not self._address:
-            raise binding.unsupported(
-                f"the app setting {ADDRESS_SETTING} is missing: host:port of the Durable backend"
-            )
+            missing = f"the app setting {ADDRESS_SETTING} is missing"
+            raise binding.unsupported(f"{missing}: host:port of the Durable backend")
 
 
 def client_input(backend_address: str, hub_name: str, host_url: str, key: str) -> TypedData:

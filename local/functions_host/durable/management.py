@@ -8,6 +8,7 @@ extension's key or the master key. Starting and listing instances and entities a
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -30,7 +31,8 @@ HONOURED = {
 RUNNING = ("Running", "Pending", "Suspended", "ContinuedAsNew")
 
 # What durabletask's client is asked to do, for an instance and with a reason.
-OPERATIONS: dict[str, Callable[[Any, str, str], Awaitable[None]]] = {
+type InstanceOperation = Callable[[Any, str, str], Awaitable[None]]
+OPERATIONS: dict[str, InstanceOperation] = {
     "terminate": lambda client, one, reason: client.terminate_orchestration(one, output=reason),
     "suspend": lambda client, one, _: client.suspend_orchestration(one),
     "resume": lambda client, one, _: client.resume_orchestration(one),
@@ -41,8 +43,6 @@ type InstanceAction = Callable[[web.Request, str], Awaitable[web.Response]]
 
 
 class InstanceManagement:
-    """Answers for the instances of one task hub."""
-
     def __init__(self, backend_address: str, keys: Keys) -> None:
         self._address = backend_address
         self._keys = keys
@@ -55,7 +55,7 @@ class InstanceManagement:
         server.add(Route((0, 0, 3), event, ("POST",)), self._checked(self.raise_event))
         for name, operation in OPERATIONS.items():
             route = Route((0, 0, 3), f"{INSTANCE}/{name}", ("POST",))
-            server.add(route, self._checked(self._operate_by(operation)))
+            server.add(route, self._checked(partial(self._operate, operation)))
         restart = Route((0, 0, 3), f"{INSTANCE}/restart", ("POST",))
         server.add(restart, self._checked(self.restart))
 
@@ -75,7 +75,6 @@ class InstanceManagement:
         return web.json_response(document, status=500 if breaks and is_failed else 200)
 
     async def purge(self, request: web.Request, instance_id: str) -> web.Response:  # noqa: ARG002
-        """Forget an instance that is over."""
         result = await self._client().purge_orchestration(instance_id)
         count = result.deleted_instance_count
         return web.json_response({"instancesDeleted": count}, status=200 if count else 404)
@@ -89,19 +88,17 @@ class InstanceManagement:
         await self._client().raise_orchestration_event(instance_id, name, data=data)
         return web.Response(status=202)
 
-    def _operate_by(self, operation: Callable[[Any, str, str], Awaitable[None]]) -> InstanceAction:
-        async def operate(request: web.Request, instance_id: str) -> web.Response:
-            await operation(self._client(), instance_id, request.query.get("reason", ""))
-            return web.Response(status=202)
-
-        return operate
+    async def _operate(
+        self, operation: InstanceOperation, request: web.Request, instance_id: str
+    ) -> web.Response:
+        await operation(self._client(), instance_id, request.query.get("reason", ""))
+        return web.Response(status=202)
 
     async def restart(self, request: web.Request, instance_id: str) -> web.Response:
         """Run an instance that is over once more with its input."""
         is_new = request.query.get("restartWithNewInstanceId", "true").lower() == "true"
-        started = await self._client().restart_orchestration(
-            instance_id, restart_with_new_instance_id=is_new
-        )
+        restart = self._client().restart_orchestration
+        started = await restart(instance_id, restart_with_new_instance_id=is_new)
         return web.json_response({"id": started}, status=202)
 
     def _checked(self, action: InstanceAction) -> WebHandler:

@@ -27,12 +27,7 @@ from local.functions_host.config.host_json import DurableOptions
 from local.functions_host.durable.extension import DurableKind, FunctionsByName
 from local.functions_host.triggers.listener import log_result
 from local.functions_host.worker.protos import TypedData
-from local.functions_host.worker.worker import (
-    AppWorker,
-    InvocationFailed,
-    InvocationResult,
-    InvocationSucceeded,
-)
+from local.functions_host.worker.worker import AppWorker, InvocationFailed, InvocationResult
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +39,6 @@ NAMED_ERROR = re.compile(r"(?P<type>[A-Za-z_][\w.]*): (?P<message>.+)", re.DOTAL
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorItem:
-    """An orchestrator's turn: its history and the events that are new."""
-
     request: pb.OrchestratorRequest
     token: str
     kind: ClassVar = DurableKind.ORCHESTRATION
@@ -66,23 +59,20 @@ class OrchestratorItem:
     def answer(self, result: InvocationResult) -> pb.OrchestratorResponse:
         """The orchestrator's decisions; a failure outside the library fails the instance."""
         response = pb.OrchestratorResponse()
-        match result:
-            case InvocationSucceeded(value):
-                response.ParseFromString(decode(value))
-            case InvocationFailed():
-                end = pb.CompleteOrchestrationAction(
-                    orchestrationStatus=pb.ORCHESTRATION_STATUS_FAILED,
-                    failureDetails=failure_details(result),
-                )
-                response.actions.append(pb.OrchestratorAction(id=-1, completeOrchestration=end))
+        if isinstance(result, InvocationFailed):
+            end = pb.CompleteOrchestrationAction(
+                orchestrationStatus=pb.ORCHESTRATION_STATUS_FAILED,
+                failureDetails=failure_details(result),
+            )
+            response.actions.append(pb.OrchestratorAction(id=-1, completeOrchestration=end))
+        else:
+            response.ParseFromString(decode(result.value))
         response.instanceId, response.completionToken = self.request.instanceId, self.token
         return response
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityItem:
-    """One call of an activity."""
-
     request: pb.ActivityRequest
     token: str
     kind: ClassVar = DurableKind.ACTIVITY
@@ -100,24 +90,20 @@ class ActivityItem:
         return TypedData(string=request.input.value if request.HasField("input") else "null")
 
     def answer(self, result: InvocationResult) -> pb.ActivityResponse:
-        """The result as JSON text, or why there is none."""
         response = pb.ActivityResponse(
             instanceId=self.request.orchestrationInstance.instanceId,
             taskId=self.request.taskId,
             completionToken=self.token,
         )
-        match result:
-            case InvocationSucceeded(value):
-                response.result.CopyFrom(StringValue(value=text_of(value)))
-            case InvocationFailed():
-                response.failureDetails.CopyFrom(failure_details(result))
+        if isinstance(result, InvocationFailed):
+            response.failureDetails.CopyFrom(failure_details(result))
+        else:
+            response.result.CopyFrom(StringValue(value=text_of(result.value)))
         return response
 
 
 @dataclass(frozen=True, slots=True)
 class EntityItem:
-    """An entity's state and the operations on it that are due."""
-
     request: pb.EntityRequest
     token: str
     kind: ClassVar = DurableKind.ENTITY
@@ -136,16 +122,14 @@ class EntityItem:
         return encode(batch)
 
     def answer(self, result: InvocationResult) -> pb.EntityBatchResult:
-        """The results; if the function failed as a whole, all operations did, without effect."""
         _, operations = helpers.convert_to_entity_batch_request(self.request)
         response = pb.EntityBatchResult()
-        match result:
-            case InvocationSucceeded(value):
-                response.ParseFromString(decode(value))
-            case InvocationFailed():
-                failure = pb.OperationResultFailure(failureDetails=failure_details(result))
-                response.results.extend(pb.OperationResult(failure=failure) for _ in operations)
-                response.entityState.CopyFrom(self.request.entityState)
+        if isinstance(result, InvocationFailed):  # as a whole: all operations, without effect
+            failure = pb.OperationResultFailure(failureDetails=failure_details(result))
+            response.results.extend(pb.OperationResult(failure=failure) for _ in operations)
+            response.entityState.CopyFrom(self.request.entityState)
+        else:
+            response.ParseFromString(decode(result.value))
         del response.operationInfos[:]
         response.operationInfos.extend(operations)
         response.completionToken = self.token
@@ -204,7 +188,13 @@ class WorkItemStream:
     ) -> None:
         self._functions = functions
         self._worker = worker
-        self._request = work_items_request(worker_name, functions, options)
+        self._request = pb.GetWorkItemsRequest(
+            worker_instance_id=worker_name,
+            maxConcurrentOrchestrationWorkItems=options.max_orchestrators,
+            maxConcurrentActivityWorkItems=options.max_activities,
+            maxConcurrentEntityWorkItems=options.max_entities,
+            workItemFilters=filter_functions(functions),
+        )
         self._channel = grpc.aio.insecure_channel(address, options=OPTIONS)
         self._stub = stubs.TaskHubSidecarServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._running: set[asyncio.Task[None]] = set()
@@ -252,7 +242,6 @@ class WorkItemStream:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _work(self, work_item: pb.WorkItem) -> None:
-        """Invoke the function of one item and send the answer."""
         try:
             item = read_item(work_item)
             function = self._functions[item.kind, item.name]
@@ -289,24 +278,14 @@ class WorkItemStream:
             log.warning("the task hub is down, trying again: %s", error.details())
 
 
-def work_items_request(
-    worker_name: str, functions: FunctionsByName, options: DurableOptions
-) -> pb.GetWorkItemsRequest:
-    """Ask for the work of the app's own functions, within its limits."""
-    names: dict[DurableKind, list[str]] = {kind: [] for kind in DurableKind}
+def filter_functions(functions: FunctionsByName) -> pb.WorkItemFilters:
+    filters = pb.WorkItemFilters()
     for kind, name in functions:
-        names[kind].append(name)
-    filters = pb.WorkItemFilters(
-        orchestrations=[
-            pb.OrchestrationFilter(name=name) for name in names[DurableKind.ORCHESTRATION]
-        ],
-        activities=[pb.ActivityFilter(name=name) for name in names[DurableKind.ACTIVITY]],
-        entities=[pb.EntityFilter(name=name) for name in names[DurableKind.ENTITY]],
-    )
-    return pb.GetWorkItemsRequest(
-        worker_instance_id=worker_name,
-        maxConcurrentOrchestrationWorkItems=options.max_orchestrators,
-        maxConcurrentActivityWorkItems=options.max_activities,
-        maxConcurrentEntityWorkItems=options.max_entities,
-        workItemFilters=filters,
-    )
+        match kind:
+            case DurableKind.ORCHESTRATION:
+                filters.orchestrations.add(name=name)
+            case DurableKind.ACTIVITY:
+                filters.activities.add(name=name)
+            case DurableKind.ENTITY:
+                filters.entities.add(name=name)
+    return filters

@@ -26,11 +26,7 @@ from local.functions_host.worker.protos import TypedData
 if TYPE_CHECKING:  # the client is heavy: an app without this trigger never imports it
     from azure.cosmos.aio import CosmosClient
 
-    from local.functions_host.clients.change_feed import (
-        ChangeFeedProcessor,
-        FeedOptions,
-        FeedStart,
-    )
+    from local.functions_host.clients.change_feed import ChangeFeedProcessor, FeedOptions, FeedStart
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +54,6 @@ HONOURED = (
 
 
 class CosmosListener(Listener):
-    """Follows one container's change feed for one function."""
-
     def __init__(self, function: AppFunction, context: HostContext) -> None:
         binding = function.trigger
         check_binding(binding)
@@ -111,11 +105,9 @@ class CosmosListener(Listener):
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _process(self) -> None:
-        """Open the clients and follow the feed until a stop."""
         from azure.cosmos import PartitionKey
 
-        from local.functions_host.clients.change_feed import ChangeFeedProcessor
-        from local.functions_host.clients.feed_leases import FeedLeaseStore
+        from local.functions_host.clients.change_feed import ChangeFeedProcessor, FeedLeaseStore
 
         async with (
             open_client(self._connection, self._locations) as client,
@@ -142,16 +134,12 @@ class CosmosListener(Listener):
         inputs = {function.trigger.name: TypedData(string=json.dumps(documents))}
         end = await self._invoker.run(inputs)
         if end is RetriesEnd.EXHAUSTED:
-            log.error(
-                "the lease advances all the same: %d changes are lost to this function",
-                len(documents),
-                extra={"function": function.name},
-            )
+            text = "the lease advances all the same: %d changes are lost to this function"
+            log.error(text, len(documents), extra={"function": function.name})
         return end is not RetriesEnd.STOPPED
 
 
 def check_binding(binding: Binding) -> None:
-    """Refuse what is not honoured, and every mode but the latest version."""
     binding.only(*HONOURED)
     mode = binding.text("changeFeedMode", "LatestVersion")
     if mode.replace("_", "").lower() != "latestversion":

@@ -69,11 +69,9 @@ class HttpListener(Listener):
         inputs = {function.trigger.name: await read_request(request)}
         result = await self._worker.invoke(function.id, function.name, inputs)
         log_result(function.name, result)
-        match result:
-            case InvocationSucceeded(value):
-                return response_of(value)
-            case _:
-                return web.Response(status=500)
+        if isinstance(result, InvocationSucceeded):
+            return response_of(result.value)
+        return web.Response(status=500)
 
 
 def routes(prefix: str, template: str, methods: tuple[str, ...]) -> list[Route]:

@@ -75,9 +75,8 @@ class RetryingInvoker:
         max_count = policy.wire_max_count if policy else 0
         failures = 0
         while True:
-            result = await self._worker.invoke(
-                function.id, function.name, inputs, retries=(failures, max_count)
-            )
+            retries = (failures, max_count)
+            result = await self._worker.invoke(function.id, function.name, inputs, retries=retries)
             log_result(function.name, result)
             if not isinstance(result, InvocationFailed):
                 return RetriesEnd.SUCCEEDED
@@ -98,8 +97,8 @@ class RetryingInvoker:
 
 def log_result(function: str, result: InvocationResult) -> None:
     """Log a failure in full, and a success for debugging."""
-    match result:
-        case InvocationFailed(reason, stack, _):
-            log.error("failed: %s\n%s", reason, stack, extra={"function": function})
-        case _:
-            log.debug("succeeded", extra={"function": function})
+    extra = {"function": function}
+    if isinstance(result, InvocationFailed):
+        log.error("failed: %s\n%s", result.reason, result.stack, extra=extra)
+    else:
+        log.debug("succeeded", extra=extra)

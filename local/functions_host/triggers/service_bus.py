@@ -46,8 +46,6 @@ HONOURED = (
 
 
 class ServiceBusListener(Listener):
-    """Serves one function from one queue or subscription."""
-
     def __init__(self, function: AppFunction, context: HostContext) -> None:
         binding = function.trigger
         binding.only(*HONOURED)
@@ -111,7 +109,6 @@ class ServiceBusListener(Listener):
             session.detach()
 
     async def _serve_without_sessions(self) -> None:
-        """Open one receiver and process what it receives until a stop or an error."""
         receiver = await self._entity.open_receiver()
         try:
             while not self._loops.is_stopping:
@@ -145,12 +142,11 @@ class ServiceBusListener(Listener):
                 options.min_batch, options.max_batch, idle_seconds, options.max_batch_wait_seconds
             )
         message = await receiver.receive(idle_seconds)
-        return [message] if message is not None else []
+        return [] if message is None else [message]
 
     async def _process(
         self, receiver: Receiver, messages: Sequence[ReceivedMessage], session_id: str | None
     ) -> None:
-        """Invoke the function on what was received, and settle it by how that ended."""
         function, is_binary = self._function, self._is_binary
         if self._is_batch:
             payload = batch_payload(messages, session_id, function.name, is_binary)

@@ -56,8 +56,6 @@ OBJECTS = dict.fromkeys((*ACTIONS, "Client"), TypedData(json="{}"))
 
 @dataclass(frozen=True, slots=True)
 class MessagePayload:
-    """What goes to the worker: the input itself and its trigger metadata."""
-
     data: TypedData
     metadata: Mapping[str, TypedData]
 
@@ -97,13 +95,9 @@ def batch_payload(
 
 def body_bytes(body: Any) -> bytes:
     """The bytes of a data section; any other kind of body is empty here."""
-    match body:
-        case bytes() | bytearray() | memoryview():
-            return bytes(body)
-        case str():
-            return body.encode()
-        case _:
-            return b""
+    if isinstance(body, str):
+        return body.encode()
+    return bytes(body) if isinstance(body, bytes | bytearray | memoryview) else b""
 
 
 def message_metadata(
@@ -116,6 +110,7 @@ def message_metadata(
     properties = TypedData(json=json.dumps(named, default=as_text, ensure_ascii=False))
     enqueued = moment(annotations.get("x-opt-enqueued-time"))
     expires = expiry(message, annotations)
+    content_type = str(message.content_type)  # Proton writes an absent one as the symbol `None`
     texts = {
         "MessageId": message.id,
         "SessionId": session_id,
@@ -125,7 +120,7 @@ def message_metadata(
         "To": message.address,
         "ReplyTo": message.reply_to,
         "ReplyToSessionId": message.reply_to_group_id,
-        "ContentType": content_type_of(message),
+        "ContentType": None if content_type == "None" else content_type,
         "PartitionKey": annotations.get("x-opt-partition-key"),
         "TransactionPartitionKey": annotations.get("x-opt-via-partition-key"),
         "LockToken": str(uuid.UUID(bytes_le=tag)) if len(tag) == 16 else None,
@@ -146,12 +141,6 @@ def message_metadata(
     return metadata
 
 
-def content_type_of(message: proton.Message) -> str | None:
-    """The content type; Proton writes an absent one as the symbol `None`."""
-    content_type = str(message.content_type)
-    return None if content_type in ("", "None") else content_type
-
-
 def moment(milliseconds: Any) -> str:
     """A point in time in .NET's form without zone; an absent one is the beginning of time."""
     if milliseconds is None:
@@ -168,7 +157,6 @@ def expiry(message: proton.Message, annotations: Mapping[str, Any]) -> str:
 
 
 def overwrite_with_body(text: str, metadata: dict[str, TypedData]) -> None:
-    """Let the fields of a JSON object overwrite entries, as the real host does."""
     stripped = text.strip()
     if not (stripped.startswith("{") and stripped.endswith("}")):
         return
@@ -189,7 +177,6 @@ def overwrite_with_body(text: str, metadata: dict[str, TypedData]) -> None:
 
 
 def arrays_of(entries: Sequence[dict[str, TypedData]]) -> dict[str, TypedData]:
-    """Turn the entries of single messages into arrays."""
     arrays = {f"{name}Array": present_texts(entries, name) for name in TEXTS}
     # The extension fills this array with the other key's values.
     arrays["TransactionPartitionKeyArray"] = present_texts(entries, "PartitionKey")
@@ -208,11 +195,9 @@ def present_texts(entries: Sequence[dict[str, TypedData]], name: str) -> TypedDa
 
 
 def system_entry(function: str) -> TypedData:
-    """The `sys` entry every invocation has."""
     now = date_json(datetime.now(UTC))
-    return TypedData(
-        json=f'{{"MethodName":"{function}","UtcNow":"{now}Z","RandGuid":"{uuid.uuid4()}"}}'
-    )
+    document = f'{{"MethodName":"{function}","UtcNow":"{now}Z","RandGuid":"{uuid.uuid4()}"}}'
+    return TypedData(json=document)
 
 
 def date_json(moment: datetime) -> str:

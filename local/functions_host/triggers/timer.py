@@ -35,8 +35,6 @@ EIGHTH_DAY = re.compile(r"(?:^|[,-])7")
 
 
 class TimerListener(Listener):
-    """Invokes one function at each occurrence of its schedule."""
-
     def __init__(self, function: AppFunction, context: HostContext) -> None:
         binding = function.trigger
         binding.only("schedule", "runOnStartup", "useMonitor")
@@ -73,7 +71,6 @@ class TimerListener(Listener):
             await asyncio.gather(self._clock, return_exceptions=True)
 
     async def run_now(self, text: str) -> None:  # noqa: ARG002 - a timer takes no input
-        """Invoke the function once, apart from its schedule."""
         await self._invoke()
 
     async def _follow_schedule(self, is_past_due: bool) -> None:
@@ -178,7 +175,6 @@ class ScheduleStatus:
     updated: datetime
 
     def document(self) -> dict[str, str]:
-        """The status as the function sees it, and as it is kept."""
         return {
             "Last": self.last.isoformat(),
             "LastUpdated": self.updated.isoformat(),

@@ -13,16 +13,13 @@ from typing import TextIO
 from azure_functions_runtime import invocation_id_cv
 
 current_function: ContextVar[str] = ContextVar("current_function", default="")
+# By invocation id, for records of worker threads: the library starts them without our context.
 running_functions: dict[str, str] = {}
-"""Function name by invocation id, for records of worker threads: the worker library starts them
-without our context."""
 
 HOST = logging.getLogger("local.functions_host")
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as `{time, level, region, function, message}`."""
-
     def __init__(self, region: str) -> None:
         super().__init__()
         self._region = region

@@ -33,8 +33,6 @@ class TypedData:
 
 
 class ParameterBinding(SimpleNamespace):
-    """A value bound to a parameter by name."""
-
     name: str
     data: TypedData
 
@@ -44,15 +42,11 @@ class ParameterBinding(SimpleNamespace):
 
 
 class RpcException(SimpleNamespace):
-    """What a function raised."""
-
     message: str
     stack_trace: str
 
 
 class StatusResult(SimpleNamespace):
-    """How a request to the worker ended."""
-
     Failure = 0
     Success = 1
     status: int
@@ -60,8 +54,6 @@ class StatusResult(SimpleNamespace):
 
 
 class InvocationResponse(SimpleNamespace):
-    """How an invocation ended, and what it returned."""
-
     result: StatusResult
     return_value: TypedData | None = None
     output_data: Sequence[ParameterBinding] = ()
@@ -77,8 +69,6 @@ class RpcFunctionMetadata(SimpleNamespace):
 
 
 class RpcHttp(SimpleNamespace):
-    """An HTTP request or response."""
-
     method: str
     url: str
     headers: Mapping[str, str]
@@ -96,21 +86,12 @@ class RpcHttpCookie(SimpleNamespace):
 
 
 class BindingInfo(SimpleNamespace):
-    """A binding's direction and data type."""
-
     undefined = 0
     out = 1
     inout = 2
 
 
 # The library makes these, and nobody here looks into them by type.
-FunctionLoadResponse = SimpleNamespace
-FunctionMetadataResponse = SimpleNamespace
-WorkerInitResponse = SimpleNamespace
-WorkerMetadata = SimpleNamespace
-RpcRetryOptions = SimpleNamespace
-Timestamp = SimpleNamespace
-NullableString = SimpleNamespace
-NullableBool = SimpleNamespace
-NullableDouble = SimpleNamespace
-NullableTimestamp = SimpleNamespace
+FunctionLoadResponse = FunctionMetadataResponse = WorkerInitResponse = SimpleNamespace
+WorkerMetadata = RpcRetryOptions = Timestamp = SimpleNamespace
+NullableString = NullableBool = NullableDouble = NullableTimestamp = SimpleNamespace

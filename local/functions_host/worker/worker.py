@@ -70,9 +70,8 @@ class AppWorker:
         # This host offers the worker no capability of its own.
         init = SimpleNamespace(function_app_directory=str(app_directory), capabilities={})
         await send_request(library.worker_init_request, "worker_init_request", init)
-        answer = await send_request(
-            library.functions_metadata_request, "functions_metadata_request"
-        )
+        index = library.functions_metadata_request
+        answer = await send_request(index, "functions_metadata_request")
         found = tuple(answer.function_metadata_results or ())
         for metadata in found:
             load = SimpleNamespace(function_id=metadata.function_id, metadata=metadata)
@@ -131,7 +130,6 @@ class AppWorker:
 
 
 async def send_request(call: Any, name: str, content: Any = None) -> Any:
-    """Send one request to the library; a failure it reports is Unsupported, with its reason."""
     message = SimpleNamespace(
         request=SimpleNamespace(**{name: content}),
         properties={"host": "127.0.0.1", "protos": protos},

@@ -1,14 +1,16 @@
 """The entities of a namespace, made from its declaration and found by name."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
-from local.servicebus.config import NamespaceConfig, QueueConfig
+from local.servicebus.config import NamespaceConfig, QueueConfig, SubscriptionConfig
 from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue
+from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue, QueueOptions
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.entities.topic import Topic
-from local.servicebus.rules.rule_set import RuleSet
+from local.servicebus.rules import RuleSet
 
 DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
 
@@ -17,10 +19,7 @@ class EntityCatalog:
     """Every entity of a namespace, with what the store has of it; names ignore case."""
 
     def __init__(
-        self,
-        config: NamespaceConfig,
-        store: MessageStore,
-        count_expired_lock: Callable[[], None] = lambda: None,
+        self, config: NamespaceConfig, store: MessageStore, count_expired_lock: Callable[[], None]
     ) -> None:
         self._store = store
         self._count_expired_lock = count_expired_lock
@@ -28,14 +27,7 @@ class EntityCatalog:
         for queue in config.queues:
             self._open_queue(queue, EntityKind.QUEUE)
         for declared in config.topics:
-            subscriptions = [
-                self._open_queue(
-                    one.queue,
-                    EntityKind.SUBSCRIPTION,
-                    RuleSet(one.queue.name, one.rules, store),
-                )
-                for one in declared.subscriptions
-            ]
+            subscriptions = [self._open_subscription(one) for one in declared.subscriptions]
             topic = Topic(declared, subscriptions, store)
             topic.restore(store.load(topic.name))
             self.entities.append(topic)
@@ -45,24 +37,23 @@ class EntityCatalog:
         """Raises KeyError if there is none of that name."""
         return self._by_name[name.lower()]
 
+    def _open_subscription(self, config: SubscriptionConfig) -> Queue:
+        name, stored = config.queue.name, self._store.load_rules(config.queue.name)
+        current = config.rules if stored is None else stored
+        rules = RuleSet(current, partial(self._store.save_rules, name))
+        return self._open_queue(config.queue, EntityKind.SUBSCRIPTION, rules)
+
     def _open_queue(
         self, config: QueueConfig, kind: EntityKind, rules: RuleSet | None = None
     ) -> Queue:
+        options = QueueOptions(self._store, count_expired_lock=self._count_expired_lock)
         dead_letters = PlainQueue(
             QueueConfig(config.name + DEAD_LETTER_SUFFIX, lock_seconds=config.lock_seconds),
-            kind=EntityKind.DEAD_LETTER_QUEUE,
-            store=self._store,
-            count_expired_lock=self._count_expired_lock,
+            replace(options, kind=EntityKind.DEAD_LETTER_QUEUE),
         )
         queue_class = SessionQueue if config.requires_session else PlainQueue
-        queue = queue_class(
-            config,
-            kind=kind,
-            store=self._store,
-            dead_letters=dead_letters,
-            rules=rules,
-            count_expired_lock=self._count_expired_lock,
-        )
+        options = replace(options, kind=kind, dead_letters=dead_letters, rules=rules)
+        queue = queue_class(config, options)
         for opened in (queue, dead_letters):
             opened.restore(self._store.load(opened.name))
             self.entities.append(opened)

@@ -1,9 +1,11 @@
-"""In-memory indexes of a queue: messages by sequence number, the ready queue, and timers."""
+"""In-memory indexes of a queue: messages by number, what is ready, timers, message ids sent."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
+from itertools import takewhile
 
 from local.servicebus.entities.message import StoredMessage
 
@@ -115,3 +117,40 @@ class Timers:
             if self._times.get((kind, key)) == when:
                 del self._times[kind, key]
                 yield kind, key
+
+
+@dataclass(frozen=True, slots=True)
+class SentMessageId:
+    """A message id, when it was first sent (seconds since 1970), and its sequence number."""
+
+    message_id: str
+    at: float
+    sequence_number: int
+
+
+class DuplicateDetection:
+    def __init__(self, window_seconds: float) -> None:
+        self._window_seconds = window_seconds
+        self._sent: dict[str, SentMessageId] = {}  # in the order of time
+
+    def restore(self, sent: Iterable[SentMessageId]) -> None:  # earliest first
+        self._sent = {one.message_id: one for one in sent}
+
+    def find(self, message_id: str, now: float) -> SentMessageId | None:
+        """The earlier send of this id, if there was one in the window."""
+        sent = self._sent.get(message_id)
+        return None if sent is None or now - sent.at >= self._window_seconds else sent
+
+    def add(self, message_id: str, sequence_number: int, now: float) -> SentMessageId:
+        self._sent.pop(message_id, None)  # so that it goes to the end of the order
+        sent = self._sent[message_id] = SentMessageId(message_id, now, sequence_number)
+        return sent
+
+    def remove_expired(self, now: float) -> list[str]:
+        def is_expired(sent: SentMessageId) -> bool:
+            return now - sent.at >= self._window_seconds
+
+        expired = [sent.message_id for sent in takewhile(is_expired, self._sent.values())]
+        for message_id in expired:
+            del self._sent[message_id]
+        return expired

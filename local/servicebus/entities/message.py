@@ -41,10 +41,8 @@ class BrokeredMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterReason:
-    """Why a message was moved to the dead-letter sub-queue."""
-
-    reason: str | None
-    description: str | None
+    reason: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A queue without sessions: one ready queue, a lock per message."""
 
 from collections.abc import Sequence
-from typing import Protocol, Unpack
+from typing import Protocol
 from uuid import UUID
 
 from local.servicebus.config import QueueConfig
@@ -12,8 +12,6 @@ from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 
 class QueueConsumer(Protocol):
-    """A link with credit on a plain queue."""
-
     def deliver_one(self, now: float) -> bool:
         """Deliver one message; returns whether there is credit for more."""
         ...
@@ -27,8 +25,8 @@ class PlainQueue(Queue[QueueConsumer]):
 
     lock_lost = ErrorCondition.MESSAGE_LOCK_LOST
 
-    def __init__(self, config: QueueConfig, **options: Unpack[QueueOptions]) -> None:
-        super().__init__(config, **options)
+    def __init__(self, config: QueueConfig, options: QueueOptions) -> None:
+        super().__init__(config, options)
         self._ready = ReadyQueue()
 
     def dispatch_ready(self, now: float) -> None:
@@ -36,7 +34,7 @@ class PlainQueue(Queue[QueueConsumer]):
             consumer = next(iter(self._waiting))
             del self._waiting[consumer]
             if consumer.deliver_one(now):
-                self._waiting[consumer] = None
+                self.wait(consumer)
 
     def check(self, message: BrokeredMessage) -> None:
         """Any message will do; a session id is carried and means nothing."""
@@ -65,9 +63,7 @@ class PlainQueue(Queue[QueueConsumer]):
         """Renew locks, all or none; returns until when each now holds."""
         locked = [stored for token in tokens if (stored := self._locked.get(token)) is not None]
         if len(locked) < len(tokens):
-            raise AmqpError(
-                ErrorCondition.MESSAGE_LOCK_LOST, "The lock is lost and cannot be renewed"
-            )
+            raise AmqpError(self.lock_lost, "The lock is lost and cannot be renewed")
         until = now + self.config.lock_seconds
         for token, stored in zip(tokens, locked, strict=True):
             stored.lock = DeliveryLock(token, until)

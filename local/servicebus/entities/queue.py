@@ -8,14 +8,20 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import Any, Required, TypedDict
+from typing import Any
 from uuid import UUID, uuid4
 
-from local.servicebus.config import QueueConfig
-from local.servicebus.entities.duplicates import DuplicateDetection
-from local.servicebus.entities.indexes import MessageIndex, TimerKey, TimerKind, Timers
+from local.servicebus.config import QueueConfig, TopicConfig
+from local.servicebus.entities.indexes import (
+    DuplicateDetection,
+    MessageIndex,
+    TimerKey,
+    TimerKind,
+    Timers,
+)
 from local.servicebus.entities.message import (
     BrokeredMessage,
     DeadLetterReason,
@@ -26,7 +32,7 @@ from local.servicebus.entities.message import (
 )
 from local.servicebus.entities.store import MessageStore, StoredQueue
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.rules.rule_set import RuleSet
+from local.servicebus.rules import RuleSet
 
 # Service Bus's own words for a dead letter.
 EXPIRED = DeadLetterReason("TTLExpiredException", "The message expired and was dead lettered.")
@@ -48,27 +54,18 @@ class MessagingEntity(ABC):
     """
 
     def __init__(
-        self,
-        name: str,
-        kind: EntityKind,
-        *,
-        store: MessageStore,
-        time_to_live_seconds: float | None,
-        duplicate_window_seconds: float | None,
+        self, config: QueueConfig | TopicConfig, kind: EntityKind, store: MessageStore
     ) -> None:
-        """Without a window duplicates are not looked for."""
-        self.name = name
+        self.name = config.name
         self.kind = kind
         self.index = MessageIndex()
         self.timers = Timers()
         self._counts: Counter[MessageState] = Counter()
         self._store = store
-        self._time_to_live_seconds = time_to_live_seconds
-        self._duplicates = (
-            None
-            if duplicate_window_seconds is None
-            else DuplicateDetection(duplicate_window_seconds)
-        )
+        self._time_to_live_seconds = config.time_to_live_seconds
+        self._duplicates: DuplicateDetection | None = None
+        if config.duplicate_window_seconds is not None:
+            self._duplicates = DuplicateDetection(config.duplicate_window_seconds)
         self._last_sequence_number = 0
 
     @property
@@ -87,8 +84,7 @@ class MessagingEntity(ABC):
         """Take a message that is due, sent now or scheduled before; returns its number."""
 
     @abstractmethod
-    def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
-        """Do what one timer asks for."""
+    def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None: ...
 
     @abstractmethod
     def make_ready(self, stored: StoredMessage) -> None:
@@ -106,10 +102,7 @@ class MessagingEntity(ABC):
     def remove_waiting_links(self) -> None:
         """No link waits any more; session locks that links held stay until they expire."""
 
-    # Time
-
     def advance(self, now: float) -> None:
-        """Do what has come due, and deliver what became ready by it."""
         self.run_timers(now)
         self.dispatch(now)
 
@@ -164,8 +157,7 @@ class MessagingEntity(ABC):
         return numbers
 
     def cancel_scheduled(self, sequence_numbers: Sequence[int]) -> None:
-        scheduled = [self.find(number, MessageState.SCHEDULED) for number in sequence_numbers]
-        for stored in scheduled:
+        for stored in [self.find(one, MessageState.SCHEDULED) for one in sequence_numbers]:
             self.remove(stored)
 
     def activate(self, scheduled: StoredMessage, now: float) -> None:
@@ -183,8 +175,6 @@ class MessagingEntity(ABC):
         """The shorter of the message's own and the entity's; None is for ever."""
         limits = (message.time_to_live_seconds, self._time_to_live_seconds)
         return min((limit for limit in limits if limit is not None), default=None)
-
-    # Looking
 
     def peek(
         self, first: int, count: int, session_id: str | None = None
@@ -205,15 +195,11 @@ class MessagingEntity(ABC):
         """The message with this number; refused unless it is there, and in this state."""
         stored = self.index.find(sequence_number)
         if stored is None or stored.state is not state:
-            raise AmqpError(
-                ErrorCondition.MESSAGE_NOT_FOUND, f"No {state.value} message {sequence_number}"
-            )
+            description = f"No {state.value} message {sequence_number}"
+            raise AmqpError(ErrorCondition.MESSAGE_NOT_FOUND, description)
         return stored
 
-    # Content
-
     def restore(self, content: StoredQueue) -> None:
-        """Begin with what an earlier process stored."""
         self._last_sequence_number = content.last_sequence_number
         if self._duplicates is not None:
             self._duplicates.restore(content.sent_ids)
@@ -224,7 +210,6 @@ class MessagingEntity(ABC):
             self.place(stored)
 
     def place(self, stored: StoredMessage) -> None:
-        """Enter a message into the index, the counts and the timers."""
         self.index.add(stored)
         self._counts[stored.state] += 1
         if stored.expires_at is not None:
@@ -245,15 +230,16 @@ class MessagingEntity(ABC):
         self._store.delete_message(self.name, stored.sequence_number)
 
 
-class QueueOptions(TypedDict, total=False):
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
     """What a queue needs beside its declaration."""
 
-    kind: EntityKind
-    store: Required[MessageStore]
-    dead_letters: "Queue | None"  # where its dead letters go; without, there are none
-    rules: RuleSet | None  # of the subscription whose messages it holds
-    new_lock_token: Callable[[], UUID]
-    count_expired_lock: Callable[[], None]
+    store: MessageStore
+    kind: EntityKind = EntityKind.QUEUE
+    dead_letters: "Queue | None" = None  # where its dead letters go; without, there are none
+    rules: RuleSet | None = None  # of the subscription whose messages it holds
+    count_expired_lock: Callable[[], None] = lambda: None
+    new_lock_token: Callable[[], UUID] = uuid4
 
 
 class Queue[Consumer = Any](MessagingEntity):
@@ -264,40 +250,24 @@ class Queue[Consumer = Any](MessagingEntity):
 
     lock_lost: ErrorCondition
 
-    def __init__(
-        self,
-        config: QueueConfig,
-        *,
-        store: MessageStore,
-        kind: EntityKind = EntityKind.QUEUE,
-        dead_letters: "Queue | None" = None,
-        rules: RuleSet | None = None,
-        new_lock_token: Callable[[], UUID] = uuid4,
-        count_expired_lock: Callable[[], None] = lambda: None,
-    ) -> None:
-        super().__init__(
-            config.name,
-            kind,
-            store=store,
-            time_to_live_seconds=config.time_to_live_seconds,
-            duplicate_window_seconds=config.duplicate_window_seconds,
-        )
+    def __init__(self, config: QueueConfig, options: QueueOptions) -> None:
+        super().__init__(config, options.kind, options.store)
         self.config = config
-        self.dead_letters = dead_letters
-        self.rules = rules
-        self.count_expired_lock = count_expired_lock
-        self._new_lock_token = new_lock_token
+        self.dead_letters = options.dead_letters
+        self.rules = options.rules
+        self.count_expired_lock = options.count_expired_lock
+        self._new_lock_token = options.new_lock_token
         self._locked: dict[UUID, StoredMessage] = {}
         self._waiting: dict[Consumer, None] = {}  # links, in the order in which they are served
         self.has_new_dead_letters = False  # taken over since the last dispatch
-
-    # What plain and session queues do differently
 
     @abstractmethod
     def expire_lock_of(self, stored: StoredMessage, now: float) -> None:
         """A locked message's lock has expired: a failed delivery."""
 
-    # Links
+    @abstractmethod
+    def dispatch_ready(self, now: float) -> None:
+        """Give what is ready to this queue's own links."""
 
     def wait(self, consumer: Consumer) -> None:
         self._waiting.setdefault(consumer)
@@ -308,17 +278,11 @@ class Queue[Consumer = Any](MessagingEntity):
     def remove_waiting_links(self) -> None:
         self._waiting.clear()
 
-    @abstractmethod
-    def dispatch_ready(self, now: float) -> None:
-        """Give what is ready to this queue's own links."""
-
     def dispatch(self, now: float) -> None:
         self.dispatch_ready(now)
         if self.dead_letters is not None and self.dead_letters.has_new_dead_letters:
             self.dead_letters.has_new_dead_letters = False
             self.dead_letters.dispatch(now)
-
-    # Arriving
 
     def enqueue(self, message: BrokeredMessage, now: float) -> int:
         seconds = self.time_to_live(message)
@@ -331,7 +295,6 @@ class Queue[Consumer = Any](MessagingEntity):
     # Locks
 
     def lock(self, stored: StoredMessage, until: float) -> StoredMessage:
-        """Lock a message for one delivery, under a new token."""
         token = self._new_lock_token()
         stored.lock = DeliveryLock(token, until)
         self._locked[token] = stored
@@ -360,9 +323,8 @@ class Queue[Consumer = Any](MessagingEntity):
         """Apply a receiver's decision; refused when its lock is lost."""
         stored = self._locked.get(token)
         if stored is None:
-            raise AmqpError(
-                self.lock_lost, "The lock is lost; the message may be with somebody else"
-            )
+            description = "The lock is lost; the message may be with somebody else"
+            raise AmqpError(self.lock_lost, description)
         match settlement:
             case Settlement.COMPLETE if stored.redeliver_once:
                 stored.redeliver_once = False
@@ -380,7 +342,7 @@ class Queue[Consumer = Any](MessagingEntity):
                 self._change_state(stored, MessageState.DEFERRED)
                 self._store.save_message(self.name, stored)
             case Settlement.DEAD_LETTER:
-                self._move_to_dead_letters(stored, reason or DeadLetterReason(None, None), now)
+                self._move_to_dead_letters(stored, reason or DeadLetterReason(), now)
 
     def give_back(self, stored: StoredMessage, now: float, *, failed: bool) -> None:
         """End a delivery without success; a failed one counts against the message."""
@@ -395,10 +357,9 @@ class Queue[Consumer = Any](MessagingEntity):
             reason = DeadLetterReason("MaxDeliveryCountExceeded", description)
             self._move_to_dead_letters(stored, reason, now)
             return
-        if stored.was_deferred:
-            self._change_state(stored, MessageState.DEFERRED)
-        else:
-            self._change_state(stored, MessageState.ACTIVE)
+        unlocked = MessageState.DEFERRED if stored.was_deferred else MessageState.ACTIVE
+        self._change_state(stored, unlocked)
+        if unlocked is MessageState.ACTIVE:
             self.make_ready(stored)
         if failed:
             self._store.save_message(self.name, stored)
@@ -406,8 +367,6 @@ class Queue[Consumer = Any](MessagingEntity):
     def find_deferred(self, sequence_numbers: Sequence[int]) -> list[StoredMessage]:
         """The deferred messages with these numbers; refused if one of them is not there."""
         return [self.find(number, MessageState.DEFERRED) for number in sequence_numbers]
-
-    # Time
 
     def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
         stored = self.index.find(key) if isinstance(key, int) else None
@@ -433,7 +392,6 @@ class Queue[Consumer = Any](MessagingEntity):
     def dead_letter_on_arrival(
         self, message: BrokeredMessage, reason: DeadLetterReason, now: float
     ) -> None:
-        """A message that cannot be served here becomes a dead letter."""
         if self.dead_letters is not None:
             arrived = StoredMessage(self.next_sequence_number(), message, now)
             self.dead_letters.take_dead_letter(arrived, reason, now)
@@ -455,9 +413,8 @@ class Queue[Consumer = Any](MessagingEntity):
         self, stored: StoredMessage, reason: DeadLetterReason, now: float
     ) -> None:
         if self.dead_letters is None:
-            raise AmqpError(
-                ErrorCondition.NOT_ALLOWED, "A dead-lettered message cannot be so again"
-            )
+            description = "A dead-lettered message cannot be so again"
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
         self.unlock(stored)
         self.remove(stored)
         self.dead_letters.take_dead_letter(stored, reason, now)

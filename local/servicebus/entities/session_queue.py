@@ -6,7 +6,7 @@ what was delivered comes back and counts as failed; when the holder releases it,
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Unpack
+from typing import Protocol
 
 from local.servicebus.config import QueueConfig
 from local.servicebus.entities.indexes import MessageIndex, ReadyQueue, TimerKey, TimerKind
@@ -17,24 +17,17 @@ from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 
 class SessionConsumer(Protocol):
-    """A link that waits for any session, or holds one."""
-
     @property
-    def connection(self) -> object:
-        """The client connection it is part of."""
-        ...
+    def connection(self) -> object: ...
 
     def accept_ready(self) -> None:
         """A session is ready: take it."""
-        ...
 
     def deliver(self) -> None:
         """Deliver what the session has and credit allows."""
-        ...
 
     def on_session_lost(self) -> None:
         """The session lock has expired."""
-        ...
 
 
 @dataclass(slots=True)
@@ -55,8 +48,8 @@ class SessionQueue(Queue[SessionConsumer]):
 
     lock_lost = ErrorCondition.SESSION_LOCK_LOST
 
-    def __init__(self, config: QueueConfig, **options: Unpack[QueueOptions]) -> None:
-        super().__init__(config, **options)
+    def __init__(self, config: QueueConfig, options: QueueOptions) -> None:
+        super().__init__(config, options)
         self._sessions: dict[str, MessageSession] = {}
         self._ready: dict[str, None] = {}  # sessions with ready messages that nobody holds
         # What happened since the last dispatch:
@@ -73,17 +66,13 @@ class SessionQueue(Queue[SessionConsumer]):
             consumer.accept_ready()
         deliverable, self._deliverable = self._deliverable, {}
         for session_id in deliverable:
-            holder = self.holder_of(session_id)
-            if holder is not None:
+            if (holder := self.holder_of(session_id)) is not None:
                 holder.deliver()
 
     def check(self, message: BrokeredMessage) -> None:
-        """A message without a session id is refused."""
         if message.session_id is None:
-            raise AmqpError(
-                ErrorCondition.NOT_ALLOWED,
-                f"{self.name} requires sessions: the message has no session id",
-            )
+            description = f"{self.name} requires sessions: the message has no session id"
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
 
     def restore(self, content: StoredQueue) -> None:
         super().restore(content)
@@ -116,9 +105,8 @@ class SessionQueue(Queue[SessionConsumer]):
 
     def unlock(self, stored: StoredMessage) -> None:
         if stored.lock is not None:
-            self._find_or_create(stored.message.session_id).delivered.pop(
-                stored.sequence_number, None
-            )
+            session = self._find_or_create(stored.message.session_id)
+            session.delivered.pop(stored.sequence_number, None)
         super().unlock(stored)
 
     def expire_lock_of(self, stored: StoredMessage, now: float) -> None:
@@ -145,9 +133,8 @@ class SessionQueue(Queue[SessionConsumer]):
         session = self.held_session(session_id, holder)
         found = self.find_deferred(sequence_numbers)
         if any(stored.message.session_id != session_id for stored in found):
-            raise AmqpError(
-                ErrorCondition.MESSAGE_NOT_FOUND, f"Not all are of session {session_id!r}"
-            )
+            description = f"Not all are of session {session_id!r}"
+            raise AmqpError(ErrorCondition.MESSAGE_NOT_FOUND, description)
         return [self._lock_in_session(stored, session) for stored in found]
 
     # Session locks
@@ -161,10 +148,8 @@ class SessionQueue(Queue[SessionConsumer]):
         """Lock a session, even one without messages; refused while somebody holds it."""
         session = self._find_or_create(session_id)
         if session.holder is not None:
-            raise AmqpError(
-                ErrorCondition.SESSION_CANNOT_BE_LOCKED,
-                f"Session {session_id!r} is held by another",
-            )
+            description = f"Session {session_id!r} is held by another"
+            raise AmqpError(ErrorCondition.SESSION_CANNOT_BE_LOCKED, description)
         session.holder = holder
         self._ready.pop(session_id, None)
         self._lock_session(session, now)
@@ -196,7 +181,6 @@ class SessionQueue(Queue[SessionConsumer]):
         return holder if holder is not None and holder.connection is connection else None
 
     def held_session(self, session_id: str, holder: SessionConsumer | None) -> MessageSession:
-        """The session, if this holder holds it; refused otherwise."""
         session = self._sessions.get(session_id)
         if session is None or holder is None or session.holder is not holder:
             raise AmqpError(ErrorCondition.SESSION_LOCK_LOST, f"The lock on {session_id!r} is lost")
@@ -209,8 +193,6 @@ class SessionQueue(Queue[SessionConsumer]):
         self.held_session(session_id, holder).state = state
         self._store.save_session_state(self.name, session_id, state)
 
-    # Looking
-
     def session_ids(self) -> list[str]:
         """The sessions that have messages, in any state, in the order of their first use."""
         return [one.id for one in self._sessions.values() if len(one.index) > 0]
@@ -221,13 +203,11 @@ class SessionQueue(Queue[SessionConsumer]):
         session = self._sessions.get(session_id)
         return MessageIndex() if session is None else session.index
 
-    # Inside
-
     def _find_or_create(self, session_id: str | None) -> MessageSession:
-        session = self._sessions.get(session_id or "")
-        if session is None:
-            session = self._sessions[session_id or ""] = MessageSession(session_id or "")
-        return session
+        name = session_id or ""
+        if name not in self._sessions:
+            self._sessions[name] = MessageSession(name)
+        return self._sessions[name]
 
     def _lock_in_session(self, stored: StoredMessage, session: MessageSession) -> StoredMessage:
         session.delivered[stored.sequence_number] = stored

@@ -13,13 +13,13 @@ already does no harm.
 import marshal
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from struct import Struct
 from zlib import crc32
 
-from local.servicebus.entities.duplicates import SentMessageId
+from local.servicebus.entities.indexes import SentMessageId
 from local.servicebus.entities.message import (
     BrokeredMessage,
     DeadLetterReason,
@@ -27,8 +27,7 @@ from local.servicebus.entities.message import (
     StoredMessage,
 )
 from local.servicebus.entities.store import MessageStore, StoredQueue
-from local.servicebus.rules.amqp_rules import decode_rules, encode_rules
-from local.servicebus.rules.filters import SubscriptionRule
+from local.servicebus.rules import SubscriptionRule, decode_rules, encode_rules
 from local.sqlite_file import check_format
 
 FORMAT = 1  # PRAGMA user_version of a file with this schema
@@ -90,12 +89,10 @@ class SqliteMessageStore(MessageStore):
         rows = self._db.execute("SELECT * FROM messages WHERE queue=? ORDER BY number", (queue,))
         messages = tuple(read_row(row) for row in rows)
         last = self._db.execute("SELECT last FROM numbers WHERE queue=?", (queue,)).fetchone()
-        states = self._db.execute(
-            "SELECT session_id, state FROM session_states WHERE queue=?", (queue,)
-        )
-        sent = self._db.execute(
-            "SELECT message_id, at, number FROM seen WHERE queue=? ORDER BY at", (queue,)
-        )
+        states_query = "SELECT session_id, state FROM session_states WHERE queue=?"
+        states = self._db.execute(states_query, (queue,))
+        sent_query = "SELECT message_id, at, number FROM seen WHERE queue=? ORDER BY at"
+        sent = self._db.execute(sent_query, (queue,))
         return StoredQueue(
             0 if last is None else last[0],
             messages,
@@ -104,7 +101,7 @@ class SqliteMessageStore(MessageStore):
         )
 
     def save_message(self, queue: str, stored: StoredMessage) -> None:
-        message, dead_letter = stored.message, stored.dead_letter
+        message, reason = stored.message, stored.dead_letter or DeadLetterReason()
         self._change(
             ("messages", queue, stored.sequence_number),
             SAVE_MESSAGE,
@@ -119,9 +116,9 @@ class SqliteMessageStore(MessageStore):
             stored.state.value,
             stored.delivery_count,
             stored.was_deferred,
-            dead_letter is not None,
-            None if dead_letter is None else dead_letter.reason,
-            None if dead_letter is None else dead_letter.description,
+            stored.dead_letter is not None,
+            reason.reason,
+            reason.description,
         )
 
     def delete_message(self, queue: str, sequence_number: int) -> None:
@@ -146,9 +143,8 @@ class SqliteMessageStore(MessageStore):
         self._change(("seen", queue, message_id), DELETE_SENT_ID, queue, message_id)
 
     def load_rules(self, subscription: str) -> list[SubscriptionRule] | None:
-        row = self._db.execute(
-            "SELECT encoded FROM rules WHERE subscription=?", (subscription,)
-        ).fetchone()
+        query = "SELECT encoded FROM rules WHERE subscription=?"
+        row = self._db.execute(query, (subscription,)).fetchone()
         return None if row is None else decode_rules(row[0])
 
     def save_rules(self, subscription: str, rules: Sequence[SubscriptionRule]) -> None:
@@ -200,7 +196,9 @@ class WriteAheadLog:
             body = data[self.size + LOG_RECORD.size : end]
             if len(body) < length or crc32(body) != checksum:
                 break
-            changes += read_changes(body)
+            stream = BytesIO(body)
+            while stream.tell() < length:
+                changes.append(marshal.load(stream))  # noqa: S302 - our own, and its checksum is right
             self.size = end
         return changes
 
@@ -229,12 +227,6 @@ class WriteAheadLog:
 
     def close(self) -> None:
         os.close(self._file)
-
-
-def read_changes(body: bytes) -> Iterator[RowChange]:
-    left = BytesIO(body)
-    while left.tell() < len(body):
-        yield marshal.load(left)  # noqa: S302 - our own, and the checksum is right
 
 
 def read_row(row: tuple[object, ...]) -> StoredMessage:

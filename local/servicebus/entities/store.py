@@ -7,9 +7,9 @@ stores on disk.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from local.servicebus.entities.duplicates import SentMessageId
+from local.servicebus.entities.indexes import SentMessageId
 from local.servicebus.entities.message import StoredMessage
-from local.servicebus.rules.filters import SubscriptionRule
+from local.servicebus.rules import SubscriptionRule
 
 
 @dataclass(frozen=True, slots=True)

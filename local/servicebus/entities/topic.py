@@ -17,17 +17,11 @@ class Topic(MessagingEntity):
     def __init__(
         self, config: TopicConfig, subscriptions: Sequence[Queue], store: MessageStore
     ) -> None:
-        super().__init__(
-            config.name,
-            EntityKind.TOPIC,
-            store=store,
-            time_to_live_seconds=config.time_to_live_seconds,
-            duplicate_window_seconds=config.duplicate_window_seconds,
-        )
+        super().__init__(config, EntityKind.TOPIC, store)
         self._subscriptions = subscriptions
 
     def check(self, message: BrokeredMessage) -> None:
-        """Any message will do."""
+        pass  # any message will do
 
     def enqueue(self, message: BrokeredMessage, now: float) -> int:
         """Give a copy to every subscription that wants the message, once however many rules match.
@@ -50,8 +44,7 @@ class Topic(MessagingEntity):
     def make_ready(self, stored: StoredMessage) -> None:
         """A topic has no active messages."""
 
-    def make_unready(self, stored: StoredMessage) -> None:
-        """A topic has no active messages."""
+    make_unready = make_ready
 
     def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
         stored = self.index.find(key) if isinstance(key, int) else None

@@ -72,8 +72,7 @@ def verify_token(token: str) -> tuple[str, float]:
     signed = "{}\n{}".format(parts.get("sr", ""), parts.get("se", ""))
     signature = b64encode(digest(KEY.encode(), signed.encode(), sha256)).decode()
     if not compare_digest(signature, unquote_plus(parts.get("sig", ""))):
-        raise AmqpError(
-            ErrorCondition.UNAUTHORIZED, f"The signature is not that of key {KEY_NAME!r}"
-        )
+        description = f"The signature is not that of key {KEY_NAME!r}"
+        raise AmqpError(ErrorCondition.UNAUTHORIZED, description)
     path = urlsplit(unquote_plus(parts["sr"])).path
     return path.strip("/").lower(), float(parts["se"])

@@ -8,7 +8,7 @@ two thirds of all events only report that there are bytes to write.
 """
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from cproton import (  # type: ignore[import-untyped]
     isnull,
@@ -28,48 +28,65 @@ from proton import (
     Event,
     Link,
     ProtonException,
+    Receiver,
+    Sender,
     Session,
     Transport,
 )
 
 from local.servicebus.broker import Broker
 from local.servicebus.entities.catalog import EntityCatalog
-from local.servicebus.links.attachment import LinkAttacher
-from local.servicebus.links.endpoint import LinkEndpoint, refuse_link
+from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.queue import MessagingEntity
+from local.servicebus.entities.session_queue import SessionQueue
+from local.servicebus.entities.topic import Topic
+from local.servicebus.links import (
+    LinkEndpoint,
+    MessageIncomingLink,
+    PlainOutgoingLink,
+    SessionOutgoingLink,
+    has_session_filter,
+    refuse_link,
+)
+from local.servicebus.protocol.authorization import SasAuthorization
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.protocol.management import ManagementNode
+from local.servicebus.protocol.request_response import (
+    HandleRequest,
+    RequestLink,
+    ResponseLink,
+    ResponseLinks,
+)
 
+CBS, MANAGEMENT_SUFFIX = "$cbs", "/$management"
 FRAME_BYTES_MAX = 65_536
 LINK_OPEN = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE
-EVENTS = (  # those that are handled, by what they are about
-    (
-        Connection,
-        pn_event_connection,
-        (Event.CONNECTION_REMOTE_OPEN, Event.CONNECTION_REMOTE_CLOSE),
-    ),
-    (Session, pn_event_session, (Event.SESSION_REMOTE_OPEN, Event.SESSION_REMOTE_CLOSE)),
-    (Link, pn_event_link, (Event.LINK_REMOTE_OPEN, Event.LINK_FLOW)),
-    (Link, pn_event_link, (Event.LINK_REMOTE_CLOSE, Event.LINK_REMOTE_DETACH)),
-    (Delivery, pn_event_delivery, (Event.DELIVERY,)),
-)
+EVENTS: dict[Any, tuple[Any, Any]] = {  # those handled, what each is about, how to get that
+    Event.CONNECTION_REMOTE_OPEN: (Connection, pn_event_connection),
+    Event.CONNECTION_REMOTE_CLOSE: (Connection, pn_event_connection),
+    Event.SESSION_REMOTE_OPEN: (Session, pn_event_session),
+    Event.SESSION_REMOTE_CLOSE: (Session, pn_event_session),
+    Event.LINK_REMOTE_OPEN: (Link, pn_event_link),
+    Event.LINK_FLOW: (Link, pn_event_link),
+    Event.LINK_REMOTE_CLOSE: (Link, pn_event_link),
+    Event.LINK_REMOTE_DETACH: (Link, pn_event_link),
+    Event.DELIVERY: (Delivery, pn_event_delivery),
+}
 HANDLERS: dict[int, tuple[str, Any, Any]] = {  # method, and how to get and wrap its argument
     kind.number: (kind.method, get_subject, subject.wrap)
-    for subject, get_subject, kinds in EVENTS
-    for kind in kinds
+    for kind, (subject, get_subject) in EVENTS.items()
 }
 
 
 class BrokerConnection(asyncio.Protocol):
-    """Passes the events of one connection to the endpoints of its links."""
-
     def __init__(
-        self,
-        broker: Broker,
-        catalog: EntityCatalog,
-        connected: set["BrokerConnection"],
+        self, broker: Broker, catalog: EntityCatalog, connected: set["BrokerConnection"]
     ) -> None:
         """It is in `connected` as long as its socket is open."""
         self._broker = broker
-        self._attacher = LinkAttacher(catalog, broker, self)
+        self._catalog = catalog
+        self._authorization = SasAuthorization(broker)
+        self._responses: ResponseLinks = {}
         self._connected = connected
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._socket: asyncio.Transport | None = None
@@ -123,7 +140,7 @@ class BrokerConnection(asyncio.Protocol):
         self.lost.set_result(None)
         # These are not used again. Reference cycles over this object would keep them, and their
         # buffers outside Python, until the garbage collector runs.
-        del self._attacher, self._collector, self._connection, self._transport
+        del self._responses, self._collector, self._connection, self._transport
 
     # Called by links and the listener
 
@@ -140,7 +157,6 @@ class BrokerConnection(asyncio.Protocol):
             socket.abort()
 
     def close(self) -> None:
-        """Close in an orderly way: the service is stopping."""
         self._connection.condition = Condition(
             ErrorCondition.CONNECTION_FORCED.value, "The service is stopping"
         )
@@ -197,12 +213,12 @@ class BrokerConnection(asyncio.Protocol):
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = link.remote_rcv_settle_mode
         try:
-            endpoint = self._attacher.attach(link)
+            endpoint = self._attach(link)
         except AmqpError as refusal:
             refuse_link(link, refusal)
-            return
-        self._endpoints[link] = endpoint
-        endpoint.open()
+        else:
+            self._endpoints[link] = endpoint
+            endpoint.open()
 
     def on_link_remote_close(self, link: Link) -> None:
         endpoint = self._endpoints.pop(link, None)
@@ -226,6 +242,49 @@ class BrokerConnection(asyncio.Protocol):
         endpoint = self._endpoints.get(link)
         if endpoint is not None and link.state & Endpoint.LOCAL_ACTIVE:
             endpoint.on_delivery(delivery)
+
+    def _attach(self, link: Link) -> LinkEndpoint:
+        """The endpoint for a link; refused when there is no such node, or it cannot do that."""
+        address = link.remote_target.address if link.is_receiver else link.remote_source.address
+        _, scheme, rest = (address or "").rpartition("://")
+        path = rest.partition("/")[2] if scheme else rest  # the host does not matter
+        if path.lower() == CBS:
+            return self._attach_request_link(link, self._authorization.handle_request)
+        self._authorization.check(path)
+        is_management = path.lower().endswith(MANAGEMENT_SUFFIX)
+        try:
+            entity = self._catalog.find(path[: -len(MANAGEMENT_SUFFIX)] if is_management else path)
+        except KeyError:
+            description = f"The messaging entity {path!r} could not be found"
+            raise AmqpError(ErrorCondition.NOT_FOUND, description) from None
+        if is_management:
+            management = ManagementNode(entity, self._broker, self)
+            return self._attach_request_link(link, management.handle_request)
+        if link.is_sender:
+            return self._attach_outgoing(cast(Sender, link), entity)
+        if not entity.takes_messages:
+            description = f"Nothing can be sent to {entity.kind.value}"
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
+        return MessageIncomingLink(cast(Receiver, link), entity, self._broker, self)
+
+    def _attach_request_link(self, link: Link, handle_request: HandleRequest) -> LinkEndpoint:
+        if link.is_sender:
+            return ResponseLink(cast(Sender, link), self._responses)
+        return RequestLink(cast(Receiver, link), handle_request, self._responses)
+
+    def _attach_outgoing(self, link: Sender, entity: MessagingEntity) -> LinkEndpoint:
+        match entity, has_session_filter(link):
+            case SessionQueue() as queue, True:
+                return SessionOutgoingLink(link, queue, self._broker, self)
+            case PlainQueue() as queue, False:
+                return PlainOutgoingLink(link, queue, self._broker, self)
+            case Topic(), _:
+                reason = "A topic cannot be received from, but its subscriptions"
+            case SessionQueue() as queue, False:
+                reason = f"{queue.name} requires sessions: a receiver must ask for one"
+            case _:
+                reason = "There are no sessions in this entity"
+        raise AmqpError(ErrorCondition.NOT_ALLOWED, reason)
 
     def _close_links(self) -> None:
         endpoints, self._endpoints = self._endpoints, {}

@@ -15,7 +15,7 @@ from local.servicebus.entities.message import Settlement, StoredMessage
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import MessagingEntity, Queue
 from local.servicebus.entities.session_queue import SessionQueue
-from local.servicebus.links.outgoing import read_dead_letter_reason
+from local.servicebus.links import read_dead_letter_reason
 from local.servicebus.protocol.errors import (
     STATUS_BAD_REQUEST,
     STATUS_OF_CONDITION,
@@ -24,9 +24,7 @@ from local.servicebus.protocol.errors import (
 )
 from local.servicebus.protocol.message_format import Undecodable, read_message, write_delivery
 from local.servicebus.protocol.request_response import SendResponse
-from local.servicebus.rules.amqp_rules import read_rule, write_rule
-from local.servicebus.rules.filters import UnsupportedRule
-from local.servicebus.rules.rule_set import RuleSet
+from local.servicebus.rules import RuleSet, UnsupportedRule, read_rule, write_rule
 
 LAST_UPDATED_ANY = 253_402_300_799_000  # the end of the year 9999: any session with messages
 STATUS_OK, STATUS_NO_CONTENT = 200, 204
@@ -52,28 +50,23 @@ class ManagementOperation:
 
 
 class ManagementNode:
-    """One client's requests about one entity."""
-
     def __init__(
         self, entity: MessagingEntity, broker: Broker, connection: ClientConnection
     ) -> None:
         self._entity = entity
         self._broker = broker
         self._connection = connection
+        expire = self._expire_session_lock
         self._operations = {
             "schedule-message": ManagementOperation("schedule", self._schedule),
             "cancel-scheduled-message": ManagementOperation("cancel-scheduled", self._cancel),
             "peek-message": ManagementOperation("peek", self._peek),
             "renew-lock": ManagementOperation("renew-lock", self._renew_locks, self._expire_locks),
             "renew-session-lock": ManagementOperation(
-                "renew-session-lock", self._renew_session_lock, self._expire_session_lock
+                "renew-session-lock", self._renew_session_lock, expire
             ),
-            "get-session-state": ManagementOperation(
-                "get-session-state", self._get_state, self._expire_session_lock
-            ),
-            "set-session-state": ManagementOperation(
-                "set-session-state", self._set_state, self._expire_session_lock
-            ),
+            "get-session-state": ManagementOperation("get-session-state", self._get_state, expire),
+            "set-session-state": ManagementOperation("set-session-state", self._set_state, expire),
             "receive-by-sequence-number": ManagementOperation(
                 "receive-deferred", self._receive_deferred
             ),
@@ -105,9 +98,7 @@ class ManagementNode:
                 lambda: self._perform(operation.perform, body),
                 lambda result: send_response(write_response(result)),
                 self._connection,
-                expire_lock=(
-                    None if expire_lock is None else lambda: self._perform(expire_lock, body)
-                ),
+                expire_lock=expire_lock and (lambda: self._perform(expire_lock, body)),
             )
         )
 
@@ -119,11 +110,8 @@ class ManagementNode:
         except UnsupportedRule as error:
             raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, str(error)) from error
         except (KeyError, TypeError, ValueError, Undecodable) as error:
-            raise AmqpError(
-                ErrorCondition.ARGUMENT_ERROR, f"malformed request: {error!r}"
-            ) from error
-
-    # Messages
+            description = f"malformed request: {error!r}"
+            raise AmqpError(ErrorCondition.ARGUMENT_ERROR, description) from error
 
     def _schedule(self, body: RequestBody, now: float) -> RequestBody:
         if not self._entity.takes_messages:
@@ -138,16 +126,12 @@ class ManagementNode:
         return {}
 
     def _peek(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
-        found = self._entity.peek(
-            int(body["from-sequence-number"]), int(body["message-count"]), body.get("session-id")
-        )
+        first, count = int(body["from-sequence-number"]), int(body["message-count"])
+        found = self._entity.peek(first, count, body.get("session-id"))
         return {"messages": [{"message": write_delivery(stored)} for stored in found]}
 
     def _receive_deferred(self, body: RequestBody, now: float) -> RequestBody:
-        queue, numbers = (
-            self._require_queue(),
-            elements(body["sequence-numbers"]),
-        )
+        queue, numbers = self._require_queue(), elements(body["sequence-numbers"])
         found: list[StoredMessage] = []
         if isinstance(queue, SessionQueue):
             session_id = body["session-id"]
@@ -155,23 +139,19 @@ class ManagementNode:
             found = queue.receive_deferred(numbers, session_id, holder)
         elif isinstance(queue, PlainQueue):
             found = queue.receive_deferred(numbers, now)
-        tokens = [None if stored.lock is None else stored.lock.token for stored in found]
-        messages = [
-            {"lock-token": token, "message": write_delivery(stored)}
-            for token, stored in zip(tokens, found, strict=True)
+        messages: list[RequestBody] = [
+            {"lock-token": stored.lock.token, "message": write_delivery(stored)}
+            for stored in found
+            if stored.lock is not None
         ]
         if int(body.get("receiver-settle-mode", 1)) == 0:  # receive and delete
-            for token in tokens:
-                if token is not None:
-                    queue.settle(token, Settlement.COMPLETE, now)
+            for message in messages:
+                queue.settle(message["lock-token"], Settlement.COMPLETE, now)
         return {"messages": messages}
 
-    # Locks
-
     def _settle(self, settlement: Settlement, body: RequestBody, now: float) -> RequestBody:
-        reason = read_dead_letter_reason(
-            body.get("deadletter-reason"), body.get("deadletter-description")
-        )
+        texts = body.get("deadletter-reason"), body.get("deadletter-description")
+        reason = read_dead_letter_reason(*texts)
         for token in elements(body["lock-tokens"]):
             self._require_queue().settle(UUID(str(token)), settlement, now, reason)
         return {}
@@ -187,8 +167,6 @@ class ManagementNode:
         for token in elements(body["lock-tokens"]):
             self._require_queue().expire_lock(UUID(str(token)), now)
         return {}
-
-    # Sessions
 
     def _expire_session_lock(self, body: RequestBody, now: float) -> RequestBody:
         self._require_sessions().expire_session_lock(body["session-id"], now)
@@ -213,16 +191,12 @@ class ManagementNode:
 
     def _list_sessions(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
         if int(body["last-updated-time"]) < LAST_UPDATED_ANY:
-            raise AmqpError(
-                ErrorCondition.NOT_IMPLEMENTED,
-                "sessions cannot be listed by the time of their last update",
-            )
+            description = "sessions cannot be listed by the time of their last update"
+            raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, description)
         skip, top = int(body["skip"]), int(body["top"])
         found = self._require_sessions().session_ids()[skip : skip + top]
         names: Any = Array(None, Data.STRING, *found) if found else []
         return {"skip": int32(skip + len(found)), "sessions-ids": names}
-
-    # Rules
 
     def _add_rule(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
         self._require_rules().add(read_rule(str(body["rule-name"]), body["rule-description"]))
@@ -237,8 +211,6 @@ class ManagementNode:
         rules = self._require_rules().rules[first : first + count]
         return {"rules": [write_rule(rule) for rule in rules]}
 
-    # Of what kind the entity must be
-
     def _require_queue(self) -> Queue:
         if not isinstance(self._entity, Queue):
             raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{self._entity.name} holds no messages")
@@ -250,10 +222,9 @@ class ManagementNode:
         return self._entity
 
     def _require_rules(self) -> RuleSet:
-        rules = self._require_queue().rules
-        if rules is None:
-            name = self._entity.name
-            raise AmqpError(ErrorCondition.NOT_ALLOWED, f"{name} is not a subscription")
+        if (rules := self._require_queue().rules) is None:
+            description = f"{self._entity.name} is not a subscription"
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
         return rules
 
 
@@ -263,9 +234,8 @@ def refuse_operation(name: str) -> RequestBody:
 
 def write_response(result: RequestBody | AmqpError) -> Message:
     if isinstance(result, AmqpError):
-        status = STATUS_OF_CONDITION.get(result.condition, STATUS_BAD_REQUEST)
         properties = {
-            "statusCode": int32(status),
+            "statusCode": int32(STATUS_OF_CONDITION.get(result.condition, STATUS_BAD_REQUEST)),
             "statusDescription": result.description,
             "errorCondition": result.condition.value,
         }

@@ -10,7 +10,6 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
-from uuid import UUID
 
 from local.servicebus.entities.message import (
     BrokeredMessage,
@@ -58,9 +57,6 @@ class MessageSection(NamedTuple):
     start: int
     value: int
     end: int
-
-
-# Values
 
 
 def end_of(data: bytes, at: int) -> int:
@@ -147,9 +143,6 @@ BROKER_ANNOTATIONS = {
     LOCKED_UNTIL,
     MESSAGE_STATE,
 }
-
-
-# Reading
 
 
 def read_sections(data: bytes) -> Iterator[MessageSection]:
@@ -253,14 +246,6 @@ def entries_of(
     return zip(extents, extents, strict=True)
 
 
-# Writing
-
-
-def delivery_tag(lock_token: UUID) -> bytes:
-    """SDKs take the delivery's tag for its lock token, in .NET's byte order of a GUID."""
-    return lock_token.bytes_le
-
-
 def write_delivery(stored: StoredMessage) -> bytes:
     data = stored.message.encoded
     parts: dict[int, MessageSection] = {}
@@ -282,7 +267,6 @@ def write_header(data: bytes, sent: MessageSection | None, stored: StoredMessage
 
 
 def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMessage) -> bytes:
-    """The sender's annotations and the broker's own."""
     entries: list[bytes] = []
     for key, value in entries_of(data, sent) if sent is not None else ():
         name = data[key[0] : key[1]]

@@ -1,27 +1,25 @@
 """Requests and responses: the pairs of links over which `$cbs` and `$management` are used."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from proton import Delivery, Endpoint, Message, ProtonException, Receiver, Sender, Session
+from proton import Delivery, Endpoint, Message, ProtonException, Sender, Session
 
-from local.servicebus.links.endpoint import LinkEndpoint
-from local.servicebus.links.incoming import IncomingLink, settle_transfer
+from local.servicebus.links import IncomingLink, LinkEndpoint, settle_transfer
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 type SendResponse = Callable[[Message], None]
 type HandleRequest = Callable[[Message, SendResponse], None]
-
-
 # The response links of one connection, by AMQP session and reply address.
 type ResponseLinks = dict[tuple[Session, str], "ResponseLink"]
 
 
+@dataclass(eq=False)
 class ResponseLink(LinkEndpoint):
     """A link on which a client waits for responses. Proton keeps them until there is credit."""
 
-    def __init__(self, link: Sender, responses: ResponseLinks) -> None:
-        self._link = link
-        self._responses = responses
+    _link: Sender
+    _responses: ResponseLinks
 
     def open(self) -> None:
         # Requests find it by the address its client gave it, and by its name: npm's on $cbs has no
@@ -44,13 +42,10 @@ class ResponseLink(LinkEndpoint):
             del self._responses[key]
 
 
+@dataclass(eq=False)
 class RequestLink(IncomingLink):
-    def __init__(
-        self, link: Receiver, handle_request: HandleRequest, responses: ResponseLinks
-    ) -> None:
-        super().__init__(link)
-        self._handle_request = handle_request
-        self._responses = responses
+    _handle_request: HandleRequest
+    _responses: ResponseLinks
 
     def on_delivery(self, delivery: Delivery) -> None:
         data = self.read_transfer(delivery)

@@ -19,7 +19,7 @@ CANCELLED = "cancelled"
 # Between two tries: so long at first, then twice as long each time, but never longer than the last.
 PAUSE_SECONDS = 1.0
 PAUSE_SECONDS_MAX = 60.0
-# A plan may take so long. Commands are told from their copies for the window, which is to be at
+# A plan may take so long. Copies of commands are recognised within the window, which has to be at
 # least twice this: the rest of it is for compensation, and for a region that comes back late.
 PLAN_SECONDS_MAX = 3 * 24 * 3600.0
 
@@ -110,17 +110,14 @@ class Plan(Data):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages, in order."""
         return tuple(part for part in self.parts if isinstance(part, Stage))
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """The waits, in order."""
         return tuple(part for part in self.parts if isinstance(part, Wait))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps, in order."""
         return tuple(step for stage in self.stages for step in stage.steps)
 
     @property
@@ -156,7 +153,6 @@ class SagaState(StrEnum):
 
     @property
     def is_end(self) -> bool:
-        """Whether the saga is over."""
         return self not in (SagaState.AWAITED, SagaState.RUNNING, SagaState.COMPENSATING)
 
     @property
@@ -176,8 +172,6 @@ class StepOutcome(StrEnum):
 
 
 class StepReply(Data):
-    """What a command's session replied."""
-
     outcome: StepOutcome
     reason: str | None = None
 
@@ -236,5 +230,4 @@ def longest_time(step: Step) -> float:
 
 
 def pauses_between(tries: int) -> Iterator[float]:
-    """The pauses between tries."""
     return (min(PAUSE_SECONDS * 2**n, PAUSE_SECONDS_MAX) for n in range(tries - 1))

@@ -1,7 +1,7 @@
 """The saga's own session: it starts once, keeps the events that come, and ends once.
 
 All three are messages, so either region may record them and nobody records them twice. Because the
-state itself says what has happened, that holds beyond the window of un-numbered messages, too.
+state itself says what has happened, that holds beyond the window of un-numbered messages as well.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class SagaEnd(Data):
 
 
 class SagaAnswer(BaseModel):
-    """What a saga's session answers: where it stands, and why it took no notice."""
+    """What a saga's session answers: where it stands, and why it refused the message."""
 
     state: SagaState
     refused: str | None = None
@@ -147,12 +147,12 @@ def explain_refusal(record: SagaRecord, event: str) -> str | None:
 
 
 def is_crowded(record: SagaRecord) -> bool:
-    """Whether as many events were kept as a saga that has not start_saga may have."""
+    """Whether as many events were kept as a saga may have before it starts."""
     return len(record.events) >= EARLY_EVENTS_MAX
 
 
 def end_saga(record: SagaRecord, ending: SagaEnd, _: Context) -> Handled[SagaRecord]:
-    """End the saga, once; a person is told of an end_saga that nobody planned."""
+    """End the saga, once; an end that nobody planned sends an alert."""
     if record.plan is None or not ending.state.is_end:
         return answer_with(record, "a saga ends once, after it has started")
     if record.state.is_end:
@@ -165,7 +165,7 @@ def end_saga(record: SagaRecord, ending: SagaEnd, _: Context) -> Handled[SagaRec
 
 
 def alert_person(ended: SagaRecord, ending: SagaEnd) -> Output:
-    """What the app's output queue is told of a saga that a person has to look at."""
+    """The alert to the app's output queue about a saga that a person has to look at."""
     alert = SagaAlert(
         key=ending.key,
         kind=ended.kind,
@@ -196,7 +196,7 @@ def event_message(key: str, event: str, at: str) -> Message:
 
 
 def end_message(ending: SagaEnd, at: str) -> Message:
-    """The message that ends a saga; another end_saga has another id, and comes too late."""
+    """The message that ends a saga; another end has another id, and comes too late."""
     body = ending.model_dump_json().encode()
     unnamed = Message("end", session_of(ending.key), END_TYPE, body, time=at)
     return name_message(unnamed, "end", unnamed.digest)

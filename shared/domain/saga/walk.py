@@ -1,10 +1,10 @@
-"""The one orchestrator: walks through any saga's plan, onward or back, to a named record_end.
+"""The one orchestrator: walks through any saga's plan, onward or back, to a named end.
 
-It is a generator of requests and knows neither Durable Functions nor a clock: whoever drives it
+It is a generator of requests and knows neither Durable Functions nor a clock: its driver
 performs each request and sends the answer in. The same answers give the same requests, so it can be
 replayed. Every answer that decides about the way is one that a journal has recorded: a step's
-outcome in the step's session, a wait's decision in the saga's own. So whoever walks, and however
-many do, goes the same way.
+outcome in the step's session, a wait's decision in the saga's own. So all walks of
+a saga, however many there are, go the same way.
 """
 
 from collections.abc import Generator, Sequence
@@ -25,7 +25,7 @@ from shared.domain.saga.plan import (
     Wait,
 )
 
-# An answer without which the way is not known is asked for until it can come no more.
+# An answer that decides the way is asked for until it can no longer come.
 INSISTENT_TRIES = 200
 INSISTENT_PAUSE_SECONDS_MAX = 3600.0
 
@@ -39,7 +39,7 @@ class Activity(StrEnum):
     LOOK = (
         "saga_look"  # how the saga ended, {"ended": SagaState}, or while it has not, a StartedSaga
     )
-    END = "saga_end"  # record the record_end: {"ended": the SagaState that was recorded first}
+    END = "saga_end"  # record the end: {"ended": the SagaState that was recorded first}
 
 
 class OutOfReach(Exception):
@@ -84,7 +84,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class ReportState:
-    """Say where the saga stands, to whoever looks at the instance."""
+    """Show where the saga stands in the status of its instance."""
 
     state: SagaState
 
@@ -107,7 +107,7 @@ class StartedSaga(Data):
 
 @dataclass(slots=True)
 class WalkProgress:
-    """How far a walk has come; `events` are those of the saga, as far as the walk has heard."""
+    """How far a walk has come; `events` are those of the saga that the walk has read."""
 
     saga: StartedSaga
     events: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class WalkProgress:
 
 
 def orchestrate(saga: StartedSaga, stand_by_seconds: float = 0.0) -> Walk[SagaState]:
-    """Walk to the record_end; the answer is the record_end that the journal has.
+    """Walk to the end; the answer is the end that the journal has.
 
     With `stand_by_seconds` another region is walking: let it, and walk only if after that time the
     saga is not over.
@@ -179,7 +179,7 @@ def wait_for(progress: WalkProgress, wait: Wait) -> Walk[bool]:
         is_in_time = yield AwaitChange(wait.name, wait.seconds)
         work = {"key": progress.saga.key, "wait": wait.name, "is_over": not is_in_time}
         found = yield from call_journal(ActivityCall(Activity.DECIDE, work))
-        # What one waking up told of may concern a later wait, too.
+        # Events that were read for this wait may concern a later one as well.
         decision, progress.events = found["event"], tuple(found["events"])
     if decision in wait.onward:
         return True
@@ -221,7 +221,7 @@ def compensate(progress: WalkProgress) -> Walk[SagaState]:
 
 
 def record_end(progress: WalkProgress, state: SagaState) -> Walk[SagaState]:
-    """Record the record_end, once; the answer is the one that was recorded first."""
+    """Record the end, once; the answer is the one that was recorded first."""
     work = {
         "key": progress.saga.key,
         "state": state.value,

@@ -36,6 +36,8 @@ class Acknowledgements:
 
     async def add(self, entry: Entry) -> None:
         """Every region has the entry's outputs. Raises Unavailable or OutcomeUnknown."""
+        # Recording this for staged outputs also removes their documents, which the batch of a next
+        # entry does not do.
         if self.idle_seconds <= 0 or isinstance(entry.outbox.location, Staged):
             await self.record(entry)
             return
@@ -64,7 +66,8 @@ class Acknowledgements:
         """Record those for which no next entry came, until nothing is left."""
         while self.unrecorded:
             await self.clock.sleep(self.idle_seconds / 2)
-            # Whatever is due before the next look: the session may be another worker's by then.
+            # What falls due before the next round is recorded now: in between, another worker may
+            # append to the session, and would deliver the outbox again.
             next_look = self.clock.now() + self.idle_seconds / 2
             due = [session for session, found in self.unrecorded.items() if found.due <= next_look]
             for session in due:
@@ -72,6 +75,7 @@ class Acknowledgements:
 
     async def record_session(self, session: str) -> None:
         """Record one now; where the store does not help, it is left to the sweep."""
+        # Taken out before the write, so that a commit meanwhile does not carry it a second time.
         found = self.unrecorded.pop(session, None)
         if found is None:
             return
@@ -81,6 +85,6 @@ class Acknowledgements:
             return
 
     async def close(self) -> None:
-        """Record everything that is left."""
+        """Record everything that is left. Raises nothing: the sweep finds what could not be."""
         for session in list(self.unrecorded):
             await self.record_session(session)

@@ -1,4 +1,8 @@
-"""Create an entry, and know whether it was created, whatever the store answered."""
+"""Create an entry, and know whether it was created, whatever the store answered.
+
+Of all creates at one position at most one succeeds, in any region. That one answer is claim,
+commit, deduplication and fence at once; so it must not be guessed when it is lost.
+"""
 
 from shared.domain.decision import marker_seconds
 from shared.domain.errors import OutcomeUnknown, Unavailable
@@ -10,8 +14,6 @@ from shared.ports import Carried, WriteResult
 
 
 class Committer:
-    """Commits entries for one worker."""
-
     def __init__(self, worker: Worker, acknowledgements: Acknowledgements) -> None:
         self.worker = worker
         self.acknowledgements = acknowledgements
@@ -24,6 +26,8 @@ class Committer:
         Raises OutcomeUnknown when the store does not answer in the end, Unavailable when it refuses
         the first try, TooLarge.
         """
+        # Nearly every message with outputs is followed by another of its session, so recording the
+        # delivery of the last outputs here saves a read and a write for each message.
         acknowledges = (
             head is not None
             and head.outbox is not NO_OUTBOX
@@ -43,12 +47,14 @@ class Committer:
                 # Refused at the first try: nothing happened. Later, an earlier try may have.
                 if not tried:
                     raise
-            # The SDK repeats writes by itself, so even a conflict may be our own success.
+            # The SDK repeats writes by itself, so even a conflict may be our own success. The
+            # attempt's id is unique to this worker and this try at the message, so it tells.
             if result is not WriteResult.CREATED and await self.is_ours(entry):
                 result = WriteResult.CREATED
             if result is WriteResult.CREATED:
                 self.worker.remember_head(entry.session, entry, is_ours=True)
                 if acknowledges and head is not None:
+                    # Only now: had the batch failed, the acknowledgement would still be unrecorded.
                     self.acknowledgements.remove(head)
             if result is not None:
                 return result

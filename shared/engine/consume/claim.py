@@ -1,8 +1,10 @@
 """Effectful handlers: claim the session, run, and end the claim only if it is still held.
 
-The lease is counted by the store's clock from the owner's last write of the claim. An owner that
-was too slow finds another attempt in its place: its result is refused and its outputs are never
-sent.
+The claim is the session's next entry, in status working. While it is the newest entry nobody can
+append, so no two handlers of a session run at once as long as leases are kept. The lease is counted
+by the store's clock from the owner's last write of the claim. An owner that was too slow finds
+another attempt in its place: its result is refused and its outputs are never sent. Its effect
+outside has happened all the same, which is why such effects are at-least-once.
 """
 
 import asyncio
@@ -26,8 +28,6 @@ RENEWALS_PER_LEASE = 3
 
 
 class Claims:
-    """One worker's claims."""
-
     def __init__(
         self, worker: Worker, committer: Committer, dispatcher: Dispatcher, runner: HandlerRunner
     ) -> None:
@@ -42,14 +42,17 @@ class Claims:
     async def process(self, made_from: EntryInput) -> Entry | None:
         """Claim, run, end: the entry, or None when another worker was first or took over.
 
-        Raises Unavailable or OutcomeUnknown; a claim that stays behind is taken over later.
+        Raises Unavailable or OutcomeUnknown; a claim that is left over is taken over later.
         """
         head = made_from.head
-        # Read first: a claim that cannot be worked on would only keep others waiting.
+        # The state is read before the claim is written: a claim whose handler cannot start would
+        # only keep others waiting until its lease runs out.
         state = await self.worker.state_after(head)
         given = HandlerInput(state, head.produced if head else {})
         opened = next_entry.open_entry(made_from)
         claim = next_entry.make_claim(opened, Lease(self.lease_seconds))
+        # From here on the claim holds the whole message. If this process dies, the message may even
+        # be settled: another copy, the next message or the sweep takes the claim over.
         if await self.committer.commit(head, claim) is not WriteResult.CREATED:
             return None
         return await self.work(claim, given)
@@ -59,19 +62,25 @@ class Claims:
 
         A message that killed its owners as often as its type allows becomes a fault.
         """
+        # The entry before the claim is still the one the first owner started from, so a second run
+        # gets the same input, and Context.new_id the same ids for the outside to recognise.
         given = await self.dispatcher.input_of(stored.entry)
         attempt = self.worker.new_attempt()
         claim = next_entry.take_over_claim(stored.entry, attempt)
         try:
+            # Of several that see the lease run out, the version lets one win. It also refuses a
+            # takeover when the owner has renewed its lease in the meantime.
             is_ours = await self.journal.replace(claim, stored.version) is WriteResult.CREATED
         except OutcomeUnknown:
-            # No answer: whose claim is it now?
+            # No answer came, so read whose claim it is now: the attempt's id is unique.
             now = await self.journal.stored_entry(claim.session, claim.position)
             is_ours = now is not None and now.entry.attempt == attempt
         if not is_ours:
             return None
         handler = self.worker.handlers.by_type.get(message_in(claim).type)
         if claim.lease and handler and claim.lease.tries > handler.attempts:
+            # A message that kills its process (by memory, by a crash in native code) would go round
+            # for ever. No exception ever reaches us for it, so lost owners are counted instead.
             lost = RuntimeError(f"its owner was lost {claim.lease.tries - 1} times")
             return await self.end(claim, self.runner.fail(claim, lost))
         return await self.work(claim, given)
@@ -81,10 +90,13 @@ class Claims:
         async with self.renewed(claim):
             ending = await self.runner.run(claim, given)
             try:
+                # Staging may take a while, so the lease is still renewed.
                 if ending.staged:
                     await self.journal.stage(claim.session, claim.attempt.id, ending.staged)
             except TooLarge as error:
                 ending = self.runner.fail(claim, error)
+        # Renewal has stopped before the claim is ended: two writes of one worker at the same
+        # document would refuse each other by its version.
         try:
             return await self.end(claim, ending)
         except TooLarge as error:
@@ -96,6 +108,8 @@ class Claims:
         The handler has run, so a store that does not help is asked again before Unavailable or
         OutcomeUnknown is raised: then the message is taken over after the lease, and runs again.
         """
+        # TAKEN comes round again without being counted: somebody parked a message beside the claim,
+        # or renewing it was on its way. Each such write is somebody's progress.
         failed = 0
         while True:
             try:
@@ -107,6 +121,7 @@ class Claims:
                 await self.clock.sleep(self.worker.policy.waits.poll_seconds * failed)
                 continue
             if result is WriteResult.CREATED:
+                # As after any commit: a crash here leaves the outbox pending in the journal.
                 self.worker.remember_head(entry.session, entry, is_ours=True)
                 return await self.dispatcher.send_outputs(entry, ending.batches)
             if result is WriteResult.ORPHANED:
@@ -114,13 +129,16 @@ class Claims:
 
     async def try_to_end(self, claim: Entry, ending: Ending) -> tuple[WriteResult, Entry]:
         """Replace the claim once: TAKEN if it was written meanwhile, ORPHANED if it is lost."""
+        # Read first, because renewals and parked messages have changed the version.
         stored = await self.journal.stored_entry(claim.session, claim.position)
         if stored is None or stored.entry.attempt != claim.attempt:
+            # Another attempt took over. Its result will stand, this one is dropped.
             return WriteResult.ORPHANED, ending.entry
         if stored.entry.status is not Status.WORKING:
-            # An earlier try had no answer, and ended the claim.
+            # An earlier try had no answer, but it did end the claim.
             return WriteResult.CREATED, stored.entry
-        # Others may have parked messages beside the claim; only the stored one knows how many.
+        # Others may have parked messages beside the claim. Only the stored claim knows how many,
+        # and an entry that forgot them would leave them parked for ever.
         final = replace(ending.entry, parked=stored.entry.parked)
         return await self.journal.replace(final, stored.version), final
 
@@ -138,6 +156,8 @@ class Claims:
         """Write the claim again before its lease runs out; ends when it is another's."""
         while True:
             await self.clock.sleep(self.lease_seconds / RENEWALS_PER_LEASE)
+            # A renewal that fails is not reported: the next one may succeed in time, and if none
+            # does, ending the claim says that it is lost.
             with suppress(Unavailable, OutcomeUnknown):
                 stored = await self.journal.stored_entry(claim.session, claim.position)
                 if stored is None or stored.entry.attempt != claim.attempt:

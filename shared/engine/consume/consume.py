@@ -3,13 +3,13 @@
 Read this page first. A delivery is settled only after `Consumer.consume` has returned, so a crash
 anywhere below means that the broker delivers the message again, and it finds what was done.
 
-    look        Is it a copy? A region that normally comes second reads what was processed.
-    decide      head and message -> decision, the table in domain/decision.py
-    run         the handler; one that calls the outside claims the session first (claim.py)
-    stage       outputs too large for an entry are written beside it
-    commit      ONE write: the entry that is state, deduplication and outbox at once
-    send        its outputs, to every region that misses nothing earlier
-    drain       messages that were parked because this one was missing
+    recognise   Is it a copy? A region that normally comes second looks for its entry first.
+    decide      head and message -> decision, by the table in domain/decision.py.
+    run         The handler runs; one that calls the outside claims the session first (claim.py).
+    stage       Outputs too large for an entry are written beside it.
+    commit      ONE write creates the entry: state, deduplication and outbox at once.
+    send        Its outputs go to every region that misses nothing earlier.
+    drain       Messages that were parked because this one was missing are processed.
 
 Whatever cannot go this way is parked (park.py) until its turn has come.
 """
@@ -91,22 +91,25 @@ class Consumer:
         message must stay in its queue.
         """
         if message.number is None:
+            # An idempotent handler may run any number of times, so nothing is read or written for
+            # it. With a number it goes through the journal, for the sake of order.
             if self.worker.handlers.kind_of(message.type) is Kind.IDEMPOTENT:
                 return PassedThrough(await self.pass_through(message))
-            # Without a number a copy is told by its marker only, which is not kept for ever.
+            # Without a number a copy is recognised by its marker only, which the store removes
+            # after the window. An older message may be a copy, so it is refused by name.
             window = self.worker.policy.window_seconds
             reason = explain_expiry(message, self.clock.today(), window)
             if reason is not None:
                 return Expired(reason)
         # The region that leads the session expects new messages; the others expect copies of what
-        # it has done, and look for those first: one read answers for many of them.
+        # it has done, and search for those first: one read answers for many of them.
         outcome: Outcome | None = None
         if not self.leads(message.session):
             outcome = await self.find_copy(message)
         if outcome is None:
             outcome = await self.process_in_turn(message)
-        # Draining comes before settling, on the way of copies too: if whoever committed the missing
-        # message died before it drained, the redelivery of that message comes by here.
+        # Draining comes before settling, on the way of copies too: if the worker that committed the
+        # missing message died before it drained, the redelivery of that message drains here.
         head = self.worker.remembered_head(message.session)
         if head is not None and head.parked:
             await self.drain(message.session)
@@ -114,12 +117,15 @@ class Consumer:
 
     async def find_copy(self, message: Message) -> Outcome | None:
         """What a copy of a processed message is, without its session's head; None for no copy."""
+        # One read as a rule, and an old one will do: that a number was processed stays true. A copy
+        # that is missed here costs time only, because `decide` finds it on the newest head.
         digest = self.duplicates.recall(message) or await self.duplicates.look(message)
         if digest is None:
             return None
         kind = self.worker.handlers.kind_of(message.type)
         if message.number is None and kind is Kind.EFFECTFUL:
-            # A claim has its marker from the beginning: is the message done, or only claimed?
+            # A claim has its marker from the beginning: is the message done, or only claimed? If
+            # it is claimed, this copy has to wait for the owner, or take over from it.
             head = await self.worker.read_head(message.session)
             if head is not None and decide(head, message) == Busy(head.position, same=True):
                 return None
@@ -135,16 +141,23 @@ class Consumer:
         """The head to try first: remembered, or read where reading is cheaper than a conflict."""
         session = message.session
         if not self.leads(session):
+            # The other region appends here, so what this worker remembers is probably too old, and
+            # a refused create costs more than a read.
             return await self.worker.read_head(session)
         head = self.worker.remembered_head(session)
         is_first = message.number is not None and message.number.sequence == 0
+        # The first number of a group usually begins a session, so nothing is read for it: if there
+        # is a session after all, creating its first entry fails.
         if head is None and not is_first:
-            # An older head will do: if it is too old, creating the next entry says so.
+            # An older head will do: if it is too old, creating the next entry fails as well.
             head = await self.worker.read_head(session, newest=False)
         return head
 
     async def process_in_turn(self, message: Message) -> Outcome:
         """Decide on a head that may be old, and on the newest whenever that was too old."""
+        # A round ends with None when another worker was first, when the head may be too old to wait
+        # on, or after a short wait. There is no bound on the rounds: waiting ends at `give_up_at`,
+        # and where another worker was first the session has made progress.
         give_up_at = 0.0
         head, is_fresh = await self.first_head(message), False
         while True:
@@ -153,13 +166,14 @@ class Consumer:
                 case Proceed():
                     outcome = await self.proceed(head, message)
                 case Duplicate(checked):
+                    # True whatever was appended meanwhile, so an old head may say so.
                     outcome = await self.confirm_copy(head, message, checked=checked)
                 case Conflict():
                     outcome = report_conflict(message)
                 case Fenced(level):
                     outcome = await self.parking.refuse(head, message, level)
                 case Halted():
-                    # A halt needs no fresh look: on a head that is too old, parking fails.
+                    # No fresh head is read for this: on one that is too old, parking fails.
                     outcome = await self.parking.park(head, message)
                 case (Gap() | Busy()) as obstacle if is_fresh:
                     # Wait inside the invocation, which spends no delivery; then let the journal
@@ -174,7 +188,10 @@ class Consumer:
         """Process a message whose turn has come; None when another worker was first."""
         made_from = EntryInput(head, message, self.worker.new_attempt())
         if head is not None:
-            # What lies parked under its number gives way, unless its producer fenced this one.
+            # What lies parked under its number gives way, unless its producer fenced this one. It
+            # is a copy of this message, or it came from a producer that has been fenced since;
+            # other content of the same producer is a conflict. Its document is deleted in the batch
+            # that creates the entry, so a crash leaves both or neither.
             if message.number is not None and head.parked.get(message.number.group):
                 parked = await self.journal.parked(message.session, message.number)
                 if parked is not None:
@@ -185,12 +202,14 @@ class Consumer:
                     note = f"in place of the parked message {parked.id!r}"
                     is_same = parked.digest == message.digest
                     made_from = replace(made_from, from_parked=True, note=None if is_same else note)
-            # In each region outputs keep the order of the journal: older ones are sent first.
+            # In each region outputs keep the order of the journal: older ones are sent first. A
+            # region that still misses some is named in the entry, and gets none of its outputs yet.
             if head.outbox.regions or head.lagging:
                 made_from = replace(made_from, lagging=await self.dispatcher.catch_up(head))
         entry = await self.give_entry(made_from)
         if entry is None and message.number is None:
-            # Perhaps not the position was taken, but the message was seen: its marker is there.
+            # Not only the position may have been taken: the marker of an earlier copy refuses the
+            # batch too. Without this read the loop would try the same batch for ever.
             return await self.parking.seen_before(message)
         return outcome_of(entry)
 
@@ -202,22 +221,27 @@ class Consumer:
         """
         if self.worker.handlers.kind_of(made_from.message.type) is Kind.EFFECTFUL:
             return await self.claims.process(made_from)
+        # The handler runs before the position is won. Where another worker wins it, this result is
+        # dropped and nothing was sent, so two workers may well run the same handler at once.
         head = made_from.head
         state = await self.worker.state_after(head)
         opened = next_entry.open_entry(made_from)
         ending = await self.runner.run(opened, HandlerInput(state, opened.produced))
         try:
+            # A crash up to the commit changes nothing: the redelivery runs the handler again, and
+            # documents that were staged under this attempt's id expire in the store.
             if ending.staged:
                 await self.journal.stage(opened.session, opened.attempt.id, ending.staged)
             result = await self.committer.commit(head, ending.entry)
         except TooLarge as error:
-            # What the handler made never fits: that is a fault of the message, with its reason.
+            # What the handler made never fits, so trying again is no use: the message becomes a
+            # fault with that reason, and nothing of the handler's result is kept.
             ending = self.runner.fail(opened, error)
             result = await self.committer.commit(head, ending.entry)
         if result is not WriteResult.CREATED:
             return None
-        # A crash here is harmless: the entry's outbox is pending, and the sweep or the next message
-        # of the session sends the same bytes.
+        # A crash here is harmless: the entry's outbox is pending. The redelivery of this message,
+        # the session's next one, the change feed or the sweep sends the same bytes.
         if ending.batches:
             return await self.dispatcher.send_outputs(ending.entry, ending.batches)
         return ending.entry
@@ -229,12 +253,15 @@ class Consumer:
         if head is None:
             return None
         if not checked:
+            # An older entry processed the number. Whether it had the same content only that entry
+            # says; once it is compacted, every copy counts as the same.
             digest = self.duplicates.recall(message)
             if digest is None:
                 digest = await self.duplicates.search(head, message)
             return AlreadyDone() if digest is None else compare_content(message, digest)
-        # An earlier try in this region may have died between commit and send. Outboxes of other
-        # regions' entries are left to their sweep: their worker may be about to deliver.
+        # The newest entry is this message's own: an earlier delivery in this region may have died
+        # between commit and send. An entry of the other region is left to that region's sweep,
+        # because its worker may be about to send.
         if head.attempt.owner.region == self.worker.owner.region:
             with suppress(Unavailable):
                 await self.dispatcher.catch_up(head)
@@ -255,11 +282,15 @@ class Consumer:
             if message.number is not None and in_time and not others_wait:
                 await self.clock.sleep(self.waits.poll_seconds)
                 return None
+            # Parked and then settled: its queue must not hold what only a later message can free,
+            # or deliveries of it would be counted until the broker dead-letters it.
             return await self.parking.park(head, message)
         claim = await self.journal.stored_entry(message.session, obstacle.at)
         if claim is None or claim.entry.status is not Status.WORKING:
             return None
         if claim.is_expired:
+            # The owner has not written for a whole lease: it is dead, or too slow. If it wakes up,
+            # its version of the claim is out of date, so it can end nothing.
             entry = await self.claims.take_over(claim)
             return outcome_of(entry) if obstacle.same else None
         if in_time and (obstacle.same or not others_wait):
@@ -270,6 +301,9 @@ class Consumer:
 
     async def drain(self, session: str) -> None:
         """Process what was parked behind the remembered head; stops at a fault or a gap."""
+        # Every message is taken by an entry of its own, which also deletes its document and lowers
+        # the count in the head. So a crash leaves the rest parked and counted, and the next message
+        # of the session, the redelivery or the sweep goes on from there.
         head = self.worker.remembered_head(session)
         while head is not None and head.parked:
             if head.halt is not None or head.status is Status.WORKING:
@@ -277,6 +311,7 @@ class Consumer:
             message = await self.next_parked(head)
             if message is None:
                 return
+            # As for a delivered message: the outputs of earlier entries go first.
             lagging = await self.dispatcher.catch_up(head)
             attempt = self.worker.new_attempt()
             made_from = EntryInput(head, message, attempt, lagging, from_parked=True)
@@ -295,6 +330,8 @@ class Consumer:
 
     async def next_parked(self, head: Entry) -> Message | None:
         """A parked message whose turn has come, if there is one."""
+        # The head counts the parked messages by group, so a session without any pays no read here,
+        # and one with any pays one point read for each group.
         for group in sorted(head.parked):
             cursor = cursor_of(head, group)
             number = Number(group, cursor.level, cursor.next)
@@ -318,6 +355,7 @@ class Consumer:
                 queue = self.worker.policy.output_queue
                 outbox = Outbox(address_batches(result, queue), regions)
         except Exception as error:
+            # There is no entry that could keep the message, so the error queue gets it whole.
             reason = describe_error(error)
             outbox = self.runner.address_fault(message, reason)
         if outbox is not None:

@@ -14,7 +14,7 @@ from shared.domain.message import Message, Number
 from shared.engine.worker import Recent
 from shared.ports import Entries
 
-# Entries that one look reads.
+# Entries that one page reads.
 PAGE = 40
 # Entries of other groups, faults and parked messages lie between those of a group.
 MARGIN = 4
@@ -47,7 +47,7 @@ class LastCopy:
 
 
 class Duplicates:
-    """A worker's bounded memory of processed numbers, and its way to look for others."""
+    """A worker's bounded memory of processed numbers, and how it finds others in the journal."""
 
     def __init__(self, entries: Entries, remembered_max: int = REMEMBERED_MAX) -> None:
         self.entries = entries
@@ -65,10 +65,11 @@ class Duplicates:
         return found.digest
 
     async def look(self, message: Message) -> str | None:
-        """Look once where the message's entry would be; for one without a number, at its marker.
+        """Read once where the message's entry would be; for one without a number, its marker.
 
-        The first look at a session is a point read, every later one a page. Raises Unavailable.
+        The first read of a session is a point read, every later one a page. Raises Unavailable.
         """
+        # Relaxed reads, at half the price: an entry that one of them misses is found by `decide`.
         number = message.number
         if number is None:
             marker = await self.entries.marker(message.session, message.id)
@@ -80,6 +81,7 @@ class Duplicates:
         elif nearby is not None:
             start, limit = max(0, nearby.position - MARGIN), PAGE
         else:
+            # The first guess: the group has the session to itself, one entry for each number.
             start, limit = number.sequence, 1
         self.remember(message.session, await self.entries.processed(message.session, start, limit))
         return self.recall(message)
@@ -93,6 +95,7 @@ class Duplicates:
         number = message.number
         if number is None:
             return await self.look(message)
+        # The number that faulted is still the cursor's next one, so no search would find it.
         if head.halt is not None and is_same_place(head.halt.number, number):
             return await self.read_content(message, number, head.halt.at)
         newest = LastCopy(head.position, cursor_of(head, number.group).next - 1)
@@ -101,7 +104,8 @@ class Duplicates:
         digest = self.recall(message)
         if digest is not None:
             return digest
-        # By halves: find the entry that moved its group's cursor beyond the number.
+        # By halves: find the entry that moved its group's cursor beyond the number. Every entry has
+        # all cursors, and they only grow from one to the next.
         below, at = -1, head.position
         while at - below > 1:
             middle = (below + at) // 2

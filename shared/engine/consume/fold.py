@@ -1,7 +1,8 @@
 """Take a batch of one session's messages: one entry for as many as succeed, then one by one.
 
-For deep sessions: a write is paid for the fold, not for each message. A message that has to wait,
-fails, or calls the outside ends the fold; what came before it is committed.
+This is for sessions with many messages waiting: the fold costs one write, not one for each message.
+A message that has to wait, fails, or calls the outside ends the fold; what came before it is
+committed.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,10 @@ MESSAGES_MAX = 100
 
 
 class BatchConsumer:
-    """Processes batches, each of one session, in the order in which they were delivered."""
+    """Processes batches, each of one session, in the order in which they were delivered.
+
+    Folding is an optimisation and decides nothing: whatever it does not fit is consumed alone.
+    """
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
@@ -50,6 +54,7 @@ class BatchConsumer:
 
     async def consume_together(self, messages: Sequence[Message]) -> list[Outcome]:
         """The outcomes of the first messages, committed in one entry; none where it is no use."""
+        # A region that does not lead mostly gets copies: there is nothing to commit for them.
         session = messages[0].session
         if len(messages) == 1 or not self.consumer.leads(session):
             return []
@@ -60,12 +65,15 @@ class BatchConsumer:
         entry = self.fold(made_from, messages[:MESSAGES_MAX], given)
         if entry is None:
             return []
+        # A crash before this leaves nothing, and one after it leaves an entry that names every
+        # message of the fold: all of them are redelivered and found processed.
         try:
             result = await self.consumer.committer.commit(head, entry)
         except TooLarge:
             result = WriteResult.ORPHANED
         if result is not WriteResult.CREATED:
-            # Each message is taken alone, on a head that is read again.
+            # Another worker was first, or it was too much for one batch. Which of the messages are
+            # duplicates now is not known, so each is taken alone, on a head that is read again.
             self.worker.remember_head(session, None)
             return []
         sent = await self.consumer.dispatcher.send_outputs(entry, entry.outbox.batches)
@@ -77,6 +85,8 @@ class BatchConsumer:
         """Run handlers one after another, as far as all goes well: the entry of these messages."""
         folded: Entry | None = None
         for message in messages:
+            # The entry so far stands for the head, though it is not stored: the next handler gets
+            # its state and numbers, and `decide` checks the next message against its cursors.
             if folded is not None:
                 made_from = replace(made_from, head=folded)
                 given = HandlerInput(folded.state or {}, folded.produced)
@@ -84,14 +94,17 @@ class BatchConsumer:
             if after is None:
                 break
             entry = next_entry.fold(folded, after) if folded else after
+            # A fold never stages outputs: what no longer fits begins the next entry.
             if not fits_entry(entry.outbox.messages):
                 break
             folded = entry
         return folded
 
     def complete_alone(self, made_from: EntryInput, given: HandlerInput) -> Entry | None:
-        """The entry of one more message; None where the message has to be looked at alone."""
+        """The entry of one more message; None where the message has to be consumed alone."""
         message = made_from.message
+        # Where messages are parked, each new one has to be compared with them and may let some go
+        # on, which Consumer.consume does.
         waits = made_from.head is not None and bool(made_from.head.parked)
         if (
             message.number is None
@@ -105,6 +118,7 @@ class BatchConsumer:
         try:
             result = run_pure(self.worker.handlers.of(message.type), given, message)
         except Exception:
+            # Run again alone, where it becomes a fault. A pure handler may run any number of times.
             return None
         outbox = NO_OUTBOX
         if result.batches:

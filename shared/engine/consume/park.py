@@ -1,7 +1,12 @@
 """Keep messages beside the journal until their turn comes, one under each number.
 
-A message that finds its place taken is a copy, or another message under a used number, or it is of
-a producer that another one has fenced: the higher owner level has the place.
+Parking appends an entry and creates the message's document in the same batch. The entry is what
+makes it safe: the next worker that moves the cursor builds on it, and so knows that a message
+waits. A document alone could be written a moment after the missing message was processed, and
+nobody would ever read it.
+
+A message that finds its place taken is a copy, or another message under a used number, or it comes
+from a producer that another one has fenced: the higher owner level has the place.
 """
 
 from dataclasses import replace
@@ -27,8 +32,6 @@ from shared.ports import Carried, ParkedMessage, StoredEntry, WriteResult
 
 
 class Parking:
-    """One worker's way to the places beside the journals."""
-
     def __init__(
         self,
         worker: Worker,
@@ -45,6 +48,8 @@ class Parking:
 
     async def park(self, head: Entry | None, message: Message) -> Outcome | None:
         """Keep the message beside the journal; None when another worker was first."""
+        # The place is the message's number, so copies from both regions cannot both be parked. The
+        # entry points to the state instead of copying it: many may wait behind one gap.
         entry = next_entry.park(await self.prepare(head, message))
         result = await self.committer.commit(head, entry)
         return await self.parked_as(head, message, result)
@@ -54,13 +59,16 @@ class Parking:
 
         Raises OutcomeUnknown.
         """
+        # Nobody can append after a claim, so the count goes into the claim itself. It keeps its
+        # attempt, so it still is its owner's, who reads the count before ending it.
         claim, identity = next_entry.park_beside(stored.entry, stored.claimed_at, message)
         waiting = ParkedMessage(message, identity)
         carried = Carried(marker_seconds=self.committer.marker_seconds)
         try:
             result = await self.journal.replace(claim, stored.version, carried, waiting)
         except TooLarge:
-            # It does not fit beside the claim, so it waits here.
+            # Claim and message do not fit into one batch. The message waits in this invocation and
+            # is decided on again, until the claim has ended.
             await self.clock.sleep(self.worker.policy.waits.poll_seconds)
             return None
         return await self.parked_as(stored.entry, message, result)
@@ -82,20 +90,25 @@ class Parking:
             case WriteResult.PARKED_BEFORE:
                 return await self.parked_before(head, message)
             case WriteResult.SEEN_BEFORE:
+                # An un-numbered message has its marker from the moment it is parked.
                 return await self.seen_before(message)
             case WriteResult.TAKEN | WriteResult.ORPHANED:
+                # The head is out of date, so perhaps the message's turn has come: decide again.
                 return None
 
     async def parked_before(self, head: Entry | None, message: Message) -> Outcome | None:
         """Something is parked under the message's number: a copy, another, or a fenced one."""
         parked = await self.parked_under(head, message)
         if head is None or parked is None:
+            # It was taken between the refusal and this read.
             return None
         level = level_of(message)
         if level_of(parked) >= level and parked.digest == message.digest:
             return AlreadyDone()
         if is_other(parked, message):
             return report_conflict(message)
+        # The owner levels differ, so one of the two producers is fenced. Recording that needs an
+        # entry, which nobody can append after a claim: wait for its end.
         if head.status is Status.WORKING:
             await self.clock.sleep(self.worker.policy.waits.poll_seconds)
         elif level_of(parked) > level:
@@ -108,6 +121,7 @@ class Parking:
 
     async def refuse(self, head: Entry | None, message: Message, level: int) -> Outcome | None:
         """Record in the journal that the message's producer was fenced."""
+        # The cursor stays where it is: the number is free for the producer that rules now.
         entry = await self.commit_refusal(await self.prepare(head, message), level)
         return Refused(entry) if entry else None
 
@@ -115,6 +129,7 @@ class Parking:
         """Commit the refusal of a fenced producer's message; None if others were first."""
         reason = f"a producer of owner level {level} rules"
         entry = next_entry.refuse(next_entry.open_entry(made_from), reason)
+        # Recorded rather than dropped: whatever was accepted ends in a named state.
         result = await self.committer.commit(made_from.head, entry)
         return entry if result is WriteResult.CREATED else None
 
@@ -122,17 +137,20 @@ class Parking:
         """Whether an un-numbered message could not be committed because it was seen."""
         if message.number is not None:
             return None
+        # The batch was refused by the marker, so it is there. A relaxed read may miss it for a
+        # moment; then the message is decided on again.
         digest = await self.duplicates.look(message)
         return None if digest is None else compare_content(message, digest)
 
     async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
         """What the next entry is made from; outboxes of earlier ones are delivered first."""
+        # Any new entry hides its predecessor's outbox from those who read only the head, so it has
+        # to say which regions still lag, whatever kind of entry it is.
         lagging = await self.dispatcher.catch_up(head)
         return EntryInput(head, message, self.worker.new_attempt(), lagging)
 
 
 def level_of(message: Message) -> int:
-    """The owner level of a numbered message."""
     return message.number.level if message.number else 0
 
 

@@ -1,4 +1,8 @@
-"""Bring messages to several regions, and remember for a moment which queues are unavailable."""
+"""Bring messages to several regions, and remember for a moment which queues are unavailable.
+
+Every region gets its own copy of every message. The copies have the same bytes, so a region whose
+answer was lost can be sent the same again, and its receivers drop what they have seen.
+"""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,6 +62,8 @@ class Delivery:
         self, outbox: Outbox, refused: dict[str, str] | None
     ) -> tuple[str, ...]:
         """The regions that surely have it. What one region raises waits until all have answered."""
+        # Side by side: a region that times out must not hold the others up. Nobody is cancelled by
+        # another's exception, because a cancelled send would be one more with an unknown outcome.
         answers = await asyncio.gather(
             *(self.send_to_region(region, outbox, refused) for region in outbox.regions),
             return_exceptions=True,
@@ -71,6 +77,8 @@ class Delivery:
         self, region: str, outbox: Outbox, refused: dict[str, str] | None
     ) -> bool:
         """Whether the region has all of it now; a queue that failed a moment ago is not tried."""
+        # All queues or none: a region counts as reached only when it has the whole outbox, so there
+        # is no use in sending it a part.
         now = self.clock.now()
         queues = {batch.queue for batch in outbox.batches}
         if any(now < self.unavailable_until.get((region, q), float("-inf")) for q in queues):
@@ -80,6 +88,8 @@ class Delivery:
                 for delay, wave in self.split_by_delay(region, batch.messages):
                     await self.send_wave(region, batch.queue, wave, delay, refused)
             except (Unavailable, OutcomeUnknown):
+                # What was sent before stays there. The whole outbox is sent again later, in order,
+                # so the repeated messages are recognised and the missing ones follow.
                 until = self.clock.now() + self.unavailable_seconds
                 self.unavailable_until[region, batch.queue] = until
                 return False
@@ -101,18 +111,22 @@ class Delivery:
         if refused is None:
             await self.bus.send(region, queue, messages, delay_seconds=delay)
             return
+        # What another queue or an earlier try refused is not tried here, so that its tombstone goes
+        # to every region that has not taken the message itself.
         possible = [make_tombstone(m) if m.id in refused else m for m in messages]
         try:
             await self.bus.send(region, queue, possible, delay_seconds=delay)
             return
         except InvalidMessage:
             # The queue does not say which one it refuses: send them one by one, so that each keeps
-            # its place.
+            # its place. Those it has taken already are recognised by number.
             pass
         for message in possible:
             try:
                 await self.bus.send(region, queue, [message], delay_seconds=delay)
             except InvalidMessage as error:
+                # The tombstone goes out before the next message: without it there would be a hole
+                # in the numbers, behind which the receiver parks everything.
                 tombstone = make_tombstone(message)
                 await self.bus.send(region, queue, [tombstone], delay_seconds=delay)
                 refused[message.id] = str(error)
@@ -121,6 +135,7 @@ class Delivery:
         self, region: str, messages: Sequence[Message]
     ) -> Iterator[tuple[float, list[Message]]]:
         """Messages that become visible together, in order, with their delay in this region."""
+        # Only neighbours are put together, so that messages of a session never overtake each other.
         for delay, wave in groupby(messages, lambda m: self.delay_in(region, m.session)):
             yield delay, list(wave)
 
@@ -130,6 +145,8 @@ class Delivery:
 
     def preferred_region(self, session: str) -> str:
         """The region that normally does the session's work."""
+        # Every producer and every worker has to come to the same answer without asking anybody, so
+        # it follows from the session's name alone. If they differ, both regions do the work, once.
         if not self.affinity:
             return self.regions[0]
         return self.regions[int(derive_id(session)[:8], 16) % len(self.regions)]

@@ -1,4 +1,9 @@
-"""Deliver outboxes: send what is pending in order, then strike off the regions that took it."""
+"""Deliver outboxes: send what is pending in order, then strike off the regions that took it.
+
+Sending comes before striking off, so a crash in between repeats a send of the same bytes, which
+receivers recognise by number. The other order would lose a copy. In each region the outputs of a
+session keep the order of its journal: a region that misses one outbox gets none of the later ones.
+"""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -30,8 +35,6 @@ CATCH_UP_MAX = 100
 
 
 class Dispatcher:
-    """Delivers the outboxes of one worker's sessions."""
-
     def __init__(
         self, worker: Worker, delivery: Delivery, acknowledgements: Acknowledgements
     ) -> None:
@@ -47,17 +50,23 @@ class Dispatcher:
         The entry is returned as it is stored from now on, as far as is known. Raises nothing: what
         could not be sent stays pending, and the sweep finds it.
         """
+        # A lagging region waits until earlier outboxes have reached it; catch_up or its own sweep
+        # then sends this one in its turn.
         due = entry.outbox.only(r for r in entry.outbox.regions if r not in entry.lagging)
         if not due.regions:
             return entry
         try:
             sent = await self.delivery.deliver_possible(Outbox(batches, due.regions))
             if sent.regions == entry.outbox.regions and not sent.refused:
+                # Nothing is left, so it is recorded with the session's next entry at no cost. What
+                # only some regions took is written down now: it may stay so for hours.
                 await self.acknowledgements.add(entry)
             elif sent.regions:
                 pending = PendingOutbox(entry.session, entry.outbox, entry.position)
                 await self.journal.acknowledge(pending, sent.regions, sent.refused)
         except (CallerError, Unavailable, OutcomeUnknown):
+            # The entry is committed, so its message is processed whatever happened here. To raise
+            # would abandon the delivery, whose copy would only find the entry.
             return entry
         after = replace(entry, outbox=entry.outbox.without(sent.regions))
         self.worker.remember_head(entry.session, after, is_ours=True)
@@ -71,18 +80,26 @@ class Dispatcher:
         """
         if head is None:
             return ()
+        # The stored head may name an outbox that this worker has delivered and not recorded yet.
         if head.outbox is not NO_OUTBOX and self.acknowledgements.includes(head):
             head = replace(head, outbox=NO_OUTBOX)
+        # The usual case ends here without a read. Each entry names the regions that lagged when it
+        # was made, so the head answers for the whole journal before it.
         if not lagging_regions(head):
             return ()
         regions = self.delivery.regions
         pending = await self.journal.pending(head.session, regions, limit=CATCH_UP_MAX)
+        # Only entries have a place in the journal's order. A producer's copies carry numbers of
+        # their own, so nothing has to wait for them.
         of_entries = [one for one in pending if one.position is not None]
         lagging = await self.deliver_in_order(of_entries, regions)
         if len(pending) == CATCH_UP_MAX:
-            # There may be more: a region that missed any of these lags until a look finds none.
+            # There may be more: a region that missed any of these counts as lagging until a
+            # search finds fewer.
             lagging = tuple(r for r in regions if any(r in one.outbox.regions for one in pending))
         if set(lagging) == set(regions):
+            # With every queue out of reach outboxes would pile up in the journal, one for every
+            # message. The message stays in its queue instead, which is made for waiting.
             raise Unavailable(f"no region takes the outputs of session {head.session!r}")
         after = replace(head, outbox=NO_OUTBOX, lagging=lagging)
         self.worker.remember_head(head.session, after)
@@ -97,6 +114,7 @@ class Dispatcher:
         """
         lagging: tuple[str, ...] = ()
         for one in sort_for_delivery(pending):
+            # `lagging` grows as regions fail, so nothing later is tried with them.
             due = one.outbox.only(r for r in regions if r not in lagging)
             if due.regions:
                 lagging += (await self.deliver_pending(replace(one, outbox=due))).regions
@@ -113,8 +131,11 @@ class Dispatcher:
         try:
             loaded = await self.load_outputs(pending)
             if loaded is None:
+                # Somebody else delivered it between the search and this read.
                 return pending.outbox.without(pending.outbox.regions)
             sent = await self.delivery.deliver_possible(loaded)
+            # Struck off after sending, with what was refused: the next delivery must not send
+            # a message in whose place a tombstone went out.
             if sent.regions:
                 await self.journal.acknowledge(pending, sent.regions, sent.refused)
         except (CallerError, Unavailable, OutcomeUnknown) as error:
@@ -135,7 +156,8 @@ class Dispatcher:
             case Staged() as staged:
                 batches = tuple(await self.journal.staged(pending.session, staged))
                 if len(batches) != staged.documents:
-                    # They are removed when every region has them; or were they lost?
+                    # They are removed in the batch that records the last region. While the entry
+                    # still names a region, somebody else removed them, and a person has to know.
                     entry = await self.journal.entry(pending.session, position or 0)
                     if entry is not None and entry.outbox.regions:
                         raise OutcomeUnknown(
@@ -157,6 +179,8 @@ class Dispatcher:
         entry = await self.journal.entry(session, position)
         if entry is None or entry.message is None:
             raise OutcomeUnknown(f"entry {position} of session {session!r} is gone")
+        # State, output numbers and captured values are those of the first run: compaction keeps the
+        # entries that hold them for as long as this outbox is pending.
         given = await self.input_of(entry)
         what = f"the outputs of entry {position} of session {session!r}"
         try:
@@ -164,6 +188,8 @@ class Dispatcher:
             result = run_pure(handler, given, entry.message)
         except Exception as error:
             raise Unavailable(f"{what} cannot be made again: {error}") from error
+        # One region may have taken the first outputs. To send others under the same ids and numbers
+        # to the second would make the regions disagree for ever.
         if digest_batches(result.batches) != digest:
             changed = f"the handler of {entry.message.type!r} was changed or is not deterministic"
             raise Unavailable(f"{what} come out otherwise than at first: {changed}")
@@ -174,6 +200,8 @@ class Dispatcher:
         if entry.position == 0:
             return HandlerInput(captured=entry.captured)
         head = await self.journal.entry(entry.session, entry.position - 1)
+        # Compaction may have been faster than a worker that was asleep. Then the claim, or the
+        # outbox, that this input was wanted for is gone as well.
         if head is None:
             raise OutcomeUnknown(f"the entry before {entry.position} was compacted")
         state = await self.worker.state_after(head)
@@ -184,6 +212,8 @@ class Dispatcher:
 
         Raises OutcomeUnknown when no region surely has it.
         """
+        # A crash in between is repaired by the message itself: it is not settled yet, so it comes
+        # again and its handler sends again.
         sent = await self.delivery.deliver_possible(outbox)
         await keep_missing(self.journal, session, outbox, sent.regions)
 

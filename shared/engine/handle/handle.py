@@ -1,7 +1,7 @@
 """Run a message's handler, and build the entry that keeps what came of it: a result, or a fault.
 
 Building an entry reads and writes nothing: outputs too large for the entry are named in the Ending,
-and whoever commits the entry stages them first.
+and they are staged before the entry is committed.
 """
 
 import asyncio
@@ -50,8 +50,6 @@ class Ending:
 
 
 class HandlerRunner:
-    """Runs the handlers of one worker."""
-
     def __init__(self, worker: Worker, regions: tuple[str, ...]) -> None:
         self.handlers = worker.handlers
         self.clock = worker.clock
@@ -60,6 +58,8 @@ class HandlerRunner:
 
     async def run(self, opened: Entry, given: HandlerInput) -> Ending:
         """Run the handler of an opened entry's message; whatever it raises becomes a fault."""
+        # A tombstone stands for an output that no queue took. It uses up the number, so that what
+        # comes after it is not parked behind a gap.
         message = message_in(opened)
         if message.type == TOMBSTONE_TYPE:
             return Ending(next_entry.skip(opened, explain_tombstone(message)))
@@ -70,6 +70,8 @@ class HandlerRunner:
             else:
                 result = await self.run_outside(handler, given, message)
         except Exception as error:
+            # Everything: a pure handler would fail in the same way on every redelivery, until the
+            # broker dead-letters the message out of order.
             return self.fail(opened, error)
         return self.complete(opened, handler.kind, result)
 
@@ -94,6 +96,7 @@ class HandlerRunner:
         """The entry of a handler's result, with the outputs where they are to be kept."""
         if not result.batches:
             return Ending(next_entry.complete(opened, result, NO_OUTBOX))
+        # Pending for all regions from the beginning, so that a crash before sending loses nothing.
         batches = address_batches(result, self.policy.output_queue)
         outbox = Outbox(batches, self.regions)
         staged: tuple[DestinationBatch, ...] = ()
@@ -226,6 +229,7 @@ def number_outputs(
 
     The session is the producer group of its own outputs, so their order survives the next queue.
     """
+    # Copied: the handler may run again on the same input, and has to number from the same start.
     numbers = {to: dict(sessions) for to, sessions in produced.items()}
     batches: list[DestinationBatch] = []
     for index, output in enumerate(outputs):

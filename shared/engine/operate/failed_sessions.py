@@ -23,7 +23,6 @@ class FailedSessions:
         return fresh + sorted(self.tried_at, key=lambda session: self.tried_at[session])
 
     def record(self, session: str, *, succeeded: bool) -> None:
-        """Remember how it went."""
         if succeeded:
             self.tried_at.pop(session, None)
         else:

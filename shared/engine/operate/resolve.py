@@ -15,8 +15,6 @@ TRIES = 10
 
 
 class ResolutionAction(StrEnum):
-    """How a fault is resolved."""
-
     RETRY = "retry"
     EDIT = "edit"
     SKIP = "skip"

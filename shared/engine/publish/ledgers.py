@@ -25,8 +25,6 @@ LEDGERS_MAX = 1_000
 
 
 class LedgerBook:
-    """One producer process's way to the ledgers."""
-
     def __init__(self, journal: Journal, delivery: Delivery, queue: str) -> None:
         self.journal = journal
         self.delivery = delivery
@@ -41,18 +39,24 @@ class LedgerBook:
         Raises what `producer.number` and `require_fits` raise, and then nothing was stored;
         Unavailable or OutcomeUnknown when the store did not help, or no region took the older ones.
         """
+        # A crash before `save` leaves nothing. A crash after it leaves the ledger and a pending
+        # outbox of the same messages: a retry of this call gets the same numbers, and any later
+        # operation, or the sweep, sends them.
         group = options.producer_group_id
         stored = await self.recall(session, group)
         unanswered: OutcomeUnknown | None = None
         for tried in range(LEDGER_TRIES):
             with keep_unknown(unanswered):
+                # The remembered ledger was out of date, or a write had no answer.
                 if tried:
                     stored = await self.journal.ledger(session, group)
                 before = stored.ledger if stored else Ledger(group)
                 numbered = producer.number_drafts(before, session, drafts, options)
                 require_fits(numbered.fresh)
                 is_known = len(numbered.fresh) < len(numbered.messages)
-                # Somebody numbered some of them just now, perhaps this very call: see them sent.
+                # Some are numbered already. An earlier try of this call may have done that without
+                # an answer, and nothing was sent: what is pending goes out before it counts as
+                # published. The ledger changes where a queue refused one, so number them anew.
                 if tried and is_known and await self.settle(session, group):
                     continue
                 if numbered.ledger == before:
@@ -61,6 +65,7 @@ class LedgerBook:
                     if await self.save(session, numbered, stored):
                         return numbered
                 except OutcomeUnknown as error:
+                    # The next round reads the ledger: if it has these drafts, this write did it.
                     unanswered = error
         raise unanswered or Unavailable(f"the ledger of session {session!r} is contended", 1.0)
 
@@ -85,6 +90,8 @@ class LedgerBook:
 
     async def recall(self, session: str, group: str) -> StoredLedger | None:
         """The ledger as this process knows it; one it does not know is read, and settled first."""
+        # Only the first operation of a process on a session pays for the search: after it, this
+        # process knows whether its own operations left anything unsent.
         stored = self.remembered.get((session, group))
         if stored is None and (stored := await self.journal.ledger(session, group)) is not None:
             if await self.settle(session, group):
@@ -94,18 +101,22 @@ class LedgerBook:
         return stored
 
     async def settle(self, session: str, group: str) -> bool:
-        """Send what the group has numbered in the session and no region is known to have.
+        """Send what the group has numbered in the session and no region surely has.
 
         Whether the ledger was changed by that: it forgets what no queue takes. Raises
         OutcomeUnknown when no region takes it.
         """
         found = await self.journal.pending(session, self.delivery.regions)
+        # In order, and all of them before anything newer: otherwise a receiver would park the newer
+        # messages behind numbers that nobody is sending.
         unsent = [one for one in sort_for_delivery(found) if self.is_unsent(one, group)]
         left = [await self.deliver(group, one) for one in unsent]
         return any(outbox.refused for outbox in left)
 
     def is_unsent(self, pending: PendingOutbox, group: str) -> bool:
         """Whether it is an operation of the group that every region still waits for."""
+        # One region that has the messages is enough for "sent": the others' copies are delivered by
+        # their own sweeps, and no later operation has to wait for a region that is unavailable.
         if pending.position is not None or set(pending.outbox.regions) != set(
             self.delivery.regions
         ):
@@ -129,20 +140,25 @@ class LedgerBook:
         delivered = await self.delivery.deliver_possible(pending.outbox)
         regions, refused = delivered.regions, delivered.refused
         if not regions:
+            # The numbers stay bound to these messages, and the outbox stays pending.
             raise OutcomeUnknown(
                 "no region surely took the messages; they keep their numbers and will be sent"
             )
         left = replace(pending.outbox.without(regions), refused=refused)
+        # Forgotten before it is struck off: after a crash in between the outbox is still pending.
+        # So it is delivered again, and no retry counts a message as sent which no queue took.
         if refused:
             await self.forget(pending.session, group, refused)
         if notify is not None and not refused:
             notify(left)
+        # The messages are safe, so a failure here is none of the caller's: a later operation or the
+        # sweep sends the same bytes once more.
         with suppress(Unavailable, OutcomeUnknown):
             await self.journal.acknowledge(pending, regions, refused)
         return left
 
     async def forget(self, session: str, group: str, ids: Container[str]) -> None:
-        """Forget what no queue takes: it never gets to be known as sent. Its number stays spent.
+        """Forget what no queue takes, so that it never counts as sent. Its number stays used.
 
         Raises OutcomeUnknown where that is not sure; what was numbered then counts as unsent.
         """

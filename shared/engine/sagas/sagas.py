@@ -92,7 +92,7 @@ class Sagas:
         return {"ended": (await self.end(SagaEnd.model_validate(work))).value}
 
     async def start(self, key: str, kind: str, body: bytes) -> SagaResponse:
-        """Start a saga, unless it was started with the same content; then it is accepted, too.
+        """Start a saga. Starting it again with the same content changes nothing and is accepted.
 
         Raises UnknownType, InvalidBody or InvalidMessage, and then nothing was recorded;
         Unavailable or OutcomeUnknown.
@@ -105,7 +105,7 @@ class Sagas:
         return await self.apply(message)
 
     async def add_event(self, key: str, event: str) -> SagaResponse:
-        """Keep an event for a saga, be it that it starts only later.
+        """Keep an event for a saga, even if the saga starts only later.
 
         Raises InvalidMessage, Unavailable or OutcomeUnknown.
         """
@@ -191,7 +191,6 @@ class Sagas:
         return record
 
     async def apply(self, message: Message) -> SagaResponse:
-        """Apply a message to the saga's journal."""
         reply = await self.commands.apply(message)
         if not isinstance(reply, Answered):
             return SagaResponse(is_accepted=False, reason=reply.reason)
@@ -200,7 +199,6 @@ class Sagas:
 
     @property
     def now(self) -> str:
-        """The time that messages to sagas carry."""
         return datetime.fromtimestamp(self.worker.clock.today(), UTC).isoformat()
 
 

@@ -1,7 +1,7 @@
 """Commands, and a saga's steps, which are commands to the sessions they concern.
 
 A command is a message that is applied at once and answered. It has an id of its own, so applying it
-again acts once and gives the reply that its session recorded: the same for whoever asks, however
+again acts once and gives the reply that its session recorded: the same for every caller, however
 often. A step is applied, given up for good, or undone in this way.
 """
 
@@ -42,7 +42,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """The command is older than the window: its session cannot tell any more whether it acted."""
+    """The command is older than the window: its session can no longer say whether it acted."""
 
     reason: str
 
@@ -51,8 +51,6 @@ type CommandReply = Answered | Failed | TooOld
 
 
 class Commands:
-    """Applies commands for one worker."""
-
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self.worker = consumer.worker
@@ -102,8 +100,6 @@ async def read_reply(entries: Entries, command: Message) -> Answered | Failed | 
 
 
 class SagaSteps:
-    """One worker's way to the steps of any saga."""
-
     def __init__(self, commands: Commands) -> None:
         self.commands = commands
         self.journal = commands.worker.journal

@@ -4,8 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bench.counts.usage import ServiceUsage
-from bench.counts.waves import MessageCosts, running_waves
+from bench.counts.waves import MessageCosts, ServiceUsage, running_waves
 from bench.systems import CLAIM_AND_UPDATE, READ_BATCH_MARK, System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]

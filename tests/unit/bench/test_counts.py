@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from bench.counts.__main__ import parse_plan
-from bench.counts.aims import Aim, list_aims
-from bench.counts.table import format_batch, format_table
-from bench.counts.usage import CounterReading, ServiceUsage, compute_usage
-from bench.counts.waves import CountPlan, MessageCosts, VisitCosts
+from bench.counts.__main__ import Aim, format_batch, format_table, list_aims, parse_plan
+from bench.counts.waves import (
+    CounterReading,
+    CountPlan,
+    MessageCosts,
+    ServiceUsage,
+    VisitCosts,
+    compute_usage,
+)
 from bench.load import BODY_BYTES, make_statuses
 from functions.handlers.tracking import FlightStatus
 from testbed.control import Tallies
@@ -132,7 +136,7 @@ def test_the_table_shows_every_system_cold_warm_and_again_side_by_side() -> None
     costs = replace(CHEAP, primary=ServiceUsage(writes=4, units=40))
     dear = VisitCosts(cold=costs, warm=costs, again=costs, feed_units=0.0)
 
-    rows = format_table({"ours": VISITS, "theirs": dear}).splitlines()
+    rows = list(format_table({"ours": VISITS, "theirs": dear}))
 
     assert rows[0].split() == ["ours", "theirs"]
     assert rows[1].split() == ["per", "message", *["cold", "warm", "again"] * 2]

@@ -7,10 +7,9 @@ import time
 import pytest
 
 from bench.systems import ROOT
-from bench.throughput.__main__ import parse_shape
+from bench.throughput.__main__ import compute_ratio, format_profile, format_table, parse_shape
 from bench.throughput.consuming import Rate, Shape
 from bench.throughput.profile import build_profile
-from bench.throughput.table import compute_ratio, format_profile, format_table
 from testbed.children import read_cpu_seconds
 
 
@@ -39,7 +38,7 @@ def test_ratios_are_taken_round_by_round_so_that_a_slow_round_slows_both() -> No
 def test_the_table_has_median_spread_ratio_and_processor_time() -> None:
     rates = {"theirs": [rate(200), rate(400)], "ours": [rate(100), rate(100)]}
 
-    rows = format_table(Shape(50, 40), rates, "ours").splitlines()
+    rows = list(format_table(Shape(50, 40), rates, "ours"))
 
     assert rows[0] == "50 sessions of 40 messages"
     assert rows[2].split() == ["theirs", "300", "200", "400", "0.38x", "1.88", "50%", "0.94", "25%"]

@@ -12,8 +12,7 @@ from chaos.processes import compose_app
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
 from local.cosmos.http.requests import list_targets
-from local.faults import Fault
-from local.targets import Target, check_aim
+from local.faults import Fault, Target, check_aim
 
 REGIONS = ("east", "west")
 MANY = 400

@@ -94,7 +94,7 @@ def test_the_chart_has_a_lane_for_every_fault_and_its_text_is_safe() -> None:
 
 def test_the_page_says_that_every_promise_held_and_is_whole(options: ChaosOptions) -> None:
     history = flawless()
-    ChaosReport.of(options, history, TIMELINE, check_history(history)).page().write(options.report)
+    ChaosReport(options, history, TIMELINE, check_history(history)).page().write(options.report)
 
     page = options.report.read_text()
     assert "Every promise held" in page
@@ -105,7 +105,7 @@ def test_the_page_says_that_every_promise_held_and_is_whole(options: ChaosOption
 
 def test_the_page_and_the_figures_name_what_was_broken(options: ChaosOptions) -> None:
     history = without(flawless(), "N1-3", "west")
-    report = ChaosReport.of(options, history, TIMELINE, check_history(history))
+    report = ChaosReport(options, history, TIMELINE, check_history(history))
     report.page().write(options.report)
 
     page = options.report.read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from demo.options import DemoOptions, note_feed
-from testbed.directory import DirectoryRefused
+from testbed.command import DirectoryRefused
 
 
 def options(

@@ -4,8 +4,14 @@ from typing import Any
 
 import pytest
 
-from demo.checker import AppliedMessage, StoredEntry, StoredStatus
-from demo.journal import is_entry, name_pending, read_entry
+from demo.checker import (
+    AppliedMessage,
+    StoredEntry,
+    StoredStatus,
+    is_entry,
+    name_pending,
+    read_entry,
+)
 
 
 def document(**changes: Any) -> dict[str, Any]:

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from functions.handlers import orders
-from functions.handlers.orders import Account, Line, Order, Place, Reservation, Stock, place
+from functions.handlers.orders import Account, Line, Order, PlaceOrder, Reservation, Stock, place
 from shared.domain.handler import Context, HandlerInput
 from shared.domain.message import Message
 from shared.domain.saga.plan import Stage, Wait
 from shared.engine.handle.handle import run_pure
+from shared.testkit import exercise, given
 
 
 def after(kind: str, state: dict[str, object], **body: object) -> tuple[object, str | None]:
@@ -78,7 +79,7 @@ def test_an_order_moves_on_or_says_why_it_does_not(
 def planned(**order: object) -> list[list[str]]:
     """The names of the steps of an order's plan, by stage; a wait stands for itself."""
     context = Context(Message("m", "saga:o-1", "order.place", b"{}"))
-    placed = Place.model_validate({"customer": "ada", "amount": 5, **order})
+    placed = PlaceOrder.model_validate({"customer": "ada", "amount": 5, **order})
     return [
         [part.name] if isinstance(part, Wait) else [step.name for step in part.steps]
         for part in place(placed, context).parts
@@ -113,7 +114,7 @@ def test_a_refusal_changes_nothing() -> None:
 
 def test_only_charging_is_final_and_all_before_it_can_be_undone() -> None:
     context = Context(Message("m", "saga:o-1", "order.place", b"{}"))
-    order = Place(customer="ada", amount=5, lines=[Line(product="p", quantity=1)])
+    order = PlaceOrder(customer="ada", amount=5, lines=[Line(product="p", quantity=1)])
     plan = place(order, context)
 
     stages = [part for part in plan.parts if isinstance(part, Stage)]
@@ -121,3 +122,22 @@ def test_only_charging_is_final_and_all_before_it_can_be_undone() -> None:
     before = [step for stage in stages[:2] for step in stage.steps]
     assert all(step.undo is not None for step in before)
     assert Reservation.model_validate(before[1].do.body) == Reservation(order="o-1", quantity=1)
+
+
+def test_an_order_comes_to_the_same_whatever_happens_to_its_commands() -> None:
+    reservation = {"order": "o-1", "quantity": 3}
+
+    report = exercise(
+        orders.handlers,
+        [
+            given("stock:bolt", "stock.receive", {"quantity": 5}),
+            given("stock:bolt", "stock.reserve", reservation),
+            given("account:ada", "account.deposit", {"amount": 10}),
+            given("account:ada", "account.charge", {"amount": 7}),
+            given("stock:bolt", "stock.ship", reservation),
+        ],
+    )
+
+    assert report.state("stock:bolt") == {"received": 5, "left": 2, "shipped": 3, "reserved": {}}
+    assert report.state("account:ada") == {"balance": 3, "paid": 7}
+    assert report.faults == ()

@@ -3,10 +3,9 @@
 import pytest
 
 from local.cosmos.http.requests import list_targets
-from local.durable.service import target_of as durable
-from local.faults import Action, Fault, InvalidFault
+from local.durable.backend import target_of as durable
+from local.faults import Action, Fault, InvalidFault, Target, check_aim
 from local.servicebus.broker import OPERATIONS
-from local.targets import Target, check_aim
 
 REGIONAL = Target("store", {"read": frozenset({Action.DOWN})}, frozenset({"east", "west"}))
 TARGETS = [

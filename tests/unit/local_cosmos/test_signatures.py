@@ -2,8 +2,8 @@
 
 import pytest
 
-from local.cosmos.http.gateway import MasterKey
 from local.cosmos.responses import RequestRefused
+from local.cosmos.server import MasterKey
 
 # learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources, "Example encoding"
 KEY = "dsZQi3KtZmCv1ljt3VNWNm7sQUF1y5rJfC6kv5JiwvW0EndXdDku/dkKBp8/ufDToSxLzR4y+O/0H/t4bQtVNw=="

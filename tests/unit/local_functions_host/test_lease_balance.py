@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from local.functions_host.clients.feed_leases import FeedLease, leases_to_take
+from local.functions_host.clients.change_feed import FeedLease, leases_to_take
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EXPIRATION_SECONDS = 60.0

@@ -11,8 +11,14 @@ from typing import Any, cast
 import pytest
 
 from local.functions_host.clients import change_feed
-from local.functions_host.clients.change_feed import ChangeFeedProcessor, FeedOptions, FeedPage
-from local.functions_host.clients.feed_leases import FeedLease, FeedLeaseLost, FeedLeaseStore
+from local.functions_host.clients.change_feed import (
+    ChangeFeedProcessor,
+    FeedLease,
+    FeedLeaseLost,
+    FeedLeaseStore,
+    FeedOptions,
+    FeedPage,
+)
 
 RANGES = [f"range-{number}" for number in range(4)]
 OPTIONS = FeedOptions(

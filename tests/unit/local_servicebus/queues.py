@@ -8,10 +8,10 @@ from uuid import UUID
 from local.servicebus.config import QueueConfig
 from local.servicebus.entities.message import BrokeredMessage, StoredMessage
 from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.queue import QueueOptions
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
-from local.servicebus.rules.filters import SubscriptionRule
-from local.servicebus.rules.rule_set import RuleSet
+from local.servicebus.rules import RuleSet, SubscriptionRule
 
 LOCK_SECONDS = 10.0
 
@@ -23,11 +23,11 @@ def counted_tokens() -> Callable[[], UUID]:
 
 def dead_letter_queue() -> PlainQueue:
     config = QueueConfig("dead", lock_seconds=LOCK_SECONDS)
-    return PlainQueue(config, store=MessageStore(), new_lock_token=counted_tokens())
+    return PlainQueue(config, QueueOptions(MessageStore(), new_lock_token=counted_tokens()))
 
 
 def rule_set(rules: Sequence[SubscriptionRule] | None) -> RuleSet | None:
-    return None if rules is None else RuleSet("news", rules, MessageStore())
+    return None if rules is None else RuleSet(rules)
 
 
 @dataclass(eq=False)
@@ -56,10 +56,12 @@ def plain_queue(
     config = QueueConfig("q", False, LOCK_SECONDS, max_delivery_count, **limits)  # type: ignore[arg-type]
     return PlainQueue(
         config,
-        store=MessageStore(),
-        new_lock_token=counted_tokens(),
-        dead_letters=dead_letter_queue(),
-        rules=rule_set(rules),
+        QueueOptions(
+            store=MessageStore(),
+            new_lock_token=counted_tokens(),
+            dead_letters=dead_letter_queue(),
+            rules=rule_set(rules),
+        ),
     )
 
 
@@ -71,11 +73,13 @@ def session_queue(
     config = QueueConfig("q", True, LOCK_SECONDS, max_delivery_count)
     return SessionQueue(
         config,
-        store=MessageStore(),
-        new_lock_token=counted_tokens(),
-        dead_letters=dead_letter_queue(),
-        rules=rule_set(rules),
-        count_expired_lock=count_expired_lock,
+        QueueOptions(
+            store=MessageStore(),
+            new_lock_token=counted_tokens(),
+            dead_letters=dead_letter_queue(),
+            rules=rule_set(rules),
+            count_expired_lock=count_expired_lock,
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """Duplicate detection in virtual time."""
 
-from local.servicebus.entities.duplicates import DuplicateDetection, SentMessageId
+from local.servicebus.entities.indexes import DuplicateDetection, SentMessageId
 from local.servicebus.entities.message import BrokeredMessage, Settlement
 from tests.unit.local_servicebus.queues import body, plain_queue, token
 

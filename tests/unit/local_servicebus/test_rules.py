@@ -3,8 +3,7 @@
 import pytest
 from proton import Message as AmqpMessage
 
-from local.servicebus.rules.amqp_rules import decode_rules, encode_rules, read_rule, write_rule
-from local.servicebus.rules.filters import (
+from local.servicebus.rules import (
     CorrelationFilter,
     FalseFilter,
     FilterableProperties,
@@ -12,7 +11,11 @@ from local.servicebus.rules.filters import (
     SystemProperty,
     TrueFilter,
     UnsupportedRule,
+    decode_rules,
+    encode_rules,
     read_filterable_properties,
+    read_rule,
+    write_rule,
 )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from local.servicebus.entities import sqlite_store
-from local.servicebus.entities.duplicates import SentMessageId
+from local.servicebus.entities.indexes import SentMessageId
 from local.servicebus.entities.message import BrokeredMessage, MessageState, StoredMessage
 from local.servicebus.entities.sqlite_store import SqliteMessageStore
 from local.servicebus.entities.store import StoredQueue

@@ -8,7 +8,7 @@ from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.entities.topic import Topic
 from local.servicebus.protocol.message_format import read_message
-from local.servicebus.rules.filters import (
+from local.servicebus.rules import (
     MATCH_ALL,
     CorrelationFilter,
     SubscriptionRule,

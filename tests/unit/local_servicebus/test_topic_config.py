@@ -11,7 +11,7 @@ from local.servicebus.config import (
     TopicConfig,
     parse_namespaces,
 )
-from local.servicebus.rules.filters import (
+from local.servicebus.rules import (
     MATCH_ALL,
     CorrelationFilter,
     SubscriptionRule,
