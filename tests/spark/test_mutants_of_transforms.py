@@ -42,7 +42,11 @@ class Mutant:
 
 MUTANTS = {
     "an arrival past midnight stays on its day": Mutant(
-        events, "find_arrival", "F.when(overnight, DAY_MINUTES)", "F.when(overnight, 0)", clocks
+        events,
+        "find_arrival",
+        "F.when(overnight, validation.DAY_MINUTES)",
+        "F.when(overnight, 0)",
+        clocks,
     ),
     "the first number is 1": Mutant(
         numbering,
