@@ -33,6 +33,8 @@ class Sampler:
     def __init__(self) -> None:
         self.own: Samples = Counter()
         self.total: Samples = Counter()
+        # The watching thread goes on while the report is written.
+        self.counting = threading.Lock()
 
     def start(self) -> None:
         """Look at the threads that are there and at those to come, until the process ends."""
@@ -44,12 +46,17 @@ class Sampler:
     def watch(self) -> None:
         while True:
             signal.sigwait({signal.SIGPROF})
-            for thread, frame in sys._current_frames().items():
-                if thread != threading.get_ident() and frame.f_code.co_name not in IDLE:
-                    self.own[name_function(frame)] += 1
-                    self.total.update({name_function(one) for one, _ in walk_stack(frame)})
+            with self.counting:
+                for thread, frame in sys._current_frames().items():
+                    if thread != threading.get_ident() and frame.f_code.co_name not in IDLE:
+                        self.own[name_function(frame)] += 1
+                        self.total.update({name_function(one) for one, _ in walk_stack(frame)})
 
     def report(self) -> str:
+        with self.counting:
+            return self.write_report()
+
+    def write_report(self) -> str:
         count = max(self.own.total(), 1)
         packages: Counter[str] = Counter()
         for (path, _), hits in self.own.items():
