@@ -54,16 +54,14 @@ class Sampler:
 
     def report(self) -> str:
         with self.counting:
-            return self.write_report()
-
-    def write_report(self) -> str:
-        count = max(self.own.total(), 1)
+            own, total = self.own.copy(), self.total.copy()
+        count = max(own.total(), 1)
         packages: Counter[str] = Counter()
-        for (path, _), hits in self.own.items():
+        for (path, _), hits in own.items():
             packages[find_package(path)] += hits
         lines = [f"{count} samples", "", "by package, own time:"]
         lines += [f"  {hits / count:6.1%}  {name}" for name, hits in packages.most_common()]
-        for title, samples in (("own time", self.own), ("with all it calls", self.total)):
+        for title, samples in (("own time", own), ("with all it calls", total)):
             lines += ["", f"by function, {title}:"]
             lines += [
                 f"  {hits / count:6.1%}  {shorten_path(path)}:{name}"
