@@ -173,6 +173,9 @@ def apply_rule(rule: Rule, head: Entry | None, message: Message) -> Decision:
         decision = Busy(head.position, same=is_same)
     elif rule.decision is Halted and head is not None and head.halt is not None:
         decision = Halted(head.halt.at)
+    elif rule.decision is not Proceed:
+        # Never process a message because a rule and its situation do not belong together.
+        raise ValueError(f"the rule {rule.why!r} does not fit the head")
     return decision
 
 

@@ -11,6 +11,7 @@ from itertools import count
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.handler import Handlers
 from shared.domain.journal import Attempt, Entry, Json, Owner
+from shared.domain.message import Message
 from shared.ports import Clock, Journal
 
 # How many sessions' heads one worker remembers.
@@ -132,3 +133,10 @@ class Worker:
             self.remember_head(head.session, None)
             raise OutcomeUnknown(f"the state of session {head.session!r} was compacted meanwhile")
         return holder.state
+
+    async def parked_under(self, head: Entry | None, message: Message) -> Message | None:
+        """A message parked under the same number: a copy, or a fenced producer's."""
+        number = message.number
+        if head is None or number is None or not head.parked.get(number.group):
+            return None
+        return await self.journal.parked(message.session, number)

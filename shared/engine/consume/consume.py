@@ -192,16 +192,15 @@ class Consumer:
             # is a copy of this message, or it came from a producer that has been fenced since;
             # other content of the same producer is a conflict. Its document is deleted in the batch
             # that creates the entry, so a crash leaves both or neither.
-            if message.number is not None and head.parked.get(message.number.group):
-                parked = await self.journal.parked(message.session, message.number)
-                if parked is not None:
-                    if level_of(parked) > level_of(message):
-                        return await self.parking.refuse(head, message, level_of(parked))
-                    if is_other(parked, message):
-                        return report_conflict(message)
-                    note = f"in place of the parked message {parked.id!r}"
-                    is_same = parked.digest == message.digest
-                    made_from = replace(made_from, from_parked=True, note=None if is_same else note)
+            parked = await self.worker.parked_under(head, message)
+            if parked is not None:
+                if level_of(parked) > level_of(message):
+                    return await self.parking.refuse(head, message, level_of(parked))
+                if is_other(parked, message):
+                    return report_conflict(message)
+                note = f"in place of the parked message {parked.id!r}"
+                is_same = parked.digest == message.digest
+                made_from = replace(made_from, from_parked=True, note=None if is_same else note)
             # In each region outputs keep the order of the journal: older ones are sent first. A
             # region that still misses some is named in the entry, and gets none of its outputs yet.
             if head.outbox.regions or head.lagging:
@@ -312,9 +311,7 @@ class Consumer:
             if message is None:
                 return
             # As for a delivered message: the outputs of earlier entries go first.
-            lagging = await self.dispatcher.catch_up(head)
-            attempt = self.worker.new_attempt()
-            made_from = EntryInput(head, message, attempt, lagging, from_parked=True)
+            made_from = replace(await self.parking.prepare(head, message), from_parked=True)
             entry: Entry | None = None
             match decide(head, message, from_parked=True):
                 case Proceed():

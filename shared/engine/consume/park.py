@@ -73,13 +73,6 @@ class Parking:
             return None
         return await self.parked_as(stored.entry, message, result)
 
-    async def parked_under(self, head: Entry | None, message: Message) -> Message | None:
-        """A message parked under the same number: a copy, or a fenced producer's."""
-        number = message.number
-        if head is None or number is None or not head.parked.get(number.group):
-            return None
-        return await self.journal.parked(message.session, number)
-
     async def parked_as(
         self, head: Entry | None, message: Message, result: WriteResult
     ) -> Outcome | None:
@@ -98,7 +91,7 @@ class Parking:
 
     async def parked_before(self, head: Entry | None, message: Message) -> Outcome | None:
         """Something is parked under the message's number: a copy, another, or a fenced one."""
-        parked = await self.parked_under(head, message)
+        parked = await self.worker.parked_under(head, message)
         if head is None or parked is None:
             # It was taken between the refusal and this read.
             return None
