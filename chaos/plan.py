@@ -76,8 +76,13 @@ class Degradation:
     rates: tuple[float, float]
     statuses: tuple[int, ...] = ()
     seconds: tuple[float, float] | None = None
+    lasts: tuple[float, float] = (2.0, 6.0)
 
 
+# How long a write takes whose store is far away; longer than any client waits for an answer.
+FAR_SECONDS, SILENT_SECONDS = 0.13, 30.0
+# How long a fault stays that clients should not simply try against.
+LONG = (8.0, 14.0)
 WRITES = ("batch", "replace", "create")
 READS = ("read", "query")
 SETTLEMENTS = ("complete", "abandon")
@@ -89,6 +94,9 @@ STORE_DEGRADATIONS = (
     Degradation("delay", (*WRITES, *READS), (0.1, 0.5), seconds=(0.2, 3.0)),
     Degradation("stale-read", READS, (0.3, 1.0), seconds=(0.5, 5.0)),
     Degradation("status", ("feed",), (0.3, 1.0), (503, 429)),
+    # An error that stays, and a store that is in another part of the world.
+    Degradation("status", (*WRITES, *READS), (1.0, 1.0), (403, 401), lasts=LONG),
+    Degradation("delay", WRITES, (1.0, 1.0), seconds=(FAR_SECONDS, FAR_SECONDS), lasts=LONG),
 )
 BUS_DEGRADATIONS = (
     Degradation("status", ("send",), (0.2, 0.6), (503, 500)),
@@ -102,6 +110,11 @@ BUS_DEGRADATIONS = (
     ),
     Degradation("duplicate", ("deliver",), (0.1, 0.4)),
     Degradation("status", ("accept", "renew-session-lock"), (0.2, 0.6), (503,)),
+    # A queue that is missing, forbidden or full; a broker that takes messages and never answers.
+    Degradation("status", ("send",), (1.0, 1.0), (404, 401, 403), lasts=LONG),
+    Degradation(
+        "delay", ("send",), (1.0, 1.0), seconds=(SILENT_SECONDS, SILENT_SECONDS), lasts=LONG
+    ),
 )
 
 
@@ -130,7 +143,7 @@ def plan_degradations(
     aims += [(f"servicebus.{name}", one) for one in BUS_DEGRADATIONS for name in regions]
 
     def next_one(at: float, aim: tuple[str, Degradation]) -> PlannedFault:
-        seconds = round(chance.uniform(2.0, 6.0), 1)
+        seconds = round(chance.uniform(*aim[1].lasts), 1)
         return PlannedFault(at, seconds, fault=make_fault(*aim, seconds, chance))
 
     kinds = shuffle_rounds(tuple(aims), chance)
@@ -152,7 +165,7 @@ def make_fault(
     if degradation.statuses:
         fault["status"] = chance.choice(degradation.statuses)
     if degradation.seconds and not (degradation.action == "lose-lock" and operation != "deliver"):
-        fault["seconds"] = round(chance.uniform(*degradation.seconds), 1)
+        fault["seconds"] = round(chance.uniform(*degradation.seconds), 2)
     return fault
 
 

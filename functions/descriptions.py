@@ -1,11 +1,15 @@
 """What the HTTP triggers say of an entry: a model of their own, not the stored document."""
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
-from shared.domain.journal import Entry
+from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Rerun, Staged
+from shared.domain.standstill import Standstill
+from shared.engine.operate.resolve import ARGUMENTS, VERBS, ResolutionAction
 
 
 def describe_entry(entry: Entry) -> dict[str, Any]:
@@ -27,12 +31,15 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
     }
     optional = {
         "state": dict(entry.state) if entry.state is not None else None,
+        "model": asdict(entry.model) if entry.model else None,
         "state_at": entry.state_at if entry.state is None else None,
         "reason": entry.reason,
         "message": describe_message(entry.message) if entry.message else None,
         "halted_by": entry.halt.at if entry.halt else None,
-        "resolution": asdict(entry.resolution) if entry.resolution else None,
+        "resolution": describe_resolution(entry.resolution) if entry.resolution else None,
         "answer": dict(entry.answer) if entry.answer is not None else None,
+        "alert": entry.alert,
+        "closed": describe_resolution(entry.closed) if entry.closed else None,
         "lease_seconds": entry.lease.seconds if entry.lease else None,
         "tries": entry.lease.tries if entry.lease else None,
         "parked": dict(entry.parked) or None,
@@ -40,6 +47,49 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "outbox": None if entry.outbox.is_empty else describe_outbox(entry.outbox),
     }
     return described | {name: value for name, value in optional.items() if value is not None}
+
+
+def describe_resolution(resolution: Resolution) -> dict[str, Any]:
+    """Who decided what, why, and about which fault where it was one."""
+    return {name: value for name, value in asdict(resolution).items() if value is not None}
+
+
+def describe_standstill(standstill: Standstill) -> dict[str, Any]:
+    """What stands still as JSON, with the verbs that end it.
+
+    Each verb is the body of a resolution that only lacks who decided and why.
+    """
+    described: dict[str, Any] = {
+        "kind": standstill.kind.value,
+        "session": standstill.session,
+        "since": datetime.fromtimestamp(standstill.since, UTC).isoformat(),
+        "cause": standstill.cause,
+        "verbs": [describe_verb(standstill, action) for action in VERBS[standstill.kind]],
+        "resolution": f"sessions/{quote(standstill.session, safe='')}/resolution",
+    }
+    missing = {"group": standstill.group, "first": standstill.first, "last": standstill.last}
+    optional = {
+        "position": standstill.position,
+        "parked": standstill.parked or None,
+        "outputs": dict(standstill.outputs) or None,
+        "regions": list(standstill.regions) or None,
+        "queue": standstill.queue,
+        "missing": missing if standstill.group is not None else None,
+    }
+    return described | {name: value for name, value in optional.items() if value is not None}
+
+
+def describe_verb(standstill: Standstill, action: ResolutionAction) -> dict[str, Any]:
+    """The body of a resolution about this, without who decided and why."""
+    about = {
+        "at": standstill.position,
+        "group": standstill.group,
+        "number": standstill.last,
+        "queue": standstill.queue,
+    }
+    taken = frozenset().union(*ARGUMENTS[action])
+    said = {name: value for name, value in about.items() if name in taken and value is not None}
+    return {"action": action.value, **said}
 
 
 def describe_outbox(outbox: Outbox) -> dict[str, Any]:
@@ -58,8 +108,14 @@ def describe_outbox(outbox: Outbox) -> dict[str, Any]:
                     for message in batch.messages
                 ],
             }
-    refused = {"refused": dict(outbox.refused)} if outbox.refused else {}
-    return {"pending": list(outbox.regions), **kept, **refused}
+    optional: dict[str, Any] = {
+        "refused": dict(outbox.refused),
+        "delivered": {region: list(queues) for region, queues in outbox.delivered.items()},
+        "blocked": {region: dict(reasons) for region, reasons in outbox.blocked.items()},
+        "decided": {queue: asdict(decision) for queue, decision in outbox.decided.items()},
+    }
+    present = {name: value for name, value in optional.items() if value}
+    return {"pending": list(outbox.regions), **kept, **present}
 
 
 def describe_message(message: Message) -> dict[str, Any]:

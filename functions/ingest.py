@@ -5,16 +5,19 @@ from urllib.parse import quote
 
 import azure.functions as func
 
+from functions.requests import require_request
 from functions.responses import respond, respond_problem
-from shared.domain.errors import InvalidMessage, LockstepError, TooLarge
-from shared.domain.message import BODY_BYTES_MAX, Message
-from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.errors import InvalidMessage, LockstepError
+from shared.domain.message import OWNER_LEVEL_MAX, Message, refuse_reserved
+from shared.domain.producer import HTTP_GROUP, Draft, ProducerOptions
 from shared.engine.build import Services
 from shared.engine.handle.handle import parse_body
 
-PRODUCER = ProducerOptions(producer_group_id="http")
-# `code` and `clientId` are how the Functions host takes a key.
-PARAMETERS = frozenset({"type", "time", "code", "clientId"})
+# The highest owner level, so that nobody who sends to the queue can fence what ingest accepts.
+PRODUCER = ProducerOptions(HTTP_GROUP, owner_level=OWNER_LEVEL_MAX, is_ingest=True)
+# How long an Idempotency-Key is remembered.
+KEY_SECONDS = 24 * 3600
+PARAMETERS = frozenset({"type", "time"})
 # The sender's time in the CloudEvents HTTP binding.
 TIME_HEADER = "ce-time"
 
@@ -38,14 +41,17 @@ def build_ingest_blueprint(services: Services) -> func.Blueprint:
 async def accept(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """202 when the message is safe, which is before it is processed; problem details otherwise.
 
-    `Idempotency-Key` names the message: sending the same again changes nothing, other content under
-    the same key is a 409. `type` in the query names the handler; the sender's time may be given as
-    `time` there or as the header `ce-time`. The answer says where the session can be looked at.
+    `Idempotency-Key` names the message: for a day sending the same again changes nothing, and other
+    content under the same key is a 409. `type` in the query names the handler; the sender's time
+    may be given as `time` there or as the header `ce-time`. The answer says where the session can
+    be looked at.
     """
     try:
         message = read_request(services, request)
         draft = Draft(message.id, message.type, message.body, message.time)
-        published = await services.producer.publish(message.session, [draft], PRODUCER)
+        published = await services.producer.publish(
+            message.session, [draft], PRODUCER, keep_seconds=KEY_SECONDS
+        )
     except LockstepError as error:
         return respond_problem(error)
     return respond_accepted(published.messages[0])
@@ -60,21 +66,17 @@ def respond_accepted(message: Message) -> func.HttpResponse:
 
 
 def read_request(services: Services, request: func.HttpRequest) -> Message:
-    """The request as a message that its handler will be able to read; raises CallerError."""
-    unknown = sorted(request.params.keys() - PARAMETERS)
-    if unknown:
-        raise InvalidMessage(f"unknown query parameter {unknown[0]!r}")
-    body = request.get_body()
-    if len(body) > BODY_BYTES_MAX:
-        raise TooLarge(f"the body has {len(body)} bytes, over {BODY_BYTES_MAX}")
+    """The request as a message that its handler will take; raises CallerError."""
+    require_request(request, PARAMETERS)
     message = Message(
         id=read_key(request),
         session=request.route_params.get("session", ""),
         type=request.params.get("type", ""),
-        body=body,
+        body=request.get_body(),
         time=read_time(request),
     )
-    parse_body(services.handlers.of(message.type), message)
+    refuse_reserved(message.session, message.type)
+    parse_body(services.handlers.of(message.type, message.session), message)
     return message
 
 

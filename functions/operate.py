@@ -1,33 +1,44 @@
-"""HTTP for operators: health, what a session's journal says, faults and their resolution."""
+"""HTTP for operators: health, what a session's journal says, what stands still, and decisions."""
 
 import json
+import re
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.descriptions import describe_entry
+from functions.descriptions import describe_entry, describe_standstill
+from functions.requests import require_request
 from functions.responses import respond, respond_problem
-from shared.domain.errors import InvalidBody, LockstepError
-from shared.domain.journal import Entry
+from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
+from shared.domain.message import require_text
+from shared.domain.standstill import ListPlace, StandstillKind
 from shared.engine.build import Services
 from shared.engine.handle.handle import summarise
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.ports import SessionNeed
 
-FAULTS_MAX = 100
+# So many are listed at once.
+STANDSTILLS_MAX = 100
 
 
 class ResolutionBody(BaseModel):
-    """What an operator sends to resolve a fault."""
+    """What an operator sends; which fields an action takes is decided in resolve.py."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     action: ResolutionAction
     who: str
     why: str
-    body: Any = None
     at: int | None = None
+    body: Any = None
+    type: str | None = None
+    group: str | None = None
+    number: int | None = None
+    queue: str | None = None
+    to: str | None = None
 
 
 def build_operate_blueprint(services: Services) -> func.Blueprint:
@@ -57,8 +68,8 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
         auth_level=func.AuthLevel.FUNCTION,
         trigger_arg_name="request",
     )
-    async def faults(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
-        return await list_faults(services)
+    async def faults(request: func.HttpRequest) -> func.HttpResponse:
+        return await list_standstills(services, request)
 
     @bp.route(
         route="sessions/{session}/resolution",
@@ -67,74 +78,123 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
         trigger_arg_name="request",
     )
     async def resolve(request: func.HttpRequest) -> func.HttpResponse:
-        return await resolve_fault(services, request)
+        return await carry_out(services, request)
 
     return bp
 
 
 async def report_health(services: Services) -> func.HttpResponse:
-    """200 when the journal can be read from this region, 503 when it cannot."""
+    """200 when the journal can be read from this region, 503 when it cannot.
+
+    What else the app found missing when it started is named with its reason.
+    """
+    services.look.begin()
     try:
         await services.journal.head("health")
     except LockstepError as error:
         return respond_problem(error)
-    return respond({"region": services.region, "journal": "readable"})
+    missing = dict(services.look.missing)
+    return respond({"region": services.region, "journal": "readable", "missing": missing})
 
 
 async def show_session(services: Services, session: str) -> func.HttpResponse:
-    """The newest entry of a session: its state, its cursors and what is still pending."""
+    """The newest entry of a session, its state, the fault that stops it, and what stands still."""
     try:
+        require_text("session", session)
         head = await services.journal.head(session)
+        state = (await services.worker.input_after(head)).state
+        halt = head.halt if head else None
+        fault = await services.journal.entry(session, halt.at) if halt else None
+        page = await services.standstills.find(session=session, limit=STANDSTILLS_MAX)
     except LockstepError as error:
         return respond_problem(error)
-    if head is None:
-        return respond({"session": session, "head": None}, 404)
-    return respond({"session": session, "head": describe_entry(head)})
-
-
-async def list_faults(services: Services) -> func.HttpResponse:
-    """What a person should look at, by session: the fault that stops it, outputs no queue took."""
-    try:
-        sessions = await services.journal.sessions(SessionNeed.RESOLUTION, limit=FAULTS_MAX)
-        found = [await describe_faults(services, session) for session in sessions]
-    except LockstepError as error:
-        return respond_problem(error)
-    return respond({"faults": [fault for fault in found if fault]})
-
-
-async def describe_faults(services: Services, session: str) -> dict[str, Any] | None:
-    """What is wrong with a session, or None where everything was resolved."""
-    head = await services.journal.head(session)
-    if head is None:
-        return None
-    entries = await services.journal.faulted_entries(session)
-    halting = [e for e in entries if head.halt is not None and e.position == head.halt.at]
-    refused = [e for e in entries if e.outbox.refused]
-    if not halting and not refused:
-        return None
-    return {
+    shown = {
         "session": session,
-        "parked": sum(head.parked.values()),
-        "fault": describe_entry(halting[0]) if halting else None,
-        "refused": [describe_refused(entry) for entry in refused],
+        "head": describe_entry(head) if head else None,
+        "state": dict(state),
+        "fault": describe_entry(fault) if fault else None,
+        "standstills": [describe_standstill(one) for one in page.standstills],
     }
+    return respond(shown, 200 if head or page.standstills else 404)
 
 
-def describe_refused(entry: Entry) -> dict[str, Any]:
-    """The outputs of an entry that no queue took, by id, with the reason."""
-    return {"position": entry.position, "outputs": dict(entry.outbox.refused)}
+async def list_standstills(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """What stands still in any session, the newest first, page by page.
+
+    `kind` asks for some kinds only, `limit` for so many at once, and `after` goes on where an
+    earlier answer ended.
+    """
+    try:
+        require_request(request, frozenset({"kind", "limit", "after"}))
+        page = await services.standstills.find(
+            read_kinds(request.params),
+            after=read_place(request.params.get("after")),
+            limit=read_limit(request.params.get("limit")),
+        )
+    except LockstepError as error:
+        return respond_problem(error)
+    listed = [describe_standstill(one) for one in page.standstills]
+    after = encode_place(page.after) if page.after else None
+    return respond({"standstills": listed, "after": after})
 
 
-async def resolve_fault(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """Body: `{"action": "retry" | "edit" | "skip", "who": ..., "why": ..., "body": {...}}`.
+def read_kinds(parameters: Mapping[str, str]) -> frozenset[StandstillKind]:
+    """The kinds asked for, comma separated, or all; raises InvalidMessage."""
+    names = parameters.get("kind")
+    try:
+        wanted = [StandstillKind(name) for name in names.split(",")] if names else StandstillKind
+    except ValueError:
+        raise InvalidMessage(f"kind {names!r} is not among {', '.join(StandstillKind)}") from None
+    return frozenset(wanted)
 
-    With `"at"`, the position of a fault, it is about that fault only. 200 with the entry that
-    records the resolution; its status is `faulted` when the message failed again. 409 when the
-    session is not halted, or by another fault.
+
+def read_limit(limit: str | None) -> int:
+    """How many are asked for at once; raises InvalidMessage."""
+    if limit is None:
+        return STANDSTILLS_MAX
+    if not re.fullmatch("[0-9]{1,3}", limit) or not 1 <= int(limit) <= STANDSTILLS_MAX:
+        raise InvalidMessage(f"limit is a whole number from 1 to {STANDSTILLS_MAX}")
+    return int(limit)
+
+
+def encode_place(place: ListPlace) -> str:
+    """A place in the list as callers hand it back: text that a URL may hold."""
+    return urlsafe_b64encode(f"{place.since!r} {place.key}".encode()).decode()
+
+
+def read_place(after: str | None) -> ListPlace | None:
+    """The place that an earlier answer named; raises InvalidMessage."""
+    if after is None:
+        return None
+    try:
+        since, key = b64decode(after, altchars="-_", validate=True).decode().split(" ")
+        place = ListPlace(float(since), key)
+    except ValueError:
+        raise InvalidMessage("after is not what an earlier answer said") from None
+    if not isfinite(place.since):
+        raise InvalidMessage("after is not what an earlier answer said")
+    return place
+
+
+async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Carry out a decision: `{"action": ..., "who": ..., "why": ...}`, and what the action needs.
+
+    200 with the entry that records it; its status is `faulted` when the message failed again. 409
+    when what it is about does not stand still any more.
     """
     session = request.route_params.get("session", "")
     try:
-        entry = await services.resolver.resolve(session, read_resolution(request.get_body()))
+        require_text("session", session)
+        require_request(request, frozenset())
+        decision = read_resolution(request.get_body())
+        if decision.action is ResolutionAction.DELIVER:
+            left = await services.resolver.deliver(session, decision)
+            return respond({"session": session, "pending": list(left)})
+        if decision.queue is not None:
+            blocked = await services.resolver.decide_outputs(session, decision.queue, decision)
+            regions = sorted({region for one in blocked for region in one.outbox.blocked})
+            return respond({"session": session, "blocked": regions})
+        entry = await services.resolver.resolve(session, decision)
     except LockstepError as error:
         return respond_problem(error)
     return respond({"session": session, "entry": describe_entry(entry)})
@@ -144,7 +204,11 @@ def read_resolution(body: bytes) -> ResolutionRequest:
     """A person's decision from JSON; raises InvalidBody or InvalidMessage."""
     try:
         asked = ResolutionBody.model_validate_json(body)
+        said = asked.model_dump()
+        if "body" in asked.model_fields_set:
+            said["body"] = json.dumps(asked.body, allow_nan=False).encode()
     except ValidationError as error:
         raise InvalidBody(summarise(error)) from error
-    corrected = json.dumps(asked.body).encode() if asked.body is not None else None
-    return ResolutionRequest(asked.action, asked.who, asked.why, corrected, asked.at)
+    except ValueError as error:
+        raise InvalidBody(f"body: {error}") from error
+    return ResolutionRequest(**said)

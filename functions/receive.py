@@ -1,4 +1,4 @@
-"""The Service Bus triggers: messages through their session's journal, and the dead letters."""
+"""The Service Bus trigger: messages through their session's journal."""
 
 import logging
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ import azure.functions as func
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
+from shared.domain.reports import shorten
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import (
     AlreadyDone,
@@ -28,17 +29,19 @@ from shared.engine.consume.outcomes import (
 
 log = logging.getLogger("lockstep.receive")
 
+# The longest pause of a delivery that fails, well below the time that the host gives a function.
+PAUSE_SECONDS_MAX = 120.0
+
 type ReceivedMessage = func.ServiceBusMessage
 
 
 def build_receive_blueprint(services: Services) -> func.Blueprint:
-    """The triggers on this region's own namespace."""
+    """The trigger on this region's own namespace."""
     bp = func.Blueprint()
     if services.worker.policy.batches:
         add_batch_trigger(bp, services)
     else:
         add_trigger(bp, services)
-    add_dead_letter_trigger(bp, services)
     return bp
 
 
@@ -72,30 +75,34 @@ def add_batch_trigger(bp: func.Blueprint, services: Services) -> None:
         await receive_batch(services, messages)
 
 
-def add_dead_letter_trigger(bp: func.Blueprint, services: Services) -> None:
-    """What the broker itself gave up on: messages that expired or were delivered too often."""
-
-    @bp.service_bus_queue_trigger(
-        arg_name="message",
-        queue_name="%LOCKSTEP_QUEUE%/$DeadLetterQueue",
-        connection=f"ServiceBus_{services.region}",
-        data_type=func.DataType.BINARY,
-    )
-    async def dead_letter(message: func.ServiceBusMessage) -> None:
-        await receive_dead_letter(services, message)
-
-
 async def receive_message(services: Services, delivery: ReceivedMessage) -> None:
-    """Consume one delivery. Returning settles it, raising abandons it."""
-    for _, message in await readable(services, [delivery]):
-        await consume(services, delivery, message)
+    """Consume one delivery. Returning settles it, raising abandons it, after a pause."""
+    began = services.worker.clock.now()
+    try:
+        await services.readiness.require_regions()
+        for _, message in await readable(services, [delivery]):
+            await consume(services, delivery, message)
+    except Exception:
+        await pause(services, [delivery], began)
+        raise
 
 
 async def receive_batch(services: Services, deliveries: Sequence[ReceivedMessage]) -> None:
-    """Consume a batch. Returning settles all of it, raising abandons all of it.
+    """Consume a batch. Returning settles all of it, raising abandons all of it, after a pause."""
+    began = services.worker.clock.now()
+    try:
+        await consume_batch(services, deliveries)
+    except Exception:
+        await pause(services, deliveries, began)
+        raise
+
+
+async def consume_batch(services: Services, deliveries: Sequence[ReceivedMessage]) -> None:
+    """Give each message of a batch its outcome.
 
     The broker's batch is of one session, but what the messages themselves name is what counts.
     """
+    await services.readiness.require_regions()
     parsed = await readable(services, deliveries)
     for (_, numbered), group in groupby(parsed, lambda pair: shared_by(pair[1])):
         pairs = list(group)
@@ -108,15 +115,26 @@ async def receive_batch(services: Services, deliveries: Sequence[ReceivedMessage
                 await consume(services, delivery, message)
 
 
+async def pause(services: Services, deliveries: Sequence[ReceivedMessage], began: float) -> None:
+    """Wait inside a failed invocation, because the broker delivers again at once.
+
+    Without it an error that stays spends all deliveries of a message in half a minute.
+    """
+    count = max(delivery.delivery_count or 1 for delivery in deliveries)
+    clock = services.worker.clock
+    # What a slow failure took counts, so that no invocation lasts longer than it has to.
+    await clock.sleep(max(0.0, began + pause_seconds(count) - clock.now()))
+
+
+def pause_seconds(delivery_count: int) -> float:
+    """How long an invocation lasts at least that fails: twice as long with each delivery."""
+    doublings = min(delivery_count - 1, 60)
+    return min(float(2**doublings), PAUSE_SECONDS_MAX)
+
+
 def shared_by(message: Message) -> tuple[str, bool]:
     """What messages taken together have in common: their session, and whether they are numbered."""
     return message.session, message.number is not None
-
-
-async def receive_dead_letter(services: Services, delivery: ReceivedMessage) -> None:
-    """Put a dead letter into the error queue, where people look, with the broker's reason."""
-    reason = delivery.dead_letter_reason or "no reason given"
-    await reject(services, delivery, f"dead-lettered by the broker: {reason}")
 
 
 async def readable(
@@ -155,7 +173,7 @@ async def reject(services: Services, delivery: ReceivedMessage, reason: str) -> 
     properties = delivery.application_properties or {}
     body = delivery.get_body()
     report = await services.rejecter.reject(delivery.session_id, properties, body, reason)
-    log.warning("rejected as %s: %s", report.id, reason)
+    log.warning("rejected as %s: %s", report.id, shorten(reason))
 
 
 def parse(delivery: ReceivedMessage) -> Message:
@@ -164,7 +182,8 @@ def parse(delivery: ReceivedMessage) -> Message:
 
 
 def describe(message: Message, outcome: Outcome) -> str:
-    return f"{message.session} {message.id} {ending(outcome)}"
+    # Quoted, so that what a sender put into its names forges no line of the log.
+    return f"{message.session!r} {message.id!r} {ending(outcome)}"
 
 
 def ending(outcome: Outcome) -> str:

@@ -9,6 +9,7 @@ import azure.functions as func
 from shared.domain.errors import LockstepError
 from shared.engine.build import Services
 from shared.engine.operate.compact import Compactor
+from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.recover import Recovery
 from shared.storage.documents import decode_pending
 
@@ -28,14 +29,20 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
         lease_container_prefix="%LOCKSTEP_REGION%",
     )
     async def rescue(documents: func.DocumentList) -> None:
+        services.look.begin()
+        await services.readiness.require_regions()
         await recover_documents(services.recovery, [dict(document) for document in documents])
 
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_SWEEP_SCHEDULE%")
     async def sweep(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
+        services.look.begin()
+        await services.readiness.require_regions()
         await sweep_journal(services.recovery)
+        await sweep_dead_letters(services.dead_letters)
 
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_COMPACT_SCHEDULE%")
     async def compact(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
+        await services.readiness.require_regions()
         await compact_journal(services.compactor)
 
     return bp
@@ -64,6 +71,17 @@ async def sweep_journal(recovery: Recovery) -> None:
         return
     if recovered.helped or recovered.left:
         log.info("the sweep helped %d sessions and left %d", recovered.helped, recovered.left)
+
+
+async def sweep_dead_letters(dead_letters: DeadLetters) -> None:
+    """Give dead letters of this region their named ends; a later run takes what is left."""
+    try:
+        ended = await dead_letters.sweep()
+    except LockstepError as error:
+        log.warning("dead letters postponed: %s", error)
+        return
+    if ended:
+        log.warning("%d dead letters were given a named end", ended)
 
 
 async def compact_journal(compactor: Compactor) -> None:

@@ -12,13 +12,19 @@ from shared.domain.errors import (
     CallerError,
     ContentConflict,
     LockstepError,
+    NotAllowed,
+    NotBlocked,
     NotHalted,
+    NotMissing,
+    NotOpen,
     NumbersExhausted,
     ProducerDisconnected,
     Throttled,
     TooLarge,
     Unavailable,
+    UnreadableState,
 )
+from shared.domain.reports import shorten
 
 RETRY_AFTER_SECONDS = 1
 
@@ -34,7 +40,7 @@ def respond(
 def respond_problem(error: LockstepError) -> func.HttpResponse:
     """What went wrong, as problem details; the type is the name of the error."""
     status = status_of(error)
-    details = {"type": type(error).__name__, "status": status, "detail": str(error)}
+    details = {"type": type(error).__name__, "status": status, "detail": shorten(str(error))}
     return func.HttpResponse(
         json.dumps(details),
         status_code=status,
@@ -45,11 +51,21 @@ def respond_problem(error: LockstepError) -> func.HttpResponse:
 
 def status_of(error: LockstepError) -> int:
     match error:
+        case NotAllowed():
+            return 403
         case TooLarge():
             return 413
-        case ContentConflict() | NotHalted() | ProducerDisconnected():
-            return 409
-        case AlreadyPublished() | NumbersExhausted():
+        case (
+            ContentConflict()
+            | NotHalted()
+            | NotBlocked()
+            | NotMissing()
+            | NotOpen()
+            | UnreadableState()
+            | ProducerDisconnected()
+            | AlreadyPublished()
+            | NumbersExhausted()
+        ):
             return 409
         case CallerError():
             return 400

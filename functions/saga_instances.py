@@ -64,7 +64,7 @@ async def begin_instances(
         try:
             record = await sagas.read_record(key)
         except ValueError:
-            log.exception("saga %s cannot be read", key)
+            log.exception("saga %r cannot be read", key)
             continue
         if record is not None and record.state is SagaState.RUNNING:
             is_home = entry.attempt.owner.region == services.region
@@ -118,4 +118,4 @@ async def try_now(key: str, notification: Awaitable[None]) -> None:
     try:
         await notification
     except grpc.aio.AioRpcError as error:
-        log.warning("saga %s is left to the feed: %s", key, error.code())
+        log.warning("saga %r is left to the feed: %s", key, error.code())

@@ -7,6 +7,7 @@ from typing import Any
 import azure.functions as func
 
 from functions.saga_instances import begin_instances, saga
+from shared.domain.reports import shorten
 from shared.domain.saga.plan import SagaState
 from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
@@ -64,4 +65,4 @@ def with_client(bp: func.Blueprint) -> Decorator:
 def log_alert(work: Mapping[str, Any], ended: SagaState) -> None:
     """Log an end that needs a person as an error; the app's output queue gets an alert as well."""
     if ended.needs_a_person:
-        log.error("saga %s is %s: %s", work["key"], ended, work["reason"])
+        log.error("saga %r is %s: %s", work["key"], ended, shorten(str(work["reason"])))

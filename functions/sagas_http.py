@@ -12,6 +12,7 @@ import azure.durable_functions as df
 import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
+from functions.requests import require_request
 from functions.responses import respond, respond_problem
 from functions.saga_instances import (
     ORCHESTRATOR,
@@ -20,16 +21,13 @@ from functions.saga_instances import (
     try_now,
 )
 from functions.sagas import with_client
-from shared.domain.errors import InvalidMessage, LockstepError, TooLarge
-from shared.domain.message import BODY_BYTES_MAX
+from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Step
 from shared.domain.saga.record import SagaRecord
 from shared.domain.saga.walk import StartedSaga
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 
-# `code` and `clientId` are how the Functions host takes a key.
-HOST_PARAMETERS = frozenset({"code", "clientId"})
 LISTED_MAX = 1_000
 FUNCTION = func.AuthLevel.FUNCTION
 
@@ -87,7 +85,7 @@ async def start_saga_over_http(
     """
     key = request.route_params["key"]
     try:
-        require_parameters(request, frozenset({"type"}))
+        require_request(request, frozenset({"type"}))
         response = await sagas.start(key, request.params.get("type", ""), request.get_body())
         if not response.is_accepted:
             return respond_refused(response)
@@ -122,7 +120,7 @@ async def add_event_over_http(
     """
     key, event = request.route_params["key"], request.route_params["event"]
     try:
-        require_parameters(request, frozenset())
+        require_request(request, frozenset())
         response = await sagas.add_event(key, require_event_name(event))
     except LockstepError as error:
         return respond_problem(error)
@@ -145,7 +143,7 @@ async def list_over_http(
 ) -> func.HttpResponse:
     """The sagas that this region's task hub knows, all or those in the `state` asked for."""
     try:
-        require_parameters(request, frozenset({"state"}))
+        require_request(request, frozenset({"state"}))
         wanted = read_state(request.params)
     except LockstepError as error:
         return respond_problem(error)
@@ -238,13 +236,3 @@ def require_event_name(event: str) -> str:
     if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
         raise InvalidMessage(f"{event!r} is no event that can be raised")
     return event
-
-
-def require_parameters(request: func.HttpRequest, parameters: frozenset[str]) -> None:
-    """Raise InvalidMessage for a parameter nobody knows, TooLarge for a body that is."""
-    unknown = sorted(request.params.keys() - parameters - HOST_PARAMETERS)
-    if unknown:
-        raise InvalidMessage(f"unknown query parameter {unknown[0]!r}")
-    size = len(request.get_body())
-    if size > BODY_BYTES_MAX:
-        raise TooLarge(f"the body has {size} bytes, over {BODY_BYTES_MAX}")

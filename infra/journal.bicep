@@ -72,6 +72,7 @@ resource journal 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@
         automatic: true
         includedPaths: [
           { path: '/owing/[]/?' }
+          { path: '/blocked/[]/?' }
           { path: '/faulted/?' }
           { path: '/claimed/?' }
           { path: '/waiting/?' }

@@ -37,6 +37,12 @@ param journalThroughputMax int = 4000
 @description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
 param noticeUrl string = ''
 
+@description('Optional. The regions, comma separated, that this deployment adds to or removes from; empty: nothing changes.')
+param replacedRegions string = ''
+
+@description('Optional. The queues and topics that senders may ask answers to, comma separated.')
+param replyQueues string = ''
+
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
 var regions = primary == 'west' ? 'west,east' : 'east,west'
@@ -78,6 +84,8 @@ module east 'region.bicep' = {
     journalName: journal.outputs.journalName
     leasesName: journal.outputs.leasesName
     noticeUrl: noticeUrl
+    replacedRegions: replacedRegions
+    replyQueues: replyQueues
     tags: tags
   }
 }
@@ -98,6 +106,8 @@ module west 'region.bicep' = {
     journalName: journal.outputs.journalName
     leasesName: journal.outputs.leasesName
     noticeUrl: noticeUrl
+    replacedRegions: replacedRegions
+    replyQueues: replyQueues
     tags: tags
   }
 }

@@ -38,6 +38,12 @@ param leasesName string
 @description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
 param noticeUrl string = ''
 
+@description('Optional. The regions, comma separated, that this deployment adds to or removes from; empty: nothing changes.')
+param replacedRegions string = ''
+
+@description('Optional. The queues and topics that senders may ask answers to, comma separated.')
+param replyQueues string = ''
+
 @description('Optional. DNS suffix of Service Bus; another one in sovereign clouds.')
 param serviceBusDomain string = 'servicebus.windows.net'
 
@@ -93,8 +99,8 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
   properties: {
     requiresSession: true
     lockDuration: 'PT30S'
-    // High, because poison is named in the journal: a dead-lettered message would be overtaken by its session.
-    maxDeliveryCount: 2000
+    // A delivery that fails pauses for up to two minutes, so that these outlast a day without the journal.
+    maxDeliveryCount: 750
     defaultMessageTimeToLive: 'P14D'
     deadLetteringOnMessageExpiration: true
   }
@@ -250,6 +256,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
   properties: {
     LOCKSTEP_REGION: region
     LOCKSTEP_REGIONS: regions
+    LOCKSTEP_REGIONS_REPLACED: replacedRegions
     LOCKSTEP_QUEUE: queueName
     LOCKSTEP_OUTPUT_QUEUE: outputQueueName
     LOCKSTEP_ERROR_QUEUE: errorQueueName
@@ -261,8 +268,11 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_RESCUE_LAG_SECONDS: '5'
     LOCKSTEP_COSMOS_LOCATIONS: journalLocations
     LOCKSTEP_NOTICE_URL: noticeUrl
+    LOCKSTEP_REPLY_QUEUES: replyQueues
     LOCKSTEP_ACKNOWLEDGE_SECONDS: '0.5'
+    LOCKSTEP_STANDSTILL_SECONDS: '300'
     LOCKSTEP_LEASE_SECONDS: '30'
+    LOCKSTEP_HANDLER_SECONDS: '60'
     LOCKSTEP_WINDOW_DAYS: '7'
     LOCKSTEP_RETENTION_DAYS: '7'
     LOCKSTEP_PREFERENCE: 'first'

@@ -10,7 +10,8 @@
     GET  /hosts                   state, url, process id and log by region
     POST /hosts/{region}          {"action": "kill" | "stop" | "start"}; answers when it is done
 
-Any program on this machine may use it; it has no authorization.
+Any program on this machine may use it; it has no authorization. What names another host, or comes
+from a web page of another origin, gets 403.
 """
 
 import asyncio

@@ -15,6 +15,8 @@ from typing import Any
 from aiohttp import web
 
 HOST = "127.0.0.1"
+# How a client on this machine may name it.
+LOOPBACK_NAMES = (HOST, "localhost", "[::1]")
 SHUTDOWN_SECONDS = 0.5
 LOOP_PASSES = 3  # in which connections register with their server, or leave it
 
@@ -30,6 +32,8 @@ class PortTaken(OSError):
 
 class LoopbackService:
     """Serves one handler from `start` until `stop`; nothing but this machine can reach it.
+
+    What names another host, or comes from a page of another origin, gets 403.
 
     It may be started again after it was stopped, and keeps its `ports`, in the order in which they
     were asked for. All of them are served on the same thread.
@@ -70,7 +74,10 @@ class LoopbackService:
         return self._thread.run(run())
 
     async def _listen(self, handler: HttpHandler) -> web.ServerRunner:
-        server = web.Server(handler, access_log=None)
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            return refuse_foreign() if is_foreign(request) else await handler(request)
+
+        server = web.Server(answer, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._listeners = []
@@ -92,6 +99,26 @@ class LoopbackService:
         await run_pending()
         await self._runner.cleanup()
         await run_pending()
+
+
+def is_foreign(request: web.BaseRequest) -> bool:
+    """Whether a request names another machine, or comes from a page of another origin.
+
+    A browser lets any page send requests to ports of its own machine, and a page can let its own
+    name lead there. Its requests say so: by the host they name, or by the origin of the page.
+    """
+    if request.transport is None:
+        return True
+    port = request.transport.get_extra_info("sockname")[1]
+    here = {f"{name}:{port}" for name in LOOPBACK_NAMES}
+    origin = request.headers.get("Origin")
+    is_same_origin = origin is None or origin.removeprefix("http://") in here
+    return request.headers.get("Host", "").lower() not in here or not is_same_origin
+
+
+def refuse_foreign() -> web.Response:
+    reason = "only clients on this machine, by a loopback name and port, and no pages of elsewhere"
+    return web.json_response({"error": reason}, status=403)
 
 
 async def run_pending() -> None:

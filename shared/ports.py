@@ -1,21 +1,30 @@
 """What the engine needs of the outside: the journals, the queues of all regions, and a clock.
 
 The journal is split by who reads it: `Entries` for a message's way, `Outboxes` for delivery,
-`Ledgers` for producers, `Maintenance` for sweeps, compaction and operators. Two implementations of
-everything exist, the SDK adapters and the in-memory twin; one contract suite holds both to what is
-written here. Every method may raise Unavailable (nothing happened) and, where it writes,
-OutcomeUnknown (it may have happened, or may still).
+`Ledgers` and `Regions` for producers, `Maintenance` for sweeps, compaction and operators. Two
+implementations of everything exist, the SDK adapters and the in-memory twin; one contract suite
+holds both to what is written here. Every method may raise Unavailable (nothing happened) and, where
+it writes, OutcomeUnknown (it may have happened, or may still).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
-from shared.domain.journal import Entry, Marker, MessageIdentity
-from shared.domain.message import Message, Number
-from shared.domain.outbox import NO_OUTBOX, DestinationBatch, Outbox, PendingOutbox, Staged
-from shared.domain.producer import Ledger
+from shared.domain.journal import Entry, EvictedCursor, Marker, MessageIdentity, Resolution
+from shared.domain.message import OWN_SOURCE, Message, Number
+from shared.domain.outbox import (
+    NO_OUTBOX,
+    Delivered,
+    DestinationBatch,
+    Outbox,
+    OutputDecision,
+    PendingOutbox,
+    Staged,
+)
+from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
+from shared.domain.standstill import ListPlace, Sign
 
 # How long the proof that an un-numbered message was seen is kept.
 MARKER_SECONDS = 7 * 24 * 3600
@@ -41,12 +50,15 @@ class WriteResult(Enum):
 class Carried:
     """What an entry's batch does beside creating it.
 
-    `acknowledges` says that every region took the predecessor's outbox: saying so here costs no
-    write of its own. `marker_seconds` is how long the markers of its messages are kept.
+    `left` are the regions that the predecessor's outbox still waits for, where that is to be
+    recorded: doing so here costs no write of its own. `marker_seconds` is how long the markers of
+    its messages are kept. `evicted` are the cursors of producer groups that the predecessor named
+    and the entry does not.
     """
 
-    acknowledges: bool = False
+    left: tuple[str, ...] | None = None
     marker_seconds: int = MARKER_SECONDS
+    evicted: Mapping[str, EvictedCursor] = field(default_factory=dict)
 
 
 NOTHING_CARRIED = Carried()
@@ -62,12 +74,16 @@ class ParkedMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """An entry as stored: its version, and when it was written and read, by the store's clock."""
+    """An entry as stored: its version, and when it was written and read, by the store's clock.
+
+    `is_marked` says that compaction finds its session by it.
+    """
 
     entry: Entry
     version: str
     written_at: float
     read_at: float
+    is_marked: bool = False
 
     @property
     def claimed_at(self) -> float:
@@ -88,6 +104,14 @@ class StoredEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRegions:
+    """The regions that a journal is kept for, and the version they were read at."""
+
+    names: tuple[str, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoredLedger:
     """A ledger and the version it was read at."""
 
@@ -95,13 +119,28 @@ class StoredLedger:
     version: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """What the broker gave up on: everything it carries, and why.
+
+    A body that is no binary data, but a value or a sequence of AMQP, is text in UTF-8, or JSON;
+    `reason` then says so.
+    """
+
+    session: str | None
+    properties: Mapping[str, object]
+    body: bytes
+    reason: str
+
+
 class SessionNeed(Enum):
     """What a session is searched for by: something in it that may need somebody."""
 
     DELIVERY = "delivery"  # an outbox waits for a region
+    UNBLOCKING = "unblocking"  # an outbox has messages for a blocked queue
     TAKE_OVER = "take-over"  # an entry is claimed, perhaps by an owner that is gone
     DRAINING = "draining"  # a message is parked
-    RESOLUTION = "resolution"  # an entry is a fault, resolved or not, or an output was refused
+    RESOLUTION = "resolution"  # a person has to decide about an entry
     COMPACTION = "compaction"  # there are many entries
 
 
@@ -132,7 +171,17 @@ class Entries(Protocol):
         """
         ...
 
-    async def marker(self, session: str, message_id: str) -> Marker | None:
+    async def cursor(self, session: str, group: str) -> EvictedCursor | None:
+        """A producer group's cursor as it was evicted last, or None.
+
+        As new as any append acknowledged before the call. It is older than that of an entry that
+        names the group.
+        """
+        ...
+
+    async def marker(
+        self, session: str, message_id: str, source: str = OWN_SOURCE
+    ) -> Marker | None:
         """The marker of an un-numbered message, while it is kept; a new one may be missed."""
         ...
 
@@ -140,7 +189,7 @@ class Entries(Protocol):
         """Write the entry with everything that belongs to it, all or none.
 
         Of all appends at one position at most one is ever CREATED, and only on an entry before it
-        that exists. Raises TooLarge for more than the store takes at once.
+        that exists. Raises NotStorable for what the store does not take.
         """
         ...
 
@@ -153,13 +202,20 @@ class Entries(Protocol):
     ) -> WriteResult:
         """Replace a claim, and park a message beside it, all or none.
 
-        CREATED, or TAKEN if the version is another. Raises TooLarge for more than the store takes
-        at once.
+        CREATED, or TAKEN if the version is another. Raises NotStorable for what the store does not
+        take.
         """
         ...
 
     async def parked(self, session: str, number: Number) -> Message | None:
         """The message parked under a number, or None."""
+        ...
+
+    async def parked_run(self, session: str, number: Number, limit: int) -> Sequence[Message]:
+        """The messages parked under a number and those right after it, up to the first gap.
+
+        At most `limit`; the owner level of the number is of no account.
+        """
         ...
 
 
@@ -179,20 +235,34 @@ class Outboxes(Protocol):
         """Keep a producer's outbox until it is delivered. Adding it twice is adding it once."""
         ...
 
-    async def acknowledge(
-        self,
-        pending: PendingOutbox,
-        delivered: Sequence[str],
-        refused: Mapping[str, str] | None = None,
-    ) -> None:
-        """Strike regions off an outbox. Doing so twice, or when all have it already, is harmless.
+    async def blocked(self, session: str) -> Sequence[PendingOutbox]:
+        """A session's outboxes with blocked queues, the oldest entries first."""
+        ...
 
-        `refused` are outputs that no queue takes, by id, with the reason.
+    async def blocked_queues(self, region: str, known: Sequence[str]) -> Sequence[str]:
+        """The blocked queues of the region in the oldest outbox that has none of the known ones.
+
+        None where there is no such outbox.
         """
         ...
 
+    async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
+        """Record what a delivery of an outbox came to. Doing so twice is harmless."""
+        ...
+
+    async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
+        """Record which regions an entry's outbox still waits for, in one write without a read.
+
+        For the worker that made the entry and sent its outputs, which must not be staged ones.
+        """
+        ...
+
+    async def decide(self, pending: PendingOutbox, decisions: Mapping[str, OutputDecision]) -> None:
+        """Record what a person decided about the outputs for blocked queues."""
+        ...
+
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
-        """Keep an attempt's outputs until it commits or has had its time. Raises TooLarge."""
+        """Keep an attempt's outputs until it commits or has had its time. Raises NotStorable."""
         ...
 
     async def staged(self, session: str, staged: Staged) -> Sequence[DestinationBatch]:
@@ -207,14 +277,35 @@ class Ledgers(Protocol):
         """A producer group's ledger in a session."""
         ...
 
+    async def key(self, session: str, group: str, message_id: str) -> BoundNumber | None:
+        """The number that a kept key is bound to, for as long as it is kept."""
+        ...
+
     async def save_ledger(
-        self, session: str, ledger: Ledger, version: str | None, pending: Outbox = NO_OUTBOX
+        self,
+        session: str,
+        ledger: Ledger,
+        version: str | None,
+        pending: Outbox = NO_OUTBOX,
+        keys: KeptKeys = NO_KEYS,
     ) -> str | None:
         """Create (version None) or replace a ledger, and keep its newest messages until delivered.
 
-        Both, or neither. The answer is the version stored, or None when another producer was first.
-        Raises TooLarge.
+        All of it with its keys, or nothing. The answer is the version stored, or None when another
+        producer was first, or one of the keys is kept already. Raises NotStorable.
         """
+        ...
+
+
+class Regions(Protocol):
+    """The list of regions that everything in the journal is for."""
+
+    async def regions(self) -> StoredRegions | None:
+        """The stored list, or None while nobody has stored one."""
+        ...
+
+    async def save_regions(self, names: Sequence[str], version: str | None) -> bool:
+        """Create (version None) or replace the list; false when somebody else was first."""
         ...
 
 
@@ -226,6 +317,7 @@ class Maintenance(Protocol):
         need: SessionNeed,
         *,
         region: str = "",
+        queue: str = "",
         older_than_seconds: float = 0.0,
         excluded: Sequence[str] = (),
         limit: int,
@@ -233,18 +325,43 @@ class Maintenance(Protocol):
         """Sessions with a need, the oldest first, each named once.
 
         Ages are by the store's clock. At most `limit` documents are looked at; those of the
-        `excluded` sessions do not count. DELIVERY is asked for one region.
+        `excluded` sessions do not count. DELIVERY is asked for one region, UNBLOCKING
+        for one queue of it.
         """
         ...
 
-    async def faulted_entries(self, session: str) -> Sequence[Entry]:
-        """A session's faults, resolved or not, and entries with refused outputs, in order.
+    async def signs(
+        self,
+        needs: Collection[SessionNeed],
+        regions: Sequence[str],
+        *,
+        session: str | None = None,
+        older_than_seconds: float,
+        after: ListPlace | None = None,
+        limit: int,
+    ) -> Sequence[Sign]:
+        """What shows a need, in the order of the list, after a place: of all sessions, or of one.
 
-        A long list may be cut.
+        RESOLUTION, DRAINING and DELIVERY are looked for, the latter for these regions. A sign of
+        these two counts once it is older than this, by the store's clock. Fewer than `limit` are
+        the last ones.
         """
         ...
 
-    async def oldest_entries(self, session: str, limit: int) -> Sequence[Entry]:
+    async def first_parked(self, session: str, group: str) -> int | None:
+        """The lowest sequence that a message of a group is parked under, or None."""
+        ...
+
+    async def close(
+        self, session: str, position: int, version: str, closed: Resolution | None
+    ) -> bool:
+        """Record that an entry asks for nobody any more, and who decided so, where a person did.
+
+        False where the entry was written since this version was read.
+        """
+        ...
+
+    async def oldest_entries(self, session: str, limit: int) -> Sequence[StoredEntry]:
         """The oldest entries of a session, in order."""
         ...
 
@@ -252,15 +369,17 @@ class Maintenance(Protocol):
         """The newest marked position that is older than this by the store's clock."""
         ...
 
-    async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
-        """Remove entries, at most 99 at once, and unmark a milestone below which none is left.
+    async def compact(
+        self, session: str, positions: Sequence[int], marks: Mapping[int, bool]
+    ) -> None:
+        """Remove entries, and mark others or remove their marks: at most 100 in all, or nothing.
 
-        Doing so twice is harmless.
+        Writing a mark makes its entry young. Doing so twice is harmless.
         """
         ...
 
 
-class Journal(Entries, Outboxes, Ledgers, Maintenance, Protocol):
+class Journal(Entries, Outboxes, Ledgers, Regions, Maintenance, Protocol):
     """Everything that is kept of all sessions."""
 
 
@@ -274,6 +393,23 @@ class Bus(Protocol):
 
         Sending again after OutcomeUnknown or Unavailable is safe: receivers know the numbers.
         Raises InvalidMessage where the queue will never take one of them.
+        """
+        ...
+
+    async def end_dead_letters(
+        self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]
+    ) -> int:
+        """Give a queue's dead letters to `end`, and remove those for which it answers true.
+
+        At most `limit` are given, one after another, and no more after some seconds. What is left
+        comes again in a later call. How many were removed is returned.
+        """
+        ...
+
+    async def look(self, region: str, queue: str) -> None:
+        """Connect to a queue as a sender does; nothing is sent.
+
+        Raises Misconfigured where it takes no messages before a person changes something.
         """
         ...
 

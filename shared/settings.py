@@ -5,7 +5,7 @@ an address reached with a managed identity (`NAME__clientId`, `NAME__credential`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SERVICE_BUS_PREFIX = "ServiceBus_"
 
@@ -26,9 +26,19 @@ class Setting:
 SETTINGS = (
     Setting("LOCKSTEP_REGION", "the region this app runs in"),
     Setting("LOCKSTEP_REGIONS", "all regions, comma separated, the preferred one first"),
+    Setting(
+        "LOCKSTEP_REGIONS_REPLACED",
+        "the regions that `LOCKSTEP_REGIONS` takes the place of, while one is added or removed",
+        "",
+    ),
     Setting("LOCKSTEP_QUEUE", "the session queue that messages come in by", "lockstep"),
     Setting("LOCKSTEP_OUTPUT_QUEUE", "the session queue that outputs go to", "lockstep-out"),
     Setting("LOCKSTEP_ERROR_QUEUE", "the session queue for faults", "lockstep-errors"),
+    Setting(
+        "LOCKSTEP_REPLY_QUEUES",
+        "the queues and topics that senders may ask answers to, comma separated; empty: none",
+        "",
+    ),
     Setting("LOCKSTEP_DATABASE", "the Cosmos DB database", "lockstep"),
     Setting("LOCKSTEP_JOURNAL", "the container of the journals", "journal"),
     Setting("LOCKSTEP_LEASES", "the container of the change feed's leases", "leases"),
@@ -48,7 +58,18 @@ SETTINGS = (
         " rescue lag",
         "0.5",
     ),
+    Setting(
+        "LOCKSTEP_STANDSTILL_SECONDS",
+        "how long a region may miss outputs, or a number be missing, before it is listed",
+        "300",
+    ),
     Setting("LOCKSTEP_LEASE_SECONDS", "how long a claim outlives its owner", "30"),
+    Setting(
+        "LOCKSTEP_HANDLER_SECONDS",
+        "how long one run of a handler may take before it is cut off; four of these and half a"
+        " minute have to fit into the functionTimeout of host.json",
+        "60",
+    ),
     Setting("LOCKSTEP_WINDOW_DAYS", "how long un-numbered messages are remembered", "7"),
     Setting("LOCKSTEP_RETENTION_DAYS", "how old an entry is before it may be compacted", "7"),
     Setting(
@@ -76,7 +97,7 @@ SETTINGS = (
 class Connection:
     """A connection string, or an endpoint and the identity to reach it with."""
 
-    connection_string: str | None = None
+    connection_string: str | None = field(default=None, repr=False)
     endpoint: str | None = None
     client_id: str | None = None
 
@@ -87,22 +108,28 @@ class Settings:
 
     region: str
     regions: tuple[str, ...]
+    replaced_regions: tuple[str, ...]
     queue: str
     output_queue: str
     error_queue: str
+    reply_queues: frozenset[str]
     database: str
     journal: str
+    leases: str
     secondary_delay_seconds: float
     gap_wait_seconds: float
     rescue_lag_seconds: float
     acknowledge_seconds: float
+    standstill_seconds: float
     lease_seconds: float
+    handler_seconds: float
     window_days: float
     retention_days: float
     affinity: bool
     batches: bool
     cosmos_locations: tuple[str, ...]
-    notice_url: str
+    # Such an address may carry a key.
+    notice_url: str = field(repr=False)
     service_bus: Mapping[str, Connection]
     cosmos: Connection
 
@@ -125,16 +152,21 @@ class Settings:
         return cls(
             region=region,
             regions=regions,
+            replaced_regions=names(values, "LOCKSTEP_REGIONS_REPLACED"),
             queue=read_text(values, "LOCKSTEP_QUEUE"),
             output_queue=read_text(values, "LOCKSTEP_OUTPUT_QUEUE"),
             error_queue=read_text(values, "LOCKSTEP_ERROR_QUEUE"),
+            reply_queues=frozenset(names(values, "LOCKSTEP_REPLY_QUEUES")),
             database=read_text(values, "LOCKSTEP_DATABASE"),
             journal=read_text(values, "LOCKSTEP_JOURNAL"),
+            leases=read_text(values, "LOCKSTEP_LEASES"),
             secondary_delay_seconds=read_number(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
             gap_wait_seconds=read_number(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
             rescue_lag_seconds=lag,
             acknowledge_seconds=acknowledge,
+            standstill_seconds=read_number(values, "LOCKSTEP_STANDSTILL_SECONDS"),
             lease_seconds=read_number(values, "LOCKSTEP_LEASE_SECONDS", least=1),
+            handler_seconds=read_number(values, "LOCKSTEP_HANDLER_SECONDS", least=1),
             window_days=window,
             retention_days=retention,
             affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
@@ -193,7 +225,7 @@ def url(values: Mapping[str, str], name: str) -> str:
     """An HTTP address, or nothing; raises InvalidSettings."""
     value = read_text(values, name)
     if value and not value.startswith(("http://", "https://")):
-        raise InvalidSettings(f"{name} must begin with http:// or https://, not {value!r}")
+        raise InvalidSettings(f"{name} must begin with http:// or https://")
     return value
 
 

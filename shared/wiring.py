@@ -13,6 +13,7 @@ from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
 from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
+from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
@@ -39,12 +40,15 @@ class Adapters:
         bus = ServiceBus({r: Namespace(**asdict(c)) for r, c in settings.service_bus.items()})
         clock = MonotonicClock()
         delay = settings.secondary_delay_seconds
+        queues = AppQueues(settings.queue, settings.output_queue, settings.error_queue)
         return cls(
             account=account,
             journal=CosmosJournal(CosmosContainer(account, settings.database, settings.journal)),
             bus=bus,
             clock=clock,
-            delivery=Delivery(bus, clock, settings.regions, delay, affinity=settings.affinity),
+            delivery=Delivery(
+                bus, clock, settings.regions, delay, queues, affinity=settings.affinity
+            ),
         )
 
     async def close(self) -> None:
@@ -58,19 +62,31 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
     outside = adapters or Adapters.of(settings)
     owner = Owner(settings.region, instance_name())
     policy = Policy(
-        output_queue=settings.output_queue,
-        error_queue=settings.error_queue,
         waits=WaitLimits(gap_seconds=settings.gap_wait_seconds),
         lag_seconds=settings.rescue_lag_seconds,
         acknowledge_seconds=settings.acknowledge_seconds,
+        standstill_seconds=settings.standstill_seconds,
         lease_seconds=settings.lease_seconds,
+        handler_seconds=settings.handler_seconds,
         window_seconds=settings.window_days * DAY_SECONDS,
         retention_seconds=settings.retention_days * DAY_SECONDS,
         batches=settings.batches,
+        reply_queues=settings.reply_queues,
     )
-    producer = Producer(outside.journal, outside.delivery, settings.queue)
+    producer = Producer(outside.journal, outside.delivery, settings.replaced_regions)
+    containers = {
+        f"container {name!r}": CosmosContainer(outside.account, settings.database, name).look
+        for name in (settings.journal, settings.leases)
+    }
     return build(
-        outside.journal, outside.delivery, outside.clock, owner, handlers, producer, policy
+        outside.journal,
+        outside.delivery,
+        outside.clock,
+        owner,
+        handlers,
+        producer,
+        policy,
+        containers,
     )
 
 
@@ -79,7 +95,7 @@ async def open_producer(settings: Settings) -> AsyncIterator[Producer]:
     """A producer outside a function app, such as a Spark executor; closed at the end."""
     outside = Adapters.of(settings)
     try:
-        yield Producer(outside.journal, outside.delivery, settings.queue)
+        yield Producer(outside.journal, outside.delivery, settings.replaced_regions)
     finally:
         await outside.close()
 

@@ -96,7 +96,7 @@ def state(account: Account, body: Amount, context: Context) -> Handled[Account]:
 @pure_handlers.register("account.forward", state=Account, body=Amount)
 def forward(account: Account, body: Amount, context: Context) -> Handled[Account]:
     after = booked(account, body)
-    there = Output("account.bill", Amount(amount=body.amount + FORWARDED), body.to, to="in")
+    there = Output("account.bill", Amount(amount=body.amount + FORWARDED), body.to)
     return Handled(after, (there, receipt(after, context)))
 
 

@@ -33,11 +33,17 @@ class SessionLock:
 
 @dataclass
 class Namespace:
-    """One region's queues, unavailable during `down`. `accepted` is all it ever took in."""
+    """One region's queues, unavailable during `down`. `accepted` is all it ever took in.
+
+    One that `is_silent` still takes connections then, and never answers. A queue in `refusing` is
+    missing for a time, or the right to send to it is.
+    """
 
     region: str
     injector: FaultInjector
     down: tuple[float, float] | None = None
+    is_silent: bool = False
+    refusing: dict[str, tuple[float, float]] = field(default_factory=dict)
     queues: dict[str, list[QueuedMessage]] = field(default_factory=lambda: defaultdict(list))
     accepted: dict[str, list[QueuedMessage]] = field(default_factory=lambda: defaultdict(list))
     locks: dict[tuple[str, str], SessionLock] = field(default_factory=dict)
@@ -45,6 +51,10 @@ class Namespace:
 
     def __post_init__(self) -> None:
         self.signal = Signal(self.down)
+
+    def refuses(self, queue: str, now: float) -> bool:
+        begin, end = self.refusing.get(queue, (0.0, 0.0))
+        return begin <= now < end
 
     def accept(self, queue: str, messages: Sequence[Message], visible_at: float) -> None:
         """Take messages in up to the first that is too large; the platform may take one twice."""

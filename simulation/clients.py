@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from functions.saga_instances import ensure_instance, notify_instance, try_now
-from shared.domain.errors import ProducerDisconnected
+from shared.domain.errors import CallerError, ProducerDisconnected
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.saga.walk import StartedSaga
@@ -172,10 +172,18 @@ class SagaClients:
                 process = self.cloud.new_process(f"HTTP {request.region}", request.region)
             book = Sagas(self.cloud.services(process).commands)
             client = HubClient(process, self.cloud.hubs[request.region])
-            answer = await process.attempt(handle_request(book, client, request))
+            answer = await process.attempt(answer_request(book, client, request))
             if answer is None:
                 await asyncio.sleep(self.cloud.rng.delay(RETRY_PAUSE_SECONDS_MAX))
         self.answers.append((request, answer))
+
+
+async def answer_request(book: Sagas, client: HubClient, request: SagaRequest) -> SagaResponse:
+    """What the HTTP functions answer; a request that is wrong is refused for good."""
+    try:
+        return await handle_request(book, client, request)
+    except CallerError as error:
+        return SagaResponse(is_accepted=False, reason=str(error))
 
 
 async def handle_request(book: Sagas, client: HubClient, request: SagaRequest) -> SagaResponse:

@@ -14,7 +14,7 @@ from shared.engine.publish.publish import Producer
 from shared.ports import Journal
 from simulation.broker import Namespace
 from simulation.faults import FaultInjector, FaultProfile, SeededRandom
-from simulation.host import QUEUE, ChangeFeed
+from simulation.host import QUEUES, ChangeFeed
 from simulation.process import Process, ProcessClock, RemoteBus, RemoteJournal
 from simulation.recorder import Identity, Observations, RecordingCommands, RecordingJournal
 from simulation.task_hub import TaskHub
@@ -40,13 +40,32 @@ class Cloud:
         self.journal.fail_over = self.injector.draw_outage(
             profile.failovers, "write region fails over", "store"
         )
-        down = {r: self.injector.draw_outage(profile.outages, "namespace down", r) for r in REGIONS}
-        self.namespaces = {r: Namespace(r, self.injector, down[r]) for r in REGIONS}
+        self.namespaces = {region: self.new_namespace(region) for region in REGIONS}
+        # A key that was turned, or a role that is late: the store refuses everything in a region.
+        self.without_rights = {
+            region: self.injector.draw_outage(profile.lost_rights, "store forbidden", region)
+            for region in REGIONS
+        }
         self.feeds = {r: ChangeFeed(r, self.journal.store, self.injector) for r in REGIONS}
         self.hubs: dict[str, TaskHub] = self.new_hubs() if kinds_of(handlers) else {}
         self.saga_feeds = {r: ChangeFeed(r, self.journal.store, self.injector) for r in self.hubs}
         self.commands: dict[Identity, list[Message]] = defaultdict(list)
         self.workers = 0
+
+    def new_namespace(self, region: str) -> Namespace:
+        """A namespace, perhaps with a time in which it is down or silent, or refuses one queue."""
+        injector, profile = self.injector, self.injector.profile
+        down = injector.draw_outage(profile.outages, "namespace down", region)
+        silent = injector.draw_outage(profile.silences, "namespace silent", region)
+        queue = self.rng.pick((QUEUES.here, QUEUES.outputs, QUEUES.errors))
+        refusing = injector.draw_outage(profile.refusals, f"queue {queue} refuses", region)
+        return Namespace(
+            region,
+            injector,
+            silent or down,
+            is_silent=silent is not None,
+            refusing={queue: refusing} if refusing else {},
+        )
 
     def new_hubs(self) -> dict[str, TaskHub]:
         """A task hub for each region; one of them may lose everything."""
@@ -71,14 +90,16 @@ class Cloud:
     def delivery(self, process: Process) -> Delivery:
         bus, clock = RemoteBus(process, self.namespaces), ProcessClock(process)
         seconds, affinity = self.variant.delay_seconds, self.variant.affinity
-        return Delivery(bus, clock, REGIONS, seconds, affinity=affinity)
+        return Delivery(bus, clock, REGIONS, seconds, QUEUES, affinity=affinity)
 
     def journal_of(self, process: Process) -> Journal:
         """The journal as a process reaches it; its methods are those of the in-memory twin."""
-        return cast(Journal, RemoteJournal(process, self.journal))
+        far = self.variant.write_seconds
+        forbidden = self.without_rights[process.region]
+        return cast(Journal, RemoteJournal(process, self.journal, far, forbidden))
 
     def producer(self, process: Process) -> Producer:
-        return Producer(self.journal_of(process), self.delivery(process), QUEUE)
+        return Producer(self.journal_of(process), self.delivery(process))
 
     def services(self, process: Process) -> Services:
         self.workers += 1

@@ -91,7 +91,8 @@ class FaultProfile:
     """Probabilities per occasion, and the virtual second after which nothing goes wrong any more.
 
     `calls` is per call to the store or the bus; `turns`, `activities` and `events` are per
-    occasion for a task hub to go wrong. `outages` per namespace, `failovers` of the store's write
+    occasion for a task hub to go wrong. `outages` and `silences` per namespace, `refusals` of one
+    queue per namespace, `lost_rights` of a region at the store, `failovers` of the store's write
     region, `kills` per host, `hub_outages` per task hub and `hub_losses` of one of them are per
     run. `skew_seconds` is how wrong clocks may be.
     """
@@ -106,6 +107,9 @@ class FaultProfile:
     feed_repeats: float = 0.0
     feed_skips: float = 0.0
     outages: float = 0.0
+    silences: float = 0.0
+    refusals: float = 0.0
+    lost_rights: float = 0.0
     failovers: float = 0.0
     kills: float = 0.0
     turns: float = 0.0
@@ -133,6 +137,9 @@ MILD = FaultProfile(
     feed_repeats=0.05,
     feed_skips=0.05,
     outages=0.2,
+    silences=0.1,
+    refusals=0.1,
+    lost_rights=0.05,
     failovers=0.1,
     kills=0.1,
     turns=0.01,
@@ -154,6 +161,9 @@ ROUGH = FaultProfile(
     feed_repeats=0.2,
     feed_skips=0.3,
     outages=0.5,
+    silences=0.3,
+    refusals=0.3,
+    lost_rights=0.15,
     failovers=0.4,
     kills=0.4,
     turns=0.05,

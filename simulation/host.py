@@ -12,6 +12,7 @@ from functions.saga_instances import begin_instances
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message
+from shared.domain.outbox import AppQueues
 from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import Conflicting, Expired, Outcome
@@ -26,6 +27,7 @@ from simulation.task_hub import HubReply, LeasedActivity, TaskHub
 from simulation.virtual_time import now
 
 QUEUE = "in"
+QUEUES = AppQueues(here=QUEUE, outputs="out", errors="errors")
 SESSIONS_AT_ONCE = 2
 BATCH_MESSAGES = 5
 # How long the host keeps a session for which nothing comes, and how often it asks meanwhile.

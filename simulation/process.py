@@ -11,7 +11,13 @@ from typing import Any
 
 from shared.adapters.injected_faults import ProcessKilled
 from shared.adapters.memory_store import EPOCH_SECONDS
-from shared.domain.errors import LockstepError, OutcomeUnknown, Throttled, Unavailable
+from shared.domain.errors import (
+    LockstepError,
+    Misconfigured,
+    OutcomeUnknown,
+    Throttled,
+    Unavailable,
+)
 from shared.domain.journal import Entry
 from shared.domain.message import Message
 from simulation.broker import Namespace
@@ -24,6 +30,8 @@ ANSWER_SECONDS_MAX = 0.05
 PAUSE_SECONDS_MAX = 30.0
 LATE_SECONDS_MAX = 25.0
 RETRY_AFTER_SECONDS = 1.0
+# As the adapter of Service Bus does, which is not imported for its SDK.
+SEND_SECONDS_MAX = 10.0
 # Below this two virtual times are the same.
 INSTANT_SECONDS = 1e-6
 
@@ -173,22 +181,48 @@ class ProcessClock:
 
 
 WRITES = frozenset(
-    {"append", "replace", "add_pending", "acknowledge", "stage", "save_ledger", "compact"}
+    {
+        "append",
+        "replace",
+        "add_pending",
+        "acknowledge",
+        "leave_pending",
+        "decide",
+        "stage",
+        "save_ledger",
+        "save_regions",
+        "compact",
+    }
 )
 
 
 class RemoteJournal:
     """See ports.Journal. Every call goes through the process and may go wrong there."""
 
-    def __init__(self, process: Process, journal: RecordingJournal) -> None:
+    def __init__(
+        self,
+        process: Process,
+        journal: RecordingJournal,
+        write_seconds: float = 0.0,
+        forbidden: tuple[float, float] | None = None,
+    ) -> None:
         self.process = process
         self.journal = journal
+        self.write_seconds = write_seconds
+        self.forbidden = forbidden
+
+    async def wait_and_ask(self, name: str, *, writes: bool) -> None:
+        """Wait as long as the store is away, and fail where it refuses this region's app."""
+        await self.process.wait(self.write_seconds if writes else self.write_seconds / 2)
+        if self.forbidden is not None and self.forbidden[0] <= now() < self.forbidden[1]:
+            raise Misconfigured(f"{name}: forbidden (403)")
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self.journal, name)
         writes = name in WRITES
 
         async def remote_call(*arguments: Any, **options: Any) -> Any:
+            await self.wait_and_ask(name, writes=writes)
             if writes and self.journal.is_read_only(now()):
                 await self.process.wait(0.01)
                 raise Unavailable(f"{name}: the write region fails over")
@@ -199,6 +233,7 @@ class RemoteJournal:
         return remote_call
 
     async def head(self, session: str, *, newest: bool = True) -> Entry | None:
+        await self.wait_and_ask("head", writes=False)
         head: Entry | None = await self.process.call(
             "head", lambda: result_of(self.journal.head(session)), writes=False
         )
@@ -230,10 +265,23 @@ class RemoteBus:
     process: Process
     namespaces: dict[str, Namespace]
 
+    async def look(self, region: str, queue: str) -> None:
+        if self.namespaces[region].signal.is_down(now()):
+            await self.process.wait(0.01)
+            raise Unavailable(f"region {region} is unavailable")
+        await self.process.call(f"look {region} {queue}", lambda: None, writes=False)
+
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
         namespace = self.namespaces[region]
+        if namespace.refuses(queue, now()):
+            await self.process.wait(0.01)
+            raise Misconfigured(f"no queue {queue!r} in {region}, or no right to send to it")
+        if namespace.signal.is_down(now()) and namespace.is_silent:
+            # The adapter gives up after this time. What it sent may have been taken.
+            await self.process.wait(SEND_SECONDS_MAX)
+            raise OutcomeUnknown(f"region {region} took a connection and did not answer")
         if namespace.signal.is_down(now()):
             await self.process.wait(0.01)
             raise Unavailable(f"region {region} is unavailable")
@@ -249,3 +297,7 @@ class RemoteBus:
         )
         if len(sent) < len(messages):
             raise OutcomeUnknown("part of a batch was sent")
+
+    async def end_dead_letters(self, *_: object, **__: object) -> int:
+        """See Bus.end_dead_letters: the simulated broker never gives up on a message."""
+        return 0

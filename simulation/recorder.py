@@ -5,6 +5,7 @@ What compaction removes stays here, so a session's whole history can be checked 
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shared.adapters.memory import MemoryJournal
@@ -14,7 +15,8 @@ from shared.domain.message import Message
 from shared.domain.next_entry import state_position
 from shared.engine.consume.consume import Consumer
 from shared.engine.sagas.steps import CommandReply, Commands
-from shared.storage.documents import Document
+from shared.ports import WriteResult
+from shared.storage.documents import Document, is_entry
 from shared.storage.operations import DeleteDocument, Operation
 
 # A message's session, id and digest.
@@ -36,7 +38,7 @@ class Observations:
 
 
 # What may still change of an entry that has ended.
-MUTABLE = frozenset({"outbox", "owing", "faulted", "milestone", "_etag", "_ts"})
+MUTABLE = frozenset({"outbox", "owing", "blocked", "faulted", "milestone", "_etag", "_ts"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,14 @@ class RecordingStore(MemoryStore):
         self.violations: list[Violation] = []
 
     def put(self, session: str, stored: Document) -> None:
-        super().put(session, stored)
         document_id = stored["id"]
+        known = self.partitions[session].get(document_id)
+        super().put(session, stored)
         self.changes.append((session, document_id))
         if stored["kind"] == "entry":
             self.check_entry(session, int(document_id), stored)
+        elif stored["kind"] == "cursor":
+            self.check_growth(f"{session}: evicted {document_id}", known or stored, stored)
         elif stored["kind"] == "staged" and "parcels" in stored:
             self.staged[session, document_id] = stored
 
@@ -82,6 +87,18 @@ class RecordingStore(MemoryStore):
         ):
             self.record_violation("P2", f"{session}: the head {operation.document_id} was removed")
         super().perform(session, operation, text)
+
+    def apply(self, session: str, operations: Sequence[Operation]) -> WriteResult:
+        result = super().apply(session, operations)
+        if any(isinstance(operation, DeleteDocument) for operation in operations):
+            self.check_no_hole(session)
+        return result
+
+    def check_no_hole(self, session: str) -> None:
+        """Compaction leaves no entry below one that it removed: a sleeper could build on that."""
+        kept = sorted(int(d["id"]) for d in self.partitions[session].values() if is_entry(d))
+        if kept and kept[-1] - kept[0] >= len(kept):
+            self.record_violation("P3", f"{session}: of the entries only {kept} are left")
 
     def check_entry(self, session: str, position: int, stored: Document) -> None:
         known = self.entries[session].get(position)
@@ -102,7 +119,7 @@ class RecordingStore(MemoryStore):
         self.entries[session][position] = stored
 
     def check_new_entry(self, session: str, position: int, stored: Document) -> None:
-        """An entry follows an ended one, and cursors only grow."""
+        """An entry follows an ended one, and cursors only grow, unless they are evicted."""
         before = self.entries[session].get(position - 1)
         if position and before is None:
             self.record_violation("P3", f"{session}/{position}: follows nothing")
@@ -111,11 +128,17 @@ class RecordingStore(MemoryStore):
             return
         if before["status"] == "working":
             self.record_violation("P3", f"{session}/{position}: follows a claim")
+        evicted = stored.get("evicted", False)
+        if evicted < before.get("evicted", False):
+            self.record_violation("P2", f"{session}/{position}: nothing is said to be evicted")
         for group, cursor in before["cursors"].items():
-            after = stored["cursors"].get(group, {"next": -1, "level": -1})
-            if after["next"] < cursor["next"] or after["level"] < cursor["level"]:
-                where = f"{session}/{position}"
-                self.record_violation("P3", f"{where}: cursor {group} went {cursor} to {after}")
+            if group in stored["cursors"] or not evicted:
+                after = stored["cursors"].get(group, {"next": -1, "level": -1})
+                self.check_growth(f"{session}/{position}: cursor {group}", cursor, after)
+
+    def check_growth(self, what: str, before: Document, after: Document) -> None:
+        if after["next"] < before["next"] or after["level"] < before["level"]:
+            self.record_violation("P3", f"{what} went {before} to {after}")
 
     def check_ended_entry(self, where: str, known: Document, stored: Document) -> None:
         changed = [

@@ -49,7 +49,7 @@ def simulate(
     if kinds_of(chosen.handlers):
         # What a saga's steps answered is read for as long as it may go on: it is not compacted.
         variant = replace(variant, small_limits=False)
-    with small_limits(wanted=variant.small_limits):
+    with small_limits(wanted=variant.small_limits, few_cursors=variant.few_cursors):
         return run(run_scenario(rng, profile, variant, chosen))
 
 

@@ -1,7 +1,7 @@
 """A session's history made again from its entries: every state and every output, byte for byte."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
 from shared.domain.journal import Entry, MessageIdentity, Status
@@ -9,8 +9,8 @@ from shared.domain.message import Message
 from shared.domain.outbox import DestinationBatch, Rerun, Staged
 from shared.domain.reports import report_fault
 from shared.engine.handle import handle
-from shared.engine.handle.handle import address_batches
 from shared.storage.documents import decode_entry, decode_staged, staged_ids
+from simulation.host import QUEUES
 from simulation.recorder import Identity, RecordingStore, Violation
 
 type QueuedOutput = tuple[str, Message]
@@ -28,7 +28,6 @@ class SessionHistory:
     store: RecordingStore
     session: str
     handlers: Handlers
-    output_queue: str
     copies_by_identity: Mapping[Identity, Sequence[Message]]
     corrections: Mapping[tuple[str, str], bytes]
     before: HandlerInput = field(default_factory=HandlerInput)
@@ -77,16 +76,18 @@ class SessionHistory:
             if not isinstance(entry.outbox.location, Rerun) and stored != again:
                 yield Violation("P4", f"{where}: kept {stored}, made {again}")
             stored = again
-        self.before = HandlerInput(entry.state or {}, entry.produced)
+        self.before = HandlerInput(entry.state or {}, entry.produced, model=entry.model)
         self.state_at = entry.position
         self.outputs += stored
 
     def run(self, entry: Entry, message: Message) -> list[QueuedOutput]:
         """Run the handler on the state before; its state is kept for the next one."""
-        before = HandlerInput(self.before.state, self.before.produced, entry.captured)
-        result: HandlerResult = handle.run_pure(self.handlers.of(message.type), before, message)
-        self.before = HandlerInput(result.state, result.produced)
-        return flatten(address_batches(result, self.output_queue))
+        before = replace(self.before, captured=entry.captured)
+        result: HandlerResult = handle.run_pure(
+            self.handlers.of(message.type), before, message, self.handlers.by_type
+        )
+        self.before = HandlerInput(result.state, result.produced, model=result.model)
+        return flatten(result.batches)
 
     def message(self, entry: Entry, identity: MessageIdentity) -> Message | None:
         """The message as it was processed."""
@@ -110,4 +111,6 @@ class SessionHistory:
 
 
 def flatten(batches: Iterable[DestinationBatch]) -> list[QueuedOutput]:
-    return [(batch.queue, message) for batch in batches for message in batch.messages]
+    return [
+        (QUEUES.resolve(batch.queue), message) for batch in batches for message in batch.messages
+    ]

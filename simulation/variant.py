@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from unittest.mock import patch
 
-from shared.domain import producer
+from shared.domain import next_entry, producer
 from shared.engine.operate import compact
 from shared.engine.worker import Policy, WaitLimits
 from shared.storage import documents, limits
@@ -24,11 +24,15 @@ SMALL: tuple[Limit, ...] = (
     (producer, "REMEMBERED_MAX", 4),
 )
 
+# With two senders the cursor of one is always evicted.
+FEW_CURSORS: Limit = (next_entry, "CURSORS_MAX", 1)
+
 
 @contextmanager
-def small_limits(*, wanted: bool) -> Iterator[None]:
+def small_limits(*, wanted: bool, few_cursors: bool = False) -> Iterator[None]:
+    limits = (*(SMALL if wanted else ()), *([FEW_CURSORS] if few_cursors else ()))
     with ExitStack() as changes:
-        for module, name, value in SMALL if wanted else ():
+        for module, name, value in limits:
             changes.enter_context(patch.object(module, name, value))
         yield
 
@@ -39,7 +43,11 @@ LONG_DELAY_SECONDS = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """`small_limits` makes the engine stage outputs and compact journals within a short run."""
+    """`small_limits` makes the engine stage outputs and compact journals within a short run.
+
+    `write_seconds` is how far away the store is; a read takes half as long as a write.
+    With `few_cursors` it evicts cursors of sessions that have more than one sender.
+    """
 
     sessions: int = 2
     messages: int = 6
@@ -49,13 +57,13 @@ class Variant:
     affinity: bool = False
     acknowledge_seconds: float = 1.0
     small_limits: bool = False
+    write_seconds: float = 0.0
+    few_cursors: bool = False
 
     @property
     def policy(self) -> Policy:
         """The settings of every function app; times are short, so that much happens in a run."""
         return Policy(
-            output_queue="out",
-            error_queue="errors",
             waits=WaitLimits(gap_seconds=3.0, poll_seconds=0.5),
             lag_seconds=2.0,
             acknowledge_seconds=self.acknowledge_seconds,
@@ -78,4 +86,6 @@ def variant_of(rng: SeededRandom) -> Variant:
         affinity=draw.random() < 0.25,
         acknowledge_seconds=draw.choice((0.0, 1.0)),
         small_limits=is_long or draw.random() < 0.2,
+        write_seconds=draw.choice((0.0, 0.0, 0.0, 0.13)),
+        few_cursors=draw.random() < 0.5,
     )

@@ -5,7 +5,7 @@ Spark turns the names of options into lower case; the names of app settings get 
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from shared.domain.message import OWNER_LEVEL_MAX
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Settings
@@ -38,7 +38,8 @@ class WriteOptions:
     they are; without it they write that to their stderr.
     """
 
-    settings: Mapping[str, str]
+    # Connection strings are among them.
+    settings: Mapping[str, str] = field(repr=False)
     rate: float | None = None
     partitions: int | None = None
     batch: int = ROWS_MAX_DEFAULT
@@ -128,6 +129,6 @@ def parse_count(name: str, value: str) -> int:
 
 
 def parse_owner_level(value: str) -> int:
-    if not value.isdecimal() or int(value) > OWNER_LEVEL_MAX:
+    if not value.isdecimal() or len(value) > 5 or int(value) > OWNER_LEVEL_MAX:
         raise OptionRefused(f"owner_level must be within 0..{OWNER_LEVEL_MAX}, not {value!r}")
     return int(value)

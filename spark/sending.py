@@ -10,8 +10,9 @@ from itertools import batched, pairwise
 
 from pyspark.sql import Row
 
-from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
-from shared.domain.message import Message, Number
+from shared.domain.errors import InvalidMessage, Misconfigured, OutcomeUnknown, Unavailable
+from shared.domain.message import Message, Number, refuse_reserved
+from shared.domain.producer import ProducerOptions
 from spark.schemas import EVENTS
 
 # To how many sessions a task sends at the same time.
@@ -75,12 +76,18 @@ class SendRetry:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run[T](self, operation: Callable[[], Awaitable[T]]) -> T:
-        """The operation's result; raises its OutcomeUnknown or Unavailable after the last try."""
+        """The operation's result; raises its OutcomeUnknown or Unavailable after the last try.
+
+        Raises Misconfigured at once.
+        """
         ends_at = self.clock() + self.seconds
         wait = FIRST_RETRY_SECONDS
         while True:
             try:
                 return await operation()
+            except Misconfigured:
+                # Every try would be refused alike until a person changes something.
+                raise
             except (OutcomeUnknown, Unavailable):
                 if self.clock() + wait > ends_at:
                     raise
@@ -179,16 +186,24 @@ def split_into_runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 
 def build_message(row: Row, owner_level: int = 0) -> Message:
-    """The message of a row; raises InvalidMessage naming the columns that are null."""
+    """The message of a row.
+
+    Raises InvalidMessage naming the columns that are null, NotAllowed or InvalidOptions for a
+    session, a type or a producer group that is the app's own.
+    """
     event = dict(zip(row.__fields__, row, strict=True))
     if missing := [name for name in REQUIRED if event[name] is None]:
-        raise InvalidMessage(f"an event has no {', '.join(missing)}: {row}")
+        # Not the whole row: errors are logged, and bodies are not for logs.
+        place = f"number {event['sequence']} of session {event['session']!r}"
+        raise InvalidMessage(f"an event has no {', '.join(missing)}: {place}")
+    refuse_reserved(event["session"], event["type"])
+    group = ProducerOptions(event["group"], owner_level).producer_group_id
     return Message(
         id=event["id"],
         session=event["session"],
         type=event["type"],
         body=event["body"].encode(),
-        number=Number(group=event["group"], level=owner_level, sequence=event["sequence"]),
+        number=Number(group=group, level=owner_level, sequence=event["sequence"]),
         time=event["time"],
     )
 

@@ -9,17 +9,20 @@ from shared.domain import wire
 from shared.domain.message import Message
 
 
-def delivery(body: bytes, properties: Mapping[str, object]) -> func.ServiceBusMessage:
-    """Any delivery; its broker properties are not the sender's."""
+def delivery(
+    body: bytes, properties: Mapping[str, object], count: int = 1
+) -> func.ServiceBusMessage:
+    """Any delivery, the first unless told otherwise; its broker properties are not the sender's."""
     return ServiceBusMessage(
         body=body,
         application_properties=dict(properties),
         message_id="spoofed",
         session_id="spoofed",
+        delivery_count=count,
         user_properties={},
     )
 
 
-def delivery_of(sent: Message) -> func.ServiceBusMessage:
+def delivery_of(sent: Message, count: int = 1) -> func.ServiceBusMessage:
     """A message as it arrives."""
-    return delivery(sent.body, wire.to_properties(sent))
+    return delivery(sent.body, wire.to_properties(sent), count)

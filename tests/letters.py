@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel
 
-from shared.domain.handler import Context, Handled, Handlers, Kind, Output
+from shared.domain.handler import OUTPUTS, Context, Handled, Handlers, Kind, Output
 from shared.domain.message import Message
 from tests.world import message
 
@@ -44,7 +44,9 @@ class Read(BaseModel):
 def letters(written: Written, body: Sizes, context: Context) -> Handled[Written]:
     """Write letters."""
     texts = [chr(ord("a") + n % 26) * size for n, size in enumerate(body.sizes)]
-    outputs = (Output("letter", Letter(id=context.new_id(), text=t), READER) for t in texts)
+    outputs = (
+        Output("letter", Letter(id=context.new_id(), text=t), READER, OUTPUTS) for t in texts
+    )
     memory = "m" * body.remember or written.memory
     return Handled(Written(sizes=[*written.sizes, body.sizes], memory=memory), tuple(outputs))
 

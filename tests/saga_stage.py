@@ -15,6 +15,7 @@ from shared.domain.errors import LockstepError, Unavailable
 from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Owner
 from shared.domain.message import Message, derive_id
+from shared.domain.outbox import AppQueues
 from shared.domain.saga.plan import SagaState, pauses_between
 from shared.domain.saga.record import SagaRecord
 from shared.domain.saga.walk import (
@@ -36,7 +37,8 @@ from shared.engine.worker import Policy, WaitLimits
 
 REGIONS = ("east", "west")
 STAND_BY_SECONDS = 60.0
-POLICY = Policy(output_queue="out", error_queue="errors", waits=WaitLimits(gap_seconds=1.0))
+QUEUES = AppQueues(here="in", outputs="out", errors="errors")
+POLICY = Policy(waits=WaitLimits(gap_seconds=1.0))
 
 
 class Stage:
@@ -53,8 +55,8 @@ class Stage:
     def worker(self, region: str = "east") -> Services:
         """A new process."""
         self.started += 1
-        delivery = Delivery(self.bus, self.clock, REGIONS, 0.0)
-        producer = Producer(self.journal, delivery, "in")
+        delivery = Delivery(self.bus, self.clock, REGIONS, 0.0, QUEUES)
+        producer = Producer(self.journal, delivery)
         owner = Owner(region, f"{region}-{self.started}")
         return build(self.journal, delivery, self.clock, owner, self.handlers, producer, POLICY)
 

@@ -8,9 +8,10 @@ from pydantic import BaseModel
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
-from shared.domain.handler import Context, Handled, Handlers, OnFault, Output
+from shared.domain.handler import OUTPUTS, Context, Handled, Handlers, OnFault, Output
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number, derive_id
+from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
@@ -23,9 +24,9 @@ DELAY_SECONDS = 15.0
 LAG_SECONDS = 5.0
 GAP_SECONDS = 20.0
 
+QUEUES = AppQueues(here="in", outputs="out", errors="errors")
+
 POLICY = Policy(
-    output_queue="out",
-    error_queue="errors",
     waits=WaitLimits(gap_seconds=GAP_SECONDS, poll_seconds=0.5),
     lag_seconds=LAG_SECONDS,
 )
@@ -82,7 +83,9 @@ def hint(_: Account, __: Amount, ___: Context) -> Account:
 @handlers.register("account.boast", state=Account, body=Amount)
 def boast(account: Account, body: Amount, _: Context) -> Handled[Account]:
     """Send more than a queue takes."""
-    return Handled(account, (Output("account.boast", Boast(text="x" * 2**body.amount)),))
+    return Handled(
+        account, (Output("account.boast", Boast(text="x" * 2**body.amount), to=OUTPUTS),)
+    )
 
 
 @handlers.register("account.bill", state=Account, body=Amount)
@@ -147,11 +150,11 @@ class World:
 
     def producer(self) -> Producer:
         """A new sender process."""
-        return Producer(self.journal, self.delivery(), "in")
+        return Producer(self.journal, self.delivery())
 
     def delivery(self) -> Delivery:
         """Delivery to both regions, east preferred."""
-        return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS)
+        return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS, QUEUES)
 
     async def owing(self) -> list[str]:
         """Sessions that owe any region something."""
@@ -171,6 +174,6 @@ class World:
         documents = self.journal.partitions[session].values()
         return sorted((d for d in documents if d["kind"] == "entry"), key=lambda d: d["id"])
 
-    def outputs(self, region: str) -> list[tuple[str, bytes]]:
-        """Ids and bodies of everything a region's output queue was sent, in order."""
-        return [(m.id, m.body) for m in self.bus.messages(region, "out")]
+    def outputs(self, region: str, queue: str = "out") -> list[tuple[str, bytes]]:
+        """Ids and bodies of everything a region's output queue, or another, was sent, in order."""
+        return [(m.id, m.body) for m in self.bus.messages(region, queue)]

@@ -14,6 +14,8 @@ from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step, Wait, k
 from shared.domain.saga.record import SagaKinds
 
 APPROVAL_SECONDS_MAX = 2 * 24 * 3600
+# The sessions of each participant: no other type may touch what they keep.
+ORDERS, STOCK, ACCOUNTS = "order:*", "stock:*", "account:*"
 
 handlers = Handlers()
 sagas = SagaKinds(handlers)
@@ -159,7 +161,7 @@ def completing(name: str) -> Step:
     return Step(name="complete", do=Command(session=f"order:{name}", type="order.complete"))
 
 
-@handlers.register("order.submit", state=Order, body=Submit)
+@handlers.register("order.submit", state=Order, body=Submit, sessions=ORDERS)
 def submit(order: Order, body: Submit, _: Context) -> Handled[Order]:
     """Begin an order document."""
     if order.status != "new":
@@ -167,19 +169,19 @@ def submit(order: Order, body: Submit, _: Context) -> Handled[Order]:
     return Handled(Order(status="submitted", customer=body.customer, amount=body.amount))
 
 
-@handlers.register("order.cancel", state=Order, body=Nothing)
+@handlers.register("order.cancel", state=Order, body=Nothing, sessions=ORDERS)
 def cancel(order: Order, _: Nothing, __: Context) -> Handled[Order]:
     """Cancel an order that is under way."""
     return moved(order, "submitted", "cancelled")
 
 
-@handlers.register("order.complete", state=Order, body=Nothing)
+@handlers.register("order.complete", state=Order, body=Nothing, sessions=ORDERS)
 def complete_order(order: Order, _: Nothing, __: Context) -> Handled[Order]:
     """Close an order that is under way."""
     return moved(order, "submitted", "completed")
 
 
-@handlers.register("stock.receive", state=Stock, body=ReceivedStock)
+@handlers.register("stock.receive", state=Stock, body=ReceivedStock, sessions=STOCK)
 def receive(stock: Stock, body: ReceivedStock, _: Context) -> Stock:
     """Take goods in."""
     return stock.model_copy(
@@ -187,7 +189,7 @@ def receive(stock: Stock, body: ReceivedStock, _: Context) -> Stock:
     )
 
 
-@handlers.register("stock.reserve", state=Stock, body=Reservation)
+@handlers.register("stock.reserve", state=Stock, body=Reservation, sessions=STOCK)
 def reserve(stock: Stock, body: Reservation, _: Context) -> Handled[Stock]:
     """Set goods aside for an order, if there are enough."""
     if body.quantity > stock.left:
@@ -197,7 +199,7 @@ def reserve(stock: Stock, body: Reservation, _: Context) -> Handled[Stock]:
     return Handled(stock.model_copy(update={"left": left, "reserved": reserved}))
 
 
-@handlers.register("stock.release", state=Stock, body=Reservation)
+@handlers.register("stock.release", state=Stock, body=Reservation, sessions=STOCK)
 def release(stock: Stock, body: Reservation, _: Context) -> Handled[Stock]:
     """Put an order's goods back."""
     if body.order not in stock.reserved:
@@ -206,7 +208,7 @@ def release(stock: Stock, body: Reservation, _: Context) -> Handled[Stock]:
     return Handled(without(stock, body.order).model_copy(update={"left": left}))
 
 
-@handlers.register("stock.ship", state=Stock, body=Reservation)
+@handlers.register("stock.ship", state=Stock, body=Reservation, sessions=STOCK)
 def ship(stock: Stock, body: Reservation, _: Context) -> Handled[Stock]:
     """Send an order's goods off."""
     if body.order not in stock.reserved:
@@ -215,13 +217,13 @@ def ship(stock: Stock, body: Reservation, _: Context) -> Handled[Stock]:
     return Handled(without(stock, body.order).model_copy(update={"shipped": shipped}))
 
 
-@handlers.register("account.deposit", state=Account, body=Amount)
+@handlers.register("account.deposit", state=Account, body=Amount, sessions=ACCOUNTS)
 def deposit(account: Account, body: Amount, _: Context) -> Account:
     """Add money."""
     return account.model_copy(update={"balance": account.balance + body.amount})
 
 
-@handlers.register("account.charge", state=Account, body=Amount)
+@handlers.register("account.charge", state=Account, body=Amount, sessions=ACCOUNTS)
 def charge(account: Account, body: Amount, _: Context) -> Handled[Account]:
     """Pay for an order, if there is enough."""
     if body.amount > account.balance:

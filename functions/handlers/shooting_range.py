@@ -10,6 +10,7 @@ from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 
 ROUND_ATTEMPTS = 5
 POSITIONS = 100
+SCOREBOARDS = "*/score"
 
 handlers = Handlers()
 
@@ -65,13 +66,13 @@ def fire(target: Target, body: Fire, context: Context) -> Handled[Target]:
     return Handled(after(target, attempts, context), (Output(kind, shot, scoreboard_of(game)),))
 
 
-@handlers.register("range.hit", state=Score, body=Shot)
+@handlers.register("range.hit", state=Score, body=Shot, sessions=SCOREBOARDS)
 def hit(score: Score, _: Shot, __: Context) -> Score:
     """Count a hit."""
     return score.model_copy(update={"hits": score.hits + 1})
 
 
-@handlers.register("range.missed", state=Score, body=Shot)
+@handlers.register("range.missed", state=Score, body=Shot, sessions=SCOREBOARDS)
 def missed(score: Score, _: Shot, __: Context) -> Score:
     """Count a miss."""
     return score.model_copy(update={"misses": score.misses + 1})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from local.functions_host.config.settings import Unsupported
+from local.loopback import is_foreign, refuse_foreign
 
 type WebHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -22,7 +23,7 @@ class Route:
 
 
 class WebServer:
-    """Serves on loopback only. Routes are added before the start."""
+    """Serves clients of this machine only. Routes are added before the start."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -38,7 +39,9 @@ class WebServer:
 
     async def start(self, drain_seconds: float) -> str:
         """Begin to serve; return the URL. A port that is taken raises OSError."""
-        app = web.Application(client_max_size=BODY_LIMIT_BYTES, middlewares=[without_405])
+        app = web.Application(
+            client_max_size=BODY_LIMIT_BYTES, middlewares=[only_from_here, without_405]
+        )
         for route in sorted(self._routes):
             for method in route.methods:
                 app.router.add_route(method, route.path, self._routes[route])
@@ -51,6 +54,12 @@ class WebServer:
         """Take no new request, wait for those in hand up to the drain limit, then close."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+
+@web.middleware
+async def only_from_here(request: web.Request, handler: WebHandler) -> web.StreamResponse:
+    """Answer 403 to what a page of elsewhere sends by a browser on this machine."""
+    return refuse_foreign() if is_foreign(request) else await handler(request)
 
 
 @web.middleware

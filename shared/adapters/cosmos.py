@@ -4,13 +4,22 @@ The SDK retries writes by itself, so a conflict may be our own earlier success; 
 them apart by the attempt's id.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from shared.adapters.cosmos_account import PAGE_MAX, RELAXED, CosmosContainer, ResponseClock
-from shared.domain.journal import Entry, Marker, MessageIdentity
-from shared.domain.message import Message, Number
-from shared.domain.outbox import NO_OUTBOX, DestinationBatch, Outbox, PendingOutbox, Staged
-from shared.domain.producer import Ledger
+from shared.adapters.cosmos_account import RELAXED, CosmosContainer, ResponseClock
+from shared.domain.journal import Entry, EvictedCursor, Marker, MessageIdentity, Resolution
+from shared.domain.message import OWN_SOURCE, Message, Number
+from shared.domain.outbox import (
+    NO_OUTBOX,
+    Delivered,
+    DestinationBatch,
+    Outbox,
+    OutputDecision,
+    PendingOutbox,
+    Staged,
+)
+from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
+from shared.domain.standstill import ListPlace, Sign, take_page
 from shared.ports import (
     NOTHING_CARRIED,
     PENDING_MAX,
@@ -19,49 +28,74 @@ from shared.ports import (
     SessionNeed,
     StoredEntry,
     StoredLedger,
+    StoredRegions,
     WriteResult,
 )
 from shared.storage.documents import (
+    Document,
+    blocked_key,
+    blocked_queues_in,
+    cursor_id,
+    decode_cursor,
     decode_entry,
-    decode_ledger,
     decode_marker,
     decode_parked,
+    decode_parked_run,
     decode_pending,
+    decode_sign,
     decode_staged,
     encode_pending,
     encode_staged,
-    is_entry,
-    ledger_id,
     marker_id,
     newest_milestone,
     outbox_id,
+    parked_ends,
     parked_id,
+    parked_ids,
     position_id,
     processed_by_position,
+    sequence_of,
     session_in,
     staged_ids,
     version_of,
     written_at,
 )
+from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id
 from shared.storage.operations import (
     CreateDocument,
+    Operation,
     acknowledge_operations,
     append_operations,
+    close_operations,
     compact_operations,
+    decide_operations,
+    leave_pending_operations,
     ledger_operations,
+    regions_operations,
     replace_operations,
 )
 from shared.storage.queries import (
-    FAULTS_QUERY,
+    BLOCKED_QUERY,
     HEAD_QUERY,
     MILESTONE_QUERY,
     OLDEST_QUERY,
+    PARKED_QUERY,
     PROCESSED_QUERY,
+    blocked_queues_query,
     pending_query,
+    place_of,
     sessions_query,
+    shows_need,
+    signs_query,
 )
+from shared.storage.regions import REGIONS_ID, REGIONS_SESSION, decode_regions
 
 MILESTONES_MAX = 1_000
+# A partition that holds nothing, and clocks that are apart.
+NOBODY = "$nobody"
+# Signs that one page looks at: all of those of its last second must be among them.
+SIGNS_MAX = 10_000
+CLOCK_SLACK_SECONDS = 3600.0
 
 
 class CosmosJournal:
@@ -87,11 +121,7 @@ class CosmosJournal:
         document = await self.container.read(
             session, position_id(position), response_hook=clock.read
         )
-        if document is None:
-            return None
-        return StoredEntry(
-            decode_entry(document), version_of(document), written_at(document), clock.seconds
-        )
+        return stored_entry(document, clock) if document else None
 
     async def processed(
         self, session: str, position: int, limit: int
@@ -106,9 +136,16 @@ class CosmosJournal:
         )
         return processed_by_position(found)
 
-    async def marker(self, session: str, message_id: str) -> Marker | None:
+    async def cursor(self, session: str, group: str) -> EvictedCursor | None:
+        """See Entries.cursor: one point read, never an older one: it decides what is processed."""
+        document = await self.container.read(session, cursor_id(group))
+        return decode_cursor(document) if document else None
+
+    async def marker(
+        self, session: str, message_id: str, source: str = OWN_SOURCE
+    ) -> Marker | None:
         """See Entries.marker: one point read."""
-        document = await self.container.read(session, marker_id(message_id), **RELAXED)
+        document = await self.container.read(session, marker_id(message_id, source), **RELAXED)
         return decode_marker(document) if document else None
 
     async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
@@ -134,32 +171,98 @@ class CosmosJournal:
         document = await self.container.read(session, parked_id(number))
         return decode_parked(document) if document else None
 
+    async def parked_run(self, session: str, number: Number, limit: int) -> Sequence[Message]:
+        """See Entries.parked_run: one query in one partition."""
+        ids = parked_ids(number, limit)
+        found = await self.container.query(
+            PARKED_QUERY,
+            limit=limit,
+            partition_key=session,
+            parameters=[{"name": "@from", "value": ids[0]}, {"name": "@to", "value": ids[-1]}],
+        )
+        return decode_parked_run(found, ids)
+
     async def sessions(
         self,
         need: SessionNeed,
         *,
         region: str = "",
+        queue: str = "",
         older_than_seconds: float = 0.0,
         excluded: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
         """See Maintenance.sessions: an indexed query, aged by the date of its response."""
+        # Oldest first, so nothing is read beyond the first document that is too young.
         clock = ResponseClock()
         query = sessions_query(need, excludes=bool(excluded))
-        named = {"@region": region, "@excluded": list(excluded)}
+        named = {"@place": place_of(need, region, queue), "@excluded": list(excluded)}
         found = await self.container.query(
             query,
             limit=limit,
             parameters=[{"name": n, "value": v} for n, v in named.items() if n in query],
             response_hook=clock.read,
+            ends_before=lambda _, next_one: (
+                written_at(next_one) > clock.seconds - older_than_seconds
+            ),
         )
-        before = clock.seconds - older_than_seconds
-        return list(dict.fromkeys(session_in(d) for d in found if written_at(d) <= before))
+        return list(dict.fromkeys(session_in(document) for document in found))
 
-    async def faulted_entries(self, session: str) -> Sequence[Entry]:
-        """See Maintenance.faulted_entries: one indexed query in one partition."""
-        found = await self.container.query(FAULTS_QUERY, limit=PAGE_MAX, partition_key=session)
-        return [decode_entry(document) for document in found if is_entry(document)]
+    async def signs(
+        self,
+        needs: Collection[SessionNeed],
+        regions: Sequence[str],
+        *,
+        session: str | None = None,
+        older_than_seconds: float,
+        after: ListPlace | None = None,
+        limit: int,
+    ) -> Sequence[Sign]:
+        """See Maintenance.signs: one indexed query, and one that finds nothing but the time."""
+        clock = ResponseClock()
+        await self.container.query(
+            HEAD_QUERY, limit=1, partition_key=NOBODY, response_hook=clock.read
+        )
+        late = clock.seconds - older_than_seconds
+        newest = after.since if after else clock.seconds + CLOCK_SLACK_SECONDS
+        named: dict[str, str | float] = {f"@r{n}": region for n, region in enumerate(regions)}
+        named |= {"@late": late, "@from": newest}
+
+        def page(documents: Sequence[Document]) -> Sequence[Sign]:
+            return take_page((decode_sign(one, late) for one in documents), after, limit)
+
+        query = signs_query(needs, len(regions))
+        where = {} if session is None else {"partition_key": session}
+        found = await self.container.query(
+            query,
+            limit=SIGNS_MAX,
+            # Times are in whole seconds, and within a second the store has no order of its own. So
+            # all of the last second is read, and what comes first in it is decided here.
+            ends_before=lambda found, document: (
+                len(found) >= limit
+                and written_at(document) < written_at(found[-1])
+                and len(page(found)) == limit
+            ),
+            parameters=[{"name": n, "value": v} for n, v in named.items() if n in query],
+            **where,
+        )
+        return page(found)
+
+    async def first_parked(self, session: str, group: str) -> int | None:
+        """See Maintenance.first_parked: one query in one partition."""
+        lowest, highest = parked_ends(group)
+        ends = [{"name": "@from", "value": lowest}, {"name": "@to", "value": highest}]
+        found = await self.container.query(
+            PARKED_QUERY, limit=1, partition_key=session, parameters=ends
+        )
+        return sequence_of(found[0]["id"]) if found else None
+
+    async def close(
+        self, session: str, position: int, version: str, closed: Resolution | None
+    ) -> bool:
+        """See Maintenance.close: one patch."""
+        result, _ = await self.container.write(session, close_operations(position, version, closed))
+        return result is WriteResult.CREATED
 
     async def pending(
         self, session: str, regions: Sequence[str], *, limit: int = PENDING_MAX
@@ -178,17 +281,40 @@ class CosmosJournal:
         document = encode_pending(session, outbox)
         await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
 
-    async def acknowledge(
-        self,
-        pending: PendingOutbox,
-        delivered: Sequence[str],
-        refused: Mapping[str, str] | None = None,
-    ) -> None:
+    async def blocked(self, session: str) -> Sequence[PendingOutbox]:
+        """See Outboxes.blocked: one indexed query in one partition."""
+        found = await self.container.query(BLOCKED_QUERY, limit=PENDING_MAX, partition_key=session)
+        return [pending for document in found if (pending := decode_pending(document))]
+
+    async def blocked_queues(self, region: str, known: Sequence[str]) -> Sequence[str]:
+        """See Outboxes.blocked_queues: an indexed query."""
+        keys = [blocked_key(region, queue) for queue in known]
+        parameters = [{"name": "@region", "value": region}]
+        parameters += [{"name": f"@k{index}", "value": key} for index, key in enumerate(keys)]
+        found = await self.container.query(
+            blocked_queues_query(len(keys)), limit=1, parameters=parameters
+        )
+        return blocked_queues_in(found[0], region) if found else []
+
+    async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
         """See Outboxes.acknowledge: read, then replace or delete if nobody else did."""
+        await self.revise(pending, lambda document: acknowledge_operations(document, done))
+
+    async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
+        """See Outboxes.leave_pending: one patch."""
+        await self.container.write(session, leave_pending_operations(position, regions))
+
+    async def decide(self, pending: PendingOutbox, decisions: Mapping[str, OutputDecision]) -> None:
+        """See Outboxes.decide: read, then replace if nobody else did."""
+        await self.revise(pending, lambda document: decide_operations(document, decisions))
+
+    async def revise(
+        self, pending: PendingOutbox, change: Callable[[Document], list[Operation]]
+    ) -> None:
+        """Change a stored outbox, as often as it takes to be first."""
         session, document_id = pending.session, outbox_id(pending)
         while (document := await self.container.read(session, document_id)) is not None:
-            operations = acknowledge_operations(document, delivered, refused or {})
-            result, _ = await self.container.write(session, operations)
+            result, _ = await self.container.write(session, change(document))
             if result is not WriteResult.TAKEN:
                 return
 
@@ -207,18 +333,42 @@ class CosmosJournal:
         document = await self.container.read(session, ledger_id(group))
         return StoredLedger(decode_ledger(document), version_of(document)) if document else None
 
+    async def key(self, session: str, group: str, message_id: str) -> BoundNumber | None:
+        """See Ledgers.key: one point read."""
+        document = await self.container.read(session, key_id(group, message_id))
+        return decode_key(document) if document else None
+
     async def save_ledger(
-        self, session: str, ledger: Ledger, version: str | None, pending: Outbox = NO_OUTBOX
+        self,
+        session: str,
+        ledger: Ledger,
+        version: str | None,
+        pending: Outbox = NO_OUTBOX,
+        keys: KeptKeys = NO_KEYS,
     ) -> str | None:
         """See Ledgers.save_ledger: one transactional batch."""
-        operations = ledger_operations(session, ledger, version, pending)
+        operations = ledger_operations(session, ledger, version, pending, keys)
         result, answers = await self.container.write(session, operations)
-        return str(answers[0]["eTag"]) if result is WriteResult.CREATED else None
+        return str(answers[-1]["eTag"]) if result is WriteResult.CREATED else None
 
-    async def oldest_entries(self, session: str, limit: int) -> Sequence[Entry]:
-        """See Maintenance.oldest_entries: one query in one partition."""
-        found = await self.container.query(OLDEST_QUERY, limit=limit, partition_key=session)
-        return [decode_entry(document) for document in found]
+    async def regions(self) -> StoredRegions | None:
+        """See Regions.regions: one point read."""
+        document = await self.container.read(REGIONS_SESSION, REGIONS_ID)
+        return StoredRegions(decode_regions(document), version_of(document)) if document else None
+
+    async def save_regions(self, names: Sequence[str], version: str | None) -> bool:
+        """See Regions.save_regions: one create or replace."""
+        operations = regions_operations(names, version)
+        result, _ = await self.container.write(REGIONS_SESSION, operations)
+        return result is WriteResult.CREATED
+
+    async def oldest_entries(self, session: str, limit: int) -> Sequence[StoredEntry]:
+        """See Maintenance.oldest_entries: one query in one partition, dated by the store."""
+        clock = ResponseClock()
+        found = await self.container.query(
+            OLDEST_QUERY, limit=limit, partition_key=session, response_hook=clock.read
+        )
+        return [stored_entry(document, clock) for document in found]
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:
         """See Maintenance.milestone: one query in one partition."""
@@ -231,8 +381,17 @@ class CosmosJournal:
         )
         return newest_milestone(found, clock.seconds - older_than_seconds)
 
-    async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
+    async def compact(
+        self, session: str, positions: Sequence[int], marks: Mapping[int, bool]
+    ) -> None:
         """See Maintenance.compact: one transactional batch, or nothing if somebody else did it."""
-        operations = compact_operations(positions, passed)
+        operations = compact_operations(positions, marks)
         if operations:
             await self.container.write(session, operations)
+
+
+def stored_entry(document: Document, clock: ResponseClock) -> StoredEntry:
+    """An entry as it was read, dated by the store."""
+    entry, is_marked = decode_entry(document), shows_need(document, SessionNeed.COMPACTION)
+    times = written_at(document), clock.seconds
+    return StoredEntry(entry, version_of(document), *times, is_marked)

@@ -5,25 +5,33 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import (
-    CosmosAccessConditionFailedError,
     CosmosBatchOperationError,
     CosmosHttpResponseError,
-    CosmosResourceExistsError,
     CosmosResourceNotFoundError,
 )
 from azure.identity.aio import DefaultAzureCredential
 
-from shared.domain.errors import OutcomeUnknown, Throttled, TooLarge, Unavailable
+from shared.domain.errors import LockstepError, Unavailable
+from shared.domain.failures import (
+    CREDENTIAL,
+    MISSING,
+    STORE,
+    THROTTLED,
+    Failure,
+    FailureClass,
+    classify,
+    make_error,
+)
 from shared.ports import WriteResult
 from shared.storage.documents import Document
 from shared.storage.operations import (
@@ -36,10 +44,6 @@ from shared.storage.operations import (
     UpsertDocument,
 )
 
-# Throttled, busy, or not the write region: refused before anything was written.
-REFUSED_STATUSES = frozenset({403, 429, 449})
-TOO_LARGE = 413
-THROTTLED = 429
 # For reads that may be old: they cost half of what the account's strong consistency does.
 RELAXED: dict[str, Any] = {"initial_headers": {"x-ms-consistency-level": "Eventual"}}
 PAGE_MAX = 100
@@ -85,43 +89,46 @@ class CosmosAccount:
             return known
         async with self.connecting:
             if self.client is None:
-                async with reading():
-                    self.client = await self.new_client().__aenter__()
+                await self.connect()
+        if self.client is None:
+            raise Unavailable("the client was closed while it connected")
         container = self.client.get_database_client(database).get_container_client(name)
         self.containers[database, name] = container
         return container
 
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[None]:
-        """Turn failed writes into Unavailable or OutcomeUnknown; 404, 409 and 412 are answers.
+    async def connect(self) -> None:
+        """Ask the account where to read and write. Raises Unavailable, and Misconfigured."""
+        async with reading(), AsyncExitStack() as opened:
+            try:
+                client = self.new_client()
+                opened.push_async_callback(client.close)
+                await client.__aenter__()
+            except ValueError as error:
+                # What a setting holds is no connection string, or no key.
+                raise make_error(Failure(STORE, CREDENTIAL), first_line(error)) from error
+            opened.pop_all()
+            self.client = client
 
-        It is remembered since when writes fail: reads may go on meanwhile.
+    @asynccontextmanager
+    async def writing(self, tries: "Tries") -> AsyncIterator[None]:
+        """Turn failed writes into errors of the engine's; answers such as 409 pass.
+
+        It is remembered since when writes get no answer: reads may go on meanwhile.
         """
         try:
             yield
-        except (
-            CosmosAccessConditionFailedError,
-            CosmosBatchOperationError,
-            CosmosResourceExistsError,
-            CosmosResourceNotFoundError,
-        ):
-            raise
-        except CosmosHttpResponseError as error:
-            if error.status_code == THROTTLED:
-                # The region answers, so it is the right one.
-                self.failing_since = None
-            elif error.status_code != TOO_LARGE:
-                self.failing_since = self.failing_since or time.monotonic()
-            if error.status_code == TOO_LARGE:
-                raise TooLarge(first_line(error)) from error
-            if error.status_code in REFUSED_STATUSES:
-                raise convert_refusal(error, error.status_code) from error
-            raise OutcomeUnknown(f"a write to Cosmos DB failed: {first_line(error)}") from error
         except (AzureError, TimeoutError, OSError) as error:
-            self.failing_since = self.failing_since or time.monotonic()
-            raise OutcomeUnknown(
-                f"a write to Cosmos DB got no answer: {first_line(error)}"
-            ) from error
+            failure = tries.weigh(read_failure(error, is_write=True))
+            failure_class = classify(failure).failure_class
+            if failure_class in (FailureClass.UNKNOWN, FailureClass.TRANSIENT):
+                # A region that is throttled answers, so it is the right one.
+                is_throttled = failure.code == THROTTLED
+                self.failing_since = (
+                    None if is_throttled else self.failing_since or time.monotonic()
+                )
+            if failure_class is FailureClass.ANSWER:
+                raise
+            raise convert(failure, error) from error
         else:
             self.failing_since = None
 
@@ -166,15 +173,22 @@ class CosmosContainer:
     ) -> tuple[WriteResult, Sequence[Mapping[str, Any]]]:
         """CREATED and the answers to all operations, or the meaning of the first that was refused.
 
-        Raises TooLarge, Unavailable or OutcomeUnknown.
+        Raises NotStorable, Unavailable or OutcomeUnknown.
         """
         container = await self.account.container(self.database, self.name)
         batch = [encode_operation(operation) for operation in operations]
+        tries = Tries()
         try:
-            async with self.account.writing():
-                answers = await container.execute_item_batch(batch, partition_key=session)
+            async with self.account.writing(tries):
+                answers = await container.execute_item_batch(
+                    batch,
+                    partition_key=session,
+                    raw_request_hook=tries.requests.append,
+                    raw_response_hook=tries.responses.append,
+                )
         except CosmosBatchOperationError as error:
-            return explain_batch(operations, error), ()
+            # The first operation that was refused says what that means.
+            return operations[int(error.error_index)].refused, ()
         return WriteResult.CREATED, list(answers)
 
     async def read(self, session: str, document_id: str, **options: Any) -> Document | None:
@@ -186,17 +200,56 @@ class CosmosContainer:
                 return dict(found)
         return None
 
-    async def query(self, query: str, *, limit: int, **options: Any) -> list[Document]:
-        """The first documents that a query finds."""
+    async def look(self) -> None:
+        """Ask for nothing in particular. Raises Unavailable where the container cannot be read."""
+        await self.query("SELECT TOP 1 c.id FROM c", limit=1, partition_key="look")
+
+    async def query(
+        self,
+        query: str,
+        *,
+        limit: int,
+        ends_before: Callable[[list[Document], Document], bool] | None = None,
+        **options: Any,
+    ) -> list[Document]:
+        """The first documents that a query finds.
+
+        `ends_before` says of those found so far and the next one whether they are enough.
+        """
         container = await self.account.container(self.database, self.name)
         found: list[Document] = []
         pages = container.query_items(query, max_item_count=min(limit, PAGE_MAX), **options)
         async with reading():
             async for document in pages:
+                if ends_before is not None and ends_before(found, document):
+                    break
                 found.append(dict(document))
                 if len(found) == limit:
                     break
         return found
+
+
+@dataclass
+class Tries:
+    """What the SDK sent and received for one write: it repeats some writes by itself."""
+
+    requests: list[Any] = field(default_factory=list)
+    responses: list[Any] = field(default_factory=list)
+
+    def weigh(self, failure: Failure) -> Failure:
+        """The last try's failure, or none that says anything where an earlier one may have worked.
+
+        A write that got a 503 is sent again. When the second try is refused, the first may have
+        been applied all the same.
+        """
+        nothing_happened = (FailureClass.TRANSIENT, FailureClass.DESTINATION)
+        if classify(failure).failure_class not in nothing_happened:
+            return failure
+        answers = [Failure(STORE, one.http_response.status_code) for one in self.responses]
+        is_doubtful = len(self.responses) < len(self.requests) or any(
+            classify(answer).failure_class is FailureClass.UNKNOWN for answer in answers
+        )
+        return Failure(STORE) if is_doubtful else failure
 
 
 @dataclass
@@ -220,24 +273,35 @@ def new_transport() -> AioHttpTransport:
 
 @asynccontextmanager
 async def reading() -> AsyncIterator[None]:
-    """Turn failed reads into Unavailable; 404 passes, it is an answer."""
+    """Turn failed reads into errors of the engine's; that there is no such document passes."""
     try:
         yield
-    except CosmosResourceNotFoundError:
-        raise
-    except CosmosHttpResponseError as error:
-        raise convert_refusal(error, error.status_code) from error
     except (AzureError, TimeoutError, OSError) as error:
-        raise Unavailable(f"Cosmos DB cannot be reached: {first_line(error)}") from error
+        failure = read_failure(error, is_write=False)
+        if classify(failure).failure_class is FailureClass.ANSWER:
+            raise
+        raise convert(failure, error) from error
 
 
-def convert_refusal(error: AzureError, status: int | None) -> Unavailable:
-    """A refusal as Throttled or Unavailable, with the wait that the store asks for."""
-    reason = f"Cosmos DB refused: {first_line(error)}"
-    if status != THROTTLED:
-        return Unavailable(reason)
+def read_failure(error: BaseException, *, is_write: bool) -> Failure:
+    """What an exception of the SDK says, in the terms of the table."""
+    code: int | str | None = None
+    sub_status: int | None = None
+    if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):
+        code, sub_status = error.status_code, error.sub_status
+        request = getattr(error.response, "request", None)
+        if code == MISSING[0] and request is not None and "/docs" not in request.url:
+            # The SDK asked for the container itself. The store gives no reason for this answer.
+            sub_status = MISSING[1]
+    elif isinstance(error, ClientAuthenticationError):
+        code = CREDENTIAL
+    return Failure(STORE, code, sub_status, is_write)
+
+
+def convert(failure: Failure, error: BaseException) -> LockstepError:
+    """The error that the engine gets, with the wait that the store asks for."""
     wait = (getattr(error, "headers", None) or {}).get("x-ms-retry-after-ms")
-    return Throttled(reason, float(wait) / 1000 if wait else None)
+    return make_error(failure, first_line(error), float(wait) / 1000 if wait else None)
 
 
 def first_line(error: BaseException) -> str:
@@ -258,22 +322,11 @@ def encode_operation(operation: Operation) -> tuple[Any, ...]:
         case ReplaceDocument(document, version):
             name, arguments = "replace", (document["id"], document)
             conditions["if_match_etag"] = version
-        case PatchDocument(document_id, fields):
+        case PatchDocument(document_id, fields, _, version):
             changes = [{"op": "set", "path": path, "value": v} for path, v in fields.items()]
             name, arguments = "patch", (document_id, changes)
+            conditions |= {"if_match_etag": version} if version else {}
         case DeleteDocument(document_id, _, version):
             name, arguments = "delete", (document_id,)
             conditions |= {"if_match_etag": version} if version else {}
     return (name, arguments, conditions)
-
-
-def explain_batch(operations: Sequence[Operation], error: CosmosBatchOperationError) -> WriteResult:
-    """What a failed batch means: the first operation that was refused says so itself."""
-    status: int = error.operation_responses[error.error_index]["statusCode"]
-    if status in (404, 409, 412):
-        return operations[int(error.error_index)].refused
-    if status == TOO_LARGE:
-        raise TooLarge("Cosmos DB refused a document as too large") from error
-    if status in REFUSED_STATUSES:
-        raise convert_refusal(error, status) from error
-    raise OutcomeUnknown(f"Cosmos DB answered a batch with {status}") from error

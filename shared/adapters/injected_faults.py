@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.failures import BUS, STORE, Failure, make_error
 
 
 class ProcessKilled(BaseException):
@@ -17,12 +17,29 @@ class CallFault(StrEnum):
     REFUSED = "was refused"
     LOST = "was lost and got no answer"
     UNANSWERED = "was applied and got no answer"
+    FORBIDDEN = "was refused until a person changes something"
+    UNACCEPTABLE = "was refused for what it carries"
     KILLED_BEFORE = "was not made any more, its worker died"
     KILLED_AFTER = "was applied, but its worker died"
 
 
-# The faults that the caller survives.
+# The faults that the caller survives, and that may go away by themselves.
 CALL_ERRORS = (CallFault.REFUSED, CallFault.LOST, CallFault.UNANSWERED)
+# All that may go away by themselves.
+PASSING_FAULTS = (*CALL_ERRORS, CallFault.KILLED_BEFORE, CallFault.KILLED_AFTER)
+
+# What the store and the bus say in each case. What a call without an answer did nobody knows, and
+# the twin counts reads as calls of which that is so: whoever bears it bears the milder error.
+STORE_FAILURES = {
+    CallFault.REFUSED: Failure(STORE, 410),
+    CallFault.FORBIDDEN: Failure(STORE, 403),
+    CallFault.UNACCEPTABLE: Failure(STORE, 400),
+}
+BUS_FAILURES = {
+    CallFault.REFUSED: Failure(BUS, "ServiceBusServerBusyError"),
+    CallFault.FORBIDDEN: Failure(BUS, "MessagingEntityDisabledError"),
+    CallFault.UNACCEPTABLE: Failure(BUS, "MessageSizeExceededError"),
+}
 
 
 class FaultPlan:
@@ -68,10 +85,8 @@ def inject[T](fault: CallFault, operation: str, apply: Callable[[], T]) -> T:
     """Fail or die, with the operation applied or not."""
     if fault in (CallFault.UNANSWERED, CallFault.KILLED_AFTER):
         apply()
-    match fault:
-        case CallFault.REFUSED:
-            raise Unavailable(f"{operation} refused")
-        case CallFault.LOST | CallFault.UNANSWERED:
-            raise OutcomeUnknown(f"{operation} got no answer")
-        case CallFault.KILLED_BEFORE | CallFault.KILLED_AFTER:
-            raise ProcessKilled(operation)
+    if fault in (CallFault.KILLED_BEFORE, CallFault.KILLED_AFTER):
+        raise ProcessKilled(operation)
+    is_send = operation.startswith("send.")
+    failures, unanswered = (BUS_FAILURES, BUS) if is_send else (STORE_FAILURES, STORE)
+    raise make_error(failures.get(fault, Failure(unanswered)), f"({operation})")

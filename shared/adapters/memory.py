@@ -4,15 +4,24 @@ For unit tests, the simulation and a team's own handler tests. Time is virtual: 
 somebody sleeps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 
 from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import MemoryStore, VirtualClock
-from shared.domain.journal import Entry, Marker, MessageIdentity
-from shared.domain.message import Message, Number
-from shared.domain.outbox import NO_OUTBOX, DestinationBatch, Outbox, PendingOutbox, Staged
-from shared.domain.producer import Ledger
+from shared.domain.journal import Entry, EvictedCursor, Marker, MessageIdentity, Resolution
+from shared.domain.message import OWN_SOURCE, Message, Number
+from shared.domain.outbox import (
+    NO_OUTBOX,
+    Delivered,
+    DestinationBatch,
+    Outbox,
+    OutputDecision,
+    PendingOutbox,
+    Staged,
+)
+from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
+from shared.domain.standstill import ListPlace, Sign, take_page
 from shared.ports import (
     NOTHING_CARRIED,
     PENDING_MAX,
@@ -21,41 +30,55 @@ from shared.ports import (
     SessionNeed,
     StoredEntry,
     StoredLedger,
+    StoredRegions,
     WriteResult,
 )
 from shared.storage.documents import (
     Document,
+    blocked_key,
+    blocked_queues_in,
+    cursor_id,
+    decode_cursor,
     decode_entry,
-    decode_ledger,
     decode_marker,
     decode_parked,
+    decode_parked_run,
     decode_pending,
+    decode_sign,
     decode_staged,
     encode_pending,
     encode_staged,
     is_entry,
-    ledger_id,
     marker_id,
     newest_milestone,
     outbox_id,
+    parked_ends,
     parked_id,
+    parked_ids,
     position_id,
     processed_by_position,
+    sequence_of,
     session_in,
     staged_ids,
     version_of,
     written_at,
 )
+from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id
 from shared.storage.operations import (
     CreateDocument,
     Operation,
     acknowledge_operations,
     append_operations,
+    close_operations,
     compact_operations,
+    decide_operations,
+    leave_pending_operations,
     ledger_operations,
+    regions_operations,
     replace_operations,
 )
-from shared.storage.queries import shows_need
+from shared.storage.queries import place_of, shows_need, shows_sign
+from shared.storage.regions import REGIONS_ID, REGIONS_SESSION, decode_regions
 
 
 class MemoryJournal:
@@ -77,10 +100,13 @@ class MemoryJournal:
 
     async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
         found = self.read("stored_entry", session, position_id(position))
-        if found is None:
-            return None
-        now = self.clock.now()
-        return StoredEntry(decode_entry(found), version_of(found), written_at(found), now)
+        return self.stored(found) if found else None
+
+    def stored(self, document: Document) -> StoredEntry:
+        """An entry as it is stored now."""
+        entry, is_marked = decode_entry(document), shows_need(document, SessionNeed.COMPACTION)
+        times = written_at(document), self.clock.now()
+        return StoredEntry(entry, version_of(document), *times, is_marked)
 
     async def processed(
         self, session: str, position: int, limit: int
@@ -89,8 +115,14 @@ class MemoryJournal:
             "processed", lambda: processed_by_position(self.page(session, position, limit))
         )
 
-    async def marker(self, session: str, message_id: str) -> Marker | None:
-        found = self.read("marker", session, marker_id(message_id))
+    async def cursor(self, session: str, group: str) -> EvictedCursor | None:
+        found = self.read("cursor", session, cursor_id(group))
+        return decode_cursor(found) if found else None
+
+    async def marker(
+        self, session: str, message_id: str, source: str = OWN_SOURCE
+    ) -> Marker | None:
+        found = self.read("marker", session, marker_id(message_id, source))
         return decode_marker(found) if found else None
 
     async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
@@ -110,11 +142,19 @@ class MemoryJournal:
         found = self.read("parked", session, parked_id(number))
         return decode_parked(found) if found else None
 
+    async def parked_run(self, session: str, number: Number, limit: int) -> Sequence[Message]:
+        ids = parked_ids(number, limit)
+        found = self.fault_plan.perform(
+            "parked_run", lambda: [self.store.read(session, one) for one in ids]
+        )
+        return decode_parked_run([document for document in found if document], ids)
+
     async def sessions(
         self,
         need: SessionNeed,
         *,
         region: str = "",
+        queue: str = "",
         older_than_seconds: float = 0.0,
         excluded: Sequence[str] = (),
         limit: int,
@@ -122,18 +162,41 @@ class MemoryJournal:
         before = self.clock.now() - older_than_seconds
         found = self.fault_plan.perform(
             f"sessions.{need.value}",
-            lambda: self.store.search(need, region, before, frozenset(excluded)),
+            lambda: self.store.search(
+                need, place_of(need, region, queue), before, frozenset(excluded)
+            ),
         )
         return list(dict.fromkeys(session_in(document) for document in found[:limit]))
 
-    async def faulted_entries(self, session: str) -> Sequence[Entry]:
-        found = self.fault_plan.perform("faulted_entries", lambda: self.store.flagged(session))
-        faulted = [
-            decode_entry(document)
-            for document in found
-            if is_entry(document) and shows_need(document, SessionNeed.RESOLUTION)
-        ]
-        return sorted(faulted, key=lambda entry: entry.position)
+    async def signs(
+        self,
+        needs: Collection[SessionNeed],
+        regions: Sequence[str],
+        *,
+        session: str | None = None,
+        older_than_seconds: float,
+        after: ListPlace | None = None,
+        limit: int,
+    ) -> Sequence[Sign]:
+        late = self.clock.now() - older_than_seconds
+        sessions = list(self.store.flags) if session is None else [session]
+        documents = self.fault_plan.perform(
+            "signs", lambda: [one for name in sessions for one in self.store.flagged(name)]
+        )
+        shown = (decode_sign(d, late) for d in documents if shows_sign(d, needs, regions, late))
+        return take_page(shown, after, limit)
+
+    async def first_parked(self, session: str, group: str) -> int | None:
+        found = self.fault_plan.perform("first_parked", lambda: list(self.partitions[session]))
+        lowest, highest = parked_ends(group)
+        first = min((key for key in found if lowest <= key <= highest), default=None)
+        return sequence_of(first) if first else None
+
+    async def close(
+        self, session: str, position: int, version: str, closed: Resolution | None
+    ) -> bool:
+        operations = close_operations(position, version, closed)
+        return self.write("close", session, operations) is WriteResult.CREATED
 
     async def pending(
         self, session: str, regions: Sequence[str], *, limit: int = PENDING_MAX
@@ -146,19 +209,42 @@ class MemoryJournal:
         document = encode_pending(session, outbox)
         self.write("add_pending", session, [CreateDocument(document, WriteResult.TAKEN)])
 
-    async def acknowledge(
-        self,
-        pending: PendingOutbox,
-        delivered: Sequence[str],
-        refused: Mapping[str, str] | None = None,
+    async def blocked(self, session: str) -> Sequence[PendingOutbox]:
+        return self.fault_plan.perform(
+            "blocked", lambda: [p for p in self.outboxes(session) if p.outbox.blocked]
+        )
+
+    async def blocked_queues(self, region: str, known: Sequence[str]) -> Sequence[str]:
+        keys = {blocked_key(region, queue) for queue in known}
+        found = self.fault_plan.perform(
+            "blocked_queues",
+            lambda: self.store.search(
+                SessionNeed.UNBLOCKING, region, self.clock.now(), frozenset()
+            ),
+        )
+        unknown = (document for document in found if not keys & {*document["blocked"]})
+        return next((blocked_queues_in(document, region) for document in unknown), [])
+
+    async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
+        self.revise("acknowledge", pending, lambda document: acknowledge_operations(document, done))
+
+    async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
+        self.write("leave_pending", session, leave_pending_operations(position, regions))
+
+    async def decide(self, pending: PendingOutbox, decisions: Mapping[str, OutputDecision]) -> None:
+        self.revise("decide", pending, lambda document: decide_operations(document, decisions))
+
+    def revise(
+        self, name: str, pending: PendingOutbox, change: Callable[[Document], list[Operation]]
     ) -> None:
-        def remove_regions() -> None:
+        """Change a stored outbox, unless it goes wrong as planned."""
+
+        def apply() -> None:
             document = self.store.read(pending.session, outbox_id(pending))
             if document is not None:
-                operations = acknowledge_operations(document, delivered, refused or {})
-                self.store.apply(pending.session, operations)
+                self.store.apply(pending.session, change(document))
 
-        self.fault_plan.perform("acknowledge", remove_regions)
+        self.fault_plan.perform(name, apply)
 
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
         for document in encode_staged(session, attempt, batches):
@@ -174,16 +260,34 @@ class MemoryJournal:
         found = self.read("ledger", session, ledger_id(group))
         return StoredLedger(decode_ledger(found), version_of(found)) if found else None
 
+    async def key(self, session: str, group: str, message_id: str) -> BoundNumber | None:
+        found = self.read("key", session, key_id(group, message_id))
+        return decode_key(found) if found else None
+
     async def save_ledger(
-        self, session: str, ledger: Ledger, version: str | None, pending: Outbox = NO_OUTBOX
+        self,
+        session: str,
+        ledger: Ledger,
+        version: str | None,
+        pending: Outbox = NO_OUTBOX,
+        keys: KeptKeys = NO_KEYS,
     ) -> str | None:
-        operations = ledger_operations(session, ledger, version, pending)
+        operations = ledger_operations(session, ledger, version, pending, keys)
         if self.write("save_ledger", session, operations) is not WriteResult.CREATED:
             return None
         return version_of(self.partitions[session][ledger_id(ledger.group)])
 
-    async def oldest_entries(self, session: str, limit: int) -> Sequence[Entry]:
-        return self.fault_plan.perform("oldest_entries", lambda: self.entries(session)[:limit])
+    async def regions(self) -> StoredRegions | None:
+        found = self.read("regions", REGIONS_SESSION, REGIONS_ID)
+        return StoredRegions(decode_regions(found), version_of(found)) if found else None
+
+    async def save_regions(self, names: Sequence[str], version: str | None) -> bool:
+        operations = regions_operations(names, version)
+        return self.write("save_regions", REGIONS_SESSION, operations) is WriteResult.CREATED
+
+    async def oldest_entries(self, session: str, limit: int) -> Sequence[StoredEntry]:
+        found = self.fault_plan.perform("oldest_entries", lambda: self.entries(session)[:limit])
+        return [self.stored(document) for document in found]
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:
         before = self.clock.now() - older_than_seconds
@@ -191,8 +295,10 @@ class MemoryJournal:
         marked = [d for d in found if shows_need(d, SessionNeed.COMPACTION)]
         return newest_milestone(marked, before)
 
-    async def compact(self, session: str, positions: Sequence[int], passed: int | None) -> None:
-        self.write("compact", session, compact_operations(positions, passed))
+    async def compact(
+        self, session: str, positions: Sequence[int], marks: Mapping[int, bool]
+    ) -> None:
+        self.write("compact", session, compact_operations(positions, marks))
 
     def read(self, name: str, session: str, document_id: str) -> Document | None:
         """A point read, unless it goes wrong as planned."""
@@ -210,9 +316,9 @@ class MemoryJournal:
         found = (self.store.read(session, position_id(at)) for at in positions)
         return list(islice((document for document in found if document), limit))
 
-    def entries(self, session: str) -> list[Entry]:
-        found = [decode_entry(d) for d in self.partitions[session].values() if is_entry(d)]
-        return sorted(found, key=lambda entry: entry.position)
+    def entries(self, session: str) -> list[Document]:
+        found = [document for document in self.partitions[session].values() if is_entry(document)]
+        return sorted(found, key=lambda document: str(document["id"]))
 
     def entry_at(self, session: str, position: int) -> Entry | None:
         """The entry at a position, for tests that inspect the twin: no fault is injected here."""
@@ -224,6 +330,9 @@ class MemoryJournal:
         return decode_entry(document) if document else None
 
     def pending_outboxes(self, session: str, regions: Sequence[str]) -> list[PendingOutbox]:
+        return [one for one in self.outboxes(session) if one.outbox.only(regions).regions]
+
+    def outboxes(self, session: str) -> list[PendingOutbox]:
+        """What waits or is blocked, the oldest entries first."""
         found = sorted(self.store.flagged(session), key=lambda document: str(document["id"]))
-        pending = [one for document in found if (one := decode_pending(document))]
-        return [one for one in pending if one.outbox.only(regions).regions]
+        return [one for document in found if (one := decode_pending(document))]

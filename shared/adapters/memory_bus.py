@@ -1,13 +1,15 @@
 """The in-memory twin of the bus: the queues of all regions as lists."""
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import VirtualClock
-from shared.domain.errors import InvalidMessage, Unavailable
+from shared.domain.errors import InvalidMessage, Misconfigured, Unavailable
 from shared.domain.message import BODY_BYTES_MAX, Message
+from shared.ports import DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,8 @@ class QueuedCopy:
 class MemoryBus:
     """A Bus whose queues are lists.
 
-    A region or a single queue of it in `unavailable` refuses for now; a message over the bytes that
+    A region or a single queue of it in `unavailable` refuses for now, one in `missing` until a
+    person changes something, and one in `silent` never answers; a message over the bytes that
     `largest` gives for a queue is refused for good, after those before it were taken.
     """
 
@@ -30,16 +33,33 @@ class MemoryBus:
         self.fault_plan = fault_plan or FaultPlan()
         self.queues: dict[tuple[str, str], list[QueuedCopy]] = defaultdict(list)
         self.unavailable: set[str | tuple[str, str]] = set()
+        self.missing: set[str | tuple[str, str]] = set()
+        self.silent: set[str | tuple[str, str]] = set()
         self.largest: dict[tuple[str, str], int] = {}
+        self.dead_letters: dict[tuple[str, str], list[DeadLetter]] = defaultdict(list)
 
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
-        if self.unavailable & {region, (region, queue)}:
-            raise Unavailable(f"region {region} is unavailable")
+        await self.answer(region, queue)
         self.fault_plan.perform(
             f"send.{region}", lambda: self.put(region, queue, messages, delay_seconds)
         )
+
+    async def look(self, region: str, queue: str) -> None:
+        await self.answer(region, queue)
+        self.fault_plan.perform(f"look.{region}", lambda: None)
+
+    async def answer(self, region: str, queue: str) -> None:
+        """Raise what stands in the way of the queue, or never return where it is silent."""
+        if self.unavailable & {region, (region, queue)}:
+            raise Unavailable(f"region {region} is unavailable")
+        if self.missing & {region, (region, queue)}:
+            self.fault_plan.calls[f"refused.{region}"] += 1
+            raise Misconfigured(f"{queue!r} does not exist in region {region}")
+        if self.silent & {region, (region, queue)}:
+            self.fault_plan.calls[f"silent.{region}"] += 1
+            await asyncio.get_running_loop().create_future()
 
     def put(
         self, region: str, queue: str, messages: Sequence[Message], delay_seconds: float
@@ -51,6 +71,15 @@ class MemoryBus:
             if len(message.body) > largest:
                 raise InvalidMessage(f"a message is too large for {queue!r}")
             self.queues[region, queue].append(QueuedCopy(message, visible_at))
+
+    async def end_dead_letters(
+        self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]
+    ) -> int:
+        found = self.dead_letters[region, queue][:limit]
+        ended = [letter for letter in found if await end(letter)]
+        for letter in ended:
+            self.dead_letters[region, queue].remove(letter)
+        return len(ended)
 
     def messages(self, region: str, queue: str) -> list[Message]:
         """Everything a queue was sent, in order."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 from shared.domain.errors import TooLarge
+from shared.domain.handler import require_storable
 from shared.ports import SessionNeed, WriteResult
 from shared.storage.documents import (
     TTL_FIELD,
@@ -84,12 +85,12 @@ class MemoryStore:
         return bool(ttl >= 0 and self.clock.now() >= written_at(document) + ttl)
 
     def search(
-        self, need: SessionNeed, region: str, before: float, excluded: frozenset[str]
+        self, need: SessionNeed, place: str, before: float, excluded: frozenset[str]
     ) -> list[Document]:
         """The documents that show a need, the oldest first."""
         sessions = [session for session in self.flags if session not in excluded]
         documents = [d for session in sessions for d in self.flagged(session)]
-        found = [d for d in documents if written_at(d) <= before and shows_need(d, need, region)]
+        found = [d for d in documents if written_at(d) <= before and shows_need(d, need, place)]
         return sorted(found, key=lambda document: (written_at(document), int(version_of(document))))
 
     def apply(self, session: str, operations: Sequence[Operation]) -> WriteResult:
@@ -112,7 +113,9 @@ class MemoryStore:
                 return self.read(session, document["id"]) is None
             case ReplaceDocument(document, version):
                 return self.is_version(session, document["id"], version)
-            case DeleteDocument(document_id, _, str() as version):
+            case DeleteDocument(document_id, _, str() as version) | PatchDocument(
+                document_id, _, _, str() as version
+            ):
                 return self.is_version(session, document_id, version)
             case (
                 ReadDocument(document_id) | PatchDocument(document_id) | DeleteDocument(document_id)
@@ -155,6 +158,7 @@ class MemoryStore:
 def text_of(operation: Operation) -> str:
     """What an operation stores, as the SDK would write it; nothing where it stores nothing."""
     if isinstance(operation, CreateDocument | UpsertDocument | ReplaceDocument):
+        require_storable(operation.document)
         return json.dumps(operation.document)
     return ""
 

@@ -1,21 +1,25 @@
 """The bus over azure-servicebus: one client per region, a few senders per queue."""
 
 import asyncio
+import json
+import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.identity.aio import DefaultAzureCredential
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from azure.servicebus.amqp import AmqpMessageBodyType
+from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 
-from shared.domain.errors import InvalidMessage, OutcomeUnknown
+from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
 from shared.domain.wire import CONTENT_TYPE, to_properties
+from shared.ports import DeadLetter
 
 # A sender does one thing at a time; a few of them hide the round trip.
 SENDERS_PER_QUEUE = 4
@@ -23,6 +27,12 @@ SENDERS_PER_QUEUE = 4
 RETRIES = 1
 # The SDK waits for a broker's answer for ever, as long as the connection stands.
 SEND_SECONDS_MAX = 10.0
+CLOSE_SECONDS_MAX = 5.0
+# Of dead letters so many are locked at once: what is not reached comes again after its lock.
+RECEIVED_AT_ONCE = 10
+RECEIVE_WAIT_SECONDS = 1.0
+# One run of the sweep begins no dead letter after this time.
+DEAD_LETTER_SECONDS_MAX = 10.0
 
 
 class Namespace:
@@ -36,6 +46,7 @@ class Namespace:
         self.client_id = client_id
         self.client: ServiceBusClient | None = None
         self.credential: DefaultAzureCredential | None = None
+        self.closing: set[asyncio.Task[None]] = set()
         self.idle: defaultdict[str, list[ServiceBusSender]] = defaultdict(list)
         self.turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(SENDERS_PER_QUEUE)
@@ -49,16 +60,33 @@ class Namespace:
             try:
                 yield sender
             except BaseException:
-                with suppress(AzureError, OSError, ValueError):
-                    await sender.close()
+                self.close_later(sender)
                 raise
             self.idle[queue].append(sender)
 
+    def close_later(self, sender: ServiceBusSender) -> None:
+        """Close without waiting: a broker that does not answer would keep the caller for long."""
+        closing = asyncio.create_task(close_in_time(sender))
+        self.closing.add(closing)
+        closing.add_done_callback(self.closing.discard)
+
     def new_sender(self, queue: str) -> ServiceBusSender:
-        """A sender that connects when it is first used."""
-        if self.client is None:
-            self.client = self.new_client()
-        return self.client.get_queue_sender(queue)
+        """A sender that connects when it is first used. Raises Misconfigured."""
+        return self.open(lambda client: client.get_queue_sender(queue))
+
+    def new_dead_letter_receiver(self, queue: str) -> ServiceBusReceiver:
+        """A receiver of what the broker gave up on. Raises Misconfigured."""
+        sub_queue = ServiceBusSubQueue.DEAD_LETTER
+        return self.open(lambda client: client.get_queue_receiver(queue, sub_queue=sub_queue))
+
+    def open[L](self, link: Callable[[ServiceBusClient], L]) -> L:
+        """A link of the client, which is made when the first one is wanted."""
+        try:
+            self.client = self.client or self.new_client()
+            return link(self.client)
+        except ValueError as error:
+            # What a setting holds is no connection string, or it is for another queue only.
+            raise make_error(Failure(BUS, CREDENTIAL), str(error)) from error
 
     def new_client(self) -> ServiceBusClient:
         if self.connection_string is not None:
@@ -74,11 +102,18 @@ class Namespace:
         """Close every sender and the client; the next use connects again."""
         senders = [sender for idle in self.idle.values() for sender in idle]
         self.idle.clear()
-        for closable in (*senders, self.client, self.credential):
+        await asyncio.gather(*self.closing, *(close_in_time(sender) for sender in senders))
+        for closable in (self.client, self.credential):
             if closable is not None:
-                with suppress(AzureError, OSError):
-                    await closable.close()
+                await close_in_time(closable)
         self.client, self.credential = None, None
+
+
+async def close_in_time(closable: ServiceBusSender | ServiceBusClient | Any) -> None:
+    """Close what may be connected to a broker that does not answer."""
+    with suppress(AzureError, OSError, ValueError, TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS_MAX):
+            await closable.close()
 
 
 class ServiceBus:
@@ -99,16 +134,56 @@ class ServiceBus:
         """
         visible_at = scheduled_time(delay_seconds)
         copies = [to_service_bus(message, visible_at) for message in messages]
-        try:
+        with converting(region, queue):
+            # The wait for a sender counts as well: others may be waiting for the same silence.
             async with (
-                self.namespaces[region].sender(queue) as sender,
                 asyncio.timeout(self.send_seconds_max),
+                self.namespaces[region].sender(queue) as sender,
             ):
                 await send_in_batches(sender, copies)
-        except MessageSizeExceededError as error:
-            raise InvalidMessage(f"a message is too large for {queue!r}") from error
-        except (AzureError, TimeoutError, OSError, ValueError) as error:
-            raise OutcomeUnknown(f"sending to {region} failed: {error}") from error
+
+    async def end_dead_letters(
+        self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]
+    ) -> int:
+        """See Bus.end_dead_letters: one receiver for each call."""
+        given = removed = 0
+        until = time.monotonic() + DEAD_LETTER_SECONDS_MAX
+        async with AsyncExitStack() as opened:
+            receiver = self.namespaces[region].new_dead_letter_receiver(queue)
+            with converting(region, queue):
+                async with asyncio.timeout(self.send_seconds_max):
+                    await opened.enter_async_context(receiver)
+            while given < limit and time.monotonic() < until:
+                with converting(region, queue):
+                    letters = await self.receive(receiver, limit - given)
+                if not letters:
+                    break
+                for letter in letters:
+                    # What is begun too late stays locked for a while, and comes again.
+                    if time.monotonic() < until and await end(to_dead_letter(letter)):
+                        with converting(region, queue):
+                            await receiver.complete_message(letter)
+                        removed += 1
+                given += len(letters)
+        return removed
+
+    async def receive(
+        self, receiver: ServiceBusReceiver, limit: int
+    ) -> list[ServiceBusReceivedMessage]:
+        """Some dead letters, locked; a broker that does not answer is given up on."""
+        async with asyncio.timeout(self.send_seconds_max):
+            return await receiver.receive_messages(
+                min(limit, RECEIVED_AT_ONCE), max_wait_time=RECEIVE_WAIT_SECONDS
+            )
+
+    async def look(self, region: str, queue: str) -> None:
+        """See Bus.look: the link of a sender is opened, and kept for the messages to come."""
+        try:
+            async with self.namespaces[region].sender(queue) as sender:
+                await sender.create_message_batch()
+        except (AzureError, OSError, ValueError) as error:
+            place = f"(queue {queue!r} of {region}: {error})"
+            raise make_error(Failure(BUS, code_of(error)), place) from error
 
     async def close(self) -> None:
         """Close every namespace."""
@@ -131,6 +206,27 @@ async def send_in_batches(sender: ServiceBusSender, copies: Sequence[ServiceBusM
     await sender.send_messages(batch)
 
 
+@contextmanager
+def converting(region: str, queue: str) -> Iterator[None]:
+    """Turn what the SDK raises into errors of the engine's."""
+    try:
+        yield
+    except (AzureError, TimeoutError, OSError, ValueError) as error:
+        place = f"(queue {queue!r} of {region}: {error})"
+        raise make_error(Failure(BUS, code_of(error)), place) from error
+
+
+def code_of(error: BaseException) -> str:
+    """What an exception of the SDK says, in the terms of the table."""
+    if isinstance(error, ClientAuthenticationError):
+        return CREDENTIAL
+    # The SDK has a class for some conditions, and names the others in the error's text only.
+    condition = getattr(error, "_condition", None)
+    if type(error) is ServiceBusError and condition:
+        return str(getattr(condition, "value", condition))
+    return type(error).__name__
+
+
 def scheduled_time(delay_seconds: float) -> datetime | None:
     """When a delayed copy becomes visible; None for at once."""
     return datetime.now(UTC) + timedelta(seconds=delay_seconds) if delay_seconds > 0 else None
@@ -146,3 +242,34 @@ def to_service_bus(message: Message, visible_at: datetime | None) -> ServiceBusM
         session_id=message.session,
         scheduled_enqueue_time_utc=visible_at,
     )
+
+
+def to_dead_letter(received: ServiceBusReceivedMessage) -> DeadLetter:
+    """A dead letter with its properties as text, and its body as bytes, whatever they were."""
+    described = (received.dead_letter_reason, received.dead_letter_error_description)
+    reason = ": ".join(str(to_plain(part)) for part in described if part) or "no reason given"
+    kind = received.body_type
+    if kind is AmqpMessageBodyType.DATA:
+        body = b"".join(received.body)
+    else:
+        # The host cannot give such a body to a function, so its deliveries fail until none is left.
+        reason = f"its body is an AMQP {kind.value}, not data; {reason}"
+        content = to_plain(
+            received.body if kind is AmqpMessageBodyType.VALUE else list(received.body)
+        )
+        text = content if isinstance(content, str) else json.dumps(content, default=str)
+        body = text.encode(errors="surrogateescape")
+    properties = to_plain(received.application_properties or {})
+    return DeadLetter(received.session_id, properties, body, reason)
+
+
+def to_plain(value: Any) -> Any:
+    """What the SDK received, as JSON has it: it gives text as bytes, even that of keys."""
+    match value:
+        case bytes():
+            return value.decode(errors="surrogateescape")
+        case Mapping():
+            return {str(to_plain(key)): to_plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [to_plain(item) for item in value]
+    return value

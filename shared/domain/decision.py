@@ -38,7 +38,9 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The message's id or number was used before with other content."""
+    """The message's id or number was used before with other content, which has this digest."""
+
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,8 @@ def apply_rule(rule: Rule, head: Entry | None, message: Message) -> Decision:
     is_same = rule.newest is Newest.SAME
     decision: Decision = Proceed()
     if rule.decision is Conflict:
-        decision = Conflict()
+        other = identity_in(head, message, cursor) if head else None
+        decision = Conflict(other.digest if other else None)
     elif rule.decision is Duplicate:
         decision = Duplicate(checked=is_same)
     elif rule.decision is Gap:
@@ -218,7 +221,8 @@ def identity_in(head: Entry, message: Message, cursor: Cursor) -> MessageIdentit
     number = message.number
     for identity in head.identities:
         if number is None:
-            if identity.number.group == ARRIVALS and identity.id == message.id:
+            same = (identity.source, identity.id) == (message.source, message.id)
+            if identity.number.group == ARRIVALS and same:
                 return identity
         elif identity.number == number or (
             is_same_place(identity.number, number)

@@ -3,11 +3,18 @@
 LockstepError
 |- CallerError             the request itself is wrong; sending it again cannot help
 |  |- InvalidMessage
+|  |  `- NotAllowed
 |  |- InvalidBody
 |  |- UnknownType
 |  |- ContentConflict
 |  |- NotHalted
-|  |- TooLarge
+|  |- NotBlocked
+|  |- NotMissing
+|  |- NotOpen
+|  |- InvalidState
+|  |- UnreadableState
+|  |- NotStorable
+|  |  `- TooLarge
 |  |- InvalidOptions
 |  |- InvalidClientState
 |  |- ProducerDisconnected
@@ -15,7 +22,8 @@ LockstepError
 |  |- AlreadyPublished
 |  `- NumbersExhausted
 |- Unavailable             nothing happened; try again later
-|  `- Throttled
+|  |- Throttled
+|  `- Misconfigured        trying again helps only after a person has changed something
 `- OutcomeUnknown          it may have happened; read back before anything else
 """
 
@@ -30,6 +38,10 @@ class CallerError(LockstepError):
 
 class InvalidMessage(CallerError):
     """A message lacks what it needs, or a field is out of its range."""
+
+
+class NotAllowed(InvalidMessage):
+    """The sender may not say this: only the app itself may, or its type is not for this session."""
 
 
 class InvalidBody(CallerError):
@@ -48,7 +60,31 @@ class NotHalted(CallerError):
     """No fault stops the session, so there is nothing to resolve."""
 
 
-class TooLarge(CallerError):
+class NotBlocked(CallerError):
+    """Nothing of the session is blocked at the queue, so there is nothing to decide."""
+
+
+class NotMissing(CallerError):
+    """Nothing waits for this number, or it has come or was skipped before."""
+
+
+class NotOpen(CallerError):
+    """The entry asks for nobody, or somebody has closed it."""
+
+
+class InvalidState(CallerError):
+    """What was given as a session's state would not be the same when it is read back."""
+
+
+class UnreadableState(CallerError):
+    """A stored state is of another model, of a newer version, or not what its version says."""
+
+
+class NotStorable(CallerError):
+    """The store will never take what a message would add to the journal."""
+
+
+class TooLarge(NotStorable):
     """What a message would add to the journal is more than the store takes in one batch."""
 
 
@@ -86,6 +122,13 @@ class Unavailable(LockstepError):
 
 class Throttled(Unavailable):
     """The store takes no more requests for the moment."""
+
+
+class Misconfigured(Unavailable):
+    """A queue, a container or a right is missing, or a connection is wrong; nothing was changed.
+
+    Unlike other refusals this one lasts until a person changes something outside the app.
+    """
 
 
 class OutcomeUnknown(LockstepError):

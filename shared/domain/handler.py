@@ -7,21 +7,31 @@ whenever the same message is handled again.
 """
 
 import hashlib
+import inspect
 import json
 import random
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
-from shared.domain.errors import InvalidBody, UnknownType
-from shared.domain.message import Message, derive_id
+from shared.domain.errors import InvalidBody, NotAllowed, NotStorable, UnknownType
+from shared.domain.journal import ModelVersion
+from shared.domain.message import OWN_TYPE_PREFIX, Message, derive_id, refuse_reserved
+from shared.domain.outbox import HERE as HERE  # noqa: PLC0414 - stands beside Output for handlers
+from shared.domain.outbox import OUTPUTS as OUTPUTS  # noqa: PLC0414 - as above
 from shared.domain.outbox import DestinationBatch
+
+# What Cosmos DB keeps as it is: documents that are nested no deeper, and whole numbers up to here.
+LEVELS_MAX = 128
+WHOLE_NUMBER_MAX = 2**53
+MANY_DIGITS = re.compile(r"\d{16}")
 
 
 class Context:
@@ -30,17 +40,18 @@ class Context:
     def __init__(self, message: Message, captured: Mapping[str, Any] | None = None) -> None:
         self.message = message
         self.values = dict(captured or {})
+        self.replied_to: str | None = None
         self._ids = 0
 
     def new_id(self) -> str:
         """A fresh id; the n-th one of a message is the same in every run."""
         self._ids += 1
-        return derive_id(self.message.session, self.message.id, "id", str(self._ids))
+        return derive_id(*self.message.identity_parts, "id", str(self._ids))
 
     @cached_property
     def random(self) -> random.Random:
         """Randomness seeded by SHA-256 of the message's identity, equal in every process."""
-        seed = hashlib.sha256(f"{self.message.session}\0{self.message.id}".encode()).digest()
+        seed = hashlib.sha256("\0".join(self.message.identity_parts).encode()).digest()
         return random.Random(int.from_bytes(seed, "big"))  # noqa: S311 - must repeat, not surprise
 
     @property
@@ -65,9 +76,13 @@ class Context:
         return value
 
     def reply(self, message_type: str, body: BaseModel) -> "Output":
-        """An answer to the message's sender; raises InvalidBody where it asked for none."""
+        """An answer to the message's sender; raises InvalidBody where it asked for none.
+
+        A message whose answer is asked to a queue that the settings do not allow becomes a fault.
+        """
         if self.message.reply_to is None:
             raise InvalidBody(f"message {self.message.id!r} asks for no answer")
+        self.replied_to = self.message.reply_to
         session = self.message.reply_session or self.message.session
         return Output(message_type, body, session, to=self.message.reply_to, ordered=False)
 
@@ -76,8 +91,10 @@ class Context:
 class Output:
     """A message a handler wants sent: for another session, or for its own when none is named.
 
-    `to` names another queue, or a topic, than the app's output queue. Ordered outputs are numbered
-    per destination and session, so that their receiver recognises a gap; unordered ones are not.
+    It goes to the app's own queue where the app has a handler for its type, and to its output queue
+    where it has none. `to` says otherwise: HERE is the app's own queue, OUTPUTS its output queue,
+    and anything else the name of another queue or of a topic. Ordered outputs are numbered per
+    destination and session, so that their receiver recognises a gap; unordered ones are not.
     """
 
     type: str
@@ -91,12 +108,14 @@ class Output:
 class Handled[S: BaseModel]:
     """A handler's whole result: the new state and the outputs, in the order of sending.
 
-    `answer` is kept in the entry for the sender of a command; see engine/sagas/steps.py.
+    `answer` is kept in the entry for the sender of a command; see engine/sagas/steps.py. `alert`
+    says why a person has to look at this: it is listed until somebody closes it.
     """
 
     state: S
     outputs: tuple[Output, ...] = ()
     answer: BaseModel | None = None
+    alert: str | None = None
 
 
 class Kind(StrEnum):
@@ -119,20 +138,67 @@ class NoState(BaseModel):
     """The state of a session whose handlers keep none."""
 
 
+type Upgrade = Callable[[dict[str, Any], int], BaseModel]
+
+
+@dataclass(frozen=True, slots=True)
+class StateModel:
+    """A model of sessions' states, with the name and the version that entries record.
+
+    A change after which the model would read a stored state otherwise than it was written needs a
+    higher version and an `upgrade`: a pure function of a state as an older version stored it, and
+    of that version, which returns the state as the model is now. The name is that of the class
+    unless it is given, so that a class can be renamed. Raises ValueError for what cannot work.
+    """
+
+    model: type[BaseModel]
+    version: int = 1
+    upgrade: Upgrade | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        require_model("a state", self.model)
+        if issubclass(self.model, RootModel):
+            raise ValueError(f"a state has named fields, and {self.model.__name__} has none")
+        required = [name for name, one in self.model.model_fields.items() if one.is_required()]
+        if required:
+            raise ValueError(
+                f"the state model {self.model.__name__} needs a default for {', '.join(required)}:"
+                " the first message of a session finds no state"
+            )
+        if self.version < 1 or (self.version > 1 and self.upgrade is None):
+            raise ValueError(
+                f"the state model {self.model.__name__} has version {self.version}: versions begin"
+                " at 1, and a later one needs an upgrade"
+            )
+        if not self.name:
+            object.__setattr__(self, "name", self.model.__name__)
+
+
+def require_model(what: str, model: Any) -> None:
+    """Raise ValueError for anything but a pydantic model."""
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        raise ValueError(f"{what} is a pydantic model, not {getattr(model, '__name__', model)}")
+
+
 @dataclass(frozen=True, slots=True)
 class HandlerInput:
-    """What a handler starts from: the state, the next output numbers, and what was captured."""
+    """What a handler starts from: the state, the next output numbers, and what was captured.
+
+    `model` says what the state is of, where its entry recorded that.
+    """
 
     state: Mapping[str, Any] = field(default_factory=dict)
     produced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     captured: Mapping[str, Any] = field(default_factory=dict)
+    model: ModelVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerResult:
     """What running a handler gave, ready for the journal.
 
-    The batches' empty queue name stands for the app's own output queue.
+    `replied_to` is the queue that its sender asked an answer to, where the handler gave one.
     """
 
     state: Mapping[str, Any]
@@ -140,6 +206,38 @@ class HandlerResult:
     produced: Mapping[str, Mapping[str, int]]
     captured: Mapping[str, Any]
     answer: Mapping[str, Any] | None = None
+    alert: str | None = None
+    replied_to: str | None = None
+    state_bytes: int | None = field(default=None, compare=False)
+    model: ModelVersion | None = None
+
+
+def require_storable(document: Mapping[str, Any]) -> int:
+    """The size of a document as JSON.
+
+    Raises NotStorable where the store refuses it, or would change a number of it.
+    """
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise NotStorable(f"it cannot be stored: {error}") from error
+    # Few documents have as many brackets or digits, so that nearly none is walked through.
+    if text.count("{") + text.count("[") <= LEVELS_MAX and not MANY_DIGITS.search(text):
+        return len(text)
+    level: list[Any] = [document]
+    for _ in range(LEVELS_MAX):
+        inner = [
+            value
+            for outer in level
+            for value in (outer.values() if isinstance(outer, Mapping) else outer)
+        ]
+        for value in inner:
+            if isinstance(value, int) and abs(value) > WHOLE_NUMBER_MAX:
+                raise NotStorable("it cannot be stored: a whole number is beyond 2^53")
+        level = [value for value in inner if isinstance(value, Mapping | list | tuple)]
+        if not level:
+            return len(text)
+    raise NotStorable(f"it cannot be stored: it is nested deeper than {LEVELS_MAX} levels")
 
 
 type Returned = BaseModel | Handled[Any]
@@ -151,20 +249,52 @@ class Handler:
     """One message type: its body's model, its session's state model and the function between.
 
     `attempts` is how often an effectful or idempotent handler is run before its message is a fault;
-    a pure one would fail again, so it is run once.
+    a pure one would fail again, so it is run once. `sessions` are the patterns of the sessions that
+    the type is for, in which `*` stands for any characters. Raises ValueError for what cannot work.
     """
 
     message_type: str
-    state: type[BaseModel]
+    state: StateModel
     body: type[BaseModel]
     handle: Handle
     on_fault: OnFault = OnFault.HALT
     kind: Kind = Kind.PURE
     attempts: int = 3
+    sessions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"handler of {self.message_type!r}: attempts must be 1 or more")
+        if self.message_type.startswith(OWN_TYPE_PREFIX):
+            raise ValueError(f"type {self.message_type!r} is reserved: {OWN_TYPE_PREFIX}* is ours")
+        if "" in self.sessions:
+            raise ValueError(f"handler of {self.message_type!r}: a pattern of sessions is empty")
+        require_model(f"handler of {self.message_type!r}: a body", self.body)
+        require_signature(self.message_type, self.handle, "state", "body", "context")
+        is_async = any(map(inspect.iscoroutinefunction, (self.handle, type(self.handle).__call__)))
+        if is_async and self.kind in (Kind.PURE, Kind.DETERMINISTIC):
+            raise ValueError(
+                f"the {self.kind} handler of {self.message_type!r} must not be async: one that"
+                " calls the outside is effectful or idempotent"
+            )
+
+
+def require_signature(message_type: str, handle: Callable[..., Any], *parameters: str) -> None:
+    """Raise ValueError unless the function can be called with these."""
+    signature = inspect.signature(handle)
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        raise ValueError(
+            f"the handler of {message_type!r} is called with {', '.join(parameters)}, and takes"
+            f" {signature}: {error}"
+        ) from None
+
+
+@cache
+def session_pattern(pattern: str) -> re.Pattern[str]:
+    """The regular expression of a pattern in which `*` stands for any characters."""
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -178,32 +308,72 @@ class Handlers:
         message_type: str,
         *,
         body: type[BaseModel],
-        state: type[BaseModel] = NoState,
+        state: type[BaseModel] | StateModel = NoState,
         on_fault: OnFault = OnFault.HALT,
         kind: Kind = Kind.PURE,
         attempts: int = 3,
+        sessions: str | Iterable[str] = (),
     ) -> Callable[[H], H]:
-        """Decorate a function as the handler of a type; a second one for it is a ValueError."""
+        """Decorate a function as the handler of a type.
+
+        `sessions` says which sessions the type is for: a pattern such as "account:*", or several.
+        A message of it for another session is refused by name, and so is one of a type without
+        patterns for a session of these, unless it has the same state model or none. Raises
+        ValueError for a second handler of the type, and for what can never work: a function of
+        other parameters, one that is async and pure, or a state model without defaults.
+        """
+        fitting = (sessions,) if isinstance(sessions, str) else tuple(sessions)
+        declared = state if isinstance(state, StateModel) else StateModel(state)
 
         def add(handle: H) -> H:
-            self.add(Handler(message_type, state, body, handle, on_fault, kind, attempts))
+            self.add(
+                Handler(message_type, declared, body, handle, on_fault, kind, attempts, fitting)
+            )
             return handle
 
         return add
 
     def add(self, handler: Handler) -> None:
-        """Add a handler; a second one for its type is a ValueError."""
-        if handler.message_type in self.by_type:
+        """Add a handler; adding the same again changes nothing.
+
+        Raises ValueError for another one of its type, and where another handler's state has the
+        same model name with another version or upgrade.
+        """
+        if self.by_type.get(handler.message_type, handler) != handler:
             raise ValueError(f"two handlers for {handler.message_type!r}")
+        for other in (one.state for one in self.by_type.values()):
+            if other.name == handler.state.name and (other.version, other.upgrade) != (
+                handler.state.version,
+                handler.state.upgrade,
+            ):
+                raise ValueError(
+                    f"the state model {other.name!r} is declared as version {other.version} and as"
+                    f" version {handler.state.version}: declare it once, or name one of the two"
+                )
         self.by_type[handler.message_type] = handler
 
-    def of(self, message_type: str) -> Handler:
-        """The handler of a type, or UnknownType naming the known ones."""
-        try:
-            return self.by_type[message_type]
-        except KeyError:
+    def of(self, message_type: str, session: str | None = None) -> Handler:
+        """The handler of a type, and of a session where one is given.
+
+        Raises UnknownType naming the known ones, and NotAllowed where the type is not for the
+        session: its patterns do not fit, or it has none and others with another state model do.
+        """
+        handler = self.by_type.get(message_type)
+        if handler is None:
+            refuse_reserved("", message_type)
             known = ", ".join(sorted(self.by_type)) or "none"
-            raise UnknownType(f"no handler for type {message_type!r}; known: {known}") from None
+            raise UnknownType(f"no handler for type {message_type!r}; known: {known}")
+        if session is None or any(session_pattern(p).fullmatch(session) for p in handler.sessions):
+            return handler
+        if handler.sessions:
+            fits = " or ".join(handler.sessions)
+            raise NotAllowed(f"type {message_type!r} is for {fits}, not for session {session!r}")
+        for other in self.by_type.values():
+            if handler.state == other.state or handler.state.model is NoState:
+                continue
+            if any(session_pattern(p).fullmatch(session) for p in other.sessions):
+                raise NotAllowed(f"type {message_type!r} is not for session {session!r}")
+        return handler
 
     def kind_of(self, message_type: str) -> Kind:
         """The kind of a type's handler; a type without one is pure: it becomes a fault."""

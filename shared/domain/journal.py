@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from shared.domain.message import Message, Number
+from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import NO_OUTBOX, Outbox
 
 # The group under which the journal itself numbers what its sender did not, in order of arrival.
@@ -24,7 +24,7 @@ class Status(StrEnum):
     """How an entry ended, or that it has not yet."""
 
     WORKING = "working"  # claimed: an effectful handler is running, until the lease runs out
-    COMPLETED = "completed"  # the handler ran; state and outputs are its result
+    COMPLETED = "completed"  # the handler ran, or a person gave the state that it holds
     SKIPPED = "skipped"  # not processed, for the reason given; the state is unchanged
     PARKED = "parked"  # kept beside the journal, because its turn has not come
     FAULTED = "faulted"  # its handler failed for good; kept with body and reason
@@ -39,16 +39,30 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictedCursor:
+    """A producer group's cursor that lies beside the journal, because entries no longer name it.
+
+    `ends` says of each time that it was evicted, the oldest first, what it expected next then, and
+    the position of the last entry that named it. Only the newest of these are kept.
+    """
+
+    cursor: Cursor
+    ends: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MessageIdentity:
     """Which message an entry is about: enough to recognise a copy of it, without its body.
 
-    `number` is the sender's own, or the one that the journal gave to the message on arrival.
+    `number` is the sender's own, or the one that the journal gave to the message on arrival: the
+    message is then recognised by its source and id.
     """
 
     id: str
     type: str
     digest: str
     number: Number
+    source: str = OWN_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +111,40 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What a person decided about a fault."""
+    """What a person decided; `at` is the position of the fault that the decision ended."""
 
     action: str
     who: str
     why: str
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """Which model a stored state is of, by its name, and which version of it."""
+
+    name: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One step of a session: the messages it processed, and everything that is true after it.
 
-    `identities` names these messages; a fold has several, and every other entry has one.
+    `identities` names these messages: one, several for a fold, none for what a person did.
     `state` is None where the step did not change it; `state_at` is then the position of the entry
-    that holds it, or None before the first one. `produced` are the next numbers of this session's
-    own outputs. `lagging` are the regions that still miss outputs of earlier entries when this one
-    is made: its own outputs must not reach them first. `parked` counts, by producer group, the
-    messages that wait beside the journal; `from_parked` says that this entry took one of them.
-    `message` is the whole message where it is still needed: claimed, parked, faulted, or to be run
-    again for its outputs. `captured` is what the handler looked up once. `lease` is there while the
-    entry is a claim. `answer` is what the handler replied to the sender of a command.
+    that holds it, or None before the first one. `model` says what the state is of; entries from
+    before it was recorded do not have it. `cursors` are those of the producer groups used last, in
+    the order of use; `has_evicted` says that others may lie beside the journal. `produced` are the
+    next numbers of this session's own outputs. `lagging` are the regions that still miss outputs of
+    earlier entries when this one is made: its own outputs must not reach them first. `parked`
+    counts, by producer group, the messages that wait beside the journal; `from_parked` says that
+    all of this entry's were. `message` is the whole message where it is still needed: claimed,
+    parked, faulted, or to be run again for its outputs. `captured` is what the handler looked up
+    once. `lease` is there while the entry is a claim. `answer` is what the handler replied to the
+    sender of a command. `alert` is why the handler asked for a person, and `closed` who took note
+    of what the entry asked for. `state_bytes` is about the size of the state as JSON, where it is
+    known; it is not stored.
     """
 
     session: str
@@ -127,6 +155,7 @@ class Entry:
     state_at: int | None
     attempt: Attempt
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
+    has_evicted: bool = False
     produced: Produced = field(default_factory=dict)
     outbox: Outbox = NO_OUTBOX
     lagging: tuple[str, ...] = ()
@@ -139,6 +168,18 @@ class Entry:
     captured: Json = field(default_factory=dict)
     lease: Lease | None = None
     answer: Json | None = None
+    alert: str | None = None
+    closed: Resolution | None = None
+    state_bytes: int | None = field(default=None, compare=False)
+    model: ModelVersion | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a person has to take note of an alert or of refused outputs, and nobody has."""
+        # The report of a fault may be refused, too; resolving the fault is enough for both.
+        is_halting = self.halt is not None and self.halt.at == self.position
+        is_refused = bool(self.outbox.refused) and not is_halting
+        return self.closed is None and (self.alert is not None or is_refused)
 
 
 def lagging_regions(head: Entry | None) -> tuple[str, ...]:

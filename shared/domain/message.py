@@ -2,12 +2,18 @@
 
 import hashlib
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.domain.errors import InvalidMessage
+from shared.domain.errors import InvalidMessage, NotAllowed
 
 # Service Bus refuses longer message and session ids.
 ID_CHARACTERS_MAX = 128
+TYPE_CHARACTERS_MAX = 256
+TIME_CHARACTERS_MAX = 64
+# The longest name of a queue or a topic.
+QUEUE_CHARACTERS_MAX = 260
 # A queue takes messages of 1 MiB; the rest of it is room for properties.
 BODY_BYTES_MAX = 1_000_000
 # A document takes 2 MB, and a body must fit into one as a JSON string, escapes included.
@@ -16,6 +22,21 @@ STORED_BYTES_MAX = 1_500_000
 ESCAPE_FACTOR_MAX = 6
 # Groups that begin so are the journal's own; senders may not use them.
 RESERVED_PREFIX = "$"
+# Before a session's name, the group of its own outputs: the longest group there can be.
+OUTPUTS_PREFIX = "session:"
+# The same for outputs to the app's own queue. They are counted for themselves, so their group must
+# be another one: a session that gets both would take one number for two messages.
+HERE_PREFIX = "here:"
+GROUP_CHARACTERS_MAX = len(OUTPUTS_PREFIX) + ID_CHARACTERS_MAX
+# The CloudEvents source of what Lockstep sends itself.
+OWN_SOURCE = "lockstep"
+# A source may be a long URI, but the journal keeps it with every message that has no number.
+SOURCE_CHARACTERS_MAX = 1_024
+# Only the app itself writes to the journals of sagas, and only it sends messages of these types.
+SAGA_SESSION_PREFIX = "saga:"
+OWN_TYPE_PREFIX = "lockstep."
+# Halves of surrogate pairs cannot be written down; the others forge lines of a log, or hide some.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # Sequence numbers are int32 and owner levels int16, as in the idempotent producers of Event Hubs.
 SEQUENCE_MAX = 2**31 - 1
 OWNER_LEVEL_MAX = 2**15 - 1
@@ -42,10 +63,12 @@ class Number:
 class Message:
     """One message. The body is UTF-8 JSON, kept as bytes: what was sent is what is compared.
 
-    `time` is the sender's own ISO 8601 time; handlers see it as `now`, so a re-run sees the same.
-    `reply_to` is the queue or topic for answers and `reply_session` their session; `correlation` is
-    the id of the message that this one answers. Raises InvalidMessage for an empty or overlong id
-    or session, an empty type, and a body that is empty, too large or not UTF-8.
+    `source` says who gave the id to a message without a number: two sources may use the same id.
+    It is empty for a message that an older release stored. `time` is the sender's own ISO 8601
+    time; handlers see it as `now`, so a re-run sees the same. `reply_to` is the queue or topic for
+    answers and `reply_session` their session; `correlation` is the id of the message that this one
+    answers. Raises InvalidMessage for an empty id, session or type, a field that is too long or no
+    text, a type with control characters, and a body that is empty, too large or not UTF-8.
     """
 
     id: str
@@ -57,12 +80,23 @@ class Message:
     reply_to: str | None = None
     reply_session: str | None = None
     correlation: str | None = None
+    source: str = OWN_SOURCE
 
     def __post_init__(self) -> None:
-        require_id("message id", self.id)
-        require_id("session", self.session)
-        if not self.type:
-            raise InvalidMessage("the message has no type")
+        require_text("message id", self.id)
+        require_text("session", self.session)
+        require_text("type", self.type, TYPE_CHARACTERS_MAX)
+        if UNPRINTABLE.search(self.type):
+            raise InvalidMessage(f"the type holds control characters: {self.type!r}")
+        for what, value, longest in (
+            ("time", self.time, TIME_CHARACTERS_MAX),
+            ("place for answers", self.reply_to, QUEUE_CHARACTERS_MAX),
+            ("session for answers", self.reply_session, ID_CHARACTERS_MAX),
+            ("correlation id", self.correlation, ID_CHARACTERS_MAX),
+            ("source", self.source, SOURCE_CHARACTERS_MAX),
+        ):
+            if value:
+                require_text(what, value, longest)
         if not self.body:
             raise InvalidMessage("the message has no body")
         if len(self.body) > BODY_BYTES_MAX:
@@ -77,10 +111,32 @@ class Message:
         """What the message says, as a hex SHA-256; ids, numbers and times are not part of it."""
         return digest_content(self.type, self.body)
 
+    @property
+    def identity_parts(self) -> tuple[str, ...]:
+        """What identifies the message: ids and randomness that follow from it derive from these.
+
+        They stay the same for every copy, in every region and after a correction by a person. A
+        message that an older release stored keeps the parts that release used, so that its handler
+        makes the same ids as before when it is run again.
+        """
+        if not self.source:
+            return (self.session, self.id)
+        if self.number is None:
+            return (self.session, "source", self.source, self.id)
+        # The owner level is part of it: a number that a fenced producer did not get to use is used
+        # again for another message.
+        number = self.number
+        return (self.session, "number", number.group, str(number.level), str(number.sequence))
+
 
 def digest_content(message_type: str, body: bytes) -> str:
     """The hex SHA-256 of type and body, with a zero byte between: types cannot contain one."""
     return hashlib.sha256(message_type.encode() + b"\0" + body).hexdigest()
+
+
+def home_region(session: str, regions: Sequence[str]) -> str:
+    """The region that a session belongs to by its name alone: everybody finds the same one."""
+    return regions[int(derive_id(session)[:8], 16) % len(regions)]
 
 
 def derive_id(*parts: str) -> str:
@@ -105,9 +161,23 @@ def stored_bytes(body: bytes) -> int:
     return len(json.dumps(body.decode()))
 
 
-def require_id(what: str, value: str) -> None:
-    """Raise InvalidMessage unless the value can be an id on Service Bus."""
+def require_text(what: str, value: object, longest: int = ID_CHARACTERS_MAX) -> None:
+    """Raise InvalidMessage unless the value is text of 1 to `longest` characters."""
+    if not isinstance(value, str):
+        raise InvalidMessage(f"the {what} is no text")
     if not value:
         raise InvalidMessage(f"the {what} is empty")
-    if len(value) > ID_CHARACTERS_MAX:
-        raise InvalidMessage(f"the {what} has {len(value)} characters, over {ID_CHARACTERS_MAX}")
+    if len(value) > longest:
+        raise InvalidMessage(f"the {what} has {len(value)} characters, over {longest}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidMessage(f"the {what} is no text: {value!r}") from None
+
+
+def refuse_reserved(session: str, message_type: str) -> None:
+    """Raise NotAllowed for what nobody outside may say: the app itself never sends it this way."""
+    if session.startswith(SAGA_SESSION_PREFIX):
+        raise NotAllowed(f"session {session!r} is a saga's: it takes nothing from outside")
+    if message_type.startswith(OWN_TYPE_PREFIX):
+        raise NotAllowed(f"type {message_type!r} is the app's own: nobody outside may send it")

@@ -14,14 +14,25 @@ from shared.domain.journal import (
     Attempt,
     Cursor,
     Entry,
+    EvictedCursor,
     Halt,
+    Json,
     Lease,
     MessageIdentity,
+    ModelVersion,
     Resolution,
     Status,
 )
-from shared.domain.message import Message, Number
-from shared.domain.outbox import Outbox, Rerun
+from shared.domain.message import OWN_SOURCE, Message, Number
+from shared.domain.outbox import NO_OUTBOX, Outbox, Rerun
+
+# So many producer groups have their cursors in an entry; those of the others are evicted: each lies
+# in a document of its own. So an entry stays small, however many groups send to its session.
+CURSORS_MAX = 64
+# A head that names more of them loses at most so many at once, because each is a write in a batch.
+EVICTED_AT_ONCE = 10
+# Of a group's evictions so many are remembered, to find its earlier entries by.
+ENDS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +57,15 @@ def open_entry(made_from: EntryInput) -> Entry:
     """An entry that has not ended; everything but its position is as it was."""
     head, message = made_from.head, made_from.message
     number = message.number or number_on_arrival(made_from)
-    identity = MessageIdentity(
-        message.id, message.type, made_from.sent_digest or message.digest, number
-    )
+    digest = made_from.sent_digest or message.digest
+    source = message.source or OWN_SOURCE
+    identity = MessageIdentity(message.id, message.type, digest, number, source)
     parked: Mapping[str, int] = head.parked if head else {}
+    cursors: Mapping[str, Cursor] = head.cursors if head else {}
+    has_evicted = head is not None and head.has_evicted
+    if len(cursors) >= CURSORS_MAX:
+        kept = keep_recent(cursors, number.group)
+        cursors, has_evicted = kept, has_evicted or len(kept) < len(cursors)
     if made_from.from_parked:
         parked = remove_parked(parked, number.group)
     return Entry(
@@ -60,7 +76,8 @@ def open_entry(made_from: EntryInput) -> Entry:
         state=None,
         state_at=state_position(head),
         attempt=made_from.attempt,
-        cursors=head.cursors if head else {},
+        cursors=cursors,
+        has_evicted=has_evicted,
         produced=head.produced if head else {},
         lagging=made_from.lagging,
         parked=parked,
@@ -105,6 +122,11 @@ def take_over_claim(claim: Entry, attempt: Attempt) -> Entry:
     return replace(claim, attempt=attempt, lease=Lease(lease.seconds, lease.tries + 1))
 
 
+def count_try(claim: Entry, tries: int) -> Entry:
+    """A claim as its owner writes it before another try at its message; its lease begins anew."""
+    return replace(claim, lease=claim.lease and Lease(claim.lease.seconds, tries))
+
+
 def renew_claim(claim: Entry) -> Entry:
     """A claim as its owner writes it again: the lease begins anew."""
     return replace(claim, lease=claim.lease and replace(claim.lease, since=None))
@@ -121,11 +143,14 @@ def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:
         status=Status.COMPLETED,
         state=result.state,
         state_at=None,
+        model=result.model,
         cursors=advance(entry.cursors, entry.identities[-1].number),
         produced=result.produced,
         captured=result.captured if is_rerun else {},
         outbox=outbox,
         answer=result.answer,
+        alert=result.alert,
+        state_bytes=result.state_bytes,
         message=entry.message if is_rerun else None,
         lease=None,
     )
@@ -143,6 +168,7 @@ def fold(first: Entry, second: Entry) -> Entry:
         attempt=first.attempt,
         lagging=first.lagging,
         outbox=outbox,
+        alert=second.alert or first.alert,
     )
 
 
@@ -157,6 +183,16 @@ def skip(entry: Entry, reason: str) -> Entry:
     return replace(refuse(entry, reason), cursors=cursors)
 
 
+def skip_numbers(made_from: EntryInput, first: int, reason: str) -> Entry:
+    """The session goes on after numbers that never came: from the first to that of the message."""
+    entry = skip(open_entry(made_from), reason)
+    last = entry.identities[0]
+    missing = range(first, last.number.sequence + 1)
+    # Each is named, so that the message, should it come after all, is told apart from a copy.
+    identities = (replace(last, number=replace(last.number, sequence=n)) for n in missing)
+    return replace(entry, identities=tuple(identities))
+
+
 def fail(entry: Entry, *, reason: str, outbox: Outbox, halts: bool) -> Entry:
     """The message failed for good: kept whole, and either the session halts or it goes on."""
     number = entry.identities[-1].number
@@ -168,6 +204,39 @@ def fail(entry: Entry, *, reason: str, outbox: Outbox, halts: bool) -> Entry:
         reason=reason,
         outbox=outbox,
         lease=None,
+    )
+
+
+def set_state(
+    head: Entry,
+    state: Json,
+    model: ModelVersion,
+    attempt: Attempt,
+    lagging: tuple[str, ...],
+    resolution: Resolution,
+) -> Entry:
+    """A person gave the session another state. What halts it, and what waits for it, stays."""
+    return replace(
+        head,
+        position=head.position + 1,
+        status=Status.COMPLETED,
+        identities=(),
+        state=state,
+        state_at=None,
+        model=model,
+        attempt=attempt,
+        outbox=NO_OUTBOX,
+        lagging=lagging,
+        from_parked=False,
+        message=None,
+        reason=None,
+        resolution=resolution,
+        captured={},
+        lease=None,
+        answer=None,
+        alert=None,
+        closed=None,
+        state_bytes=None,
     )
 
 
@@ -188,12 +257,38 @@ def park_beside(claim: Entry, claimed_at: float, message: Message) -> tuple[Entr
     number = message.number or number_on_arrival(made_from)
     lease = claim.lease and replace(claim.lease, since=claimed_at)
     waiting = replace(claim, lease=lease, parked=add_parked(claim.parked, number.group))
-    return waiting, MessageIdentity(message.id, message.type, message.digest, number)
+    source = message.source or OWN_SOURCE
+    return waiting, MessageIdentity(message.id, message.type, message.digest, number, source)
 
 
 def advance(cursors: Mapping[str, Cursor], number: Number) -> dict[str, Cursor]:
-    """The cursors after a message of this number."""
-    return {**cursors, number.group: Cursor(level=number.level, next=number.sequence + 1)}
+    """The cursors after a message of this number; its group is now the one used last."""
+    others = {group: cursor for group, cursor in cursors.items() if group != number.group}
+    return {**others, number.group: Cursor(level=number.level, next=number.sequence + 1)}
+
+
+def keep_recent(cursors: Mapping[str, Cursor], group: str) -> dict[str, Cursor]:
+    """The cursors that a next entry names, with room for a message's group.
+
+    The one of arrivals stays: it numbers every message that comes without a number.
+    """
+    excess = len({*cursors, group}) - CURSORS_MAX
+    unused = [name for name in cursors if name not in (group, ARRIVALS)]
+    evicted = unused[: max(0, min(excess, EVICTED_AT_ONCE))]
+    return {name: cursor for name, cursor in cursors.items() if name not in evicted}
+
+
+def evicted_cursors(head: Entry, entry: Entry) -> dict[str, Cursor]:
+    """The cursors of a head that the entry after it no longer names."""
+    return {name: c for name, c in head.cursors.items() if name not in entry.cursors}
+
+
+def evict(cursor: Cursor, named_at: int, before: EvictedCursor | None) -> EvictedCursor:
+    """What is kept of a cursor that the entry at `named_at` is the last to name, for the moment."""
+    ends = before.ends if before else ()
+    if not ends or ends[-1][0] < cursor.next:
+        ends = (*ends, (cursor.next, named_at))[-ENDS_MAX:]
+    return EvictedCursor(cursor, ends)
 
 
 def add_parked(waiting: Mapping[str, int], group: str) -> dict[str, int]:

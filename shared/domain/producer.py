@@ -11,24 +11,31 @@ from dataclasses import dataclass, replace
 from shared.domain.errors import (
     ContentConflict,
     InvalidClientState,
+    InvalidMessage,
     InvalidOptions,
     NumbersExhausted,
     ProducerDisconnected,
 )
 from shared.domain.message import (
-    ID_CHARACTERS_MAX,
+    HERE_PREFIX,
+    OUTPUTS_PREFIX,
     OWNER_LEVEL_MAX,
+    RESERVED_PREFIX,
+    SAGA_SESSION_PREFIX,
     SEQUENCE_MAX,
     Message,
     Number,
     digest_content,
+    require_text,
 )
 
 # How many numbers a ledger remembers for retries: an HTTP client's patience, not a history. A
 # larger operation is remembered whole until the next one.
 REMEMBERED_MAX = 64
-# What begins so is the journal's own: its arrivals, and the outputs of sessions.
-RESERVED_GROUPS = ("$", "session:")
+# What begins so is the app's own: the journal's arrivals, the outputs of sessions, sagas.
+RESERVED_PREFIXES = (RESERVED_PREFIX, OUTPUTS_PREFIX, HERE_PREFIX, SAGA_SESSION_PREFIX)
+# The group of HTTP ingest.
+HTTP_GROUP = "http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +70,23 @@ class ProducerOptions:
     """Who publishes. A higher owner level fences a lower one of the same group.
 
     `starting_sequence_number` continues from state the caller kept; it must agree with the ledger.
-    Raises InvalidOptions.
+    `is_ingest` says that the app's own HTTP ingest publishes: nobody else may use its group. Raises
+    InvalidOptions.
     """
 
     producer_group_id: str
     owner_level: int = 0
     starting_sequence_number: int | None = None
+    is_ingest: bool = False
 
     def __post_init__(self) -> None:
         group = self.producer_group_id
-        if not 0 < len(group) <= ID_CHARACTERS_MAX:
-            raise InvalidOptions(f"a group id has 1 to {ID_CHARACTERS_MAX} characters: {group!r}")
-        if group.startswith(RESERVED_GROUPS):
-            raise InvalidOptions(f"group id {group!r} is reserved: it begins as the journal's own")
+        try:
+            require_text("group id", group)
+        except InvalidMessage as error:
+            raise InvalidOptions(str(error)) from None
+        if group.startswith(RESERVED_PREFIXES) or (group == HTTP_GROUP) is not self.is_ingest:
+            raise InvalidOptions(f"group id {group!r} is reserved for the app itself")
         require_range("owner level", self.owner_level, OWNER_LEVEL_MAX)
         if self.starting_sequence_number is not None:
             require_range("starting number", self.starting_sequence_number, SEQUENCE_MAX)
@@ -88,6 +99,22 @@ class BoundNumber:
     id: str
     digest: str
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKeys:
+    """Ids that are remembered by time and not by count: a document each, stored with the ledger.
+
+    `kept` are the numbers that ids are bound to, for so many seconds. `forgotten` are kept ids of
+    which no queue took the message.
+    """
+
+    kept: tuple[BoundNumber, ...] = ()
+    seconds: int = 0
+    forgotten: tuple[str, ...] = ()
+
+
+NO_KEYS = KeptKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +141,23 @@ class Numbered:
     ledger: Ledger
     messages: tuple[Message, ...]
     fresh: tuple[Message, ...]
+    keys: KeptKeys = NO_KEYS
 
 
 def number_drafts(
-    ledger: Ledger, session: str, drafts: Sequence[Draft], options: ProducerOptions
+    ledger: Ledger,
+    session: str,
+    drafts: Sequence[Draft],
+    options: ProducerOptions,
+    *,
+    keep_seconds: int = 0,
 ) -> Numbered:
     """Give every draft its number: its old one if the ledger remembers its id, else the next.
 
     Raises ProducerDisconnected for an owner level below the ledger's, InvalidClientState when the
     caller's starting number contradicts the ledger, ContentConflict for an id with new content,
-    NumbersExhausted at the end of the group's numbers, InvalidMessage for what is no message.
+    NumbersExhausted at the end of the group's numbers, InvalidMessage for what is no message. With
+    `keep_seconds` the ids are kept for so long, each in a document of its own.
     """
     ledger = take_over_ledger(ledger, options)
     bound_ids = {bound.id: bound for bound in ledger.remembered}
@@ -137,8 +171,14 @@ def number_drafts(
         if draft.id not in bound_ids:
             bound_ids[draft.id] = bound
             fresh.append(messages[-1])
-    remembered = tuple(bound_ids.values())[-max(REMEMBERED_MAX, len(fresh)) :]
-    return Numbered(extend_ledger(ledger, len(fresh), remembered), tuple(messages), tuple(fresh))
+    # Where ids are kept by time, the ledger need not remember them. What it remembers still goes
+    # one by one: a release that kept no ids may have numbered it a moment ago.
+    limit = len(ledger.remembered) - 1 if keep_seconds else REMEMBERED_MAX
+    bounds = tuple(bound_ids.values())
+    remembered = bounds[-max(limit, len(fresh)) :]
+    kept = KeptKeys(bounds[len(bounds) - len(fresh) :], keep_seconds) if keep_seconds else NO_KEYS
+    after = extend_ledger(ledger, len(fresh), remembered)
+    return Numbered(after, tuple(messages), tuple(fresh), kept)
 
 
 def take_over_ledger(ledger: Ledger, options: ProducerOptions) -> Ledger:
@@ -183,4 +223,7 @@ def extend_ledger(ledger: Ledger, count: int, remembered: tuple[BoundNumber, ...
 def require_range(what: str, value: int, highest: int) -> None:
     """Raise InvalidOptions unless the value is a whole number from 0 to `highest`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= highest:
-        raise InvalidOptions(f"{what} {value!r} is not a whole number within 0..{highest}")
+        # Python writes down no number of thousands of digits.
+        is_huge = isinstance(value, int) and value.bit_length() > 64
+        shown = "of over 64 bits" if is_huge else repr(value)
+        raise InvalidOptions(f"{what} {shown} is not a whole number within 0..{highest}")

@@ -1,13 +1,18 @@
 """Messages that Lockstep itself writes: what became of a message that could not be processed."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
-from shared.domain.message import Message, derive_id, stored_bytes
+from shared.domain.message import UNPRINTABLE, Message, derive_id, digest_content, stored_bytes
 
 FAULT_TYPE = "lockstep.fault"
 TOMBSTONE_TYPE = "lockstep.void"
+# What an entry names in place of a message that never came.
+SKIPPED_TYPE = "lockstep.skipped"
+SKIPPED_BODY = b"{}"
+SKIPPED_DIGEST = digest_content(SKIPPED_TYPE, SKIPPED_BODY)
 # A faulted message, its report and the entry that keeps both must fit into one batch of 2 MB.
 REPORTED_BYTES_MAX = 150_000
 REASON_CHARACTERS_MAX = 2_000
@@ -22,6 +27,7 @@ def report_fault(message: Message, reason: str) -> Message:
     number, shown_reason = message.number, shorten(reason)
     reported: dict[str, Any] = {
         "id": message.id,
+        "source": message.source,
         "session": message.session,
         "type": message.type,
         "time": message.time,
@@ -35,7 +41,7 @@ def report_fault(message: Message, reason: str) -> Message:
         reported |= {"bytes": len(message.body), "digest": message.digest}
     report = {"reason": shown_reason, "message": reported}
     return Message(
-        id=derive_id(message.session, message.id, "fault", message.digest, shown_reason),
+        id=derive_id(*message.identity_parts, "fault", message.digest, shown_reason),
         session=message.session,
         type=FAULT_TYPE,
         body=json.dumps(report, sort_keys=True, ensure_ascii=False).encode(),
@@ -44,8 +50,13 @@ def report_fault(message: Message, reason: str) -> Message:
 
 
 def shorten(reason: str) -> str:
-    """A reason that fits beside anything, and is text whatever a handler put into it."""
-    return reason[:REASON_CHARACTERS_MAX].encode(errors="replace").decode()
+    """A reason that fits beside anything, and is one line of text whatever was put into it."""
+    return UNPRINTABLE.sub(escape_character, reason[:REASON_CHARACTERS_MAX])
+
+
+def escape_character(found: re.Match[str]) -> str:
+    """A control character as it is written in Python: a new line is a backslash and an n."""
+    return found[0].encode("unicode_escape").decode()
 
 
 def make_tombstone(message: Message) -> Message:
@@ -68,6 +79,7 @@ def explain_tombstone(message: Message) -> str:
     """Why the message that a tombstone stands for never came."""
     try:
         reason = json.loads(message.body).get("reason")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         reason = None
-    return f"voided by its sender: {reason or 'no reason given'}"
+    given = reason if isinstance(reason, str) and reason else "no reason given"
+    return shorten(f"voided by its sender: {given}")

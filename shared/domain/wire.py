@@ -11,11 +11,17 @@ https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protoc
 from collections.abc import Mapping
 
 from shared.domain.errors import InvalidMessage
-from shared.domain.message import RESERVED_PREFIX, Message, Number
+from shared.domain.message import (
+    GROUP_CHARACTERS_MAX,
+    OWN_SOURCE,
+    RESERVED_PREFIX,
+    Message,
+    Number,
+    refuse_reserved,
+)
 
 PREFIX = "cloudEvents_"
 SPEC_VERSION = "1.0"
-SOURCE = "lockstep"
 CONTENT_TYPE = "application/json"
 
 OPTIONAL = {
@@ -35,7 +41,7 @@ def to_properties(message: Message) -> dict[str, Property]:
     attributes: dict[str, Property] = {
         "specversion": SPEC_VERSION,
         "id": message.id,
-        "source": SOURCE,
+        "source": message.source or OWN_SOURCE,
         "type": message.type,
         "partitionkey": message.session,
     }
@@ -50,18 +56,33 @@ def to_properties(message: Message) -> dict[str, Property]:
 
 
 def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
-    """Read a message back; raises InvalidMessage naming the attribute that is missing or wrong."""
+    """Read a message that came by the queue.
+
+    Raises InvalidMessage naming the attribute that is missing or wrong, and NotAllowed for what
+    only the app itself may say, which it never says by the queue.
+    """
     version = properties.get(PREFIX + "specversion")
     if version != SPEC_VERSION:
         raise InvalidMessage(f"CloudEvents {SPEC_VERSION} expected, not specversion {version!r}")
-    return Message(
+    message = Message(
         id=text(properties, "id"),
         session=text(properties, "partitionkey"),
         type=text(properties, "type"),
         body=body,
         number=number(properties),
+        source=source(properties),
         **optional(properties),
     )
+    # A message with a number goes on whatever its type is: without an entry of its own, its number
+    # would be missing, and what its producer sends next would stay parked.
+    refuse_reserved(message.session, "" if message.number else message.type)
+    return message
+
+
+def source(properties: Mapping[str, object]) -> str:
+    """Who gave the message its id; senders that leave it out count as one source, Lockstep's."""
+    given = text(properties, "source") if PREFIX + "source" in properties else ""
+    return given or OWN_SOURCE
 
 
 def optional(properties: Mapping[str, object]) -> dict[str, str]:
@@ -77,6 +98,11 @@ def number(properties: Mapping[str, object]) -> Number | None:
     group = text(properties, "producergroup")
     if group.startswith(RESERVED_PREFIX):
         raise InvalidMessage(f"producer group {group!r} is reserved")
+    if len(group) > GROUP_CHARACTERS_MAX:
+        # Every later entry of the session names the group, so its length is not free.
+        raise InvalidMessage(
+            f"the producer group has {len(group)} characters, over {GROUP_CHARACTERS_MAX}"
+        )
     return Number(
         group=group,
         level=integer(properties, "ownerlevel"),
@@ -87,18 +113,9 @@ def number(properties: Mapping[str, object]) -> Number | None:
 def text(properties: Mapping[str, object], name: str) -> str:
     """A text attribute, or InvalidMessage."""
     value = properties.get(PREFIX + name)
-    if not isinstance(value, str) or not is_text(value):
+    if not isinstance(value, str):
         raise InvalidMessage(f"attribute {name!r} is missing or not text")
     return value
-
-
-def is_text(value: str) -> bool:
-    """Whether the characters can be written down: half a surrogate pair cannot."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def integer(properties: Mapping[str, object], name: str) -> int:

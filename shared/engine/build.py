@@ -1,24 +1,32 @@
 """Put one worker's services together: the only place that composes the engine."""
 
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
 from shared.engine.commit.acknowledge import Acknowledgements
 from shared.engine.commit.commit import Committer
+from shared.engine.consume.batches import BatchConsumer
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.consume import Consumer
 from shared.engine.consume.duplicates import Duplicates
-from shared.engine.consume.fold import BatchConsumer
+from shared.engine.consume.fold import Folder
 from shared.engine.consume.park import Parking
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import HandlerRunner
 from shared.engine.operate.compact import Compactor
+from shared.engine.operate.dead_letters import DeadLetters
+from shared.engine.operate.look import Look
+from shared.engine.operate.outputs import Outputs
 from shared.engine.operate.recover import Recovery
 from shared.engine.operate.reject import Rejecter
 from shared.engine.operate.resolve import Resolver
+from shared.engine.operate.standstills import Standstills
 from shared.engine.publish.publish import Producer
+from shared.engine.publish.readiness import Readiness
 from shared.engine.sagas.steps import Commands
 from shared.engine.worker import Policy, Worker
 from shared.ports import Clock, Journal
@@ -33,14 +41,22 @@ class Services:
     batches: BatchConsumer
     commands: Commands
     rejecter: Rejecter
+    dead_letters: DeadLetters
     resolver: Resolver
+    outputs: Outputs
+    standstills: Standstills
     producer: Producer
     recovery: Recovery
     compactor: Compactor
+    look: Look
 
     @property
     def region(self) -> str:
         return self.worker.owner.region
+
+    @property
+    def readiness(self) -> Readiness:
+        return self.producer.readiness
 
     @property
     def journal(self) -> Journal:
@@ -59,8 +75,9 @@ def build(
     handlers: Handlers,
     producer: Producer,
     policy: Policy,
+    containers: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
 ) -> Services:
-    """The services of one worker."""
+    """The services of one worker; `containers` are looked at after the start, with the queues."""
     worker = Worker(owner, journal, clock, handlers, policy)
     acknowledgements = Acknowledgements(worker)
     committer = Committer(worker, acknowledgements)
@@ -69,15 +86,34 @@ def build(
     claims = Claims(worker, committer, dispatcher, runner)
     duplicates = Duplicates(journal)
     parking = Parking(worker, committer, dispatcher, duplicates)
-    consumer = Consumer(worker, committer, dispatcher, runner, claims, duplicates, parking)
+    outputs = Outputs(dispatcher)
+    folder = Folder(handlers, delivery.regions, policy.pure_seconds)
+    consumer = Consumer(worker, committer, dispatcher, runner, claims, duplicates, parking, folder)
+    rejecter = Rejecter(delivery)
     return Services(
         worker=worker,
         consumer=consumer,
         batches=BatchConsumer(consumer),
         commands=Commands(consumer),
-        rejecter=Rejecter(delivery, policy.error_queue),
-        resolver=Resolver(consumer),
+        rejecter=rejecter,
+        dead_letters=DeadLetters(consumer, rejecter, delivery),
+        resolver=Resolver(consumer, outputs),
+        outputs=outputs,
+        standstills=Standstills(worker, delivery.regions),
         producer=producer,
         recovery=Recovery(consumer),
-        compactor=Compactor(journal, delivery.regions, retention_seconds=policy.retention_seconds),
+        look=Look({**places_of(delivery, policy.reply_queues), **(containers or {})}),
+        compactor=Compactor(worker, delivery.regions),
     )
+
+
+def places_of(
+    delivery: Delivery, reply_queues: Iterable[str]
+) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Every queue that the settings name, in each region, and how to look at it."""
+    queues = delivery.queues
+    return {
+        f"queue {queue!r} of {region}": partial(delivery.bus.look, region, queue)
+        for region in delivery.regions
+        for queue in (queues.here, queues.outputs, queues.errors, *sorted(reply_queues))
+    }

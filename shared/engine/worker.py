@@ -4,18 +4,34 @@ What a worker remembers saves reads and never decides: a remembered head that is
 conflict and a fresh read, and a message that was forgotten is looked up again.
 """
 
+import asyncio
+import json
+import logging
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from shared.domain.errors import OutcomeUnknown
-from shared.domain.handler import Handlers
-from shared.domain.journal import Attempt, Entry, Json, Owner
+from shared.domain.handler import HandlerInput, Handlers
+from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, Owner
 from shared.domain.message import Message
+from shared.domain.reports import shorten
 from shared.ports import Clock, Journal
 
-# How many sessions' heads one worker remembers.
+log = logging.getLogger("lockstep.failures")
+
+# How many sessions' heads one worker remembers, and how many bytes of JSON they may have. As Python
+# objects they take several times that.
 HEADS_MAX = 10_000
+HEADS_BYTES_MAX = 50_000_000
+HEAD_OVERHEAD_BYTES = 1_000
+CURSOR_BYTES = 100
+UNDRAINED_MAX = 1_000
+# How often the same failure is logged at most.
+REPEAT_SECONDS = 60.0
+# Kinds of failure are few. Whatever makes them many must not fill the memory.
+FAILURES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,33 +40,47 @@ class WaitLimits:
 
     `gap_seconds` is for an earlier message that is missing; `poll_seconds` is the pause between two
     reads of the journal; `unknown_tries` is how often a write without an answer is read back and
-    tried again.
+    tried again. `races_max` is how often another worker may be first before a message is parked,
+    and again before it is given back to its queue. After `bound_seconds` an invocation begins
+    nothing more of what it does for others: draining, and helping sessions in a sweep.
     """
 
     gap_seconds: float = 5.0
     poll_seconds: float = 0.5
     unknown_tries: int = 6
+    races_max: int = 5
+    bound_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long things take and where they go; times are in seconds.
+    """How long things take, in seconds, and what may be done.
 
     `lag_seconds` is how long an outbox is left to its own worker, `acknowledge_seconds` how long an
-    acknowledgement may wait for the session's next entry, `lease_seconds` how long a claim outlives
-    its owner, `window_seconds` how long copies of an un-numbered message are recognised, and
-    `retention_seconds` how old an entry is before it may be compacted.
+    acknowledgement may wait for the session's next entry, `standstill_seconds` how long outputs and
+    parked messages may wait before people are told, `lease_seconds` how long a claim outlives its
+    owner, `window_seconds` how long copies of an un-numbered message are recognised,
+    `retention_seconds` how old an entry is before it may be compacted, and `handler_seconds` how
+    long one run of a handler may take.
+    `reply_queues` are the queues that senders may ask answers to.
     """
 
-    output_queue: str = "lockstep-out"
-    error_queue: str = "lockstep-errors"
     waits: WaitLimits = field(default_factory=WaitLimits)
     lag_seconds: float = 5.0
     acknowledge_seconds: float = 0.0
+    standstill_seconds: float = 300.0
     lease_seconds: float = 30.0
     window_seconds: float = 7 * 24 * 3600.0
     retention_seconds: float = 7 * 24 * 3600.0
+    handler_seconds: float = 60.0
     batches: bool = False
+    reply_queues: frozenset[str] = frozenset()
+
+    @property
+    def pure_seconds(self) -> float:
+        """How long one run of a pure handler may take."""
+        # Nothing else runs in the worker meanwhile, and claims have to be renewed within the lease.
+        return min(self.handler_seconds, self.lease_seconds / 2)
 
 
 class Recent[K, V](OrderedDict[K, V]):
@@ -67,12 +97,49 @@ class Recent[K, V](OrderedDict[K, V]):
             self.popitem(last=False)
 
 
+@dataclass(slots=True)
+class Logged:
+    """When a failure was logged last, and how often it came again since."""
+
+    at: float
+    again: int = 0
+
+
+class FailureLog:
+    """One worker's warnings about what it gave up on: not one for each time, as errors stay.
+
+    What is given up on is not lost. It stays pending, parked or in its queue, and is tried again.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.logged: dict[tuple[str, str], Logged] = {}
+
+    def add(self, what: str, where: str, why: BaseException) -> None:
+        """Log what could not be done, where and why: once a minute for each (what, where).
+
+        A minute's warning says how many there were since the last one. `where` is a region, a queue
+        or a service rather than a session: there are too many sessions.
+        """
+        now = self.clock.now()
+        last = self.logged.get((what, where))
+        if last is not None and now - last.at < REPEAT_SECONDS:
+            last.again += 1
+            return
+        again = f" ({last.again} more since the last warning)" if last and last.again else ""
+        log.warning("%s: %s: %s: %s%s", what, where, type(why).__name__, shorten(str(why)), again)
+        if len(self.logged) >= FAILURES_MAX:
+            self.logged.clear()
+        self.logged[what, where] = Logged(now)
+
+
 @dataclass(frozen=True, slots=True)
 class RememberedHead:
     """A head, and whether this worker made it: then it is probably still the newest."""
 
     entry: Entry
     is_ours: bool
+    size: int
 
 
 class Worker:
@@ -86,8 +153,12 @@ class Worker:
         self.clock = clock
         self.handlers = handlers
         self.policy = policy
-        self.heads: Recent[str, RememberedHead] = Recent(HEADS_MAX)
+        self.heads: OrderedDict[str, RememberedHead] = OrderedDict()
+        self.head_bytes = 0
+        # Sessions whose draining was broken off because its time was up.
+        self.undrained: Recent[str, None] = Recent(UNDRAINED_MAX)
         self.attempts = count(1)
+        self.failure_log = FailureLog(clock)
 
     def new_attempt(self) -> Attempt:
         """An attempt that no other has: the instance's own name, and a count."""
@@ -104,11 +175,24 @@ class Worker:
         return remembered.entry if remembered and remembered.is_ours else None
 
     def remember_head(self, session: str, head: Entry | None, *, is_ours: bool = False) -> None:
-        """Remember a head, or that none is known."""
+        """Remember a head, or that none is known; those set longest ago are forgotten first."""
+        before = self.heads.pop(session, None)
+        if before is not None:
+            self.head_bytes -= before.size
         if head is None:
-            self.heads.pop(session, None)
-        else:
-            self.heads[session] = RememberedHead(head, is_ours)
+            return
+        size = HEAD_OVERHEAD_BYTES + CURSOR_BYTES * len(head.cursors)
+        if head.state is not None:
+            # Whoever ran the handler knows the size of the state; only one that was read from the
+            # store is measured here.
+            size += head.state_bytes or len(json.dumps(head.state))
+        for batch in head.outbox.batches:
+            size += sum(len(message.body) for message in batch.messages)
+        self.heads[session] = RememberedHead(head, is_ours, size)
+        self.head_bytes += size
+        while self.head_bytes > HEADS_BYTES_MAX or len(self.heads) > HEADS_MAX:
+            _, oldest = self.heads.popitem(last=False)
+            self.head_bytes -= oldest.size
 
     async def read_head(self, session: str, *, newest: bool = True) -> Entry | None:
         """The stored head, remembered from now on. Raises Unavailable."""
@@ -116,23 +200,38 @@ class Worker:
         self.remember_head(session, head)
         return head
 
-    async def state_after(self, head: Entry | None) -> Json:
-        """The state after a head: its own, or that of the entry it points to.
+    async def with_cursors(self, head: Entry, groups: Iterable[str]) -> Entry:
+        """The head with the cursors of these producer groups, read where they may be evicted.
+
+        It may be older than what is read. Then it only says what is true, that a number was
+        processed or a producer fenced; or it lets a message proceed, and the store refuses the next
+        entry, because the head has a successor. Raises Unavailable.
+        """
+        if not head.has_evicted:
+            return head
+        missing = [g for g in dict.fromkeys(groups) if g not in head.cursors and g != ARRIVALS]
+        reads = (self.journal.cursor(head.session, group) for group in missing)
+        found = dict(zip(missing, await asyncio.gather(*reads), strict=True))
+        read = {group: kept.cursor if kept else Cursor() for group, kept in found.items()}
+        return replace(head, cursors={**head.cursors, **read})
+
+    async def input_after(self, head: Entry | None) -> HandlerInput:
+        """What the next handler starts from: the state is the head's, or that of another entry.
 
         Raises Unavailable, and OutcomeUnknown where that entry was compacted meanwhile.
         """
         if head is None:
-            return {}
-        if head.state is not None:
-            return head.state
-        if head.state_at is None:
-            return {}
-        holder = await self.journal.entry(head.session, head.state_at)
+            return HandlerInput()
+        holder: Entry | None = head
+        if head.state is None:
+            if head.state_at is None:
+                return HandlerInput(produced=head.produced)
+            holder = await self.journal.entry(head.session, head.state_at)
         if holder is None or holder.state is None:
             # The head was remembered for too long: the next message reads the newest one.
             self.remember_head(head.session, None)
             raise OutcomeUnknown(f"the state of session {head.session!r} was compacted meanwhile")
-        return holder.state
+        return HandlerInput(holder.state, head.produced, model=holder.model)
 
     async def parked_under(self, head: Entry | None, message: Message) -> Message | None:
         """A message parked under the same number: a copy, or a fenced producer's."""

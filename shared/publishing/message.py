@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from enum import Enum, auto
 
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
-from shared.domain.message import require_id
+from shared.domain.message import refuse_reserved, require_text
 from shared.domain.producer import Draft, ProducerOptions
 from shared.storage import limits
 
@@ -18,7 +18,7 @@ class SessionMessage:
 
     `published_sequence_number` is None until the message was published, and stays None after a
     failure. `time`, `reply_to` and `reply_session` are those of Message. Raises InvalidMessage for
-    content that could not be sent to any session.
+    content that could not be sent to any session, NotAllowed for a type that only the app sends.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class SessionMessage:
         content = body.encode() if isinstance(body, str) else bytes(body)
         self.draft = Draft(message_id, message_type, content, time, reply_to, reply_session)
         self.draft.in_session(ANY_SESSION)
+        refuse_reserved(ANY_SESSION, message_type)
         self._published: int | None = None
 
     @property
@@ -70,7 +71,8 @@ class MessageBatch:
     def __init__(
         self, session: str, options: ProducerOptions, max_size_in_bytes: int | None = None
     ) -> None:
-        require_id("session", session)
+        require_text("session", session)
+        refuse_reserved(session, "")
         limit = limits.OPERATION_BYTES_MAX if max_size_in_bytes is None else max_size_in_bytes
         if not 0 < limit <= limits.OPERATION_BYTES_MAX:
             longest = limits.OPERATION_BYTES_MAX

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from shared.domain.errors import InvalidClientState, InvalidMessage, ProducerClosed
-from shared.domain.message import require_id
+from shared.domain.message import refuse_reserved, require_text
 from shared.domain.producer import ProducerOptions
 from shared.engine.publish.publish import Producer, Published
 from shared.engine.publish.session_locks import SessionLocks
@@ -150,5 +150,6 @@ def resolve_session(outgoing: Outgoing, session: str | None) -> str:
         return outgoing.session
     if session is None:
         raise InvalidMessage("messages without a batch need a session")
-    require_id("session", session)
+    require_text("session", session)
+    refuse_reserved(session, "")
     return session

@@ -3,7 +3,9 @@
 Every document of a session lives in its logical partition (`session`). Entry ids are zero-padded
 positions, so the order of ids is the order of positions. Fields that say nothing are left out.
 The index, the change feed and the sweep look at these fields, which are there only while true:
-`owing` (the regions an outbox has to reach), `faulted`, `claimed`, `waiting`, `milestone`.
+`owing` (the regions an outbox has to reach), `blocked` (the regions and their queues that take
+nothing before a person changes something), `faulted` (a person has to look at the entry),
+`claimed`, `waiting`, `milestone`.
 
 Nothing outside this package knows a document's fields, ids or paths.
 """
@@ -11,32 +13,38 @@ Nothing outside this package knows a document's fields, ids or paths.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import takewhile
 from typing import Any
 
 from shared.domain.journal import (
+    ARRIVALS,
     Attempt,
     Cursor,
     Entry,
+    EvictedCursor,
     Halt,
     Lease,
     Marker,
     MessageIdentity,
+    ModelVersion,
     Owner,
     Resolution,
     Status,
 )
-from shared.domain.message import Message, Number, derive_id
+from shared.domain.message import OWN_SOURCE, SEQUENCE_MAX, Message, Number, derive_id
 from shared.domain.outbox import (
     NO_OUTBOX,
     DestinationBatch,
     Outbox,
+    OutputAction,
+    OutputDecision,
     OutputLocation,
     PendingOutbox,
     Rerun,
     Staged,
 )
-from shared.domain.producer import BoundNumber, Ledger
+from shared.domain.standstill import Sign
 
 type Document = dict[str, Any]
 
@@ -47,8 +55,14 @@ WRITTEN_FIELD = "_ts"
 TTL_FIELD = "ttl"
 POSITION_DIGITS = 12
 GENESIS_ID = "genesis"
-# Every so many entries one is marked, so that compaction finds long journals without a scan.
+# Every so many entries one is marked, so that compaction finds journals without a scan. Before the
+# first of them some more are, at ever larger distances, so that it finds short journals as well.
 MILESTONE_EVERY = 100
+EARLY_MILESTONES = frozenset({1, 2, 4, 8, 16, 32, 64})
+WAITING_ID = "waiting"
+# How long the store keeps the document of a session in which nothing is parked any more. It is not
+# deleted, because deleting what is not there would refuse a whole batch.
+WAITING_SECONDS = 60
 # How long staged outputs wait for their attempt to commit before the store removes them.
 STAGED_SECONDS = 3600
 
@@ -56,11 +70,6 @@ STAGED_SECONDS = 3600
 def position_id(position: int) -> str:
     """The document id of the entry at a position."""
     return f"{position:0{POSITION_DIGITS}d}"
-
-
-def ledger_id(group: str) -> str:
-    """The document id of a producer group's ledger; a group may hold characters ids may not."""
-    return f"ledger-{derive_id(group)}"
 
 
 def pending_id(outbox: Outbox) -> str:
@@ -78,12 +87,31 @@ def outbox_id(pending: PendingOutbox) -> str:
 
 def parked_id(number: Number) -> str:
     """The document id of a parked message: one per number, so that it is parked once."""
-    return f"parked-{derive_id(number.group)}-{number.sequence:010d}"
+    return parked_ids(number, 1)[0]
 
 
-def marker_id(message_id: str) -> str:
+def parked_ids(number: Number, count: int) -> list[str]:
+    """The document ids of what is parked under a number and under those after it, in order."""
+    group = derive_id(number.group)
+    return [f"parked-{group}-{number.sequence + n:010d}" for n in range(count)]
+
+
+def parked_ends(group: str) -> tuple[str, str]:
+    """The lowest and the highest document id that a parked message of a group can have."""
+    lowest, highest = (parked_id(Number(group, 0, at)) for at in (0, SEQUENCE_MAX))
+    return lowest, highest
+
+
+def sequence_of(parked: str) -> int:
+    """The sequence in the document id of a parked message."""
+    return int(parked.rpartition("-")[2])
+
+
+def marker_id(message_id: str, source: str) -> str:
     """The document id of the proof that an un-numbered message was seen."""
-    return f"marker-{derive_id(message_id)}"
+    # Older releases knew no sources; their markers count as those of our own source.
+    named = (message_id,) if source in (OWN_SOURCE, "") else (source, message_id)
+    return f"marker-{derive_id(*named)}"
 
 
 def staged_ids(staged: Staged) -> list[str]:
@@ -111,13 +139,22 @@ def encode_genesis(session: str) -> Document:
 def encode_parked(message: Message, number: Number) -> Document:
     """A parked message, which is kept beside the journal."""
     document = {"id": parked_id(number), "session": message.session, "kind": "parked"}
-    return document | {"waiting": True, "message": encode_message(message)}
+    return document | {"message": encode_kept(message)}
+
+
+def encode_waiting(session: str, *, waits: bool) -> Document:
+    """Whether messages of a session are parked: the one document by which the sweep finds it.
+
+    Older workers put the flag on each parked message, where it is found as well.
+    """
+    document: Document = {"id": WAITING_ID, "session": session, "kind": "waiting"}
+    return document | ({"waiting": True} if waits else {TTL_FIELD: WAITING_SECONDS})
 
 
 def encode_marker(session: str, marker: Marker, keep_seconds: int) -> Document:
     """The proof that an un-numbered message was seen; the store removes it after its time."""
     return {
-        "id": marker_id(marker.identity.id),
+        "id": marker_id(marker.identity.id, marker.identity.source),
         "session": session,
         "kind": "marker",
         "covered": encode_identity(marker.identity),
@@ -128,6 +165,22 @@ def encode_marker(session: str, marker: Marker, keep_seconds: int) -> Document:
 
 def decode_marker(document: Mapping[str, Any]) -> Marker:
     return Marker(decode_identity(document["covered"]), document["position"])
+
+
+def cursor_id(group: str) -> str:
+    """The document id of an evicted cursor."""
+    return f"cursor-{derive_id(group)}"
+
+
+def encode_cursor(session: str, group: str, evicted: EvictedCursor) -> Document:
+    """A producer group's cursor as it was when it was evicted."""
+    document = {"id": cursor_id(group), "session": session, "kind": "cursor", "group": group}
+    return document | asdict(evicted.cursor) | {"ends": [list(end) for end in evicted.ends]}
+
+
+def decode_cursor(document: Mapping[str, Any]) -> EvictedCursor:
+    ends = tuple((following, position) for following, position in document["ends"])
+    return EvictedCursor(Cursor(document["level"], document["next"]), ends)
 
 
 def encode_staged(
@@ -159,30 +212,36 @@ def encode_entry(entry: Entry) -> Document:
         "kind": "entry",
         "status": entry.status.value,
         "covers": [encode_identity(identity) for identity in entry.identities],
-        "cursors": {g: {"level": c.level, "next": c.next} for g, c in entry.cursors.items()},
+        "cursors": {group: asdict(cursor) for group, cursor in entry.cursors.items()},
         "attempt": entry.attempt.id,
         "owner": {"region": entry.attempt.owner.region, "instance": entry.attempt.owner.instance},
     }
     # The state, or where it is; nothing while there is none.
     if entry.state is not None:
         document["state"] = dict(entry.state)
+        if entry.model is not None:
+            document["model"] = [entry.model.name, entry.model.version]
     elif entry.state_at is not None:
         document["state_at"] = entry.state_at
     # Most entries have nothing to say about any of these.
     exceptional = {
+        "evicted": entry.has_evicted,
         "produced": {to: dict(numbers) for to, numbers in entry.produced.items()},
         "behind": list(entry.lagging),
         "parked": dict(entry.parked),
         "from_parked": entry.from_parked,
-        "faulted": entry.status is Status.FAULTED,
+        # A person has to decide: about the fault that this entry is, or what its handler asked for.
+        "faulted": bool(entry.alert) or (entry.halt and entry.halt.at == entry.position),
         "claimed": entry.status is Status.WORKING,
-        "milestone": entry.position > 0 and entry.position % MILESTONE_EVERY == 0,
+        "milestone": entry.position in EARLY_MILESTONES
+        or (entry.position > 0 and entry.position % MILESTONE_EVERY == 0),
         "reason": entry.reason,
         "captured": dict(entry.captured),
+        "alert": entry.alert,
     }
     document |= {name: value for name, value in exceptional.items() if value}
     if entry.message is not None and entry.status is not Status.PARKED:
-        document["message"] = encode_message(entry.message)
+        document["message"] = encode_kept(entry.message)
     if entry.halt is not None:
         document["halt"] = {"at": entry.halt.at, **encode_number(entry.halt.number)}
     if entry.resolution is not None:
@@ -199,7 +258,8 @@ def encode_entry(entry: Entry) -> Document:
 
 def decode_entry(document: Mapping[str, Any]) -> Entry:
     halt, resolution = document.get("halt"), document.get("resolution")
-    message, lease = document.get("message"), document.get("lease")
+    message, lease, closed = document.get("message"), document.get("lease"), document.get("closed")
+    model = document.get("model")
     return Entry(
         session=document["session"],
         position=int(document["id"]),
@@ -209,19 +269,54 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         state_at=document.get("state_at"),
         attempt=Attempt(document["attempt"], Owner(**document["owner"])),
         cursors={g: Cursor(**cursor) for g, cursor in document["cursors"].items()},
+        has_evicted=document.get("evicted", False),
         produced=document.get("produced", {}),
         outbox=decode_outbox(document),
         lagging=tuple(document.get("behind", ())),
         parked=document.get("parked", {}),
         from_parked=document.get("from_parked", False),
         halt=Halt(halt["at"], decode_number(halt)) if halt else None,
-        message=decode_message(message) if message else None,
+        message=decode_kept(message) if message else None,
         reason=document.get("reason"),
         resolution=Resolution(**resolution) if resolution else None,
         captured=document.get("captured", {}),
         lease=Lease(**lease) if lease else None,
         answer=document.get("answer"),
+        alert=document.get("alert"),
+        closed=Resolution(**closed) if closed else None,
+        model=ModelVersion(*model) if model else None,
     )
+
+
+def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
+    """What a document shows; what was written after `late` may still go on by itself."""
+    is_late = written_at(document) <= late
+    halt, is_of_entry = document.get("halt"), is_entry(document)
+    position = int(document["id"]) if is_of_entry else None
+    outbox = document.get("outbox", {})
+    decided = outbox.get("decided", {})
+    return Sign(
+        session=session_in(document),
+        key=document["id"],
+        version=version_of(document),
+        since=written_at(document),
+        position=position,
+        asks=bool(document.get("faulted")),
+        halts=bool(document.get("faulted") and halt and halt["at"] == position),
+        reason=document.get("reason"),
+        alert=document.get("alert"),
+        refused=outbox.get("refused", {}),
+        blocked=outbox.get("blocked", {}),
+        dropped=frozenset(q for q, one in decided.items() if one["action"] == OutputAction.DROP),
+        regions=tuple(document.get("owing") or ()) if is_late else (),
+        waits=bool(is_late and document.get("waiting")),
+    )
+
+
+def blocked_queues_in(document: Mapping[str, Any], region: str) -> list[str]:
+    """The blocked queues of a region that a stored outbox is found by."""
+    prefix = blocked_key(region, "")
+    return [key.removeprefix(prefix) for key in document["blocked"] if key.startswith(prefix)]
 
 
 def is_entry(document: Mapping[str, Any]) -> bool:
@@ -264,8 +359,8 @@ def is_producers_outbox(document: Mapping[str, Any]) -> bool:
 
 
 def decode_pending(document: Mapping[str, Any]) -> PendingOutbox | None:
-    """The outbox of any stored document, or None where no region waits for it."""
-    if not document.get("owing"):
+    """The outbox of any stored document, or None where nothing of it waits or is blocked."""
+    if not document.get("owing") and not document.get("blocked"):
         return None
     session, outbox = document["session"], decode_outbox(document)
     if is_entry(document):
@@ -276,10 +371,13 @@ def decode_pending(document: Mapping[str, Any]) -> PendingOutbox | None:
 def with_outbox(document: Mapping[str, Any], outbox: Outbox) -> Document:
     """The document with its outbox as it is now; the outbox itself stays to be read.
 
-    An output that no queue takes makes the document a fault that people see.
+    A person has to look at an output that no queue takes, also where an earlier one was closed.
     """
-    kept = {name: value for name, value in document.items() if name not in ("outbox", "owing")}
-    return kept | encode_outbox(outbox) | ({"faulted": True} if outbox.refused else {})
+    changing = ("outbox", "owing", "blocked")
+    kept = {name: value for name, value in document.items() if name not in changing}
+    if outbox.refused.keys() - decode_outbox(document).refused.keys():
+        kept = {name: value for name, value in kept.items() if name != "closed"} | {"faulted": True}
+    return kept | encode_outbox(outbox)
 
 
 def encode_outbox(outbox: Outbox) -> Document:
@@ -292,9 +390,26 @@ def encode_outbox(outbox: Outbox) -> Document:
             stored["staged"] = asdict(staged)
         case Rerun(digest):
             stored["rerun"] = digest
-    if outbox.refused:
-        stored["refused"] = dict(outbox.refused)
-    return {"outbox": stored} | ({"owing": list(outbox.regions)} if outbox.regions else {})
+    exceptional: Document = {
+        "refused": dict(outbox.refused),
+        "delivered": {region: list(queues) for region, queues in outbox.delivered.items()},
+        "blocked": {region: dict(reasons) for region, reasons in outbox.blocked.items()},
+        "decided": {queue: asdict(decision) for queue, decision in outbox.decided.items()},
+    }
+    stored |= {name: value for name, value in exceptional.items() if value}
+    found_by = {"owing": list(outbox.regions), "blocked": blocked_keys(outbox)}
+    return {"outbox": stored} | {name: value for name, value in found_by.items() if value}
+
+
+def blocked_keys(outbox: Outbox) -> list[str]:
+    """What a blocked outbox is found by: its blocked regions, and the queues of each."""
+    queues = [blocked_key(r, queue) for r, queues in outbox.blocked.items() for queue in queues]
+    return [*outbox.blocked, *queues]
+
+
+def blocked_key(region: str, queue: str) -> str:
+    """What outboxes are found by that are blocked at a queue of a region."""
+    return f"{region}/{queue}"
 
 
 def decode_outbox(document: Mapping[str, Any]) -> Outbox:
@@ -307,7 +422,19 @@ def decode_outbox(document: Mapping[str, Any]) -> Outbox:
     elif "rerun" in stored:
         location = Rerun(stored["rerun"])
     batches = tuple(decode_batch(batch) for batch in stored.get("parcels", ()))
-    return Outbox(batches, tuple(stored["regions"]), location, stored.get("refused", {}))
+    decided = {
+        queue: OutputDecision(**{**one, "action": OutputAction(one["action"])})
+        for queue, one in stored.get("decided", {}).items()
+    }
+    return Outbox(
+        batches,
+        tuple(stored["regions"]),
+        location,
+        refused=stored.get("refused", {}),
+        delivered={r: tuple(queues) for r, queues in stored.get("delivered", {}).items()},
+        blocked=stored.get("blocked", {}),
+        decided=decided,
+    )
 
 
 def encode_batch(batch: DestinationBatch) -> Document:
@@ -346,6 +473,16 @@ def encode_message(message: Message) -> Document:
     return document | {name: value for name, value in optional.items() if value is not None}
 
 
+def encode_kept(message: Message) -> Document:
+    """A message that may be processed later, or again. An output needs no source: it has ours."""
+    return encode_message(message) | ({"source": message.source} if message.source else {})
+
+
+def decode_kept(document: Mapping[str, Any]) -> Message:
+    """A message that is processed later, or again; an older release stored it without a source."""
+    return replace(decode_message(document), source=document.get("source", ""))
+
+
 def decode_message(document: Mapping[str, Any]) -> Message:
     number = document.get("number")
     return Message(
@@ -362,13 +499,21 @@ def decode_message(document: Mapping[str, Any]) -> Message:
 
 
 def decode_parked(document: Mapping[str, Any]) -> Message:
-    return decode_message(document["message"])
+    return decode_kept(document["message"])
+
+
+def decode_parked_run(documents: Iterable[Mapping[str, Any]], ids: Sequence[str]) -> list[Message]:
+    """Parked messages in the order of their ids, up to the first id that is missing."""
+    pairs = zip(documents, ids, strict=False)
+    return [
+        decode_parked(d) for d, wanted in takewhile(lambda pair: pair[0]["id"] == pair[1], pairs)
+    ]
 
 
 def encode_identity(identity: MessageIdentity) -> Document:
     """Which message it is, with the fields of its number beside the others."""
     number = identity.number
-    return {
+    named: Document = {
         "id": identity.id,
         "type": identity.type,
         "digest": identity.digest,
@@ -376,11 +521,19 @@ def encode_identity(identity: MessageIdentity) -> Document:
         "level": number.level,
         "sequence": number.sequence,
     }
+    # The source says nothing about a message that its sender numbered, and most have ours.
+    if number.group == ARRIVALS and identity.source != OWN_SOURCE:
+        named["source"] = identity.source
+    return named
 
 
 def decode_identity(document: Mapping[str, Any]) -> MessageIdentity:
     return MessageIdentity(
-        document["id"], document["type"], document["digest"], decode_number(document)
+        document["id"],
+        document["type"],
+        document["digest"],
+        decode_number(document),
+        document.get("source", OWN_SOURCE),
     )
 
 
@@ -390,26 +543,3 @@ def encode_number(number: Number) -> Document:
 
 def decode_number(document: Mapping[str, Any]) -> Number:
     return Number(document["group"], document["level"], document["sequence"])
-
-
-def encode_ledger(session: str, ledger: Ledger) -> Document:
-    return {
-        "id": ledger_id(ledger.group),
-        "session": session,
-        "kind": "ledger",
-        "group": ledger.group,
-        "level": ledger.level,
-        "next": ledger.next,
-        "began": ledger.began,
-        "remembered": [[b.id, b.digest, b.sequence] for b in ledger.remembered],
-    }
-
-
-def decode_ledger(document: Mapping[str, Any]) -> Ledger:
-    return Ledger(
-        group=document["group"],
-        level=document["level"],
-        next=document["next"],
-        began=document["began"],
-        remembered=tuple(BoundNumber(*bound) for bound in document["remembered"]),
-    )

@@ -15,8 +15,6 @@ BATCH_OPERATIONS_MAX = 100
 # written in one batch with the ledger, which remembers every message of it.
 OPERATION_BYTES_MAX = 1_500_000
 OPERATION_MESSAGES_MAX = 1_000
-# A queue takes 1 MiB in all; beside the largest body there is room for this, as JSON.
-ATTRIBUTES_BYTES_MAX = 32_000
 # Above this an entry's outputs are staged: an entry and its state must fit into one batch.
 INLINE_BYTES_MAX = 400_000
 # What one staged document holds at most, unless a single message is larger.
@@ -29,21 +27,9 @@ def require_fits(messages: Sequence[Message]) -> None:
     """Raise TooLarge where the messages are more than one operation of a producer takes."""
     if len(messages) > OPERATION_MESSAGES_MAX:
         raise TooLarge(f"{len(messages)} messages at once, over {OPERATION_MESSAGES_MAX}")
-    for message in messages:
-        require_short_attributes(message)
     size = measure_operation(messages)
     if size > OPERATION_BYTES_MAX:
         raise TooLarge(f"the messages take {size} bytes, over {OPERATION_BYTES_MAX}: split them")
-
-
-def require_short_attributes(message: Message) -> None:
-    """Raise TooLarge where everything but the body is more than a queue has room for."""
-    attributes = {name: value for name, value in encode_message(message).items() if name != "body"}
-    size = len(json.dumps(attributes))
-    if size > ATTRIBUTES_BYTES_MAX:
-        raise TooLarge(
-            f"message {message.id!r} has {size} bytes beside its body, over {ATTRIBUTES_BYTES_MAX}"
-        )
 
 
 def measure_operation(messages: Iterable[Message]) -> int:

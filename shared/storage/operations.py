@@ -4,22 +4,24 @@ The order decides what a refusal means, because the store names the first operat
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from shared.domain.journal import ARRIVALS, Entry, Marker, Status
-from shared.domain.outbox import Outbox, Staged
-from shared.domain.producer import Ledger
+from shared.domain.journal import ARRIVALS, Entry, Marker, Resolution, Status
+from shared.domain.message import Message
+from shared.domain.outbox import Delivered, Outbox, OutputDecision, Staged
+from shared.domain.producer import NO_KEYS, KeptKeys, Ledger
 from shared.ports import NOTHING_CARRIED, Carried, ParkedMessage, WriteResult
 from shared.storage.documents import (
     Document,
     decode_outbox,
+    encode_cursor,
     encode_entry,
     encode_genesis,
-    encode_ledger,
     encode_marker,
     encode_parked,
     encode_pending,
+    encode_waiting,
     is_producers_outbox,
     parked_id,
     position_id,
@@ -27,6 +29,8 @@ from shared.storage.documents import (
     version_of,
     with_outbox,
 )
+from shared.storage.ledgers import encode_key, encode_ledger, key_id
+from shared.storage.regions import encode_regions
 
 # How long staged outputs are kept of which one was refused.
 REFUSED_SECONDS = 30 * 24 * 3600
@@ -67,11 +71,12 @@ class ReplaceDocument:
 
 @dataclass(frozen=True, slots=True)
 class PatchDocument:
-    """Set fields of a document that must exist."""
+    """Set fields of a document that must exist, and be of this version where one is given."""
 
     document_id: str
     fields: Mapping[str, Any]
     refused: WriteResult
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +109,25 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
     #    remembers could otherwise create a position that was taken before.
     if entry.position == 0:
         operations.append(CreateDocument(encode_genesis(entry.session), WriteResult.TAKEN))
-    elif carried.acknowledges:
+    elif carried.left is not None:
         # This proves that the predecessor exists, too: a patch needs its document.
-        taken: dict[str, Any] = {"/owing": [], "/outbox/regions": []}
-        predecessor = position_id(entry.position - 1)
-        operations.append(PatchDocument(predecessor, taken, WriteResult.ORPHANED))
+        operations += leave_pending_operations(entry.position - 1, carried.left)
     else:
         predecessor = position_id(entry.position - 1)
         operations.append(ReadDocument(predecessor, WriteResult.ORPHANED))
     # 2. Nobody else was first. This create is claim, commit, deduplication and fence at once.
     operations.append(CreateDocument(encode_entry(entry), WriteResult.TAKEN))
     # 3. A message is parked, or taken from where it was parked.
-    number = entry.identities[0].number
     if entry.status is Status.PARKED and entry.message is not None:
-        parked = encode_parked(entry.message, number)
-        if entry.parked.get(number.group) == 1:
-            # Where nobody waits, what lies there was left by an entry that was deleted by hand.
-            operations.append(UpsertDocument(parked))
-        else:
-            operations.append(CreateDocument(parked, WriteResult.PARKED_BEFORE))
+        operations += park_operations(entry, entry.message)
     if entry.from_parked:
-        operations.append(DeleteDocument(parked_id(number), WriteResult.ORPHANED))
-    # 4. Un-numbered messages leave a proof that they were seen. One that was parked, or is
+        operations += take_operations(entry)
+    # 4. The fault that a person decided about is no longer found. A fault that came of the decision
+    #    is in this entry itself.
+    if entry.resolution is not None and entry.resolution.at is not None:
+        fault = position_id(entry.resolution.at)
+        operations.append(PatchDocument(fault, {"/faulted": False}, WriteResult.ORPHANED))
+    # 5. Un-numbered messages leave a proof that they were seen. One that was parked, or is
     #    resolved, has its marker already, unless it waited for too long.
     for identity in entry.identities:
         if identity.number.group != ARRIVALS:
@@ -137,7 +139,37 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
             operations.append(UpsertDocument(marker))
         else:
             operations.append(CreateDocument(marker, WriteResult.SEEN_BEFORE))
+    # 6. What the entry no longer says of other producer groups is kept beside it. The entry is
+    #    created in the same batch, so nobody reads one of the two without the other.
+    for group, cursor in carried.evicted.items():
+        operations.append(UpsertDocument(encode_cursor(entry.session, group, cursor)))
     return operations + adopt_staged(entry)
+
+
+def park_operations(entry: Entry, message: Message) -> list[Operation]:
+    """What keeps the message of a parked entry, and lets the sweep find the session."""
+    number = entry.identities[0].number
+    parked = encode_parked(message, number)
+    operations: list[Operation] = [CreateDocument(parked, WriteResult.PARKED_BEFORE)]
+    if entry.parked.get(number.group) == 1:
+        # Where nobody waits, what lies there was left by an entry that was deleted by hand.
+        operations = [UpsertDocument(parked)]
+    if is_first_parked(entry):
+        operations.append(UpsertDocument(encode_waiting(entry.session, waits=True)))
+    return operations
+
+
+def take_operations(entry: Entry) -> list[Operation]:
+    """What takes an entry's messages from where they were parked, and says whether others wait."""
+    taken_ids = (parked_id(identity.number) for identity in entry.identities)
+    waiting = encode_waiting(entry.session, waits=bool(entry.parked))
+    deletions = [DeleteDocument(one, WriteResult.ORPHANED) for one in taken_ids]
+    return [*deletions, UpsertDocument(waiting)]
+
+
+def is_first_parked(entry: Entry) -> bool:
+    """Whether a message that is parked with this entry is the only one."""
+    return sum(entry.parked.values()) == 1
 
 
 def replace_operations(
@@ -155,6 +187,8 @@ def replace_operations(
             proof = Marker(waiting.identity, entry.position)
             marker = encode_marker(entry.session, proof, carried.marker_seconds)
             operations.append(CreateDocument(marker, WriteResult.SEEN_BEFORE))
+        if is_first_parked(entry):
+            operations.append(UpsertDocument(encode_waiting(entry.session, waits=True)))
     return operations + adopt_staged(entry)
 
 
@@ -169,19 +203,23 @@ def adopt_staged(entry: Entry) -> list[Operation]:
     return [PatchDocument(part, {"/ttl": -1}, WriteResult.ORPHANED) for part in staged_ids(staged)]
 
 
-def acknowledge_operations(
-    document: Document, delivered: Sequence[str], refused: Mapping[str, str]
-) -> list[Operation]:
-    """The batch that strikes regions off a stored outbox, and deletes what nobody needs then."""
-    before = decode_outbox(document)
-    outbox = replace(before.without(delivered), refused={**before.refused, **refused})
+def leave_pending_operations(position: int, regions: Sequence[str]) -> list[Operation]:
+    """The batch that says which regions an entry's outbox still waits for, without a read."""
+    left: dict[str, Any] = {"/owing": list(regions), "/outbox/regions": list(regions)}
+    return [PatchDocument(position_id(position), left, WriteResult.ORPHANED)]
+
+
+def acknowledge_operations(document: Document, done: Delivered) -> list[Operation]:
+    """The batch that says what a delivery came to, and deletes what nobody needs then."""
+    outbox = decode_outbox(document).after(done)
     version = version_of(document)
-    if is_producers_outbox(document) and not outbox.regions and not refused:
+    is_over = not outbox.regions and not outbox.blocked
+    if is_producers_outbox(document) and is_over and not outbox.refused:
         return [DeleteDocument(document["id"], WriteResult.TAKEN, version)]
     operations: list[Operation] = [
         ReplaceDocument(with_outbox(document, outbox), version, WriteResult.TAKEN)
     ]
-    if isinstance(outbox.location, Staged) and not outbox.regions:
+    if isinstance(outbox.location, Staged) and is_over:
         for part in staged_ids(outbox.location):
             if outbox.refused:
                 # People may still want to see an output that was refused.
@@ -192,27 +230,65 @@ def acknowledge_operations(
     return operations
 
 
-def ledger_operations(
-    session: str, ledger: Ledger, version: str | None, pending: Outbox
+def decide_operations(
+    document: Document, decisions: Mapping[str, OutputDecision]
 ) -> list[Operation]:
-    """The batch that stores a ledger, and the messages of its newest numbers."""
-    document = encode_ledger(session, ledger)
-    operations: list[Operation] = [CreateDocument(document, WriteResult.TAKEN)]
-    if version is not None:
-        operations = [ReplaceDocument(document, version, WriteResult.TAKEN)]
+    """The batch that adds what a person decided to a stored outbox."""
+    before = decode_outbox(document)
+    outbox = replace(before, decided={**before.decided, **decisions})
+    decided = with_outbox(document, outbox)
+    return [ReplaceDocument(decided, version_of(document), WriteResult.TAKEN)]
+
+
+def close_operations(position: int, version: str, closed: Resolution | None) -> list[Operation]:
+    """The batch after which an entry no longer asks for a person; `closed` says who decided so."""
+    fields: dict[str, Any] = {"/faulted": False}
+    if closed is not None:
+        fields["/closed"] = asdict(closed)
+    return [PatchDocument(position_id(position), fields, WriteResult.TAKEN, version)]
+
+
+def ledger_operations(
+    session: str,
+    ledger: Ledger,
+    version: str | None,
+    pending: Outbox,
+    keys: KeptKeys = NO_KEYS,
+) -> list[Operation]:
+    """The batch that stores a ledger, the messages of its newest numbers, and their keys.
+
+    The ledger is its last operation. A key that is there already refuses all of it.
+    """
+    created = [encode_key(session, ledger.group, bound, keys.seconds) for bound in keys.kept]
     if pending.regions:
-        operations.append(CreateDocument(encode_pending(session, pending), WriteResult.TAKEN))
-    return operations
+        created.append(encode_pending(session, pending))
+    operations: list[Operation] = [CreateDocument(one, WriteResult.TAKEN) for one in created]
+    operations += [
+        DeleteDocument(key_id(ledger.group, forgotten), WriteResult.TAKEN)
+        for forgotten in keys.forgotten
+    ]
+    document = encode_ledger(session, ledger)
+    if version is None:
+        return [*operations, CreateDocument(document, WriteResult.TAKEN)]
+    return [*operations, ReplaceDocument(document, version, WriteResult.TAKEN)]
 
 
-def compact_operations(positions: Sequence[int], passed: int | None) -> list[Operation]:
-    """The batch that removes entries, and unmarks a milestone below which none is left."""
+def regions_operations(regions: Sequence[str], version: str | None) -> list[Operation]:
+    """The batch that stores the list of regions."""
+    document = encode_regions(regions)
+    if version is None:
+        return [CreateDocument(document, WriteResult.TAKEN)]
+    return [ReplaceDocument(document, version, WriteResult.TAKEN)]
+
+
+def compact_operations(positions: Sequence[int], marks: Mapping[int, bool]) -> list[Operation]:
+    """The batch that removes entries, and marks others or removes their marks."""
     operations: list[Operation] = [
         DeleteDocument(position_id(position), WriteResult.ORPHANED) for position in positions
     ]
-    if passed is not None:
-        unmarked = {"/milestone": False}
-        operations.append(PatchDocument(position_id(passed), unmarked, WriteResult.ORPHANED))
+    for position, is_marked in marks.items():
+        mark = {"/milestone": is_marked}
+        operations.append(PatchDocument(position_id(position), mark, WriteResult.ORPHANED))
     return operations
 
 

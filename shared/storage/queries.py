@@ -1,9 +1,10 @@
 """How stored documents are found: the queries in the SQL of Cosmos DB, and what they look for."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from shared.ports import SessionNeed
+from shared.storage.documents import blocked_key, written_at
 
 # Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
 HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
@@ -11,11 +12,19 @@ OLDEST_QUERY = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
 PROCESSED_QUERY = (
     "SELECT c.id, c.covers, c.claimed FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id"
 )
-FAULTS_QUERY = "SELECT * FROM c WHERE c.faulted = true ORDER BY c.id"
+BLOCKED_QUERY = "SELECT * FROM c WHERE ARRAY_LENGTH(c.blocked) > 0 ORDER BY c.id"
+PARKED_QUERY = "SELECT * FROM c WHERE c.id >= @from AND c.id <= @to ORDER BY c.id"
+# What a sign says, and no bodies or states, which may be large.
+SIGN_FIELDS = (
+    "c.id, c.session, c.kind, c._ts, c._etag, c.faulted, c.halt, c.reason, c.alert, c.owing,"
+    ' c.waiting, {"refused": c.outbox.refused, "blocked": c.outbox.blocked,'
+    ' "decided": c.outbox.decided} AS outbox'
+)
 MILESTONE_QUERY = "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c.id DESC"
 # The field that is there only while a document's session has the need.
 FIELDS = {
     SessionNeed.DELIVERY: "owing",
+    SessionNeed.UNBLOCKING: "blocked",
     SessionNeed.TAKE_OVER: "claimed",
     SessionNeed.DRAINING: "waiting",
     SessionNeed.RESOLUTION: "faulted",
@@ -23,10 +32,19 @@ FIELDS = {
 }
 
 
-def shows_need(document: Mapping[str, Any], need: SessionNeed, region: str = "") -> bool:
-    """Whether a document shows that its session has the need; DELIVERY is asked for one region."""
+# The needs that are asked for a place: a region, or one queue of it.
+PLACED = (SessionNeed.DELIVERY, SessionNeed.UNBLOCKING)
+
+
+def place_of(need: SessionNeed, region: str, queue: str) -> str:
+    """Where a session is asked to have a need."""
+    return blocked_key(region, queue) if need is SessionNeed.UNBLOCKING else region
+
+
+def shows_need(document: Mapping[str, Any], need: SessionNeed, place: str = "") -> bool:
+    """Whether a document shows that its session has the need, at a place where it has one."""
     value = document.get(FIELDS[need])
-    return region in (value or ()) if need is SessionNeed.DELIVERY else bool(value)
+    return place in (value or ()) if need in PLACED else bool(value)
 
 
 def shows_any_need(document: Mapping[str, Any]) -> bool:
@@ -38,14 +56,52 @@ def sessions_query(need: SessionNeed, *, excludes: bool) -> str:
     """The sessions with a need, the oldest first; `excludes` leaves out those of @excluded."""
     field = FIELDS[need]
     condition = f"c.{field} = true"
-    if need is SessionNeed.DELIVERY:
-        condition = f"ARRAY_CONTAINS(c.{field}, @region)"
+    if need in PLACED:
+        condition = f"ARRAY_CONTAINS(c.{field}, @place)"
     if excludes:
         condition += " AND NOT ARRAY_CONTAINS(@excluded, c.session)"
     return f"SELECT c.session, c._ts FROM c WHERE {condition} ORDER BY c._ts"  # noqa: S608 - from our own table
 
 
+def blocked_queues_query(known: int) -> str:
+    """The oldest outbox with blocked queues of @region, and none of @k0, @k1, ..."""
+    others = "".join(f" AND NOT ARRAY_CONTAINS(c.blocked, @k{index})" for index in range(known))
+    found = f"ARRAY_CONTAINS(c.blocked, @region){others}"
+    return f"SELECT TOP 1 c.blocked, c._ts FROM c WHERE {found} ORDER BY c._ts"  # noqa: S608 - numbers only
+
+
+def signs_query(needs: Collection[SessionNeed], regions: int) -> str:
+    """The signs of these needs, the newest first: at @from or before, and those of DELIVERY and
+    DRAINING at @late or before; outboxes of @r0, @r1, ...
+    """
+    late = "c._ts <= @late"
+    conditions = {
+        SessionNeed.RESOLUTION: "c.faulted = true",
+        SessionNeed.UNBLOCKING: f"({contains_any('blocked', regions)})",
+        SessionNeed.DRAINING: f"(c.waiting = true AND {late})",
+        SessionNeed.DELIVERY: f"(({contains_any('owing', regions)}) AND {late})",
+    }
+    wanted = " OR ".join(conditions[need] for need in conditions if need in needs)
+    return f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND c._ts <= @from ORDER BY c._ts DESC"  # noqa: S608 - from our own table
+
+
+def contains_any(field: str, regions: int) -> str:
+    """The condition that a list names @r0, @r1, ..."""
+    return " OR ".join(f"ARRAY_CONTAINS(c.{field}, @r{index})" for index in range(regions))
+
+
+def shows_sign(
+    document: Mapping[str, Any], needs: Collection[SessionNeed], regions: Sequence[str], late: float
+) -> bool:
+    """Whether `signs_query` finds a document; `late` is the time that it names so."""
+    at_once = (SessionNeed.RESOLUTION, SessionNeed.UNBLOCKING)
+    return any(
+        shows_need(document, need, one) and (need in at_once or written_at(document) <= late)
+        for need in needs
+        for one in regions
+    )
+
+
 def pending_query(regions: int) -> str:
     """The outboxes of a session that wait for @r0, @r1, ...: the oldest entries first."""
-    condition = " OR ".join(f"ARRAY_CONTAINS(c.owing, @r{index})" for index in range(regions))
-    return f"SELECT * FROM c WHERE {condition} ORDER BY c.id"  # noqa: S608 - numbers only
+    return f"SELECT * FROM c WHERE {contains_any('owing', regions)} ORDER BY c.id"  # noqa: S608 - numbers only

@@ -85,12 +85,15 @@ def exercise(
     *,
     runs_max: int = RUNS_MAX,
     hash_seeds: Sequence[int] = HASH_SEEDS,
+    faults: bool = False,
 ) -> Report:
     """Run the messages undisturbed, then under every disturbance; all must come to the same.
 
-    Pure and deterministic handlers are also watched, run again, and run in other processes. Raises
-    Found, an AssertionError, for the first thing that is wrong. Faults are injected into calls in
-    at most `runs_max` runs.
+    Outputs for a type that has a handler among these are delivered to it. Pure and deterministic
+    handlers are also watched, run again, and run in other processes. Raises Found, an
+    AssertionError, for the first thing that is wrong, such as a message that becomes a fault; with
+    `faults` faults are expected, and the report has them. Failures are injected into calls in at
+    most `runs_max` runs.
     """
     sent = as_sent(messages)
     require_same_elsewhere(checked_runs(handlers, sent), hash_seeds)
@@ -99,14 +102,22 @@ def exercise(
     # What the engine logs of so many failures would hide what is found.
     logger.setLevel(logging.CRITICAL)
     try:
-        return asyncio.run(compare_runs(handlers, sent, runs_max))
+        return asyncio.run(compare_runs(handlers, sent, runs_max, faults=faults))
     finally:
         logger.setLevel(before)
 
 
-async def compare_runs(handlers: Handlers, messages: Sequence[Message], runs_max: int) -> Report:
+async def compare_runs(
+    handlers: Handlers, messages: Sequence[Message], runs_max: int, *, faults: bool
+) -> Report:
     regions = TwoRegions(handlers)
     undisturbed = await run(regions, in_turn, messages)
+    if undisturbed.faults and not faults:
+        first = undisturbed.faults[0]
+        raise Found(
+            f"a message of {first.session!r} ({first.type}) becomes a fault: {first.reason}; where"
+            " that is meant, say faults=True"
+        )
     runs = 1
     for name, deliver in disturbances(messages):
         with found_when(lambda: name):  # noqa: B023 - it is called before the next one
@@ -252,7 +263,7 @@ async def read_result(regions: TwoRegions) -> RunResult:
         if document.get("status") == Status.FAULTED.value
     )
     return RunResult(
-        states={s: await worker.state_after(await worker.read_head(s)) for s in sessions},
+        states={s: (await worker.input_after(await worker.read_head(s))).state for s in sessions},
         # The order of what is not numbered does not count.
         outputs={at: tuple(found if at[-1] else sorted(found)) for at, found in streams.items()},
         faults=tuple(sorted(faults, key=lambda f: (f.session, f.type, f.reason))),

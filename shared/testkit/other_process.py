@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from shared.domain.handler import Handler, HandlerInput, Handlers
+from shared.domain.journal import ModelVersion
 from shared.storage.documents import decode_message, encode_message
 from shared.testkit.given import Found, described
 from shared.testkit.purity import ComparableResult, HandlerRun, differing_parts, repeated
@@ -30,7 +31,8 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
     for run in movable:
         before, message = asdict(run.before), encode_message(run.message)
         module = run.handler.handle.__module__
-        jobs.append({"module": module, "before": before, "message": message})
+        job = {"module": module, "before": before, "message": message, "here": sorted(run.here)}
+        jobs.append(job)
     processes = [start(seed) for seed in hash_seeds]
     given = json.dumps({"path": sys.path, "jobs": jobs})
     answers = [results_of(process, given) for process in processes]
@@ -94,7 +96,9 @@ def run_handler_job(job: Mapping[str, Any]) -> ComparableResult:
     message = decode_message(job["message"])
     found = found_in(importlib.import_module(job["module"]))
     handler = next(handler for handler in found if handler.message_type == message.type)
+    model = job["before"].pop("model")
+    before = HandlerInput(**job["before"], model=ModelVersion(**model) if model else None)
     try:
-        return repeated(HandlerRun(handler, HandlerInput(**job["before"]), message, {}))
+        return repeated(HandlerRun(handler, before, message, {}, job["here"]))
     except Exception as error:
         return {"error": repr(error)}

@@ -10,9 +10,10 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from types import CodeType, FrameType
 from typing import Any
@@ -27,9 +28,13 @@ from shared.domain.handler import (
     OnFault,
 )
 from shared.domain.message import Message
+from shared.domain.outbox import HERE
 from shared.engine.handle import handle
 from shared.storage.documents import encode_batch
 from shared.testkit.given import Found, described
+
+# More runs than this are outputs that call each other.
+RUNS_MAX = 1_000
 
 NOW = "use context.now, the sender's time"
 IDS = "use context.new_id()"
@@ -64,27 +69,39 @@ type ComparableResult = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class HandlerRun:
+    """One run of a handler, beside handlers of other types, `here`."""
+
     handler: Handler
     before: HandlerInput
     message: Message
     result: ComparableResult
+    here: Collection[str] = ()
 
 
 def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[HandlerRun]:
-    """The runs of the messages in turn, each checked. Raises Found.
+    """The runs of the messages in turn, and of their outputs for this app, each checked.
 
     Sessions of other kinds of handlers are left out from there on: nobody can foresee their state.
+    Raises Found.
     """
     runs: list[HandlerRun] = []
     befores: dict[str, HandlerInput | None] = {}
-    for message in messages:
+    waiting = deque(messages)
+    while waiting:
+        message = waiting.popleft()
         before = befores.setdefault(message.session, HandlerInput())
         handler = handlers.by_type.get(message.type)
         if before is None or handler is None or handler.kind not in (Kind.PURE, Kind.DETERMINISTIC):
             befores[message.session] = None
-        elif (checked := checked_run(handler, before, message)) is not None:
-            run, befores[message.session] = checked
+        elif (checked := checked_run(handler, before, message, handlers.by_type)) is not None:
+            run, result = checked
+            befores[message.session] = HandlerInput(
+                result.state, result.produced, model=result.model
+            )
             runs.append(run)
+            waiting.extend(m for b in result.batches if b.queue == HERE for m in b.messages)
+            if len(runs) > RUNS_MAX:
+                raise Found(f"{described(message)} goes on for ever: its outputs come back here")
         elif handler.on_fault is OnFault.HALT:
             befores[message.session] = None
     for run in reversed(runs):
@@ -93,26 +110,26 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Handle
 
 
 def checked_run(
-    handler: Handler, before: HandlerInput, message: Message
-) -> tuple[HandlerRun, HandlerInput] | None:
-    """Run a handler under watch, and once more; None where it fails, else what comes after it."""
+    handler: Handler, before: HandlerInput, message: Message, here: Collection[str]
+) -> tuple[HandlerRun, HandlerResult] | None:
+    """Run a handler under watch, and once more; None where it fails, else what came of it."""
     with recorded_calls() as calls:
         try:
-            result = handle.run_pure(handler, before, message)
+            result = handle.run_pure(handler, before, message, here)
         except Exception:
             return None
     if calls.found:
         called, advice = calls.found[0]
         raise Found(f"the {handler.kind} handler of {described(message)} calls {called}: {advice}")
     require_untouched(handler, before, message)
-    captured = HandlerInput(before.state, before.produced, result.captured)
-    run = HandlerRun(handler, captured, message, comparable(result))
+    captured = replace(before, captured=result.captured)
+    run = HandlerRun(handler, captured, message, comparable(result), here)
     require_same_run(run, repeated(run), "when it runs a second time")
-    return run, HandlerInput(result.state, result.produced)
+    return run, result
 
 
 def require_untouched(handler: Handler, before: HandlerInput, message: Message) -> None:
-    state, body = handle.parse_arguments(handler, before, message)
+    state, body = handle.parse_state(handler.state, before), handle.parse_body(handler, message)
     models = {"state": state, "body": body}
     before_run = {name: model.model_dump(mode="json") for name, model in models.items()}
     handler.handle(state, body, Context(message, before.captured))
@@ -126,7 +143,7 @@ def require_untouched(handler: Handler, before: HandlerInput, message: Message) 
 
 
 def repeated(run: HandlerRun) -> ComparableResult:
-    return comparable(handle.run_pure(run.handler, run.before, run.message))
+    return comparable(handle.run_pure(run.handler, run.before, run.message, run.here))
 
 
 def require_same_run(run: HandlerRun, again: ComparableResult, when: str) -> None:
@@ -177,7 +194,12 @@ class CallRecorder:
 
 
 def is_of_python(frame: FrameType) -> bool:
-    """Whether the standard library is calling: a log record has a time, and zones are files."""
+    """Whether the standard library is calling: a log record has a time, and zones are files.
+
+    So has whoever cuts off a handler that takes too long.
+    """
+    if frame.f_code is handle.run_pure.__code__:
+        return True
     module = str(frame.f_globals.get("__name__", ""))
     return module.partition(".")[0] in sys.stdlib_module_names
 

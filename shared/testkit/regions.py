@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction
 from itertools import product
 from typing import Any
 
-from shared.adapters.injected_faults import CallFault, FaultPlan, ProcessKilled
+from shared.adapters.injected_faults import PASSING_FAULTS, CallFault, FaultPlan, ProcessKilled
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
@@ -16,6 +16,7 @@ from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.domain.handler import Context, Handler, Handlers, Kind
 from shared.domain.journal import Owner
 from shared.domain.message import Message
+from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.consume.claim import RENEWALS_PER_LEASE
 from shared.engine.dispatch.deliver import Delivery
@@ -27,14 +28,25 @@ from shared.testkit.given import Found, described
 REGIONS = ("east", "west")
 OUTPUT_QUEUE = "out"
 ERROR_QUEUE = "errors"
+QUEUES = AppQueues("in", OUTPUT_QUEUE, ERROR_QUEUE)
+
+
+class EveryQueue(frozenset[str]):
+    """Which queues an app may answer to is said by its settings, which a test does not have."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 POLICY = Policy(
-    output_queue=OUTPUT_QUEUE,
-    error_queue=ERROR_QUEUE,
     waits=WaitLimits(gap_seconds=0.0),
     lease_seconds=30.0,
+    reply_queues=EveryQueue(),
 )
 DELIVERIES_MAX = 10
 SWEEPS = 3
+# More messages to the app itself than this are outputs that call each other.
+FOLLOWED_MAX = 10_000
 # As long as claims wait for their next renewal.
 LONG_SECONDS = POLICY.lease_seconds / RENEWALS_PER_LEASE
 MOMENT_SECONDS = 0.005
@@ -42,7 +54,7 @@ MOMENT_SECONDS = 0.005
 
 def call_faults(calls: int, begin: int = 0) -> Iterator[Mapping[int, CallFault]]:
     """Every call from the place `begin` on going wrong, in every way in which it can."""
-    for place, fault in product(range(begin, calls), CallFault):
+    for place, fault in product(range(begin, calls), PASSING_FAULTS):
         yield {place: fault}
 
 
@@ -88,18 +100,19 @@ class TwoRegions:
         self.journal = MemoryJournal(self.clock, self.faults)
         self.bus = MemoryBus(self.clock, self.faults)
         self.started = 0
+        self.followed = dict.fromkeys(REGIONS, 0)
         self.workers = {region: self.new_worker(region) for region in REGIONS}
 
     def new_worker(self, region: str) -> Services:
         self.started += 1
-        delivery = Delivery(self.bus, self.clock, REGIONS, self.secondary_delay_seconds)
+        delivery = Delivery(self.bus, self.clock, REGIONS, self.secondary_delay_seconds, QUEUES)
         return build(
             self.journal,
             delivery,
             self.clock,
             Owner(region, f"{region}-{self.started}"),
             self.handlers,
-            Producer(self.journal, delivery, "in"),
+            Producer(self.journal, delivery),
             self.policy,
         )
 
@@ -130,6 +143,22 @@ class TwoRegions:
         return True
 
     async def settle(self, region: str, *messages: Message) -> None:
+        """Deliver again until a worker settles, and then what was sent to the app itself."""
+        await self.deliver_until_settled(region, *messages)
+        await self.follow()
+
+    async def follow(self) -> None:
+        """Deliver what came to the app's own queues, each copy in its region, until all is done."""
+        came = {region: self.bus.queues[region, QUEUES.here] for region in REGIONS}
+        while waiting := [r for r in REGIONS if self.followed[r] < len(came[r])]:
+            region = waiting[0]
+            message = came[region][self.followed[region]].message
+            self.followed[region] += 1
+            if self.followed[region] > FOLLOWED_MAX:
+                raise Found(f"{described(message)} goes on for ever: its outputs come back here")
+            await self.deliver_until_settled(region, message)
+
+    async def deliver_until_settled(self, region: str, *messages: Message) -> None:
         """Deliver again, to one region and the other in turn, until a worker settles."""
         first = REGIONS.index(region)
         for tried in range(DELIVERIES_MAX):
@@ -145,4 +174,5 @@ class TwoRegions:
                 self.clock.seconds += self.policy.lease_seconds + self.policy.lag_seconds
                 with suppress(LockstepError, ProcessKilled):
                     await self.new_worker(region).recovery.sweep()
+                await self.follow()
         self.faults.is_over = True

@@ -22,6 +22,13 @@ class BusContract[B: Bus](ABC):
 
         assert await self.received(bus, "lockstep", session) == sent
 
+    async def test_a_look_at_a_queue_sends_nothing(self, bus: B, session: str) -> None:
+        await bus.look("east", "lockstep")
+
+        assert await self.received(bus, "lockstep", session) == []
+        await bus.send("east", "lockstep", [message(0, session=session)])
+        assert await self.received(bus, "lockstep", session) == [message(0, session=session)]
+
     async def test_a_delayed_message_is_not_visible_yet(self, bus: B, session: str) -> None:
         await bus.send("east", "lockstep", [message(0, session=session)], delay_seconds=60)
 

@@ -11,7 +11,7 @@ from shared.domain.handler import HandlerResult
 from shared.domain.journal import Attempt, Cursor, Entry, Owner
 from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput
-from shared.domain.outbox import NO_OUTBOX, Outbox, address
+from shared.domain.outbox import NO_OUTBOX, Delivered, Outbox, address
 from shared.domain.producer import BoundNumber, Ledger
 from shared.ports import Journal, SessionNeed, WriteResult
 from tests.world import message
@@ -127,16 +127,38 @@ class JournalContract:
         twice = replace(taken, position=2, attempt=attempt_of("d"))
         assert await journal.append(twice) is WriteResult.ORPHANED
 
-    async def test_a_fault_is_kept_whole_and_its_session_is_listed(
+    async def test_a_run_of_parked_messages_ends_at_the_first_gap_and_is_taken_at_once(
         self, journal: Journal, session: str
     ) -> None:
+        early = [message(n, session=session) for n in (1, 2, 3, 5)]
+        head: Entry | None = None
+        for arriving in early:
+            head = next_entry.park(EntryInput(head, arriving, attempt_of("a")))
+            assert await journal.append(head) is WriteResult.CREATED
+
+        first = Number("bank", 0, 1)
+        assert await journal.parked_run(session, first, 90) == early[:3]
+        assert await journal.parked_run(session, first, 2) == early[:2]
+        assert await journal.parked_run(session, Number("bank", 0, 4), 90) == []
+        folded: Entry | None = None
+        for arriving in early[:3]:
+            made_from = EntryInput(folded or head, arriving, attempt_of("b"), from_parked=True)
+            result = HandlerResult({}, (), {}, {})
+            taken = next_entry.complete(next_entry.open_entry(made_from), result, NO_OUTBOX)
+            folded = next_entry.fold(folded, taken) if folded else taken
+        assert folded is not None
+        assert await journal.append(folded) is WriteResult.CREATED
+
+        assert await journal.parked_run(session, first, 90) == []
+        assert await journal.parked(session, Number("bank", 0, 5)) == early[3]
+
+    async def test_a_fault_is_kept_whole(self, journal: Journal, session: str) -> None:
         poison = message(0, session=session)
         opened = next_entry.open_entry(EntryInput(None, poison, attempt_of("a")))
         fault = next_entry.fail(opened, reason="it burns", outbox=debt(session, "east"), halts=True)
         await journal.append(fault)
 
         assert await journal.entry(session, 0) == fault
-        assert list(await journal.sessions(SessionNeed.RESOLUTION, limit=1_000)).count(session) == 1
 
     async def test_owed_copies_are_kept_until_every_region_took_them(
         self, journal: Journal, session: str
@@ -148,12 +170,12 @@ class JournalContract:
         (owing,) = await journal.pending(session, REGIONS)
         assert owing.outbox == debts
 
-        await journal.acknowledge(owing, ["east"])
+        await journal.acknowledge(owing, Delivered(("east",)))
         (left,) = await journal.pending(session, REGIONS)
         assert left.outbox == replace(debts, regions=("west",))
 
-        await journal.acknowledge(owing, ["west"])
-        await journal.acknowledge(owing, ["west"])
+        await journal.acknowledge(owing, Delivered(("west",)))
+        await journal.acknowledge(owing, Delivered(("west",)))
         assert await journal.pending(session, REGIONS) == []
 
     async def test_an_entry_keeps_its_outputs_when_they_are_paid(
@@ -164,7 +186,7 @@ class JournalContract:
         await journal.append(entry)
         (owing,) = await journal.pending(session, REGIONS)
 
-        await journal.acknowledge(owing, ["west", "east"])
+        await journal.acknowledge(owing, Delivered(("west", "east")))
 
         assert await journal.pending(session, REGIONS) == []
         paid = replace(entry, outbox=replace(outbox, regions=()))
@@ -177,8 +199,8 @@ class JournalContract:
         (owing,) = await journal.pending(session, REGIONS)
 
         await asyncio.gather(
-            journal.acknowledge(owing, ["east"]),
-            journal.acknowledge(owing, ["west"]),
+            journal.acknowledge(owing, Delivered(("east",))),
+            journal.acknowledge(owing, Delivered(("west",))),
         )
 
         assert await journal.pending(session, REGIONS) == []

@@ -6,16 +6,24 @@ from dataclasses import replace
 import pytest
 
 from shared.domain import next_entry
-from shared.domain.errors import TooLarge
-from shared.domain.handler import HandlerResult
-from shared.domain.journal import ARRIVALS, Entry, Lease, Marker
+from shared.domain.errors import NotStorable, TooLarge
+from shared.domain.handler import LEVELS_MAX, HandlerResult
+from shared.domain.journal import ARRIVALS, Cursor, Entry, EvictedCursor, Lease, Marker
 from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput
-from shared.domain.outbox import NO_OUTBOX, DestinationBatch, Outbox, PendingOutbox, Staged
+from shared.domain.outbox import (
+    NO_OUTBOX,
+    Delivered,
+    DestinationBatch,
+    Outbox,
+    PendingOutbox,
+    Staged,
+)
 from shared.domain.producer import Ledger
 from shared.ports import Carried, Journal, ParkedMessage, SessionNeed, WriteResult
 from shared.storage.documents import MILESTONE_EVERY
 from tests.contract.journal import REGIONS, attempt_of, debt, step
+from tests.contract.journal_signs import find_signs
 from tests.world import message
 
 
@@ -25,6 +33,14 @@ def claim(session: str, *, attempt: str = "a") -> Entry:
         EntryInput(None, message(0, session=session), attempt_of(attempt))
     )
     return next_entry.make_claim(opened, Lease(30.0))
+
+
+def nested(levels: int) -> object:
+    """Lists in lists."""
+    inner: object = []
+    for _ in range(levels - 1):
+        inner = [inner]
+    return inner
 
 
 def unnumbered(session: str, name: str) -> Message:
@@ -56,6 +72,37 @@ class JournalExtrasContract:
 
         assert await journal.entry(session, 0) == done
         assert await journal.stored_entry(session, 1) is None
+
+    @pytest.mark.parametrize(
+        ("state", "parts"),
+        [
+            ({"deep": nested(LEVELS_MAX - 1)}, 0),
+            ({"number": float("nan")}, 0),
+            ({"numbers": [1.5, float("-inf")]}, 0),
+            ({}, 122),
+        ],
+        ids=["deep", "not a number", "infinite", "122 operations"],
+    )
+    async def test_what_the_store_never_takes_is_refused_for_good(
+        self, journal: Journal, session: str, state: dict[str, object], parts: int
+    ) -> None:
+        entry = replace(step(None, session), state=state)
+        if parts:
+            entry = replace(entry, outbox=debt(session, "east").kept_at(Staged("a", parts)))
+
+        with pytest.raises(NotStorable):
+            await journal.append(entry)
+
+        assert await journal.head(session) is None
+
+    async def test_what_is_nested_as_deep_as_can_be_is_kept(
+        self, journal: Journal, session: str
+    ) -> None:
+        entry = replace(step(None, session), state={"deep": nested(LEVELS_MAX - 2)})
+
+        assert await journal.append(entry) is WriteResult.CREATED
+
+        assert await journal.head(session) == entry
 
     async def test_of_many_who_replace_a_claim_one_succeeds(
         self, journal: Journal, session: str
@@ -108,6 +155,35 @@ class JournalExtrasContract:
         assert first.identities[0].number == Number(ARRIVALS, 0, 0)
         assert await journal.marker(session, "m/2?") is None
 
+    async def test_a_marker_is_that_of_its_source(self, journal: Journal, session: str) -> None:
+        ours = arrival(None, unnumbered(session, "m/1?"), "a")
+        foreign = arrival(ours, replace(unnumbered(session, "m/1?"), source="//shop"), "b")
+        for entry in (ours, foreign):
+            assert await journal.append(entry) is WriteResult.CREATED
+
+        assert await journal.head(session) == foreign
+        assert await journal.marker(session, "m/1?") == Marker(ours.identities[0], 0)
+        assert await journal.marker(session, "m/1?", "//shop") == Marker(foreign.identities[0], 1)
+        assert await journal.marker(session, "m/1?", "//bank") is None
+
+    async def test_the_list_of_regions_is_stored_once_and_replaced_by_its_version(
+        self, journal: Journal
+    ) -> None:
+        # The container is shared by other tests, and has one list.
+        if await journal.regions() is None:
+            assert await journal.save_regions(["east", "west"], None)
+        first = await journal.regions()
+        assert first is not None
+
+        assert not await journal.save_regions(["north"], None)
+        assert await journal.save_regions(["west", "east", "north"], first.version)
+        assert not await journal.save_regions(["north"], first.version)
+
+        second = await journal.regions()
+        assert second is not None
+        assert (second.names, second.version != first.version) == (("west", "east", "north"), True)
+        assert await journal.save_regions(first.names, second.version)
+
     async def test_what_entries_cover_is_read_from_a_position_on(
         self, journal: Journal, session: str
     ) -> None:
@@ -152,7 +228,7 @@ class JournalExtrasContract:
     ) -> None:
         first = step(None, session, outbox=debt(session, "east", "west"))
         await journal.append(first)
-        carried = Carried(acknowledges=True)
+        carried = Carried(left=())
         second = step(first, session)
 
         assert await journal.append(second, carried) is WriteResult.CREATED
@@ -168,7 +244,7 @@ class JournalExtrasContract:
         await journal.append(first)
         await journal.append(step(first, session, attempt="theirs"))
 
-        late = await journal.append(step(first, session), Carried(acknowledges=True))
+        late = await journal.append(step(first, session), Carried(left=()))
 
         assert late is WriteResult.TAKEN
         assert len(await journal.pending(session, REGIONS)) == 1
@@ -180,13 +256,13 @@ class JournalExtrasContract:
         await journal.append(step(None, session, outbox=outbox))
         pending = PendingOutbox(session, outbox, position=0)
 
-        await journal.acknowledge(pending, ["east", "west"], {"m": "too large"})
+        await journal.acknowledge(pending, Delivered(("east", "west"), {"m": "too large"}))
 
         stored = await journal.entry(session, 0)
         assert stored is not None
         assert stored.outbox == replace(outbox, regions=(), refused={"m": "too large"})
-        assert session in await journal.sessions(SessionNeed.RESOLUTION, limit=1_000)
-        assert list(await journal.faulted_entries(session)) == [stored]
+        (sign,) = await find_signs(journal, session)
+        assert (sign.position, sign.refused) == (0, {"m": "too large"})
 
     async def test_a_search_leaves_out_the_sessions_it_is_told_to(
         self, journal: Journal, session: str
@@ -222,7 +298,7 @@ class JournalExtrasContract:
         assert owing.outbox == outbox
         assert list(await journal.staged(session, staged)) == mine
 
-        await journal.acknowledge(owing, REGIONS)
+        await journal.acknowledge(owing, Delivered(REGIONS))
         assert list(await journal.staged(session, staged)) == []
         assert list(await journal.staged(session, Staged("b", 1))) == theirs
 
@@ -295,18 +371,46 @@ class JournalExtrasContract:
         assert await journal.milestone(session, -5) == MILESTONE_EVERY
         assert await journal.milestone(session, 3_600) is None
         oldest = await journal.oldest_entries(session, 3)
-        assert [entry.position for entry in oldest] == [0, 1, 2]
+        assert [stored.entry.position for stored in oldest] == [0, 1, 2]
+        assert [stored.is_marked for stored in oldest] == [False, True, True]
+        assert all(abs(stored.read_at - stored.written_at) < 60 for stored in oldest)
 
-        await journal.compact(session, [0, 1, 2], None)
-        await journal.compact(session, [0, 1, 2], None)
-        await journal.compact(session, [3], MILESTONE_EVERY)
+        await journal.compact(session, [0, 1, 2], {})
+        await journal.compact(session, [0, 1, 2], {})
+        marked = dict.fromkeys((4, 8, 16, 32, 64, MILESTONE_EVERY), False)
+        await journal.compact(session, [3], marked | {5: True})
 
-        assert [e.position for e in await journal.oldest_entries(session, 2)] == [4, 5]
-        assert await journal.milestone(session, -5) is None
+        kept = await journal.oldest_entries(session, 2)
+        assert [(stored.entry.position, stored.is_marked) for stored in kept] == [
+            (4, False),
+            (5, True),
+        ]
+        assert await journal.milestone(session, -5) == 5
         assert await journal.head(session) == head
         assert await journal.append(step(None, session, attempt="late")) is WriteResult.TAKEN
-        sleeper = replace(oldest[1], position=2, attempt=attempt_of("sleeper"))
+        sleeper = replace(oldest[1].entry, position=2, attempt=attempt_of("sleeper"))
         assert await journal.append(sleeper) is WriteResult.ORPHANED
+
+    async def test_an_evicted_cursor_is_kept_with_the_entry_that_no_longer_names_it(
+        self, journal: Journal, session: str
+    ) -> None:
+        group, first = "session:Zoë/3?#", step(None, session)
+        evicted = [EvictedCursor(Cursor(1, n), ((3, 2), (n, 5))) for n in (7, 8)]
+        await journal.append(first)
+        second = replace(step(first, session), has_evicted=True)
+
+        orphan = Carried(evicted={group: evicted[1]})
+        assert await journal.append(replace(second, position=2), orphan) is WriteResult.ORPHANED
+        assert await journal.cursor(session, group) is None
+        assert await journal.append(second, Carried(evicted={group: evicted[0]}))
+        taken = replace(second, attempt=attempt_of("late"))
+        assert await journal.append(taken, orphan) is WriteResult.TAKEN
+        assert await journal.cursor(session, group) == evicted[0]
+        assert await journal.head(session) == second
+        third = replace(step(second, session), has_evicted=True)
+        assert await journal.append(third, orphan) is WriteResult.CREATED
+
+        assert await journal.cursor(session, group) == evicted[1]
 
     async def test_a_marker_follows_its_message_from_beside_the_journal(
         self, journal: Journal, session: str

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from shared.domain.outbox import address
-from shared.domain.producer import BoundNumber, Ledger
+from shared.domain.producer import BoundNumber, KeptKeys, Ledger
 from shared.ports import Journal
 from tests.world import message
 
@@ -62,3 +62,37 @@ class LedgerContract:
 
         owings = await journal.pending(session, REGIONS)
         assert {o.outbox.messages for o in owings} == {(old,), (new,)}
+
+    async def test_a_kept_key_is_found_by_its_group_and_refuses_another_with_its_ledger(
+        self, journal: Journal, session: str
+    ) -> None:
+        bound = BoundNumber("key/1?", "digest", 2)
+        kept = KeptKeys((bound,), seconds=60)
+        version = await journal.save_ledger(session, LEDGER, None, keys=kept)
+        debt = address("in", [message(3, session=session)], REGIONS)
+
+        later = replace(LEDGER, next=9)
+        assert await journal.save_ledger(session, later, version, debt, kept) is None
+
+        stored = await journal.ledger(session, "bank")
+        assert stored is not None
+        assert (stored.ledger, stored.version) == (LEDGER, version)
+        assert await journal.pending(session, REGIONS) == []
+        assert await journal.key(session, "bank", "key/1?") == bound
+        assert await journal.key(session, "shop", "key/1?") is None
+
+    async def test_a_forgotten_key_is_gone_with_its_ledgers_next_version(
+        self, journal: Journal, session: str
+    ) -> None:
+        kept = KeptKeys((BoundNumber("key-1", "digest", 2),), seconds=60)
+        forgotten = KeptKeys(forgotten=("key-1",))
+        version = await journal.save_ledger(session, LEDGER, None, keys=kept)
+
+        assert await journal.save_ledger(session, LEDGER, '"old"', keys=forgotten) is None
+        assert await journal.key(session, "bank", "key-1") is not None
+        later = await journal.save_ledger(session, LEDGER, version, keys=forgotten)
+
+        stored = await journal.ledger(session, "bank")
+        assert stored is not None
+        assert stored.version == later != version
+        assert await journal.key(session, "bank", "key-1") is None

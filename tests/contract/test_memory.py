@@ -9,12 +9,16 @@ from shared.domain.message import Message
 from shared.ports import Journal
 from tests.contract.bus import BusContract
 from tests.contract.journal import JournalContract, session
+from tests.contract.journal_blocked import JournalBlockedContract
 from tests.contract.journal_extras import JournalExtrasContract
+from tests.contract.journal_signs import JournalSignsContract
 
 __all__ = ["session"]
 
 
-class TestMemoryJournal(JournalContract, JournalExtrasContract):
+class TestMemoryJournal(
+    JournalContract, JournalExtrasContract, JournalSignsContract, JournalBlockedContract
+):
     @pytest.fixture
     def journal(self) -> Journal:
         return MemoryJournal(VirtualClock())

@@ -71,7 +71,7 @@ class TestPublishingOverTheWire(PublishingBasics):
         self, options: IdempotentProducerOptions
     ) -> AsyncIterator[IdempotentProducer]:
         """A producer that knows nothing; connections are shared, they are slow to open."""
-        unknowing = Producer(self.adapters.journal, self.adapters.delivery, "lockstep")
+        unknowing = Producer(self.adapters.journal, self.adapters.delivery)
         producer = IdempotentProducer(unknowing, options)
         yield producer
         await producer.close()

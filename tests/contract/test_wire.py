@@ -19,7 +19,9 @@ from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
 from tests.contract.journal import JournalContract, session, step
+from tests.contract.journal_blocked import JournalBlockedContract
 from tests.contract.journal_extras import JournalExtrasContract
+from tests.contract.journal_signs import JournalSignsContract
 from tests.world import message
 
 __all__ = ["session"]
@@ -42,7 +44,9 @@ async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
     await adapters.account.close()
 
 
-class TestCosmosJournal(JournalContract, JournalExtrasContract):
+class TestCosmosJournal(
+    JournalContract, JournalExtrasContract, JournalSignsContract, JournalBlockedContract
+):
     @pytest.fixture
     def journal(self, adapters: Adapters) -> Journal:
         return adapters.journal

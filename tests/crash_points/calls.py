@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.adapters.injected_faults import CallFault, FaultPlan
-from shared.ports import Bus, Entries, Ledgers, Maintenance, Outboxes
+from shared.ports import Bus, Entries, Ledgers, Maintenance, Outboxes, Regions
 
 ENGINE = Path(__file__).parents[2] / "shared" / "engine"
 PREFIX = f"{ENGINE}{os.sep}"
-PORTS = (Entries, Outboxes, Ledgers, Maintenance, Bus)
+PORTS = (Entries, Outboxes, Ledgers, Regions, Maintenance, Bus)
 METHODS = {name for port in PORTS for name in vars(port) if not name.startswith("_")}
 # What the engine names the ports.
 NAMES = {"journal", "entries", "outboxes", "bus"}

@@ -11,14 +11,18 @@ from functools import partial
 from unittest.mock import patch
 
 from shared.adapters.injected_faults import FaultPlan, ProcessKilled
-from shared.domain.errors import NotHalted, TooLarge
+from shared.domain import next_entry
+from shared.domain.errors import NotBlocked, NotHalted, NotMissing, NotOpen, TooLarge
 from shared.domain.journal import Entry
 from shared.domain.message import Message
+from shared.domain.outbox import OUTPUTS, OutputAction, OutputDecision
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.saga.plan import SagaState
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
+from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from simulation.variant import small_limits
 from tests.business import payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
@@ -51,6 +55,12 @@ async def gapped(faults: FaultPlan) -> object:
     return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[2:3], BILLS[1:2])
 
 
+async def drained_together(faults: FaultPlan) -> object:
+    """Messages before their turn, which are drained in one entry, and one that is drained alone."""
+    early = [BILLS[3], BILLS[1], BILLS[2], message(4, kind="account.hint")]
+    return await delivered(BusinessRegions(faults), *([one] for one in early), BILLS[:1])
+
+
 async def parked_twice(faults: FaultPlan) -> object:
     """A copy of a parked message, which is not the newest of those that are parked."""
     return await delivered(BusinessRegions(faults), BILLS[1:2], BILLS[2:3], BILLS[1:2], BILLS[:1])
@@ -79,6 +89,25 @@ async def late_copies(faults: FaultPlan) -> object:
     return await regions.result()
 
 
+@patch.object(next_entry, "CURSORS_MAX", 2)
+async def from_many_senders(faults: FaultPlan) -> object:
+    """Messages, a gap and copies of senders whose cursors are evicted in turn; and a batch."""
+    groups = ("bank", "shop", "till", "desk")
+    sent = [
+        [message(n, 10 * n + i, kind="account.bill", group=group) for i, group in enumerate(groups)]
+        for n in range(3)
+    ]
+    regions = BusinessRegions(faults)
+    faults.is_over = True
+    await regions.take(*([one] for one in sent[0]))
+    faults.is_over = False
+    # One after the other: only messages of the same sender have an order.
+    for batch in ([sent[2][0]], [sent[1][1]], [sent[1][0]], [sent[0][2]], sent[1][2:]):
+        await regions.take(batch)
+    await regions.finish()
+    return await regions.result()
+
+
 async def corrected(faults: FaultPlan) -> object:
     """A poison that a person corrects, and the message parked behind it."""
     regions = BusinessRegions(faults)
@@ -98,9 +127,77 @@ async def corrected(faults: FaultPlan) -> object:
     return await regions.result()
 
 
+async def skipped(faults: FaultPlan) -> object:
+    """A number that never comes, which a person sees and skips, and its message comes late."""
+    regions = BusinessRegions(faults)
+    await regions.take(BILLS[:1], BILLS[2:3])
+    regions.clock.seconds += regions.policy.standstill_seconds
+
+    async def skip(worker: Services) -> None:
+        decision = ResolutionRequest(
+            ResolutionAction.SKIP_NUMBER, "Ada", "lost for good", group="bank", number=1
+        )
+        await worker.standstills.find(limit=10)
+        with suppress(NotMissing):
+            await worker.resolver.resolve(SESSION, decision)
+
+    await regions.insist(skip)
+    await regions.take(BILLS[1:2])
+    await regions.finish()
+    return await regions.result()
+
+
+async def closed(faults: FaultPlan) -> object:
+    """An output that no queue takes, which a person sees and closes, and one that a region misses.
+
+    The flag of an earlier version is met on the way.
+    """
+    regions = BusinessRegions(faults)
+    regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
+    faults.is_over = True
+    await regions.take([message(0, 11, kind="account.boast")])
+    regions.bus.unavailable = {"west"}
+    await regions.take(BILLS[1:2], [message(2, kind="account.hint")])
+    hint = max(d["id"] for d in regions.journal.partitions[SESSION].values() if "covers" in d)
+    old = regions.journal.partitions[SESSION][hint] | {"faulted": True}
+    regions.journal.store.put(SESSION, old)
+    regions.bus.unavailable = set()
+    faults.is_over = False
+
+    async def close(worker: Services) -> None:
+        await worker.standstills.find(limit=10)
+        decision = ResolutionRequest(ResolutionAction.CLOSE, "Ada", "sent by hand", at=0)
+        with suppress(NotOpen):
+            await worker.resolver.resolve(SESSION, decision)
+        decision = ResolutionRequest(ResolutionAction.DELIVER, "Ada", "the west is back")
+        await worker.resolver.deliver(SESSION, decision)
+
+    await regions.insist(close)
+    await regions.finish()
+    faults.is_over = True
+    page = await regions.workers["east"].standstills.find(limit=10)
+    assert page.standstills == ()
+    return await regions.result()
+
+
 async def effectful(faults: FaultPlan) -> object:
     """A handler that calls the outside, and a message that comes meanwhile."""
     return await delivered(BusinessRegions(faults), [payment(0)], BILLS[1:2])
+
+
+async def tried_again(faults: FaultPlan) -> object:
+    """A handler whose first call of the outside fails."""
+    regions = BusinessRegions(faults)
+    failed: list[bool] = []
+
+    async def fail_once() -> None:
+        await let_others_run()
+        if not failed:
+            failed.append(True)
+            raise ConnectionError("busy")
+
+    regions.outside.before = fail_once
+    return await delivered(regions, [payment(0)], BILLS[1:2])
 
 
 async def left_alone(faults: FaultPlan) -> object:
@@ -182,6 +279,20 @@ async def made_again(faults: FaultPlan) -> object:
     return await regions.result()
 
 
+async def blocked_at_a_queue(faults: FaultPlan) -> object:
+    """A queue that does not exist, until it does; a person tries one session's outputs again."""
+    regions = BusinessRegions(faults)
+    regions.bus.missing = {(region, "out") for region in REGIONS}
+    await regions.take(BILLS[:1], [writing([1])])
+    regions.bus.missing.clear()
+    decision = OutputDecision(OutputAction.RETRY, "Ada", "it exists now")
+    with suppress(NotBlocked):
+        await regions.insist(lambda worker: worker.outputs.decide(SESSION, OUTPUTS, decision))
+    regions.clock.seconds += PAUSE_SECONDS_MAX
+    await regions.finish()
+    return await regions.result()
+
+
 async def refused_by_a_queue(faults: FaultPlan) -> object:
     """An output that no queue takes, in whose place a tombstone goes."""
     regions = BusinessRegions(faults)
@@ -204,10 +315,38 @@ async def published(faults: FaultPlan) -> object:
     return await regions.result()
 
 
-async def publish(wanted: Sequence[Draft], worker: Services) -> None:
+async def publish(wanted: Sequence[Draft], worker: Services, *, keep_seconds: int = 0) -> None:
     """Publish as one of a group; what no queue takes ends it, too."""
+    bank = ProducerOptions("bank")
     with suppress(TooLarge):
-        await worker.producer.publish(SESSION, wanted, ProducerOptions("bank"))
+        await worker.producer.publish(SESSION, wanted, bank, keep_seconds=keep_seconds)
+
+
+async def published_by_keys(faults: FaultPlan) -> object:
+    """Ids that are kept for a time, the first one again after others."""
+    regions = BusinessRegions(faults)
+    for draft in (*DRAFTS, DRAFTS[0]):
+        await regions.insist(partial(publish, [draft], keep_seconds=60))
+    await regions.finish()
+    return await regions.result()
+
+
+async def given_another_region(faults: FaultPlan) -> object:
+    """The list of regions, stored by the first process and replaced on purpose by a later one."""
+    regions = BusinessRegions(faults)
+
+    async def agree(worker: Services, *names: str) -> None:
+        delivery = replace(worker.producer.delivery, regions=(*REGIONS, *names))
+        process = Readiness(regions.journal, delivery, REGIONS if names else ())
+        while not process.is_agreed:
+            regions.clock.seconds += LOOK_AGAIN_SECONDS
+            await process.require_regions()
+
+    await regions.insist(agree)
+    await regions.insist(lambda worker: agree(worker, "north"))
+    faults.is_over = True
+    stored = await regions.journal.regions()
+    return stored and stored.names
 
 
 async def published_too_large(faults: FaultPlan) -> object:
@@ -285,12 +424,17 @@ WORKS: Mapping[str, Work] = {
     for work in (
         in_turn,
         gapped,
+        drained_together,
         parked_twice,
         in_batches,
         without_numbers,
         late_copies,
+        from_many_senders,
         corrected,
+        skipped,
+        closed,
         effectful,
+        tried_again,
         left_alone,
         idempotent,
         to_an_unavailable_region,
@@ -298,9 +442,12 @@ WORKS: Mapping[str, Work] = {
         staged_under_a_claim,
         delivered_meanwhile,
         made_again,
+        blocked_at_a_queue,
         refused_by_a_queue,
         acknowledged_later,
         published,
+        published_by_keys,
+        given_another_region,
         published_too_large,
         numbered_elsewhere,
         commanded,

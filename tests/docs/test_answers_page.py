@@ -1,6 +1,7 @@
 """The reference names every field of what the HTTP triggers answer about sessions."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -8,14 +9,8 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from functions.descriptions import describe_entry
-from functions.operate import (
-    ResolutionBody,
-    describe_refused,
-    list_faults,
-    resolve_fault,
-    show_session,
-)
+from functions.descriptions import describe_entry, describe_standstill
+from functions.operate import ResolutionBody, carry_out, list_standstills, show_session
 from shared.domain.journal import (
     Attempt,
     Cursor,
@@ -23,18 +18,35 @@ from shared.domain.journal import (
     Halt,
     Lease,
     MessageIdentity,
+    ModelVersion,
     Owner,
     Resolution,
     Status,
 )
 from shared.domain.message import Message, Number
-from shared.domain.outbox import DestinationBatch, Outbox, Rerun, Staged
-from tests.docs.reference_page import rows, section
+from shared.domain.outbox import (
+    DestinationBatch,
+    Outbox,
+    OutputAction,
+    OutputDecision,
+    Rerun,
+    Staged,
+)
+from shared.domain.standstill import Standstill, StandstillKind
+from shared.engine.operate.resolve import ARGUMENTS, VERBS, ResolutionAction
+from tests.docs.reference_page import RUNBOOK, rows, section
 from tests.world import World, message
 
 NUMBER = Number("g", 1, 2)
 MESSAGE = Message("m", "s", "t", b"{}", NUMBER, "2013-01-01", "answers", "s", "m-0")
-INLINE = Outbox((DestinationBatch("out", (MESSAGE,)),), ("east",), refused={"m": "too large"})
+INLINE = Outbox(
+    (DestinationBatch("out", (MESSAGE,)),),
+    ("east",),
+    refused={"m": "too large"},
+    delivered={"east": ("out",)},
+    blocked={"west": {"out": "missing"}},
+    decided={"out": OutputDecision(OutputAction.RETRY, "Ada", "it exists now")},
+)
 # An entry that says everything an entry can say, though no single one ever does.
 WHOLE = Entry(
     session="s",
@@ -42,6 +54,7 @@ WHOLE = Entry(
     status=Status.WORKING,
     identities=(MessageIdentity("m", "t", "d", NUMBER),),
     state={"amounts": [1]},
+    model=ModelVersion("Account", 1),
     state_at=None,
     attempt=Attempt("a", Owner("east", "i")),
     cursors={"g": Cursor(1, 2)},
@@ -51,7 +64,9 @@ WHOLE = Entry(
     halt=Halt(2, NUMBER),
     message=MESSAGE,
     reason="because",
-    resolution=Resolution("retry", "Ada", "a typo"),
+    resolution=Resolution("retry", "Ada", "a typo", at=1),
+    alert="somebody look",
+    closed=Resolution("close", "Ada", "looked at"),
     lease=Lease(30.0),
     answer={"total": 1},
 )
@@ -63,7 +78,8 @@ ENTRIES = (
 )
 # Objects whose keys are data: the reference names the key, or has one row for the whole.
 KEYED = {"cursors": "<group>"}
-OPAQUE = frozenset({"state", "parked", "answer", "outbox.refused"})
+OUTBOX_MAPS = ("outbox.refused", "outbox.delivered", "outbox.blocked", "outbox.decided")
+OPAQUE = frozenset({"state", "parked", "answer", "verbs", "outputs", *OUTBOX_MAPS})
 
 
 def paths(described: Any, path: str = "") -> Iterator[str]:
@@ -138,8 +154,9 @@ async def test_the_answers_have_the_fields_that_are_documented() -> None:
     )
 
     shown = answered(await show_session(world.east, "acc-7"))
-    faults = answered(await list_faults(world.east))
-    resolved = answered(await resolve_fault(world.east, request))
+    asking = func.HttpRequest("GET", "http://127.0.0.1/api/faults", body=b"")
+    faults = answered(await list_standstills(world.east, asking))
+    resolved = answered(await carry_out(world.east, request))
 
     documented = rows("Answers about sessions")
     for route, answer in (
@@ -149,9 +166,6 @@ async def test_the_answers_have_the_fields_that_are_documented() -> None:
     ):
         fields = ", ".join(f'"{name}"' for name in answer)
         assert documented[route][0].startswith(f"`{{{fields}}}`")
-    (fault,) = faults["faults"]
-    refused = {f"refused[].{name}" for name in describe_refused(WHOLE)}
-    assert (set(fault) - {"refused"}) | refused == set(rows("A session with faults"))
 
 
 def test_every_field_of_a_resolution_is_documented() -> None:
@@ -159,3 +173,40 @@ def test_every_field_of_a_resolution_is_documented() -> None:
     fields = ", ".join(f'"{name}"' for name in ResolutionBody.model_fields)
 
     assert f"`{{{fields}}}`" in text
+
+
+def test_every_field_of_a_standstill_is_documented_and_those_always_there_are() -> None:
+    standing = [
+        Standstill(kind, "s", 0.0, "because", 3, 1, {"m": "too large"}, ("west",), "", "g", 1, 2)
+        for kind in StandstillKind
+    ]
+    bare = describe_standstill(Standstill(StandstillKind.PENDING, "s", 0.0, "because"))
+
+    fields = {field for one in standing for field in paths(describe_standstill(one))}
+
+    assert fields == set(rows("What stands still"))
+    always = {name for name, cells in rows("What stands still").items() if cells[0] == "always"}
+    assert set(paths(bare)) == always
+
+
+@pytest.mark.parametrize("kind", StandstillKind)
+def test_every_kind_of_standstill_is_explained_and_has_a_verb_in_the_runbook(
+    kind: StandstillKind,
+) -> None:
+    assert f"`{kind}`" in rows("What stands still")["kind"][1]
+    verbs = {f"`{action}`" for action in VERBS[kind]}
+
+    assert verbs
+    named = rows("Something stands still", RUNBOOK)[kind][-1]
+    assert set(re.findall("`[a-z-]+`", named)) == verbs
+
+
+def test_every_action_is_documented_with_what_it_takes_and_ends_something() -> None:
+    documented = rows("Answers about sessions")
+
+    for action in ResolutionAction:
+        required, allowed = ARGUMENTS[action]
+        assert set(re.findall("`([a-z]+)`", documented[action][0])) == required | allowed
+    # A state is set so that another decision can end a halt.
+    ending = set(ResolutionAction) - {ResolutionAction.SET_STATE}
+    assert {action for actions in VERBS.values() for action in actions} == ending

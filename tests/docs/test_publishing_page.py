@@ -12,12 +12,14 @@ from shared.domain.message import (
     BODY_BYTES_MAX,
     ID_CHARACTERS_MAX,
     OWNER_LEVEL_MAX,
+    QUEUE_CHARACTERS_MAX,
     SEQUENCE_MAX,
+    TYPE_CHARACTERS_MAX,
 )
-from shared.domain.producer import REMEMBERED_MAX, RESERVED_GROUPS
+from shared.domain.producer import HTTP_GROUP, REMEMBERED_MAX, RESERVED_PREFIXES
 from shared.engine.publish.publish import Producer
 from shared.settings import Settings
-from shared.storage.limits import ATTRIBUTES_BYTES_MAX, OPERATION_BYTES_MAX, OPERATION_MESSAGES_MAX
+from shared.storage.limits import OPERATION_BYTES_MAX, OPERATION_MESSAGES_MAX
 from tests.world import World
 
 PAGE = (Path(__file__).parents[2] / "docs/publishing.md").read_text()
@@ -62,7 +64,6 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     limits = PAGE.split("## Limits\n", 1)[1].split("\n## ", 1)[0]
 
     for limit in (
-        ATTRIBUTES_BYTES_MAX,
         BODY_BYTES_MAX,
         OPERATION_MESSAGES_MAX,
         OPERATION_BYTES_MAX,
@@ -70,7 +71,9 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
         OWNER_LEVEL_MAX,
         SEQUENCE_MAX,
         ID_CHARACTERS_MAX,
+        TYPE_CHARACTERS_MAX,
+        QUEUE_CHARACTERS_MAX,
     ):
         assert f"{limit:,}" in limits
-    for prefix in RESERVED_GROUPS:
-        assert f"`{prefix}`" in limits
+    for reserved in (*RESERVED_PREFIXES, HTTP_GROUP):
+        assert f"`{reserved}`" in limits

@@ -55,13 +55,15 @@ def test_a_saga_is_started_once_told_adopted_and_never_harmed(stack: SagaStack) 
     assert {step["outcome"] for step in plain["steps"]} == {"done"}
     assert plain["state"] == "completed"
 
-    # An event for a saga that a published message starts later.
+    # An event for a saga that starts later, and only by its own route.
     assert stack.ask("west", "sagas/early/events/rejected", "POST")[0] == 202
     assert stack.saga("east", "early")["state"] == "awaited"
     placed = {"customer": "ada", "amount": 10, "lines": LINES, "approval_seconds": 600}
     time = stack.saga("east", "plain")["started"].replace("+", "%2B")
     path = f"sessions/saga%3Aearly/messages?type=order.place&time={time}"
-    assert stack.ask("east", path, "POST", placed)[0] == 202
+    assert stack.ask("east", path, "POST", placed)[0] == 403
+    start = {"lines": LINES, "approval_seconds": 600}
+    assert stack.start_saga("east", "early", **start)[0] == 202
     assert ended(stack, "west", "early")["state"] == "compensated"
 
     # Three wait for approval when their region dies.

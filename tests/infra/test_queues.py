@@ -17,7 +17,7 @@ def test_queues_in_azure_equal_the_local_queues(region: str) -> None:
     [
         ("requiresSession: true", "requiresSession: false", "requiresSession is False in Azure"),
         ("lockDuration: 'PT30S'", "lockDuration: 'PT5M'", "lockDuration is 'PT5M' in Azure"),
-        ("maxDeliveryCount: 2000", "maxDeliveryCount: 10", "maxDeliveryCount is 10 in Azure"),
+        ("maxDeliveryCount: 750", "maxDeliveryCount: 10", "maxDeliveryCount is 10 in Azure"),
         ("defaultMessageTimeToLive: 'P14D'", "", "defaultMessageTimeToLive is None in Azure"),
         ("name: queueName", "name: 'other'", "queue other is in one place only"),
     ],

@@ -4,10 +4,12 @@ from tests.mutants.mutant import Mutant, Simulated
 
 SCENARIO = "tests/scenarios/test_when_{}.py".format
 CLAIM_DIES = SCENARIO("the_owner_of_a_claim_dies")
+FAILURES = "tests/unit/shared/test_failures.py"
 HANDLERS = "tests/unit/shared/test_handler.py"
 OWNER_DIES = SCENARIO("the_owner_dies_after_commit")
 RECEIVING = "tests/unit/functions/test_receive.py"
 SLOW = SCENARIO("a_handler_is_slower_than_its_lease")
+TOO_LONG = SCENARIO("a_handler_takes_too_long")
 
 MUTANTS = (
     Mutant(
@@ -51,10 +53,50 @@ MUTANTS = (
         simulated=Simulated(),
     ),
     Mutant(
+        "drain for as long as it takes",
+        "P6",
+        "Consumer.drain",
+        old="self.clock.now() >= _END_",
+        new="False",
+        tests=SCENARIO("the_store_is_far_away"),
+    ),
+    Mutant(
+        "run a handler again however often its race is lost",
+        "P6",
+        "Consumer.process_in_turn",
+        old="_RACES_ < self.waits.races_max",
+        new="True",
+        tests=SCENARIO("a_message_keeps_losing_its_race"),
+    ),
+    Mutant(
+        "let a handler that calls the outside take for ever",
+        "P6",
+        "HandlerRunner.run_once",
+        old="finish_within(_WORK_, self.handler_seconds)",
+        new="finish_within(_WORK_, 1_000_000)",
+        tests=TOO_LONG,
+    ),
+    Mutant(
+        "let a pure handler take for ever",
+        "P6",
+        "Watchdog.cut_off",
+        old="raise HandlerCutOff",
+        new="pass",
+        tests=TOO_LONG,
+    ),
+    Mutant(
+        "begin to count the tries anew with each owner",
+        "P9",
+        "next_entry.count_try",
+        old="Lease(_SECONDS_, _TRIES_)",
+        new="Lease(_SECONDS_, 1)",
+        tests=TOO_LONG,
+    ),
+    Mutant(
         "take other content under a used number for a copy",
         "P9",
         "compare_content",
-        old="_A_ if _B_ == _MESSAGE_.digest else report_conflict(_MESSAGE_)",
+        old="_A_ if _B_ == _MESSAGE_.digest else report_conflict(_MESSAGE_, _B_)",
         new="_A_",
         tests=SCENARIO("a_number_is_used_again"),
     ),
@@ -83,7 +125,7 @@ MUTANTS = (
         "take what another command was answered",
         "P5",
         "read_reply",
-        old="_IDENTITY_.id != _COMMAND_.id",
+        old="marker.identity not in _ENTRY_.identities",
         new="False",
         tests=SCENARIO("a_command_is_repeated"),
     ),
@@ -130,6 +172,7 @@ MUTANTS = (
         old="await self.clock.sleep(_SECONDS_)",
         new="await self.clock.sleep(_SECONDS_); continue",
         tests=SLOW,
+        simulated=Simulated(profile="fair"),
     ),
     Mutant(
         "never renew a claim",
@@ -205,11 +248,76 @@ MUTANTS = (
         simulated=Simulated(),
     ),
     Mutant(
+        "derive ids from the id alone",
+        "P4",
+        "Message.identity_parts",
+        old="not self.source",
+        new="True",
+        tests=SCENARIO("two_senders_use_one_id"),
+    ),
+    Mutant(
+        "key markers by the id alone",
+        "P1",
+        "marker_id",
+        old="(_SOURCE_, _ID_)",
+        new="(_ID_,)",
+        tests=SCENARIO("two_senders_use_one_id"),
+        occurrence=1,
+    ),
+    Mutant(
         "make outputs again on the latest state",
         "P4",
         "Dispatcher.input_of",
-        old="self.worker.state_after(_HEAD_)",
-        new="self.worker.state_after(await self.journal.head(_HEAD_.session))",
+        old="self.worker.input_after(_HEAD_)",
+        new="self.worker.input_after(await self.journal.head(_HEAD_.session))",
         tests=SCENARIO("outputs_are_made_again"),
+    ),
+    Mutant(
+        "give a message back without a pause",
+        "P7",
+        "pause_seconds",
+        old="min(float(2**_DOUBLINGS_), PAUSE_SECONDS_MAX)",
+        new="0.0",
+        tests=SCENARIO("an_error_stays"),
+    ),
+    Mutant(
+        "run the handler of a message that the broker gave up on",
+        "P9",
+        "DeadLetters.end_in_journal",
+        old="await self.fault(_HEAD_, _MESSAGE_, _REASON_)",
+        new="await self.consumer.proceed(_HEAD_, _MESSAGE_)",
+        tests=SCENARIO("the_broker_gives_up"),
+    ),
+    Mutant(
+        "remove a dead letter that could not be ended",
+        "P1",
+        "DeadLetters.end",
+        old="return False",
+        new="return True",
+        tests=SCENARIO("the_broker_gives_up"),
+    ),
+    Mutant(
+        "store a whole number that comes back as another",
+        "P5",
+        "require_storable",
+        old="abs(_VALUE_) > WHOLE_NUMBER_MAX",
+        new="False",
+        tests=SCENARIO("a_result_cannot_be_stored"),
+    ),
+    Mutant(
+        "take a container that is missing for a document that is missing",
+        "P9",
+        "read_failure",
+        old="'/docs' not in _REQUEST_.url",
+        new="False",
+        tests=FAILURES,
+    ),
+    Mutant(
+        "trust a refusal that follows a try without an answer",
+        "P2",
+        "Tries.weigh",
+        old="Failure(STORE) if _DOUBT_ else _FAILURE_",
+        new="_FAILURE_",
+        tests=FAILURES,
     ),
 )

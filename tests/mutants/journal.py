@@ -7,11 +7,44 @@ BOTH_AT_ONCE = SCENARIO("both_regions_take_a_message_at_once")
 DECISIONS = "tests/unit/shared/test_journal.py"
 LOST_ANSWER = SCENARIO("the_commits_answer_is_lost")
 NO_NUMBER = SCENARIO("a_message_has_no_number")
+STATE = SCENARIO("a_model_changes")
 SECOND_PRODUCER = SCENARIO("a_second_producer_takes_over")
 TOO_LARGE = SCENARIO("outputs_are_too_large_for_an_entry")
 TWIN = "tests/contract/test_memory.py"
 
 MUTANTS = (
+    Mutant(
+        "do not list an open fault",
+        "P9",
+        "is_halted_by",
+        old="_HEAD_.halt.at == _SIGN_.position",
+        new="_HEAD_.halt.at != _SIGN_.position",
+        tests=SCENARIO("old_faults_are_resolved"),
+    ),
+    Mutant(
+        "leave a resolved fault to be found",
+        "P9",
+        "append_operations",
+        old="entry.resolution is not None and entry.resolution.at is not None",
+        new="False",
+        tests=SCENARIO("old_faults_are_resolved"),
+    ),
+    Mutant(
+        "process a number that was skipped",
+        "P2",
+        "skip_numbers",
+        old="skip(_ENTRY_, _REASON_)",
+        new="refuse(_ENTRY_, _REASON_)",
+        tests=SCENARIO("a_missing_number_is_skipped"),
+    ),
+    Mutant(
+        "take the late message of a skipped number for a copy",
+        "P9",
+        "skip_numbers",
+        old="replace(_ENTRY_, identities=_ALL_)",
+        new="_ENTRY_",
+        tests=SCENARIO("a_missing_number_is_skipped"),
+    ),
     Mutant(
         "deduplicate one number too few",
         "P2",
@@ -70,6 +103,38 @@ MUTANTS = (
         new="False",
         simulated=Simulated(),
         crash_point="corrected",
+    ),
+    Mutant(
+        "number outputs to the app itself in the group of the others",
+        "P3",
+        "address_output",
+        old="HERE_PREFIX if _TO_ == HERE else OUTPUTS_PREFIX",
+        new="OUTPUTS_PREFIX",
+        tests=SCENARIO("an_output_comes_back"),
+    ),
+    Mutant(
+        "commit a state that nobody checked",
+        "P9",
+        "build_result",
+        old="dump_state(*_A_)",
+        new="handled.state.model_dump(mode='json', by_alias=True)",
+        tests="tests/unit/shared/test_state.py",
+    ),
+    Mutant(
+        "read a state of a newer version",
+        "P9",
+        "parse_state",
+        old="_STORED_ != current",
+        new="_STORED_.version < current.version",
+        tests=STATE,
+    ),
+    Mutant(
+        "skip a message whose session's state cannot be read",
+        "P9",
+        "HandlerRunner.fail",
+        old="isinstance(_ERROR_, UnreadableState)",
+        new="False",
+        tests=STATE,
     ),
     Mutant(
         "advance the cursor on a fault that halts",
@@ -191,6 +256,14 @@ MUTANTS = (
         tests=SCENARIO("an_earlier_message_is_missing"),
     ),
     Mutant(
+        "leave one of the parked messages that a fold takes",
+        "P2",
+        "take_operations",
+        old="(parked_id(_IDENTITY_.number) for _IDENTITY_ in _ENTRY_.identities)",
+        new="(parked_id(_IDENTITY_.number) for _IDENTITY_ in _ENTRY_.identities[:1])",
+        tests=SCENARIO("the_store_is_far_away"),
+    ),
+    Mutant(
         "leave no proof of an un-numbered message",
         "P2",
         "append_operations",
@@ -286,7 +359,7 @@ MUTANTS = (
     Mutant(
         "keep every entry",
         "P8",
-        "Compactor.compact_below",
+        "Compactor.compact_session",
         old="_ENTRY_.position < _FLOOR_",
         new="_ENTRY_.position < 0",
         simulated=Simulated(),
@@ -294,17 +367,17 @@ MUTANTS = (
     Mutant(
         "compact what is still pending",
         "P1",
-        "Compactor.find_floor",
-        old="_NEEDED_ += [await self.needed_by(_A_) for _A_ in _B_]",
-        new="",
+        "Compactor.compact_session",
+        old="[await self.needed_by(_A_) for _A_ in _B_]",
+        new="[]",
         tests=SCENARIO("old_entries_are_compacted"),
     ),
     Mutant(
         "compact the state that is still needed",
         "P5",
-        "Compactor.find_floor",
-        old="[_MILESTONE_, state_position(_KEPT_)]",
-        new="[_MILESTONE_]",
+        "OldPart.floor",
+        old="[_KEPT_, state_position(_A_), *_B_]",
+        new="[_KEPT_, *_B_]",
         simulated=Simulated(200),
     ),
 )

@@ -16,6 +16,7 @@ from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number
+from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
@@ -24,6 +25,7 @@ from shared.engine.sagas.steps import Answered, Failed, read_reply
 from shared.engine.worker import Policy
 
 REGIONS = ("east", "west")
+QUEUES = AppQueues(here="in", outputs="out", errors="errors")
 handlers = Handlers()
 
 
@@ -110,8 +112,8 @@ class Shop:
     def worker(self, region: str = "east") -> Services:
         """A new process."""
         self.started += 1
-        delivery = Delivery(self.bus, self.clock, REGIONS, 0.0)
-        producer = Producer(self.journal, delivery, "in")
+        delivery = Delivery(self.bus, self.clock, REGIONS, 0.0, QUEUES)
+        producer = Producer(self.journal, delivery)
         owner = Owner(region, f"{region}-{self.started}")
         return build(self.journal, delivery, self.clock, owner, handlers, producer, Policy())
 
@@ -200,6 +202,20 @@ async def test_a_fault_that_halts_is_no_answer_until_a_person_decides(shop: Shop
     assert burnt == Answered({"given": 0, "left": 10})
     waited = await shop.worker().commands.apply(command(2, "c-2"))
     assert waited == Answered({"given": 2, "left": 8})
+
+
+async def test_commands_that_waited_together_have_an_answer_each(shop: Shop) -> None:
+    for halted in (command(1, kind="stock.burn"), command(4, "c-2"), command(3, "c-3")):
+        with pytest.raises(Unavailable):
+            await shop.worker().commands.apply(halted)
+
+    edit = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"wanted":0}')
+    await shop.worker().resolver.resolve("p-1", edit)
+
+    assert [
+        await shop.worker().commands.apply(command(4, "c-2")),
+        await shop.worker().commands.apply(command(3, "c-3")),
+    ] == [Answered({"given": 4, "left": 6}), Answered({"given": 3, "left": 3})]
 
 
 async def test_one_that_waits_beside_a_claim_is_not_given_the_answer_of_the_claim(

@@ -10,9 +10,10 @@ from shared.adapters.injected_faults import CallFault
 from shared.domain import wire
 from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.message import Message
-from shared.engine.consume.outcomes import AlreadyDone, Faulted
+from shared.domain.reports import FAULT_TYPE
+from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
 from tests.business import LEASE_OVER, dies
-from tests.world import REGIONS, Account, Amount, World, handlers, message
+from tests.world import POLICY, REGIONS, Account, Amount, World, handlers, message
 
 TIME = "2026-05-28T20:26:40+00:00"
 
@@ -21,6 +22,9 @@ class Quote(BaseModel):
     """An answer."""
 
     total: int
+
+
+ANSWERING = replace(POLICY, reply_queues=frozenset({"answers"}))
 
 
 def answering(kind: Kind) -> Handlers:
@@ -55,7 +59,7 @@ def queues(world: World, region: str) -> dict[str, list[Message]]:
 
 async def healthy(kind: Kind) -> World:
     """Two questions, answered."""
-    world = World(handlers=answering(kind))
+    world = World(handlers=answering(kind), policy=ANSWERING)
     for sequence in (0, 1):
         await world.east.consumer.consume(question(sequence))
     return world
@@ -88,7 +92,7 @@ async def test_an_answer_says_what_it_answers_and_to_whom() -> None:
 
 
 async def test_an_answer_goes_to_the_askers_session_where_it_names_no_other() -> None:
-    world = World(handlers=answering(Kind.PURE))
+    world = World(handlers=answering(Kind.PURE), policy=ANSWERING)
 
     await world.east.consumer.consume(replace(question(0), reply_session=None))
 
@@ -112,8 +116,33 @@ async def test_what_is_published_is_numbered_for_each_destination_and_session() 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", ["errors", "in", "$errors", "$here", "payroll"])
+async def test_an_answer_to_a_queue_that_the_settings_do_not_allow_is_a_fault(
+    place: str, kind: Kind
+) -> None:
+    world = World(handlers=answering(kind), policy=ANSWERING)
+
+    outcome = await world.east.consumer.consume(replace(question(0), reply_to=place))
+
+    assert isinstance(outcome, Faulted)
+    assert f"no answer goes to {place!r}: LOCKSTEP_REPLY_QUEUES" in str(outcome.entry.reason)
+    assert world.amounts() == []
+    types = {m.type for copies in world.bus.queues.values() for m in (c.message for c in copies)}
+    assert types == {FAULT_TYPE}
+
+
+async def test_a_sender_may_name_any_queue_to_a_handler_that_does_not_answer() -> None:
+    world = World()
+    bill = replace(message(0, kind="account.bill"), reply_to="payroll")
+
+    assert isinstance(await world.east.consumer.consume(bill), Processed)
+
+    assert world.bus.messages("east", "payroll") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_question_without_a_place_for_answers_is_a_fault(kind: Kind) -> None:
-    world = World(handlers=answering(kind))
+    world = World(handlers=answering(kind), policy=ANSWERING)
 
     outcome = await world.east.consumer.consume(replace(question(0), reply_to=None))
 
@@ -130,14 +159,14 @@ async def test_a_question_without_a_place_for_answers_is_a_fault(kind: Kind) -> 
         ("send.east", CallFault.KILLED_BEFORE),
         ("send.east", CallFault.KILLED_AFTER),
         ("send.west", CallFault.KILLED_AFTER),
-        ("acknowledge", CallFault.KILLED_BEFORE),
+        ("leave_pending", CallFault.KILLED_BEFORE),
     ],
 )
 async def test_a_worker_that_dies_costs_no_answer_and_changes_none(
     call: str, how: CallFault, kind: Kind
 ) -> None:
     quiet = await healthy(kind)
-    world = World(handlers=answering(kind))
+    world = World(handlers=answering(kind), policy=ANSWERING)
 
     await dies(world, question(0), call, how)
     world.clock.seconds += LEASE_OVER

@@ -6,14 +6,26 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.errors import InvalidMessage, NotHalted
+from shared.domain.handler import Context, Handlers
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from tests.world import World, message
+from tests.world import Account, Amount, World, handlers, message
 
 POISON = message(1, kind="account.burn")
 SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
 RETRY = ResolutionRequest(ResolutionAction.RETRY, "Ada", "fixed the handler")
 EDIT = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"amount":-2}')
+
+
+banking = Handlers.joined([handlers])
+
+
+@banking.register("account.withdraw", state=Account, body=Amount)
+def withdraw(account: Account, body: Amount, _: Context) -> Account:
+    """Book a withdrawal if there is enough money."""
+    if sum(account.amounts) < body.amount:
+        raise ArithmeticError(f"there is no {body.amount}")
+    return Account(amounts=[*account.amounts, -body.amount])
 
 
 async def poisoned() -> World:
@@ -116,15 +128,16 @@ async def test_a_second_fault_behind_the_first_halts_the_draining(world: World) 
     assert world.amounts() == [3]
 
 
-async def test_a_type_that_skips_goes_on_by_itself_and_stays_visible(world: World) -> None:
+async def test_a_type_that_skips_goes_on_by_itself_and_is_reported(world: World) -> None:
     await world.east.consumer.consume(message(0))
     assert isinstance(await world.east.consumer.consume(message(1, kind="account.hint")), Faulted)
 
     await world.east.consumer.consume(message(2))
 
     assert world.amounts() == [1, 3]
-    assert world.entries()[1]["faulted"] is True
+    assert world.entries()[1]["reason"] == "ArithmeticError: hints are not taken"
     assert len(world.bus.messages("east", "errors")) == 1
+    assert (await world.east.standstills.find(limit=10)).standstills == ()
 
 
 async def test_a_body_that_is_not_the_model_is_a_fault_like_any_other(world: World) -> None:
@@ -164,3 +177,17 @@ def test_a_decision_must_be_complete(
 ) -> None:
     with pytest.raises(InvalidMessage):
         ResolutionRequest(action, who, why, body)
+
+
+async def test_a_fault_that_another_worker_prevents_is_reported_to_nobody() -> None:
+    # The east remembers an account without money, on which the withdrawal fails.
+    world = World(handlers=banking)
+    withdrawal = message(0, 3, kind="account.withdraw", group="till")
+    await world.east.consumer.consume(message(0, 1))
+    await world.west.consumer.consume(message(1, 5))
+
+    assert isinstance(await world.east.consumer.consume(withdrawal), Processed)
+
+    assert world.amounts() == [1, 5, -3]
+    for region in ("east", "west"):
+        assert world.bus.messages(region, "errors") == []

@@ -14,7 +14,7 @@ from shared.adapters.injected_faults import CALL_ERRORS, CallFault, FaultPlan, P
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
-from shared.engine.dispatch.deliver import UNAVAILABLE_SECONDS
+from shared.engine.dispatch.deliver import PAUSE_SECONDS
 from shared.engine.publish.publish import Producer
 from tests.world import LAG_SECONDS, World
 
@@ -24,9 +24,9 @@ SESSION = "acc-7"
 OPTIONS = ProducerOptions("bank")
 STORE_CALLS = ("ledger", "pending", "save_ledger", "acknowledge")
 FAULTS = list(product((*STORE_CALLS, "send.east", "send.west"), CALL_ERRORS))
-# A producer that starts anew on a used session: ledger, debts, ledger and debt written, a send to
-# each region, the debt struck off.
-STEPS = 6
+# A producer that starts anew on a used session: the regions, a look at each queue, ledger, debts,
+# ledger and debt written, a send to each region, the debt struck off.
+STEPS = 9
 
 
 def drafts(*amounts: int) -> list[Draft]:
@@ -70,7 +70,7 @@ async def insist(world: World, producer: Producer, wanted: Sequence[Draft]) -> S
         try:
             published = await producer.publish(SESSION, wanted, OPTIONS)
         except LockstepError:
-            world.clock.seconds += UNAVAILABLE_SECONDS
+            world.clock.seconds += PAUSE_SECONDS
             continue
         return [m.number.sequence for m in published.messages if m.number]
     return pytest.fail("never published")
@@ -160,7 +160,7 @@ async def test_failures_one_and_two_at_a_time_lose_nothing(following: str, proce
         try:
             await producer.publish(SESSION, TRIED, OPTIONS)
         except LockstepError:
-            world.clock.seconds += UNAVAILABLE_SECONDS
+            world.clock.seconds += PAUSE_SECONDS
         if process == "a new process":
             producer = world.producer()
 

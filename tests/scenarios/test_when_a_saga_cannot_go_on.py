@@ -19,9 +19,11 @@ from shared.domain.saga.plan import (
     StepOutcome,
 )
 from shared.domain.saga.record import ALERT_TYPE, SagaKinds
+from shared.domain.standstill import StandstillKind
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.sagas.sagas import Sagas
 from tests import saga_stage
+from tests.standing import listed
 
 handlers = Handlers()
 kinds = SagaKinds(handlers)
@@ -174,11 +176,33 @@ async def test_a_halted_session_keeps_the_saga_until_a_person_decides(stage: Tri
         await anext(going)
     assert stage.record("t-1").state is SagaState.RUNNING
 
-    decision = ResolutionRequest(ResolutionAction.SKIP, "Ada", "closed for good", None)
+    (halt,) = await listed(stage.worker("west"))
+    assert (halt.kind, halt.session) == (StandstillKind.HALT, "place:b")
+    decision = ResolutionRequest(ResolutionAction.SKIP, "Ada", "closed for good", at=halt.position)
     await stage.worker("west").resolver.resolve("place:b", decision)
 
     assert await walk.run() is SagaState.COMPENSATED
     assert stage.deeds("ab") == {"a": ["place.ok", "place.unok"], "b": []}
+    assert await listed(stage.worker()) == []
+
+
+async def test_a_saga_that_needs_a_person_is_listed_until_it_is_closed(stage: TripStage) -> None:
+    end = await stage.trip(do={"a": "ok", "b": "ok", "c": "no"}, undo={"b": "no"})
+    assert end is SagaState.COMPENSATION_FAILED
+
+    (alert,) = await listed(stage.worker("west"))
+
+    assert (alert.kind, alert.session) == (StandstillKind.ALERT, "saga:t-1")
+    assert alert.cause == "the saga is compensation-failed: c: not today"
+    close = ResolutionRequest(ResolutionAction.CLOSE, "Ada", "put right", at=alert.position)
+    await stage.worker("east").resolver.resolve("saga:t-1", close)
+    assert await listed(stage.worker("west")) == []
+
+
+async def test_a_saga_that_ends_as_planned_asks_for_nobody(stage: TripStage) -> None:
+    assert await stage.trip(do={"a": "ok", "b": "no"}) is SagaState.COMPENSATED
+
+    assert await listed(stage.worker()) == []
 
 
 async def test_no_answer_for_longer_than_is_remembered_is_no_success(stage: TripStage) -> None:

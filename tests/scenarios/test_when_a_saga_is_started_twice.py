@@ -6,6 +6,7 @@ import pytest
 
 from functions.handlers import orders
 from shared.domain.errors import InvalidBody
+from shared.domain.journal import Status
 from shared.domain.message import Message, Number
 from shared.domain.saga.plan import SagaState
 from shared.engine.sagas.sagas import SagaResponse
@@ -80,4 +81,5 @@ async def test_it_is_not_started_in_a_session_that_is_no_sagas(stage: Stage) -> 
 
     head = stage.journal.newest("o-1")
     assert head is not None
-    assert head.reason == "session 'o-1' is no saga's"
+    assert (head.status, head.halt) == (Status.FAULTED, None)
+    assert head.reason == "type 'order.place' is for saga:*, not for session 'o-1'"

@@ -12,7 +12,7 @@ from shared.engine.publish.publish import Producer
 from shared.publishing.message import MessageBatch, SessionMessage
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
-from tests.world import DELAY_SECONDS, LAG_SECONDS, REGIONS, World
+from tests.world import DELAY_SECONDS, LAG_SECONDS, QUEUES, REGIONS, World
 
 SESSION = "acc-7"
 # More suspensions than a send has.
@@ -40,8 +40,8 @@ class Slow:
 def slow_producer(world: World) -> IdempotentProducer:
     """A producer process whose every call can be interrupted."""
     bus, journal = cast(Any, Slow(world.bus)), cast(Any, Slow(world.journal))
-    delivery = Delivery(bus, world.clock, REGIONS, DELAY_SECONDS)
-    return IdempotentProducer(Producer(journal, delivery, "in"), IdempotentProducerOptions("bank"))
+    delivery = Delivery(bus, world.clock, REGIONS, DELAY_SECONDS, QUEUES)
+    return IdempotentProducer(Producer(journal, delivery), IdempotentProducerOptions("bank"))
 
 
 async def batch_of(producer: IdempotentProducer, *amounts: int) -> MessageBatch:

@@ -49,7 +49,7 @@ async def score(world: World) -> Score:
     """What the scoreboard counts when it takes what both regions sent, twice over."""
     await settled(world)
     for region in ("east", "west"):
-        for told in world.bus.messages(region, "out") * 2:
+        for told in world.bus.messages(region, "in") * 2:
             await world.east.consumer.consume(told)
     head = await world.journal.head(scoreboard_of(GAME))
     counted = dict(head.state or {}) if head else {}
@@ -68,7 +68,7 @@ async def judged(messages: Iterable[Message]) -> list[tuple[str, bytes]]:
     quiet = World(handlers=handlers)
     for arriving in messages:
         await quiet.east.consumer.consume(arriving)
-    return quiet.outputs("east")
+    return quiet.outputs("east", "in")
 
 
 async def target(world: World) -> dict[str, int]:
@@ -81,7 +81,7 @@ async def test_two_copies_of_a_shot_at_once_hit_once(world: World) -> None:
     await world.east.consumer.consume(move(0, 10))
     await at_once(world, fire(1, 10), fire(1, 10))
 
-    assert set(world.outputs("east")) == set(await judged([move(0, 10), fire(1, 10)]))
+    assert set(world.outputs("east", "in")) == set(await judged([move(0, 10), fire(1, 10)]))
     assert await score(world) == (1, 0)
 
 
@@ -94,7 +94,7 @@ async def test_a_copy_of_a_hit_after_the_target_moved_away_does_not_become_a_mis
     await world.worker("east").consumer.consume(fire(1, 1))
     await world.worker("west").consumer.consume(fire(1, 1))
 
-    assert world.outputs("east") == world.outputs("west") == await judged(played)
+    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(played)
     assert await score(world) == (1, 0)
     assert await target(world) == {"position": 2, "attempts": 0}
 
@@ -110,7 +110,7 @@ async def test_a_hit_owed_to_a_region_is_made_again_on_the_target_as_it_stood(
 
     await settled(world)
 
-    assert world.outputs("west") == world.outputs("east") == await judged(played)
+    assert world.outputs("west", "in") == world.outputs("east", "in") == await judged(played)
     assert await score(world) == (1, 1)
 
 
@@ -119,14 +119,14 @@ async def test_two_copies_of_a_shot_and_a_move_at_once_count_one_shot(world: Wor
     await at_once(world, fire(1, 5), fire(1, 5), move(2, 7), fire(1, 5))
 
     assert sum(await score(world)) == 1
-    assert set(world.outputs("east")) == set(await judged([move(0, 5), fire(1, 5)]))
+    assert set(world.outputs("east", "in")) == set(await judged([move(0, 5), fire(1, 5)]))
     assert await target(world) == {"position": 7, "attempts": 0}
 
 
 async def test_two_copies_of_a_hit_on_the_scoreboard_count_once(world: World) -> None:
     await world.east.consumer.consume(move(0, 3))
     await world.east.consumer.consume(fire(1, 3))
-    (told,) = world.bus.messages("east", "out")
+    (told,) = world.bus.messages("east", "in")
 
     await at_once(world, told, told)
 
@@ -142,7 +142,7 @@ async def test_a_copy_of_the_first_move_in_the_second_round_does_not_move_the_ta
     await world.worker("west").consumer.consume(move(0, 5))
 
     assert await target(world) == {"position": 10, "attempts": 1}
-    assert world.outputs("east") == world.outputs("west") == await judged(played)
+    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(played)
     assert await score(world) == (1, 0)
 
 
@@ -153,7 +153,7 @@ async def test_a_hundred_copies_of_one_shot_and_more_of_another_at_once_are_two_
     await at_once(world, *[fire(1, 4)] * 100, *[fire(2, 4)] * 120)
 
     expected = await judged([move(0, 4), fire(1, 4), fire(2, 4)])
-    assert set(world.outputs("east")) == set(world.outputs("west")) == set(expected)
+    assert set(world.outputs("east", "in")) == set(world.outputs("west", "in")) == set(expected)
     assert await score(world) == (2, 0)
 
 
@@ -166,6 +166,6 @@ async def test_copies_of_a_whole_game_arriving_backwards_change_nothing(world: W
     for arriving in reversed(played):
         await world.worker("west").consumer.consume(arriving)
 
-    assert world.outputs("east") == world.outputs("west") == await judged(played)
+    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(played)
     assert await target(world) == before
     assert sum(await score(world)) == 12

@@ -77,12 +77,12 @@ async def test_only_the_newest_outbox_is_left_to_acknowledge(world: World) -> No
 async def test_after_the_idle_time_it_is_said_alone(world: World, clock: SteppedClock) -> None:
     await world.east.consumer.consume(BILLS[0])
     await clock.let_pass(IDLE_SECONDS / 2)
-    assert world.journal.fault_plan.calls["acknowledge"] == 0
+    assert world.journal.fault_plan.calls["leave_pending"] == 0
 
     await clock.let_pass(IDLE_SECONDS / 2)
     await clock.let_pass(IDLE_SECONDS / 2)
 
-    assert world.journal.fault_plan.calls["acknowledge"] == 1
+    assert world.journal.fault_plan.calls["leave_pending"] == 1
     assert await world.owing() == []
 
 
@@ -134,7 +134,7 @@ async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
     world: World, clock: SteppedClock, fault: CallFault
 ) -> None:
     await world.east.consumer.consume(BILLS[0])
-    world.journal.fault_plan.plan("acknowledge", fault)
+    world.journal.fault_plan.plan("leave_pending", fault)
     await clock.let_pass(2 * IDLE_SECONDS)
     await clock.let_pass(LAG_SECONDS)
 
@@ -151,7 +151,7 @@ async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
     await world.east.consumer.committer.acknowledgements.close()
 
     assert await world.owing() == []
-    assert world.journal.fault_plan.calls["acknowledge"] == 1
+    assert world.journal.fault_plan.calls["leave_pending"] == 1
 
 
 async def test_whatever_call_fails_the_same_bytes_arrive_in_order_in_both_regions() -> None:

@@ -196,7 +196,7 @@ async def test_a_resolver_that_dies_over_it_leaves_it_to_the_sweep(
         assert dict.fromkeys(world.outputs(region)) == dict.fromkeys(quiet.outputs(region))
     assert len(outside.keys[1]) == 1
     resolution = next(e["resolution"] for e in world.entries() if "resolution" in e)
-    assert resolution == {"action": decision.action, "who": "Ada", "why": decision.why}
+    assert resolution == {"action": decision.action, "who": "Ada", "why": decision.why, "at": 0}
 
 
 async def test_a_handler_that_was_taken_away_leaves_a_fault_that_says_so() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import InvalidClientState, OutcomeUnknown
-from shared.engine.dispatch.deliver import UNAVAILABLE_SECONDS
+from shared.engine.dispatch.deliver import PAUSE_SECONDS
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
 from shared.publishing.producer import IdempotentProducer
@@ -31,7 +31,7 @@ async def fail_to_send(world: World, producer: IdempotentProducer, first: Sessio
     with pytest.raises(OutcomeUnknown):
         await producer.send([first], session=SESSION)
     assert first.published_sequence_number is None
-    world.clock.seconds += UNAVAILABLE_SECONDS
+    world.clock.seconds += PAUSE_SECONDS
 
 
 async def test_the_unknown_bytes_are_sent_first_and_the_others_get_later_numbers(

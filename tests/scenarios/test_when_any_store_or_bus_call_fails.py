@@ -8,7 +8,7 @@ import pytest
 from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
-from shared.ports import Entries, Ledgers, Maintenance, Outboxes
+from shared.ports import Entries, Ledgers, Maintenance, Outboxes, Regions
 from tests.crashes import sent
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
@@ -17,24 +17,40 @@ type Fault = tuple[str, CallFault, int]
 BILLS = [message(n, kind="account.bill") for n in range(3)]
 # Out of order, so that the last is parked and drained; and with a fault that is skipped.
 GAPPED = [BILLS[0], BILLS[2], BILLS[1]]
+# The first comes last, so that two are parked and drained in one entry.
+FOLDED = [BILLS[1], BILLS[2], BILLS[0]]
 FAULTY = [BILLS[0], message(1, kind="account.hint"), BILLS[2]]
 
 BUS_CALLS = ("send.east", "send.west")
-PRODUCER_CALLS = {"add_pending", "ledger", "save_ledger"}
-BACKGROUND_CALLS = {"sessions", "faulted_entries", "oldest_entries", "milestone", "compact"}
+PRODUCER_CALLS = {"add_pending", "key", "ledger", "save_ledger", "regions", "save_regions"}
+BACKGROUND_CALLS = {"sessions", "oldest_entries", "milestone", "compact"}
+OPERATOR_CALLS = {"signs", "first_parked", "close"}
 CLAIM_CALLS = {"stored_entry", "replace"}
 STAGING_CALLS = {"stage", "staged"}
 ARRIVAL_CALLS = {"marker"}
-STORE_CALLS = ("head", "entry", "processed", "append", "parked", "pending", "acknowledge")
+EVICTION_CALLS = {"cursor"}
+BLOCKED_CALLS = {"blocked", "blocked_queues", "decide"}
+STORE_CALLS = (
+    "head",
+    "entry",
+    "processed",
+    "append",
+    "parked",
+    "parked_run",
+    "pending",
+    "acknowledge",
+    "leave_pending",
+)
 FAULTS = [*product(STORE_CALLS + BUS_CALLS, CALL_ERRORS, range(3))]
 
 
 def test_no_call_of_the_journal_is_forgotten_here() -> None:
-    ports = (Entries, Outboxes, Ledgers, Maintenance)
+    ports = (Entries, Outboxes, Ledgers, Regions, Maintenance)
     calls = {name for port in ports for name in vars(port) if not name.startswith("_")}
 
     elsewhere = PRODUCER_CALLS | BACKGROUND_CALLS | CLAIM_CALLS | STAGING_CALLS | ARRIVAL_CALLS
-    assert calls == {*STORE_CALLS} | elsewhere
+    elsewhere |= OPERATOR_CALLS
+    assert calls == {*STORE_CALLS} | BLOCKED_CALLS | EVICTION_CALLS | elsewhere
 
 
 async def consume_until_settled(world: World, arriving: Message) -> None:
@@ -69,7 +85,9 @@ async def run(arrivals: Sequence[Message], *faults: Fault) -> World:
     return world
 
 
-@pytest.mark.parametrize("arrivals", [BILLS, GAPPED, FAULTY], ids=["in turn", "gapped", "faulty"])
+@pytest.mark.parametrize(
+    "arrivals", [BILLS, GAPPED, FOLDED, FAULTY], ids=["in turn", "gapped", "folded", "faulty"]
+)
 async def test_each_effect_once_and_each_output_the_same_in_both_regions(
     arrivals: Sequence[Message],
 ) -> None:

@@ -10,7 +10,7 @@ from shared.adapters.memory_store import VirtualClock
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.dispatch.deliver import Delivery
-from tests.world import DELAY_SECONDS, REGIONS, World, message
+from tests.world import DELAY_SECONDS, QUEUES, REGIONS, World, message
 
 SESSIONS = [f"acc-{n}" for n in range(200)]
 
@@ -18,7 +18,7 @@ SESSIONS = [f"acc-{n}" for n in range(200)]
 @pytest.fixture
 def delivery() -> Delivery:
     clock = VirtualClock()
-    return Delivery(MemoryBus(clock), clock, REGIONS, DELAY_SECONDS, affinity=True)
+    return Delivery(MemoryBus(clock), clock, REGIONS, DELAY_SECONDS, QUEUES, affinity=True)
 
 
 def test_spread_sessions_are_led_by_both_regions_about_equally(delivery: Delivery) -> None:
@@ -29,7 +29,7 @@ def test_spread_sessions_are_led_by_both_regions_about_equally(delivery: Deliver
 
 
 def test_who_leads_a_session_is_the_same_in_every_process(delivery: Delivery) -> None:
-    again = Delivery(delivery.bus, delivery.clock, REGIONS, DELAY_SECONDS, affinity=True)
+    again = Delivery(delivery.bus, delivery.clock, REGIONS, DELAY_SECONDS, QUEUES, affinity=True)
 
     assert [again.preferred_region(s) for s in SESSIONS] == [
         delivery.preferred_region(s) for s in SESSIONS

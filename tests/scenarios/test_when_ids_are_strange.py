@@ -1,12 +1,13 @@
 """Ids of every kind: as long as may be, with any character, or built to collide."""
 
+import json
 from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
 from functions.receive import receive_message
-from shared.domain.message import ID_CHARACTERS_MAX
+from shared.domain.message import GROUP_CHARACTERS_MAX, ID_CHARACTERS_MAX
 from tests.deliveries import delivery_of
 from tests.world import World, message
 
@@ -85,10 +86,24 @@ async def test_ids_built_to_collide_do_not(first: str) -> None:
         assert one != other
 
 
-@pytest.mark.parametrize("group", ["g" * 300, "a/b\\c?d#e", "ü\U0001f6e9", " ", "bank\u0000"])
+@pytest.mark.parametrize(
+    "group", ["g" * GROUP_CHARACTERS_MAX, "a/b\\c?d#e", "ü\U0001f6e9", " ", "bank\u0000"]
+)
 async def test_any_group_is_a_group(group: str) -> None:
     world = World()
     for sequence in (1, 2, 0):
         await receive_message(world.east, delivery_of(message(sequence, group=group)))
 
     assert world.amounts() == [1, 2, 3]
+
+
+async def test_a_group_that_is_too_long_is_refused_by_name() -> None:
+    world = World()
+    too_long = message(0, group="g" * (GROUP_CHARACTERS_MAX + 1))
+
+    await receive_message(world.east, delivery_of(too_long))
+
+    assert not world.entries()
+    (report,) = world.bus.messages("west", "errors")
+    said = "the producer group has 137 characters, over 136"
+    assert json.loads(report.body)["reason"] == said

@@ -1,22 +1,29 @@
 """Entries that nothing needs any more are removed; whatever is still needed stays."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.journal import Status
-from shared.domain.message import Message
+from shared.domain.message import Message, home_region
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
-from shared.engine.operate.compact import Compacted
+from shared.engine.operate.compact import (
+    LEFT_SECONDS,
+    REMOVED_AT_ONCE,
+    RUN_SECONDS,
+    Compacted,
+)
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.storage.documents import GENESIS_ID, MILESTONE_EVERY
+from shared.storage.documents import GENESIS_ID, MILESTONE_EVERY, position_id
 from tests.letters import WRITER, handlers, writing
-from tests.world import LAG_SECONDS, POLICY, World, message
+from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
 
 RETENTION = POLICY.retention_seconds
 MANY = 2 * MILESTONE_EVERY + 10
+DAY_SECONDS = 24 * 3600.0
 
 
 async def consume(world: World, messages: Sequence[Message]) -> None:
@@ -36,14 +43,14 @@ def positions(world: World, session: str = "acc-7") -> list[int]:
     return [int(entry["id"]) for entry in world.entries(session)]
 
 
-async def test_what_is_older_than_the_retention_goes_up_to_the_newest_milestone(
+async def test_of_a_session_that_is_old_only_the_newest_entry_and_the_genesis_are_left(
     world: World,
 ) -> None:
     await long_session(world)
 
-    assert await world.east.compactor.compact() == Compacted(2 * MILESTONE_EVERY)
+    assert await world.east.compactor.compact() == Compacted(MANY - 1)
 
-    assert positions(world) == list(range(2 * MILESTONE_EVERY, MANY))
+    assert positions(world) == [MANY - 1]
     assert world.amounts() == list(range(1, MANY + 1))
     assert GENESIS_ID in world.journal.partitions["acc-7"]
 
@@ -57,6 +64,51 @@ async def test_nothing_younger_than_the_retention_goes(world: World) -> None:
     assert len(positions(world)) == MANY
 
 
+@pytest.mark.parametrize("count", range(1, 12))
+async def test_a_short_session_is_compacted_too(world: World, count: int) -> None:
+    await long_session(world, count)
+
+    await world.east.compactor.compact()
+
+    assert {*world.journal.partitions["acc-7"]} == {GENESIS_ID, position_id(count - 1)}
+    assert not world.journal.store.flagged("acc-7")
+    await consume(world, [message(count)])
+    assert world.amounts() == list(range(1, count + 2))
+
+
+async def test_entries_that_were_too_young_are_removed_when_they_are_old(world: World) -> None:
+    kept: list[list[int]] = []
+    for n in range(7):
+        await consume(world, [message(n)])
+        world.clock.seconds += RETENTION / 3
+        await world.east.compactor.compact()
+    for _ in range(4):
+        kept.append(positions(world))
+        world.clock.seconds += RETENTION / 3
+        await world.east.compactor.compact()
+
+    # No message comes any more, and no entry above the fourth has a mark of its own.
+    assert kept[0] == [4, 5, 6]
+    assert kept[-1] == positions(world) == [6]
+
+
+async def test_a_session_whose_newest_entry_needs_an_older_one_is_not_looked_at_for_ever(
+    world: World,
+) -> None:
+    hints = [message(n, kind="account.hint") for n in range(1, 8)]
+    await consume(world, [message(0), *hints])
+    world.clock.seconds += RETENTION
+
+    await world.east.compactor.compact()
+
+    assert positions(world) == list(range(8))
+    assert not any(d.get("milestone") for d in world.journal.store.flagged("acc-7"))
+    await consume(world, [message(8)])
+    world.clock.seconds += RETENTION
+    await world.east.compactor.compact()
+    assert positions(world) == [8]
+
+
 async def test_a_compacted_session_is_not_looked_at_again(world: World) -> None:
     await long_session(world)
     await world.east.compactor.compact()
@@ -64,7 +116,7 @@ async def test_a_compacted_session_is_not_looked_at_again(world: World) -> None:
 
     assert await world.east.compactor.compact() == Compacted()
 
-    assert dict(world.journal.fault_plan.calls) == {"sessions.compaction": 1}
+    assert dict(world.journal.fault_plan.calls) == {"sessions.compaction": 2}
 
 
 async def test_the_head_is_never_lost(world: World) -> None:
@@ -77,15 +129,120 @@ async def test_the_head_is_never_lost(world: World) -> None:
     assert world.amounts() == list(range(1, MILESTONE_EVERY + 3))
 
 
-async def test_one_run_removes_a_bounded_number_and_the_next_goes_on(world: World) -> None:
+async def test_a_run_goes_on_until_nothing_is_left(world: World) -> None:
     await long_session(world, 1_050)
+    others = [f"acc-{n}" for n in range(100, 140)]
+    own = [session for session in others if home_region(session, REGIONS) == "east"]
+    for session in own:
+        await consume(world, [message(n, session=session) for n in range(5)])
+    world.clock.seconds += RETENTION
 
-    first = await world.east.compactor.compact(entries_max=150)
+    assert await world.east.compactor.compact() == Compacted(1_049 + 4 * len(own))
 
-    assert first.entries < 150 + 100
-    assert positions(world)[0] == first.entries
+    assert all(len(positions(world, session)) == 1 for session in ("acc-7", *own))
+
+
+async def test_a_run_ends_when_its_time_is_over_and_the_next_goes_on(world: World) -> None:
+    await long_session(world, 1_050)
+    compact = world.journal.compact
+
+    async def compact_slowly(*arguments: Any) -> None:
+        world.clock.seconds += RUN_SECONDS / 2
+        await compact(*arguments)
+
+    world.journal.compact = compact_slowly  # type: ignore[assignment, method-assign]
+
+    assert await world.east.compactor.compact() == Compacted(2 * REMOVED_AT_ONCE)
+
+    # What is left is the newer part of the journal, without a hole.
+    assert positions(world) == list(range(2 * REMOVED_AT_ONCE, 1_050))
+    assert await world.east.compactor.compact() == Compacted(2 * REMOVED_AT_ONCE)
+
+
+async def test_a_worker_that_dies_between_two_batches_leaves_no_hole(world: World) -> None:
+    await long_session(world, 350)
+    heads = [await world.journal.entry("acc-7", n) for n in range(350)]
+    compact = world.journal.compact
+
+    async def compact_once(*arguments: Any) -> None:
+        await compact(*arguments)
+        world.journal.fault_plan.plan("compact", CallFault.REFUSED)
+
+    world.journal.compact = compact_once  # type: ignore[assignment, method-assign]
+
+    assert (await world.east.compactor.compact()).failed == 1
+
+    assert positions(world) == list(range(REMOVED_AT_ONCE, 350))
+    # A sleeper's next entry is refused, whatever head it remembers.
+    for head in heads[:-1]:
+        sleeper = world.worker("west").consumer
+        sleeper.worker.remember_head("acc-7", head, is_ours=True)
+        assert head is not None
+        made_from = await sleeper.parking.prepare(head, message(head.position + 1, amount=-1))
+        assert await sleeper.give_entry(made_from) is None
+
+
+async def test_each_region_compacts_its_own_share(world: World) -> None:
+    sessions = [f"acc-{n}" for n in range(40)]
+    for session in sessions:
+        await consume(world, [message(n, session=session) for n in range(5)])
+    world.clock.seconds += RETENTION
+    share = {
+        region: [s for s in sessions if home_region(s, REGIONS) == region] for region in REGIONS
+    }
+
+    assert await world.east.compactor.compact() == Compacted(4 * len(share["east"]))
+    assert {len(positions(world, session)) for session in share["east"]} == {1}
+    assert {len(positions(world, session)) for session in share["west"]} == {5}
+    assert await world.west.compactor.compact() == Compacted(4 * len(share["west"]))
+
+    assert 10 <= len(share["east"]) <= 30
+
+
+async def test_a_dead_regions_share_is_compacted_a_day_later(world: World) -> None:
+    session = next(s for s in (f"acc-{n}" for n in range(9)) if home_region(s, REGIONS) == "west")
+    await consume(world, [message(n, session=session) for n in range(5)])
+    world.clock.seconds += RETENTION + LEFT_SECONDS - 1
+
+    assert await world.east.compactor.compact() == Compacted()
+    world.clock.seconds += 1
+
+    assert await world.east.compactor.compact() == Compacted(4)
+
+
+async def test_a_journal_of_before_the_early_marks_is_compacted_as_before(world: World) -> None:
+    await long_session(world, MILESTONE_EVERY + 60)
+    for document in world.journal.partitions["acc-7"].values():
+        if document["kind"] == "entry" and int(document["id"]) < MILESTONE_EVERY:
+            document.pop("milestone", None)
+
     await world.east.compactor.compact()
-    assert positions(world) == list(range(1_000, 1_050))
+
+    assert positions(world) == [MILESTONE_EVERY + 59]
+
+
+async def test_documents_kept_after_a_year_of_short_sessions_are_those_of_the_retention() -> None:
+    # Three sessions begin each day, with five messages each, at most a day and a half apart.
+    world = World(policy=replace(POLICY, retention_seconds=7 * DAY_SECONDS))
+    kept: list[int] = []
+    for day in range(365 + 7):
+        for n, begun in enumerate((day, day - 1, day - 2)):
+            for ended in range(3):
+                session = f"flight-{begun}-{ended}"
+                numbers = ((0,), (1, 2, 3), (4,))[n] if begun >= 0 else ()
+                await consume(world, [message(i, session=session) for i in numbers])
+        world.clock.seconds += DAY_SECONDS
+        for region in (world.east, world.west):
+            await region.compactor.compact()
+        kept.append(sum(len(documents) for documents in world.journal.partitions.values()))
+
+    sessions = len(world.journal.partitions)
+    # Of each session two documents stay; all others are of sessions that were active in the last
+    # days: those of the retention, of one more, and of the day between two runs.
+    superseded = [total - 2 * 3 * (day + 1) for day, total in enumerate(kept)]
+    assert sessions == 3 * (365 + 7)
+    assert max(superseded[20:]) == superseded[-1] <= 3 * 4 * 9
+    assert superseded[20:] == superseded[20:21] * len(superseded[20:])
 
 
 async def test_late_duplicates_of_what_was_removed_are_still_duplicates(world: World) -> None:
@@ -116,7 +273,7 @@ async def test_an_unpaid_outbox_keeps_its_entry_and_all_after_it(world: World) -
     world.clock.seconds += RETENTION
     await world.east.compactor.compact()
     assert world.outputs("west") == quiet != []
-    assert positions(world)[0] == 2 * MILESTONE_EVERY
+    assert positions(world) == [MANY - 1]
 
 
 async def test_outputs_to_be_made_again_keep_the_state_before_them() -> None:
@@ -137,7 +294,7 @@ async def test_outputs_to_be_made_again_keep_the_state_before_them() -> None:
     await world.east.compactor.compact()
     world.clock.seconds += RETENTION
     await world.east.compactor.compact()
-    assert positions(world, WRITER)[0] == 2 * MILESTONE_EVERY
+    assert positions(world, WRITER) == [MANY - 1]
 
 
 async def test_the_fault_of_a_halted_session_stays_until_it_is_resolved(world: World) -> None:
@@ -170,13 +327,13 @@ async def test_the_state_of_a_session_that_only_parks_stays(world: World) -> Non
 
 async def test_compaction_is_harmless_while_messages_are_committed(world: World) -> None:
     await long_session(world)
-    append = world.journal.append
+    append, compactor = world.journal.append, world.worker("east").compactor
     appended = 0
 
     async def append_after_compaction(*arguments: object, **options: object) -> object:
         nonlocal appended
         appended += 1
-        await world.west.compactor.compact()
+        await compactor.compact()
         return await append(*arguments, **options)  # type: ignore[arg-type]
 
     world.journal.append = append_after_compaction  # type: ignore[assignment, method-assign]
@@ -190,15 +347,15 @@ async def test_two_compactors_at_once_remove_nothing_that_is_needed(world: World
     await long_session(world, 350)
     compact = world.journal.compact
 
-    async def overtaken(session: str, freed: Sequence[int], passed: int | None) -> None:
+    async def overtaken(session: str, freed: Sequence[int], marks: Mapping[int, bool]) -> None:
         world.journal.compact = compact  # type: ignore[method-assign]
-        await world.west.compactor.compact()
-        await compact(session, freed, passed)
+        await world.worker("east").compactor.compact()
+        await compact(session, freed, marks)
 
     world.journal.compact = overtaken  # type: ignore[assignment, method-assign]
     await world.east.compactor.compact()
 
-    assert positions(world) == list(range(300, 350))
+    assert positions(world) == [349]
     assert world.amounts() == list(range(1, 351))
 
 
@@ -212,25 +369,26 @@ async def test_a_batch_that_gets_no_answer_is_left_to_the_next_run(
     assert (await world.east.compactor.compact()).failed == 1
     assert (await world.east.compactor.compact()).failed == 0
 
-    assert positions(world) == list(range(2 * MILESTONE_EVERY, MANY))
+    assert positions(world) == [MANY - 1]
     assert await world.journal.milestone("acc-7", 0) is None
 
 
 async def test_sessions_that_cannot_be_compacted_do_not_keep_others_from_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.engine.operate.compact.SESSIONS_MAX", 3)
+    # One search sees only some documents of sessions that cannot be helped.
+    monkeypatch.setattr("shared.engine.operate.compact.SEARCHED_MAX", 10)
     world.bus.unavailable = {"west"}
-    for number in range(4):
+    for number in range(3):
         session = f"stuck-{number}"
         bill = message(0, session=session, kind="account.bill")
         await consume(world, [bill, *(message(n, session=session) for n in range(1, 110))])
     world.bus.unavailable = set()
     await long_session(world)
 
-    removed = [(await world.east.compactor.compact()).entries for _ in range(2)]
+    assert await world.east.compactor.compact() == Compacted(MANY - 1)
 
-    assert removed == [0, 2 * MILESTONE_EVERY]
+    assert sorted(world.east.compactor.failed.newest()) == ["stuck-0", "stuck-1", "stuck-2"]
 
 
 async def test_a_session_that_another_worker_compacted_is_not_tried_for_ever(world: World) -> None:
@@ -238,7 +396,7 @@ async def test_a_session_that_another_worker_compacted_is_not_tried_for_ever(wor
     world.journal.fault_plan.plan("compact", CallFault.REFUSED)
     await world.east.compactor.compact()
     assert world.east.compactor.failed.newest() == ["acc-7"]
-    await world.west.compactor.compact()
+    await world.worker("east").compactor.compact()
 
     assert await world.east.compactor.compact() == Compacted()
 

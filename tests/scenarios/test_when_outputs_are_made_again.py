@@ -11,9 +11,11 @@ from pydantic import BaseModel
 
 from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.message import Message
+from shared.domain.outbox import EVERY_QUEUE
+from shared.domain.standstill import StandstillKind
 from shared.engine.consume.outcomes import AlreadyDone, Processed
-from shared.ports import SessionNeed
 from tests.crashes import redelivered, rest, sent, worlds
+from tests.standing import shown
 from tests.world import LAG_SECONDS, Account, Amount, Receipt, World, message
 
 ROOT = Path(__file__).parents[2]
@@ -183,11 +185,13 @@ async def test_other_bytes_are_never_sent_in_place_of_the_first_ones(world: Worl
     world.handlers = handlers_with(changed)
     await world.worker("west").recovery.sweep()
     assert world.outputs("west") == expected[:1]
-    assert list(await world.journal.sessions(SessionNeed.DELIVERY, region="west", limit=9)) == [
-        "acc-7"
-    ]
+    assert await world.owing() == []
+    (blocked,) = await world.journal.blocked("acc-7")
+    assert "come out otherwise than at first" in blocked.outbox.blocked["west"][EVERY_QUEUE]
+    assert await shown(world.east) == [(StandstillKind.BLOCKED, "acc-7", 1)]
 
     world.handlers = handlers
+    world.clock.seconds += LAG_SECONDS
     await world.worker("west").recovery.sweep()
 
     assert world.outputs("west") == expected
@@ -209,7 +213,9 @@ async def test_a_handler_that_now_fails_does_not_keep_other_sessions_from_their_
 
     rescued = await world.worker("west").recovery.sweep()
 
-    assert (rescued.helped, rescued.left) == (1, 1)
+    assert (rescued.helped, rescued.left) == (2, 0)
+    (blocked,) = await world.journal.blocked("acc-7")
+    assert "ZeroDivisionError: a bug" in blocked.outbox.blocked["west"][EVERY_QUEUE]
     assert len(world.bus.messages("west", "errors")) == 1
 
 

@@ -74,7 +74,7 @@ async def test_the_change_feed_sends_the_outputs_after_the_lag(world: World) -> 
 
 async def test_the_change_feed_finds_nothing_to_do_when_the_outputs_went_out(world: World) -> None:
     await world.east.consumer.consume(BILL)
-    world.journal.fault_plan.plan("acknowledge", CallFault.LOST)
+    world.journal.fault_plan.plan("leave_pending", CallFault.LOST)
     await world.east.consumer.consume(message(1, kind="account.bill"))
     seen = [owing for entry in world.entries() if (owing := decode_pending(entry))]
     assert [pending.position for pending in seen] == [1]

@@ -29,7 +29,7 @@ STAGES = {
     "after its claim": ("append", CallFault.KILLED_AFTER),
     "after its effect": ("replace", CallFault.KILLED_BEFORE),
     "after its commit": ("replace", CallFault.KILLED_AFTER),
-    "before it settles": ("acknowledge", CallFault.KILLED_AFTER),
+    "before it settles": ("leave_pending", CallFault.KILLED_AFTER),
 }
 
 type Recovery = Callable[[World], Awaitable[None]]
@@ -195,7 +195,7 @@ async def test_messages_that_keep_coming_do_not_keep_a_dead_owners_claim_alive()
 async def test_the_redelivered_message_of_a_finished_claim_is_done_already() -> None:
     outside = Outside()
     world = world_of(outside)
-    await dies(world, PAY, "acknowledge", CallFault.KILLED_AFTER)
+    await dies(world, PAY, "leave_pending", CallFault.KILLED_AFTER)
 
     assert await world.east.consumer.consume(PAY) == AlreadyDone()
     assert await world.west.consumer.consume(PAY) == AlreadyDone()
@@ -219,7 +219,7 @@ async def test_a_message_that_kills_its_owner_every_time_becomes_a_fault() -> No
     (fault,) = world.entries()
     assert (fault["status"], fault["reason"]) == (
         "faulted",
-        "RuntimeError: its owner was lost 3 times",
+        "RuntimeError: its owner was lost in try 3",
     )
     assert len(outside.asked) == 3
     assert len(outside.keys[1]) == 1

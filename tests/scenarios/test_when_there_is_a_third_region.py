@@ -7,7 +7,7 @@ import pytest
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.dispatch.deliver import Delivery
-from tests.world import DELAY_SECONDS, LAG_SECONDS, World, message
+from tests.world import DELAY_SECONDS, LAG_SECONDS, QUEUES, World, message
 
 REGIONS = ("east", "west", "north")
 BILLS = [message(n, kind="account.bill") for n in range(4)]
@@ -25,7 +25,7 @@ class ThreeRegions(World):
         }
 
     def delivery(self) -> Delivery:
-        return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS)
+        return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS, QUEUES)
 
     async def sweep(self) -> None:
         """Every region sweeps once, after the lag."""

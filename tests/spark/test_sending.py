@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 import pytest
 from pyspark.sql import Row
 
-from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
+from shared.domain.errors import (
+    CallerError,
+    InvalidMessage,
+    Misconfigured,
+    OutcomeUnknown,
+    Unavailable,
+)
 from shared.domain.message import Message, Number
 from spark.sending import (
     SESSIONS_AT_ONCE,
@@ -16,6 +22,7 @@ from spark.sending import (
     SendCounts,
     SendPolicy,
     SendRetry,
+    build_message,
     get_number,
     send_rows,
 )
@@ -183,6 +190,22 @@ async def test_a_row_with_a_null_is_refused_by_the_column_s_name() -> None:
         await send([row("N14228", 0, body=None, id=None, time=None)], Producer())
 
 
+@pytest.mark.parametrize(
+    "reserved",
+    [
+        {"session": "saga:o-1"},
+        {"type": "lockstep.void"},
+        {"group": "http"},
+        {"group": "session:s"},
+        {"group": "saga:o-1"},
+        {"group": "$arrivals"},
+    ],
+)
+async def test_a_row_says_nothing_that_only_the_app_may_say(reserved: dict[str, str]) -> None:
+    with pytest.raises(CallerError, match=r"saga's|the app"):
+        build_message(Row(**(row("s", 0).asDict() | reserved)))
+
+
 async def test_when_no_region_takes_a_session_the_task_fails_and_nothing_later_is_sent() -> None:
     producer = Producer()
 
@@ -228,6 +251,19 @@ async def test_an_outage_longer_than_the_retries_fails_the_task() -> None:
         await send_rows([row("N14228", 0)], down, SendPolicy(1, retry=retry), ignore_counts)
 
     assert 50 < clock.now <= 60
+
+
+async def test_what_a_person_has_to_change_fails_the_task_at_once() -> None:
+    clock = Clock()
+    retry = SendRetry(60.0, clock.read, clock.sleep)
+
+    async def misspelt(messages: Sequence[Message]) -> SendCounts:
+        raise Misconfigured("there is no queue 'inn'")
+
+    with pytest.raises(Misconfigured, match="'inn'"):
+        await send_rows([row("N14228", 0)], misspelt, SendPolicy(1, retry=retry), ignore_counts)
+
+    assert clock.now == 0
 
 
 async def test_the_rate_is_kept_in_small_even_bursts() -> None:

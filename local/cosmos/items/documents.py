@@ -21,6 +21,7 @@ from local.cosmos.items.storage import Storage
 from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
 
 ITEM_BYTES_MAX = 2 * 1024 * 1024
+WHOLE_NUMBER_MAX = 2**53
 LEVELS_MAX = 128  # of nesting, by "Azure Cosmos DB service quotas"
 
 
@@ -226,6 +227,12 @@ def write_etag(version: int) -> str:
     return f'"00000000-0000-0000-0000-{version:012x}"'
 
 
+def read_whole_number(digits: str) -> int | float:
+    """A whole number as the store keeps it: beyond 2^53 not every one of them is a double."""
+    number = int(digits)
+    return number if abs(number) <= WHOLE_NUMBER_MAX else float(number)
+
+
 def parse_json(text: str | bytes) -> Any:
     """Read a request body; a 400 when it is not JSON, to which NaN does not belong."""
 
@@ -233,6 +240,6 @@ def parse_json(text: str | bytes) -> Any:
         raise BadRequest(f"the body is not JSON: {name}")
 
     try:
-        return json.loads(text, parse_constant=refuse_constant)
-    except ValueError as error:
+        return json.loads(text, parse_constant=refuse_constant, parse_int=read_whole_number)
+    except (ValueError, OverflowError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from error

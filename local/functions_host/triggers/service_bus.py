@@ -24,7 +24,11 @@ from local.functions_host.clients.receivers import (
 from local.functions_host.clients.service_bus import EntityClient, NamespaceAddress
 from local.functions_host.config.functions import AppFunction
 from local.functions_host.triggers.listener import HostContext, Listener, log_result
-from local.functions_host.triggers.service_bus_payload import batch_payload, message_payload
+from local.functions_host.triggers.service_bus_payload import (
+    BodyNotBound,
+    batch_payload,
+    message_payload,
+)
 from local.functions_host.worker.worker import InvocationFailed
 
 log = logging.getLogger(__name__)
@@ -148,10 +152,17 @@ class ServiceBusListener(Listener):
         self, receiver: Receiver, messages: Sequence[ReceivedMessage], session_id: str | None
     ) -> None:
         function, is_binary = self._function, self._is_binary
-        if self._is_batch:
-            payload = batch_payload(messages, session_id, function.name, is_binary)
-        else:
-            payload = message_payload(messages[0], session_id, function.name, is_binary)
+        try:
+            if self._is_batch:
+                payload = batch_payload(messages, session_id, function.name, is_binary)
+            else:
+                payload = message_payload(messages[0], session_id, function.name, is_binary)
+        except BodyNotBound as error:
+            # The function is never called, so nothing in it can slow this down.
+            name = function.trigger.name
+            self._warn(f"failed: Exception binding parameter {name!r}: {error}")
+            await receiver.abandon(messages)
+            return
         inputs = {function.trigger.name: payload.data}
         result = await self._worker.invoke(function.id, function.name, inputs, payload.metadata)
         log_result(function.name, result)

@@ -54,6 +54,10 @@ ISO_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,7})?(?:Z|[+-]\d\
 OBJECTS = dict.fromkeys((*ACTIONS, "Client"), TypedData(json="{}"))
 
 
+class BodyNotBound(ValueError):
+    """The body is an AMQP value or sequence, which the real host's binding cannot read."""
+
+
 @dataclass(frozen=True, slots=True)
 class MessagePayload:
     data: TypedData
@@ -63,8 +67,13 @@ class MessagePayload:
 def message_payload(
     message: ReceivedMessage, session_id: str | None, function: str, binary: bool
 ) -> MessagePayload:
-    """Build the payload of cardinality one; `binary` hands the body over as bytes."""
+    """Build the payload of cardinality one; `binary` hands the body over as bytes.
+
+    Raises BodyNotBound.
+    """
     decoded = message.decode()
+    if decoded.body is not None and not is_data(decoded):
+        raise BodyNotBound("Value cannot be retrieved using the Body property")
     body = body_bytes(decoded.body)
     metadata = message_metadata(decoded, session_id or decoded.group_id, message.tag)
     metadata["sys"] = system_entry(function)
@@ -91,6 +100,11 @@ def batch_payload(
         return MessagePayload(TypedData(collection_bytes=SimpleNamespace(bytes=bodies)), metadata)
     texts = [body.decode("utf-8", "replace") for body in bodies]
     return MessagePayload(TypedData(collection_string=SimpleNamespace(string=texts)), metadata)
+
+
+def is_data(decoded: proton.Message) -> bool:
+    """Whether the body is a data section; Proton calls that inferred, and lists are sequences."""
+    return bool(decoded.inferred) and isinstance(decoded.body, bytes | bytearray | memoryview)
 
 
 def body_bytes(body: Any) -> bytes:

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from shared.domain.message import Message, derive_id
+from shared.domain.message import SAGA_SESSION_PREFIX, Message, derive_id
 
-SESSION_PREFIX = "saga:"
 # What a person who cancels a saga raises; every wait takes it as a way back.
 CANCELLED = "cancelled"
 # Between two tries: so long at first, then twice as long each time, but never longer than the last.
@@ -191,14 +190,14 @@ class Direction(StrEnum):
 
 def session_of(key: str) -> str:
     """The session of a saga's own journal."""
-    return f"{SESSION_PREFIX}{key}"
+    return f"{SAGA_SESSION_PREFIX}{key}"
 
 
 def key_of(session: str) -> str | None:
     """The key of the saga whose journal this is; None for other sessions."""
-    if not session.startswith(SESSION_PREFIX):
+    if not session.startswith(SAGA_SESSION_PREFIX):
         return None
-    return session.removeprefix(SESSION_PREFIX) or None
+    return session.removeprefix(SAGA_SESSION_PREFIX) or None
 
 
 def instance_of(key: str) -> str:

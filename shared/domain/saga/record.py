@@ -10,10 +10,19 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from shared.domain.errors import InvalidBody
-from shared.domain.handler import Context, Handled, Handler, Handlers, OnFault, Output
-from shared.domain.message import Message, derive_id
-from shared.domain.saga.plan import Data, Plan, SagaState, StepOutcome, key_of, session_of
+from shared.domain.handler import (
+    Context,
+    Handle,
+    Handled,
+    Handler,
+    Handlers,
+    OnFault,
+    Output,
+    StateModel,
+    require_signature,
+)
+from shared.domain.message import SAGA_SESSION_PREFIX, Message, derive_id
+from shared.domain.saga.plan import Data, Plan, SagaState, StepOutcome, session_of
 
 EVENT_TYPE = "saga.event"
 END_TYPE = "saga.end"
@@ -33,6 +42,9 @@ class SagaRecord(BaseModel):
     events: tuple[str, ...] = ()
     outcomes: dict[str, StepOutcome] = {}
     reason: str | None = None
+
+
+SAGA_RECORD = StateModel(SagaRecord)
 
 
 class SagaEvent(Data):
@@ -81,7 +93,7 @@ class SagaKinds:
             (EVENT_TYPE, SagaEvent, add_event),
             (END_TYPE, SagaEnd, end_saga),
         ):
-            self.handlers.add(Handler(kind, SagaRecord, body, handle, OnFault.SKIP))
+            self.handlers.add(saga_handler(kind, body, handle))
 
     def register[P: PlanMaker[Any]](self, kind: str, *, body: type[BaseModel]) -> Callable[[P], P]:
         """Decorate a pure function that makes a plan; a second one for a kind is a ValueError."""
@@ -90,15 +102,22 @@ class SagaKinds:
             def start(record: SagaRecord, order: Any, context: Context) -> Handled[SagaRecord]:
                 return start_saga(record, context, lambda: planner(order, context))
 
-            self.handlers.add(Handler(kind, SagaRecord, body, start, OnFault.SKIP))
+            require_signature(kind, planner, "body", "context")
+            self.handlers.add(saga_handler(kind, body, start))
             return planner
 
         return add
 
 
+def saga_handler(kind: str, body: type[BaseModel], handle: Handle) -> Handler:
+    """The handler of a type that only the journals of sagas take."""
+    sessions = (f"{SAGA_SESSION_PREFIX}*",)
+    return Handler(kind, SAGA_RECORD, body, handle, OnFault.SKIP, sessions=sessions)
+
+
 def kinds_of(handlers: Handlers) -> frozenset[str]:
     """The message types that start a saga."""
-    of_sagas = {kind for kind, handler in handlers.by_type.items() if handler.state is SagaRecord}
+    of_sagas = {kind for kind, handler in handlers.by_type.items() if handler.state == SAGA_RECORD}
     return frozenset(of_sagas - {EVENT_TYPE, END_TYPE})
 
 
@@ -107,8 +126,6 @@ def start_saga(
 ) -> Handled[SagaRecord]:
     """The session after a message that starts a saga."""
     message = context.message
-    if key_of(message.session) is None:
-        raise InvalidBody(f"session {message.session!r} is no saga's")
     if record.digest == message.digest:
         return answer_with(record)
     if record.digest is not None:
@@ -160,8 +177,11 @@ def end_saga(record: SagaRecord, ending: SagaEnd, _: Context) -> Handled[SagaRec
     ended = record.model_copy(
         update={"state": ending.state, "outcomes": ending.outcomes, "reason": ending.reason}
     )
-    alerts = (alert_person(ended, ending),) if ending.state.needs_a_person else ()
-    return Handled(ended, alerts, answer=SagaAnswer(state=ended.state))
+    answer = SagaAnswer(state=ended.state)
+    if not ending.state.needs_a_person:
+        return Handled(ended, answer=answer)
+    alert = f"the saga is {ended.state}: {ended.reason or 'no reason given'}"
+    return Handled(ended, (alert_person(ended, ending),), answer, alert)
 
 
 def alert_person(ended: SagaRecord, ending: SagaEnd) -> Output:

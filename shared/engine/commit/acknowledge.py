@@ -1,4 +1,4 @@
-"""Record that every region took an outbox: with the session's next entry, or soon after.
+"""Record which regions took an outbox: with the session's next entry, or soon after.
 
 Most sessions have a next message at once, and its batch carries the acknowledgement at no cost. A
 worker that dies before it recorded some of them costs a repeated send of the same bytes, no more.
@@ -9,15 +9,19 @@ from dataclasses import dataclass
 
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry
-from shared.domain.outbox import PendingOutbox, Staged
+from shared.domain.outbox import Delivered, PendingOutbox, Staged
 from shared.engine.worker import Worker
+
+# How many are recorded side by side: at 130 ms a write these are 240 sessions a second.
+RECORDED_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """An entry whose outputs every region has, and when that is recorded at the latest."""
+    """An entry, the regions that miss its outputs, and when that is recorded at the latest."""
 
     entry: Entry
+    left: tuple[str, ...]
     due: float
 
 
@@ -30,37 +34,41 @@ class Acknowledgements:
     def __init__(self, worker: Worker) -> None:
         self.journal = worker.journal
         self.clock = worker.clock
+        self.failure_log = worker.failure_log
         self.idle_seconds = worker.policy.acknowledge_seconds
         self.unrecorded: dict[str, Unrecorded] = {}
+        self.slots = asyncio.Semaphore(RECORDED_AT_ONCE)
         self.recording: asyncio.Task[None] | None = None
 
-    async def add(self, entry: Entry) -> None:
-        """Every region has the entry's outputs. Raises Unavailable or OutcomeUnknown."""
-        # Recording this for staged outputs also removes their documents, which the batch of a next
-        # entry does not do.
-        if self.idle_seconds <= 0 or isinstance(entry.outbox.location, Staged):
-            await self.record(entry)
+    async def add(self, entry: Entry, done: Delivered) -> None:
+        """What came of sending the entry's outputs. Raises Unavailable or OutcomeUnknown."""
+        left = entry.outbox.after(done)
+        is_plain = not left.refused and not left.blocked and not left.delivered
+        # A write without a read says no more than which regions are left. It may also name a region
+        # again whose sweep was faster, which must not happen once staged outputs are removed.
+        if not is_plain or isinstance(left.location, Staged):
+            pending = PendingOutbox(entry.session, entry.outbox, entry.position)
+            await self.journal.acknowledge(pending, done)
+            return
+        if self.idle_seconds <= 0:
+            await self.journal.leave_pending(entry.session, entry.position, left.regions)
             return
         # An older entry of the session needs no place here: this one was appended to it, and its
         # batch carried the older acknowledgement.
-        self.unrecorded[entry.session] = Unrecorded(entry, self.clock.now() + self.idle_seconds)
+        due = self.clock.now() + self.idle_seconds
+        self.unrecorded[entry.session] = Unrecorded(entry, left.regions, due)
         if self.recording is None or self.recording.done():
             self.recording = asyncio.create_task(self.record_when_due())
 
-    def includes(self, head: Entry) -> bool:
-        """Whether every region took the head's outputs, and only this worker knows it so far."""
+    def left_of(self, head: Entry) -> tuple[str, ...] | None:
+        """The regions that miss the head's outputs, where only this worker knows it so far."""
         found = self.unrecorded.get(head.session)
-        return found is not None and found.entry.position == head.position
+        return found.left if found is not None and found.entry.position == head.position else None
 
     def remove(self, head: Entry) -> None:
         """The next entry's batch recorded it."""
-        if self.includes(head):
+        if self.left_of(head) is not None:
             del self.unrecorded[head.session]
-
-    async def record(self, entry: Entry) -> None:
-        """Strike every region off the entry's outbox."""
-        pending = PendingOutbox(entry.session, entry.outbox, entry.position)
-        await self.journal.acknowledge(pending, entry.outbox.regions)
 
     async def record_when_due(self) -> None:
         """Record those for which no next entry came, until nothing is left."""
@@ -70,21 +78,24 @@ class Acknowledgements:
             # append to the session, and would deliver the outbox again.
             next_look = self.clock.now() + self.idle_seconds / 2
             due = [session for session, found in self.unrecorded.items() if found.due <= next_look]
-            for session in due:
-                await self.record_session(session)
+            await asyncio.gather(*(self.record_session(session) for session in due))
 
     async def record_session(self, session: str) -> None:
         """Record one now; where the store does not help, it is left to the sweep."""
-        # Taken out before the write, so that a commit meanwhile does not carry it a second time.
-        found = self.unrecorded.pop(session, None)
-        if found is None:
-            return
-        try:
-            await self.record(found.entry)
-        except (Unavailable, OutcomeUnknown):
-            return
+        async with self.slots:
+            found = self.unrecorded.get(session)
+            if found is None:
+                return
+            try:
+                # It stays known until it is stored: a message that comes meanwhile must not
+                # deliver the outbox again. That its entry may carry it as well does no harm.
+                await self.journal.leave_pending(session, found.entry.position, found.left)
+            except (Unavailable, OutcomeUnknown) as error:
+                what = "recording what regions took"
+                self.failure_log.add(what, "the journal", error)
+            finally:
+                self.remove(found.entry)
 
     async def close(self) -> None:
         """Record everything that is left. Raises nothing: the sweep finds what could not be."""
-        for session in list(self.unrecorded):
-            await self.record_session(session)
+        await asyncio.gather(*(self.record_session(session) for session in list(self.unrecorded)))

@@ -4,9 +4,12 @@ Of all creates at one position at most one succeeds, in any region. That one ans
 commit, deduplication and fence at once; so it must not be guessed when it is lost.
 """
 
+import asyncio
+
 from shared.domain.decision import marker_seconds
 from shared.domain.errors import OutcomeUnknown, Unavailable
-from shared.domain.journal import Entry
+from shared.domain.journal import Entry, EvictedCursor
+from shared.domain.next_entry import evict, evicted_cursors
 from shared.domain.outbox import NO_OUTBOX
 from shared.engine.commit.acknowledge import Acknowledgements
 from shared.engine.worker import Worker
@@ -24,16 +27,15 @@ class Committer:
 
         The batch also records that every region took the head's outputs, where this worker knows.
         Raises OutcomeUnknown when the store does not answer in the end, Unavailable when it refuses
-        the first try, TooLarge.
+        the first try, NotStorable.
         """
         # Nearly every message with outputs is followed by another of its session, so recording the
         # delivery of the last outputs here saves a read and a write for each message.
-        acknowledges = (
-            head is not None
-            and head.outbox is not NO_OUTBOX
-            and self.acknowledgements.includes(head)
-        )
-        carried = Carried(acknowledges, self.marker_seconds)
+        left: tuple[str, ...] | None = None
+        if head is not None and head.outbox is not NO_OUTBOX:
+            left = self.acknowledgements.left_of(head)
+        evicted = await self.evict_cursors(head, entry) if head and entry.has_evicted else {}
+        carried = Carried(left, self.marker_seconds, evicted)
         waits = self.worker.policy.waits
         for tried in range(waits.unknown_tries):
             result: WriteResult | None = None
@@ -53,13 +55,25 @@ class Committer:
                 result = WriteResult.CREATED
             if result is WriteResult.CREATED:
                 self.worker.remember_head(entry.session, entry, is_ours=True)
-                if acknowledges and head is not None:
+                if head is not None and left is not None:
                     # Only now: had the batch failed, the acknowledgement would still be unrecorded.
                     self.acknowledgements.remove(head)
             if result is not None:
                 return result
             await self.worker.clock.sleep(waits.poll_seconds * tried)
         raise OutcomeUnknown(f"no answer for entry {entry.position} of session {entry.session!r}")
+
+    async def evict_cursors(self, head: Entry, entry: Entry) -> dict[str, EvictedCursor]:
+        """The cursors that the batch moves beside the journal, by group. Raises Unavailable."""
+        # What earlier evictions left is read and written again. Only an entry after this head could
+        # change it meanwhile, and then this one is refused.
+        cursors = evicted_cursors(head, entry)
+        reads = (self.worker.journal.cursor(head.session, group) for group in cursors)
+        before = await asyncio.gather(*reads)
+        return {
+            group: evict(cursor, head.position, known)
+            for (group, cursor), known in zip(cursors.items(), before, strict=True)
+        }
 
     async def is_ours(self, entry: Entry) -> bool:
         """Whether the entry at this position is this very attempt.

@@ -8,20 +8,24 @@ outside has happened all the same, which is why such effects are at-least-once.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from shared.domain import next_entry
-from shared.domain.errors import OutcomeUnknown, TooLarge, Unavailable
-from shared.domain.handler import HandlerInput
+from shared.domain.errors import CallerError, NotStorable, OutcomeUnknown, Unavailable
+from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import Entry, Lease, Status
 from shared.domain.next_entry import EntryInput
 from shared.engine.commit.commit import Committer
 from shared.engine.dispatch.dispatch import Dispatcher
-from shared.engine.handle.handle import Ending, HandlerRunner, message_in
+from shared.engine.handle.handle import RETRY_SECONDS, Ending, HandlerRunner, message_in
+from shared.engine.handle.limit import TookTooLong
 from shared.engine.worker import Worker
 from shared.ports import StoredEntry, WriteResult
+
+log = logging.getLogger("lockstep.claim")
 
 # A claim is renewed this many times within its lease, so that a late answer does not lose it.
 RENEWALS_PER_LEASE = 3
@@ -47,8 +51,7 @@ class Claims:
         head = made_from.head
         # The state is read before the claim is written: a claim whose handler cannot start would
         # only keep others waiting until its lease runs out.
-        state = await self.worker.state_after(head)
-        given = HandlerInput(state, head.produced if head else {})
+        given = await self.worker.input_after(head)
         opened = next_entry.open_entry(made_from)
         claim = next_entry.make_claim(opened, Lease(self.lease_seconds))
         # From here on the claim holds the whole message. If this process dies, the message may even
@@ -80,27 +83,81 @@ class Claims:
         handler = self.worker.handlers.by_type.get(message_in(claim).type)
         if claim.lease and handler and claim.lease.tries > handler.attempts:
             # A message that kills its process (by memory, by a crash in native code) would go round
-            # for ever. No exception ever reaches us for it, so lost owners are counted instead.
-            lost = RuntimeError(f"its owner was lost {claim.lease.tries - 1} times")
+            # for ever. No exception ever reaches us for it, so lost owners are counted as tries.
+            lost = RuntimeError(f"its owner was lost in try {claim.lease.tries - 1}")
             return await self.end(claim, self.runner.fail(claim, lost))
         return await self.work(claim, given)
 
     async def work(self, claim: Entry, given: HandlerInput) -> Entry | None:
-        """Run the handler while the claim is renewed, and end the claim."""
+        """Run the handler while the claim is renewed, and end the claim.
+
+        None when it was lost, or when it is left to whoever takes it over.
+        """
         async with self.renewed(claim):
-            ending = await self.runner.run(claim, given)
+            ending = await self.run(claim, given)
+            if ending is None:
+                return None
             try:
                 # Staging may take a while, so the lease is still renewed.
                 if ending.staged:
                     await self.journal.stage(claim.session, claim.attempt.id, ending.staged)
-            except TooLarge as error:
+            except NotStorable as error:
                 ending = self.runner.fail(claim, error)
         # Renewal has stopped before the claim is ended: two writes of one worker at the same
         # document would refuse each other by its version.
         try:
             return await self.end(claim, ending)
-        except TooLarge as error:
+        except NotStorable as error:
             return await self.end(claim, self.runner.fail(claim, error))
+
+    async def run(self, claim: Entry, given: HandlerInput) -> Ending | None:
+        """Run the handler until it succeeds or its attempts are spent, over all owners together.
+
+        None when the claim was lost, or no more tries fit into this invocation.
+        """
+        message = message_in(claim)
+        if self.worker.handlers.kind_of(message.type) is not Kind.EFFECTFUL:
+            # Another version of the application claimed the session.
+            return await self.runner.run(claim, given)
+        try:
+            handler = self.worker.handlers.of(message.type, message.session)
+        except CallerError as error:
+            return self.runner.fail(claim, error)
+        began, counted = asyncio.get_running_loop().time(), claim
+        while True:
+            tries = counted.lease.tries if counted.lease else handler.attempts
+            try:
+                result = await self.runner.run_once(handler, given, message)
+            except Exception as error:
+                if isinstance(error, CallerError) or tries >= handler.attempts:
+                    return self.runner.fail(claim, error)
+                ran_for = asyncio.get_running_loop().time() - began
+                if ran_for >= self.worker.policy.handler_seconds or isinstance(error, TookTooLong):
+                    # The invocation has to end before the host ends it, and this worker with it.
+                    log.warning("%r is run again after its lease: %s", message.id, error)
+                    return None
+            else:
+                return self.runner.complete(claim, handler.kind, result)
+            found = await self.count_try(claim, tries + 1)
+            if found is None:
+                return None
+            counted = found
+            await self.clock.sleep(RETRY_SECONDS * tries)
+
+    async def count_try(self, claim: Entry, tries: int) -> Entry | None:
+        """Write the number of the next try into the claim, before that try; None if it is lost.
+
+        Otherwise a message could be tried as often again by each worker that takes it over. Raises
+        Unavailable or OutcomeUnknown; then whoever takes the claim over counts the try.
+        """
+        # Ends with the lease at the latest, as what others park beside a claim does not renew it.
+        while True:
+            stored = await self.journal.stored_entry(claim.session, claim.position)
+            if stored is None or stored.entry.attempt != claim.attempt:
+                return None
+            counted = next_entry.count_try(stored.entry, tries)
+            if await self.journal.replace(counted, stored.version) is WriteResult.CREATED:
+                return counted
 
     async def end(self, claim: Entry, ending: Ending) -> Entry | None:
         """Replace the claim by what came of it; None when this attempt no longer holds it.
@@ -156,10 +213,11 @@ class Claims:
         """Write the claim again before its lease runs out; ends when it is another's."""
         while True:
             await self.clock.sleep(self.lease_seconds / RENEWALS_PER_LEASE)
-            # A renewal that fails is not reported: the next one may succeed in time, and if none
-            # does, ending the claim says that it is lost.
-            with suppress(Unavailable, OutcomeUnknown):
+            try:
                 stored = await self.journal.stored_entry(claim.session, claim.position)
                 if stored is None or stored.entry.attempt != claim.attempt:
                     return
                 await self.journal.replace(next_entry.renew_claim(stored.entry), stored.version)
+            except (Unavailable, OutcomeUnknown) as error:
+                # The next renewal may succeed in time. If none does, ending the claim says so.
+                self.worker.failure_log.add("renewing a claim", "the journal", error)

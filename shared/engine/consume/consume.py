@@ -14,7 +14,7 @@ anywhere below means that the broker delivers the message again, and it finds wh
 Whatever cannot go this way is parked (park.py) until its turn has come.
 """
 
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 
 from shared.domain import next_entry
@@ -26,19 +26,18 @@ from shared.domain.decision import (
     Gap,
     Halted,
     Proceed,
-    cursor_of,
     decide,
     explain_expiry,
 )
-from shared.domain.errors import TooLarge, Unavailable
-from shared.domain.handler import HandlerInput, Kind
+from shared.domain.errors import NotStorable, Unavailable
+from shared.domain.handler import Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
-from shared.domain.message import Message, Number
+from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
-from shared.domain.outbox import Outbox
 from shared.engine.commit.commit import Committer
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.duplicates import Duplicates
+from shared.engine.consume.fold import Folder
 from shared.engine.consume.outcomes import (
     AlreadyDone,
     Claimed,
@@ -53,10 +52,14 @@ from shared.engine.consume.outcomes import (
     report_conflict,
 )
 from shared.engine.consume.park import Parking, is_other, level_of
+from shared.engine.consume.pass_through import pass_through
 from shared.engine.dispatch.dispatch import Dispatcher
-from shared.engine.handle.handle import HandlerRunner, address_batches, describe_error
+from shared.engine.handle.handle import HandlerRunner
 from shared.engine.worker import Worker
 from shared.ports import WriteResult
+
+# A message whose turn does not come for so many rounds, each of which may be a race, waits outside.
+ROUNDS_PER_RACE = 4
 
 
 class Consumer:
@@ -71,6 +74,7 @@ class Consumer:
         claims: Claims,
         duplicates: Duplicates,
         parking: Parking,
+        folder: Folder,
     ) -> None:
         self.worker = worker
         self.journal = worker.journal
@@ -82,6 +86,7 @@ class Consumer:
         self.claims = claims
         self.duplicates = duplicates
         self.parking = parking
+        self.folder = folder
 
     async def consume(self, message: Message) -> Outcome:
         """Give the message its entry, or find that it has one, or park it.
@@ -94,7 +99,7 @@ class Consumer:
             # An idempotent handler may run any number of times, so nothing is read or written for
             # it. With a number it goes through the journal, for the sake of order.
             if self.worker.handlers.kind_of(message.type) is Kind.IDEMPOTENT:
-                return PassedThrough(await self.pass_through(message))
+                return PassedThrough(await pass_through(self.runner, self.dispatcher, message))
             # Without a number a copy is recognised by its marker only, which the store removes
             # after the window. An older message may be a copy, so it is refused by name.
             window = self.worker.policy.window_seconds
@@ -156,33 +161,41 @@ class Consumer:
     async def process_in_turn(self, message: Message) -> Outcome:
         """Decide on a head that may be old, and on the newest whenever that was too old."""
         # A round ends with None when another worker was first, when the head may be too old to wait
-        # on, or after a short wait. There is no bound on the rounds: waiting ends at `give_up_at`,
-        # and where another worker was first the session has made progress.
-        give_up_at = 0.0
+        # on, or after a short wait. Waiting ends at `give_up_at`, and races are counted: whoever
+        # keeps losing them is parked, which runs no handler and so is quicker, and then drained.
+        give_up_at, races, rounds = 0.0, 0, 0
         head, is_fresh = await self.first_head(message), False
-        while True:
+        while rounds < ROUNDS_PER_RACE * self.waits.races_max:
             outcome: Outcome | None = None
+            is_waiting = False
+            if head is not None and head.has_evicted and message.number is not None:
+                # The entry names only the groups used last, so this one's cursor may lie beside it.
+                head = await self.worker.with_cursors(head, [message.number.group])
             match decide(head, message):
-                case Proceed():
+                case Proceed() if races < self.waits.races_max:
+                    races += 1
                     outcome = await self.proceed(head, message)
                 case Duplicate(checked):
                     # True whatever was appended meanwhile, so an old head may say so.
                     outcome = await self.confirm_copy(head, message, checked=checked)
-                case Conflict():
-                    outcome = report_conflict(message)
+                case Conflict(digest):
+                    outcome = report_conflict(message, digest)
                 case Fenced(level):
                     outcome = await self.parking.refuse(head, message, level)
-                case Halted():
+                case Proceed() | Halted():
                     # No fresh head is read for this: on one that is too old, parking fails.
                     outcome = await self.parking.park(head, message)
                 case (Gap() | Busy()) as obstacle if is_fresh:
                     # Wait inside the invocation, which spends no delivery; then let the journal
                     # wait. On a head that may be old nobody waits: it is read again first.
                     give_up_at = give_up_at or self.clock.now() + self.waits.gap_seconds
+                    is_waiting = self.clock.now() < give_up_at
                     outcome = await self.wait(head, message, obstacle, give_up_at)
             if outcome is not None:
                 return outcome
+            rounds += not is_waiting
             head, is_fresh = await self.worker.read_head(message.session), True
+        raise Unavailable(f"other workers keep being first in session {message.session!r}", 1.0)
 
     async def proceed(self, head: Entry | None, message: Message) -> Outcome | None:
         """Process a message whose turn has come; None when another worker was first."""
@@ -223,16 +236,16 @@ class Consumer:
         # The handler runs before the position is won. Where another worker wins it, this result is
         # dropped and nothing was sent, so two workers may well run the same handler at once.
         head = made_from.head
-        state = await self.worker.state_after(head)
+        given = await self.worker.input_after(head)
         opened = next_entry.open_entry(made_from)
-        ending = await self.runner.run(opened, HandlerInput(state, opened.produced))
+        ending = await self.runner.run(opened, given)
         try:
             # A crash up to the commit changes nothing: the redelivery runs the handler again, and
             # documents that were staged under this attempt's id expire in the store.
             if ending.staged:
                 await self.journal.stage(opened.session, opened.attempt.id, ending.staged)
             result = await self.committer.commit(head, ending.entry)
-        except TooLarge as error:
+        except NotStorable as error:
             # What the handler made never fits, so trying again is no use: the message becomes a
             # fault with that reason, and nothing of the handler's result is kept.
             ending = self.runner.fail(opened, error)
@@ -262,8 +275,10 @@ class Consumer:
         # between commit and send. An entry of the other region is left to that region's sweep,
         # because its worker may be about to send.
         if head.attempt.owner.region == self.worker.owner.region:
-            with suppress(Unavailable):
+            try:
                 await self.dispatcher.catch_up(head)
+            except Unavailable as error:
+                self.worker.failure_log.add("sending again for a copy", "every region", error)
         return AlreadyDone()
 
     async def wait(
@@ -298,66 +313,70 @@ class Consumer:
         # The claim holds its own message whole, so a copy may go; any other message waits beside.
         return Claimed() if obstacle.same else await self.parking.park_beside(claim, message)
 
-    async def drain(self, session: str) -> None:
-        """Process what was parked behind the remembered head; stops at a fault or a gap."""
-        # Every message is taken by an entry of its own, which also deletes its document and lowers
-        # the count in the head. So a crash leaves the rest parked and counted, and the next message
-        # of the session, the redelivery or the sweep goes on from there.
-        head = self.worker.remembered_head(session)
-        while head is not None and head.parked:
+    async def drain(self, session: str, end_at: float | None = None) -> None:
+        """Process what was parked behind the remembered head; stops at a fault or a gap.
+
+        It also stops where other workers keep being first, and begins nothing after `end_at`, which
+        comes soon unless it is given. What is left is the next message's, or the sweep's.
+        """
+        # The entry that takes parked messages deletes their documents and lowers their count in the
+        # same batch. So a crash leaves the rest parked and counted, and the next message of the
+        # session, the redelivery or the sweep goes on from there.
+        if end_at is None:
+            end_at = self.clock.now() + self.waits.bound_seconds
+        head, lost = self.worker.remembered_head(session), 0
+        while head is not None and head.parked and lost < self.waits.races_max:
             if head.halt is not None or head.status is Status.WORKING:
                 return
-            message = await self.next_parked(head)
-            if message is None:
+            found = await self.parking.next_parked(head)
+            if found is None:
                 return
-            # As for a delivered message: the outputs of earlier entries go first.
-            made_from = replace(await self.parking.prepare(head, message), from_parked=True)
-            entry: Entry | None = None
-            match decide(head, message, from_parked=True):
-                case Proceed():
-                    entry = await self.give_entry(made_from)
-                case Fenced(level):
-                    entry = await self.parking.commit_refusal(made_from, level)
-                case _:
-                    pass
-            if entry is None:
-                # Another worker was first: trust nothing about the session.
+            head, messages = found
+            if self.clock.now() >= end_at:
+                self.worker.undrained[session] = None
+                return
+            if await self.process_parked(head, messages) is None:
+                # Another worker was first, so it drains, too: trust nothing about the session.
                 self.worker.remember_head(session, None)
+                lost += 1
             head = self.worker.own_head(session) or await self.worker.read_head(session)
 
-    async def next_parked(self, head: Entry) -> Message | None:
-        """A parked message whose turn has come, if there is one."""
-        # The head counts the parked messages by group, so a session without any pays no read here,
-        # and one with any pays one point read for each group.
-        for group in sorted(head.parked):
-            cursor = cursor_of(head, group)
-            number = Number(group, cursor.level, cursor.next)
-            message = await self.journal.parked(head.session, number)
-            if message is not None:
-                return message
-        return None
+    async def process_parked(self, head: Entry, messages: Sequence[Message]) -> Entry | None:
+        """One entry for parked messages: as many as fold, or else the first alone.
 
-    async def pass_through(self, message: Message) -> str | None:
-        """Run an idempotent handler without a journal; the answer is why it failed, or None.
-
-        Outputs are sent before the message is settled, and may be sent again with it. Raises
-        OutcomeUnknown when no region surely has them.
+        None when another worker was first.
         """
-        outbox, reason = None, None
+        # As for a delivered message: the outputs of earlier entries go first.
+        made_from = replace(await self.parking.prepare(head, messages[0]), from_parked=True)
+        if len(messages) > 1:
+            entry = await self.commit_fold(made_from, messages)
+            if entry is not None or self.worker.remembered_head(head.session) is None:
+                return entry
+        match decide(head, messages[0], from_parked=True):
+            case Proceed():
+                return await self.give_entry(made_from)
+            case Fenced(level):
+                return await self.parking.commit_refusal(made_from, level)
+            case _:
+                return None
+
+    async def commit_fold(self, made_from: EntryInput, messages: Sequence[Message]) -> Entry | None:
+        """One entry for the first of these messages, with its outputs sent.
+
+        None where that is no use, or when another worker was first: then the head is forgotten.
+        """
+        head = made_from.head
+        entry = self.folder.fold(made_from, messages, await self.worker.input_after(head))
+        if entry is None:
+            return None
         try:
-            handler = self.worker.handlers.of(message.type)
-            result = await self.runner.run_outside(handler, HandlerInput(), message)
-            if result.batches:
-                regions = self.dispatcher.delivery.regions
-                queue = self.worker.policy.output_queue
-                outbox = Outbox(address_batches(result, queue), regions)
-        except Exception as error:
-            # There is no entry that could keep the message, so the error queue gets it whole.
-            reason = describe_error(error)
-            outbox = self.runner.address_fault(message, reason)
-        if outbox is not None:
-            await self.dispatcher.send_unjournaled(message.session, outbox)
-        return reason
+            result = await self.committer.commit(head, entry)
+        except NotStorable:
+            return None
+        if result is not WriteResult.CREATED:
+            self.worker.remember_head(entry.session, None)
+            return None
+        return await self.dispatcher.send_outputs(entry, entry.outbox.batches)
 
 
 def outcome_of(entry: Entry | None) -> Outcome | None:

@@ -72,7 +72,7 @@ class Duplicates:
         # Relaxed reads, at half the price: an entry that one of them misses is found by `decide`.
         number = message.number
         if number is None:
-            marker = await self.entries.marker(message.session, message.id)
+            marker = await self.entries.marker(message.session, message.id, message.source)
             return marker.identity.digest if marker else None
         copy = self.last_copies.get((message.session, number.group))
         nearby = self.last_copies.get((message.session, None))
@@ -98,15 +98,15 @@ class Duplicates:
         # The number that faulted is still the cursor's next one, so no search would find it.
         if head.halt is not None and is_same_place(head.halt.number, number):
             return await self.read_content(message, number, head.halt.at)
-        newest = LastCopy(head.position, cursor_of(head, number.group).next - 1)
+        below, newest = await self.bounds(head, number)
         start = max(0, newest.guess(number) - MARGIN)
         self.remember(message.session, await self.entries.processed(message.session, start, PAGE))
         digest = self.recall(message)
         if digest is not None:
             return digest
-        # By halves: find the entry that moved its group's cursor beyond the number. Every entry has
-        # all cursors, and they only grow from one to the next.
-        below, at = -1, head.position
+        # By halves: find the entry that moved its group's cursor beyond the number. Between the
+        # bounds entries name the cursor from some entry on, and it only grows.
+        at = newest.position
         while at - below > 1:
             middle = (below + at) // 2
             entry = await self.entries.entry(message.session, middle)
@@ -116,6 +116,17 @@ class Duplicates:
             else:
                 below = middle
         return await self.read_content(message, number, at)
+
+    async def bounds(self, head: Entry, number: Number) -> tuple[int, LastCopy]:
+        """Where a number of the head's past was processed: above a position, and up to a place."""
+        below, newest = -1, LastCopy(head.position, cursor_of(head, number.group).next - 1)
+        kept = await self.entries.cursor(head.session, number.group) if head.has_evicted else None
+        # Each time that the cursor was evicted there is a stretch of entries that do not name it.
+        for following, position in kept.ends if kept else ():
+            if number.sequence < following:
+                return below, LastCopy(position, following - 1)
+            below = position
+        return below, newest
 
     async def read_content(self, message: Message, number: Number, position: int) -> str | None:
         """The content that an entry holds under the message's number, at any owner level."""

@@ -1,8 +1,7 @@
-"""Take a batch of one session's messages: one entry for as many as succeed, then one by one.
+"""Run several messages of a session one after another, as one entry: one write for all of them.
 
-This is for sessions with many messages waiting: the fold costs one write, not one for each message.
-A message that has to wait, fails, or calls the outside ends the fold; what came before it is
-committed.
+Folding reads and writes nothing. It is an optimisation and decides nothing: a message that has to
+wait, fails, calls the outside or does not fit ends the fold, and whoever folds takes it alone.
 """
 
 from collections.abc import Sequence
@@ -10,118 +9,93 @@ from dataclasses import replace
 
 from shared.domain import next_entry
 from shared.domain.decision import Proceed, decide
-from shared.domain.errors import TooLarge
-from shared.domain.handler import HandlerInput, Kind
+from shared.domain.handler import HandlerInput, Handlers, Kind
 from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Outbox
 from shared.domain.reports import TOMBSTONE_TYPE
-from shared.engine.consume.consume import Consumer
-from shared.engine.consume.outcomes import Outcome, Processed
-from shared.engine.handle.handle import address_batches, run_pure
-from shared.ports import WriteResult
+from shared.engine.handle.handle import run_pure
 from shared.storage.limits import fits_entry
 
 # So that what an entry keeps of its messages stays small beside its state.
 MESSAGES_MAX = 100
+# Evicted cursors that the batch of a fold writes.
+EVICTED_MAX = 60
 
 
-class BatchConsumer:
-    """Processes batches, each of one session, in the order in which they were delivered.
+class Folder:
+    """Folds messages for one application's handlers; outputs are for these regions."""
 
-    Folding is an optimisation and decides nothing: whatever it does not fit is consumed alone.
-    """
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
-        self.worker = consumer.worker
-
-    async def consume(self, messages: Sequence[Message]) -> list[Outcome]:
-        """The outcome of each message; see Consumer.consume for what is promised and raised.
-
-        When it raises, some of the messages may have their entries; their copies will find them.
-        """
-        outcomes: list[Outcome] = []
-        while len(outcomes) < len(messages):
-            rest = messages[len(outcomes) :]
-            together = await self.consume_together(rest)
-            if together:
-                outcomes += together
-            else:
-                outcomes.append(await self.consumer.consume(rest[0]))
-        return outcomes
-
-    async def consume_together(self, messages: Sequence[Message]) -> list[Outcome]:
-        """The outcomes of the first messages, committed in one entry; none where it is no use."""
-        # A region that does not lead mostly gets copies: there is nothing to commit for them.
-        session = messages[0].session
-        if len(messages) == 1 or not self.consumer.leads(session):
-            return []
-        head = await self.consumer.first_head(messages[0])
-        made_from = await self.consumer.parking.prepare(head, messages[0])
-        state = await self.worker.state_after(head)
-        given = HandlerInput(state, head.produced if head else {})
-        entry = self.fold(made_from, messages[:MESSAGES_MAX], given)
-        if entry is None:
-            return []
-        # A crash before this leaves nothing, and one after it leaves an entry that names every
-        # message of the fold: all of them are redelivered and found processed.
-        try:
-            result = await self.consumer.committer.commit(head, entry)
-        except TooLarge:
-            result = WriteResult.ORPHANED
-        if result is not WriteResult.CREATED:
-            # Another worker was first, or it was too much for one batch. Which of the messages are
-            # duplicates now is not known, so each is taken alone, on a head that is read again.
-            self.worker.remember_head(session, None)
-            return []
-        sent = await self.consumer.dispatcher.send_outputs(entry, entry.outbox.batches)
-        return [Processed(sent) for _ in entry.identities]
+    def __init__(self, handlers: Handlers, regions: tuple[str, ...], pure_seconds: float) -> None:
+        self.handlers = handlers
+        self.regions = regions
+        self.pure_seconds = pure_seconds
 
     def fold(
         self, made_from: EntryInput, messages: Sequence[Message], given: HandlerInput
     ) -> Entry | None:
-        """Run handlers one after another, as far as all goes well: the entry of these messages."""
+        """The entry of the first messages, as far as all goes well; None for not even one.
+
+        `made_from` is that of the first message, and `given` is what comes after its head.
+        """
+        head = made_from.head
         folded: Entry | None = None
-        for message in messages:
+        for message in messages[:MESSAGES_MAX]:
             # The entry so far stands for the head, though it is not stored: the next handler gets
             # its state and numbers, and `decide` checks the next message against its cursors.
             if folded is not None:
                 made_from = replace(made_from, head=folded)
-                given = HandlerInput(folded.state or {}, folded.produced)
+                given = HandlerInput(folded.state or {}, folded.produced, model=folded.model)
             after = self.complete_alone(replace(made_from, message=message), given)
             if after is None:
                 break
             entry = next_entry.fold(folded, after) if folded else after
-            # A fold never stages outputs: what no longer fits begins the next entry.
-            if not fits_entry(entry.outbox.messages):
+            # A fold never stages outputs: what no longer fits begins the next entry. So does what
+            # would evict the cursor of one of its own groups, or too many for one batch.
+            if not fits_entry(entry.outbox.messages) or not keeps_cursors(head, entry):
                 break
             folded = entry
         return folded
 
     def complete_alone(self, made_from: EntryInput, given: HandlerInput) -> Entry | None:
-        """The entry of one more message; None where the message has to be consumed alone."""
-        message = made_from.message
-        # Where messages are parked, each new one has to be compared with them and may let some go
-        # on, which Consumer.consume does.
-        waits = made_from.head is not None and bool(made_from.head.parked)
+        """The entry of one more message; None where the message has to be taken alone."""
+        message, head = made_from.message, made_from.head
         if (
-            message.number is None
-            or message.type == TOMBSTONE_TYPE
-            or waits
-            or self.worker.handlers.kind_of(message.type) is not Kind.PURE
-            or self.consumer.duplicates.recall(message) is not None
-            or not isinstance(decide(made_from.head, message), Proceed)
+            message.type == TOMBSTONE_TYPE
+            or self.handlers.kind_of(message.type) not in (Kind.PURE, Kind.DETERMINISTIC)
+            or lacks_cursor(head, message)
+            or not isinstance(decide(head, message, from_parked=made_from.from_parked), Proceed)
         ):
             return None
         try:
-            result = run_pure(self.worker.handlers.of(message.type), given, message)
+            handler = self.handlers.of(message.type, message.session)
+            here = self.handlers.by_type
+            result = run_pure(handler, given, message, here, self.pure_seconds)
         except Exception:
             # Run again alone, where it becomes a fault. A pure handler may run any number of times.
             return None
-        outbox = NO_OUTBOX
-        if result.batches:
-            batches = address_batches(result, self.worker.policy.output_queue)
-            outbox = Outbox(batches, self.consumer.dispatcher.delivery.regions)
+        if result.replied_to is not None:
+            # Whether that queue may be answered to is checked where a message is taken alone.
+            return None
+        if result.answer is not None or result.alert is not None:
+            # An entry keeps one answer and one alert, and whose they are has to be plain.
+            return None
+        # Those of a deterministic handler are kept as well: a fold has no one message to run again.
+        outbox = Outbox(result.batches, self.regions) if result.batches else NO_OUTBOX
         return next_entry.complete(next_entry.open_entry(made_from), result, outbox)
+
+
+def lacks_cursor(head: Entry | None, message: Message) -> bool:
+    """Whether the cursor of the message's group may lie beside the journal, unread."""
+    number = message.number
+    if head is None or number is None or not head.has_evicted:
+        return False
+    return number.group not in head.cursors
+
+
+def keeps_cursors(head: Entry | None, entry: Entry) -> bool:
+    """Whether an entry names the cursors of all its messages, and evicts no more than it may."""
+    is_whole = all(identity.number.group in entry.cursors for identity in entry.identities)
+    evicted = next_entry.evicted_cursors(head, entry) if head and entry.has_evicted else {}
+    return is_whole and len(evicted) <= EVICTED_MAX

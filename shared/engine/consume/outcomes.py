@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shared.domain.journal import Entry
 from shared.domain.message import Message
+from shared.domain.reports import SKIPPED_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,14 @@ type Outcome = (
 
 def compare_content(message: Message, digest: str) -> Outcome:
     """What a message is whose id or number was used for the content of this digest."""
-    return AlreadyDone() if digest == message.digest else report_conflict(message)
+    return AlreadyDone() if digest == message.digest else report_conflict(message, digest)
 
 
-def report_conflict(message: Message) -> Conflicting:
-    """The outcome for other content under a used id or number."""
+def report_conflict(message: Message, digest: str | None = None) -> Conflicting:
+    """The outcome for other content under a used id or number, or for a number that was skipped."""
     number = message.number
     used = f"number {number.sequence} of group {number.group!r}" if number else "its id"
-    return Conflicting(f"message {message.id!r}: {used} was used before with other content")
+    how = "was used before with other content"
+    if digest == SKIPPED_DIGEST:
+        how = "was skipped by a person before it came"
+    return Conflicting(f"message {message.id!r}: {used} {how}")

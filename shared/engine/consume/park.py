@@ -9,13 +9,18 @@ A message that finds its place taken is a copy, or another message under a used 
 from a producer that another one has fenced: the higher owner level has the place.
 """
 
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from shared.domain import next_entry
-from shared.domain.errors import TooLarge
-from shared.domain.journal import Entry, Status
-from shared.domain.message import Message
+from shared.domain.decision import cursor_of
+from shared.domain.errors import NotStorable, OutcomeUnknown, Unavailable
+from shared.domain.journal import ARRIVALS, Entry, Status
+from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput
+from shared.domain.outbox import ERRORS
+from shared.domain.reports import report_fault
 from shared.engine.commit.commit import Committer
 from shared.engine.consume.duplicates import Duplicates
 from shared.engine.consume.outcomes import (
@@ -29,6 +34,13 @@ from shared.engine.consume.outcomes import (
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.worker import Worker
 from shared.ports import Carried, ParkedMessage, StoredEntry, WriteResult
+
+log = logging.getLogger("lockstep.parking")
+
+# So many parked messages, and about so many bytes of them, are read at once. A batch of the store
+# takes 100 operations: each message that an entry takes needs one, and so does an evicted cursor.
+RUN_MESSAGES_MAX = 85
+RUN_BYTES_MAX = 4_000_000
 
 
 class Parking:
@@ -66,7 +78,7 @@ class Parking:
         carried = Carried(marker_seconds=self.committer.marker_seconds)
         try:
             result = await self.journal.replace(claim, stored.version, carried, waiting)
-        except TooLarge:
+        except NotStorable:
             # Claim and message do not fit into one batch. The message waits in this invocation and
             # is decided on again, until the claim has ended.
             await self.clock.sleep(self.worker.policy.waits.poll_seconds)
@@ -120,11 +132,33 @@ class Parking:
 
     async def commit_refusal(self, made_from: EntryInput, level: int) -> Entry | None:
         """Commit the refusal of a fenced producer's message; None if others were first."""
+        message = made_from.message
         reason = f"a producer of owner level {level} rules"
+        # Recorded rather than dropped: its sender was told that it is safe. So it is kept whole, is
+        # listed until a person closes it, and a copy goes where people look.
+        reports = self.dispatcher.delivery.address_all(ERRORS, [report_fault(message, reason)])
         entry = next_entry.refuse(next_entry.open_entry(made_from), reason)
-        # Recorded rather than dropped: whatever was accepted ends in a named state.
+        entry = replace(entry, message=message, outbox=reports, alert=reason)
         result = await self.committer.commit(made_from.head, entry)
-        return entry if result is WriteResult.CREATED else None
+        if result is not WriteResult.CREATED:
+            return None
+        log.warning("message %r of session %r: %s", message.id, message.session, reason)
+        await self.fence_ledger(message, level)
+        return await self.dispatcher.send_outputs(entry, reports.batches)
+
+    async def fence_ledger(self, message: Message, level: int) -> None:
+        """Raise the ledger of a fenced producer, so that its next operation is refused by name."""
+        # Somebody who numbers without the ledger fenced it. This is for its sake only: where the
+        # store does not help, the next of its messages does the same.
+        if message.number is None:
+            return
+        try:
+            stored = await self.journal.ledger(message.session, message.number.group)
+            if stored is not None and stored.ledger.level < level:
+                fenced = replace(stored.ledger, level=level)
+                await self.journal.save_ledger(message.session, fenced, stored.version)
+        except (Unavailable, OutcomeUnknown) as error:
+            self.worker.failure_log.add("fencing a ledger", "the journal", error)
 
     async def seen_before(self, message: Message) -> Outcome | None:
         """Whether an un-numbered message could not be committed because it was seen."""
@@ -134,6 +168,32 @@ class Parking:
         # moment; then the message is decided on again.
         digest = await self.duplicates.look(message)
         return None if digest is None else compare_content(message, digest)
+
+    async def next_parked(self, head: Entry) -> tuple[Entry, Sequence[Message]] | None:
+        """Parked messages of one group whose turn has come, in order, and the head with its cursor.
+
+        None where all have to wait.
+
+        Those after the first are taken to be about as large as it is.
+        """
+        # The head counts the parked messages by group, so a session without any pays no read here,
+        # and one with a gap pays one point read for each group, or two if its cursor was evicted.
+        for group in sorted(head.parked):
+            known = await self.worker.with_cursors(head, [group])
+            cursor = cursor_of(known, group)
+            number = Number(group, cursor.level, cursor.next)
+            first = await self.journal.parked(head.session, number)
+            if first is None:
+                continue
+            # Markers are written anew, so a message without a number takes two operations.
+            most = RUN_MESSAGES_MAX // 2 if group == ARRIVALS else RUN_MESSAGES_MAX
+            most = min(most, head.parked[group], RUN_BYTES_MAX // max(1, len(first.body)))
+            if most <= 1:
+                return known, [first]
+            after = replace(number, sequence=number.sequence + 1)
+            rest = await self.journal.parked_run(head.session, after, most - 1)
+            return known, [first, *rest]
+        return None
 
     async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
         """What the next entry is made from; outboxes of earlier ones are delivered first."""

@@ -1,31 +1,60 @@
-"""Bring messages to several regions, and remember for a moment which queues are unavailable.
+"""Bring messages to several regions, and pause before what failed is tried again.
 
 Every region gets its own copy of every message. The copies have the same bytes, so a region whose
 answer was lost can be sent the same again, and its receivers drop what they have seen.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
-from shared.domain.message import Message, derive_id
-from shared.domain.outbox import Outbox, address
-from shared.domain.reports import make_tombstone
+from shared.domain.errors import (
+    InvalidMessage,
+    LockstepError,
+    Misconfigured,
+    OutcomeUnknown,
+    Unavailable,
+)
+from shared.domain.message import Message, home_region
+from shared.domain.outbox import AppQueues, Delivered, Outbox, address
+from shared.domain.reports import make_tombstone, shorten
 from shared.ports import Bus, Clock
 
-# A queue that just failed is not tried again for this long: long enough that an outage does not
-# slow every send down, short enough that a recovered region is used at once.
-UNAVAILABLE_SECONDS = 2.0
+log = logging.getLogger("lockstep.deliver")
+
+# A queue or region that failed is not tried again for this long: twice as long after each try that
+# failed, so that a long outage costs nothing and a recovered region is soon used again.
+PAUSE_SECONDS = 2.0
+PAUSE_SECONDS_MAX = 60.0
+# How long the others are waited for once a region has everything: what they miss is pending.
+PATIENCE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryResult:
-    """The regions that surely have the messages, and which of these no queue would take."""
+@dataclass
+class Breaker:
+    """Whether a queue or region may be tried: after a failure by nobody for a while, then by one.
 
-    regions: tuple[str, ...]
-    refused: Mapping[str, str]
+    `reason` is the failure, or None where the last try succeeded.
+    """
+
+    reason: LockstepError | None = None
+    pause_seconds: float = 0.0
+    paused_at: float = float("-inf")
+    is_probed: bool = False
+
+    def may_be_tried(self, now: float) -> bool:
+        """Whether a try may be made now."""
+        is_over = now >= self.paused_at + self.pause_seconds
+        return self.reason is None or (is_over and not self.is_probed)
+
+    def record(self, reason: LockstepError | None, now: float) -> None:
+        """What came of a try."""
+        self.reason, self.paused_at, self.is_probed = reason, now, False
+        longer = min(max(2 * self.pause_seconds, PAUSE_SECONDS), PAUSE_SECONDS_MAX)
+        self.pause_seconds = 0.0 if reason is None else longer
 
 
 @dataclass
@@ -34,15 +63,20 @@ class Delivery:
 
     The first region is preferred for every session; with `affinity` each session has a preferred
     region of its own. The other regions see their copies `secondary_delay_seconds` later.
+    `breakers` are by region, with an empty name, for silence, and by region and queue for refusals.
     """
 
     bus: Bus
     clock: Clock
     regions: tuple[str, ...]
     secondary_delay_seconds: float
-    unavailable_seconds: float = UNAVAILABLE_SECONDS
+    queues: AppQueues
     affinity: bool = False
-    unavailable_until: dict[tuple[str, str], float] = field(default_factory=dict)
+    patience_seconds: float = PATIENCE_SECONDS
+    breakers: defaultdict[tuple[str, str], Breaker] = field(
+        default_factory=lambda: defaultdict(Breaker)
+    )
+    late: set[asyncio.Task[Delivered]] = field(default_factory=set)
 
     async def deliver(self, outbox: Outbox) -> tuple[str, ...]:
         """Send to every region the outbox names; the answer is the regions that surely have it.
@@ -50,50 +84,126 @@ class Delivery:
         A region whose outcome is unknown is not among them: sending again is harmless, losing the
         copy is not. Raises InvalidMessage where a queue will never take one of the messages.
         """
-        return await self.send_to_regions(outbox, None)
+        return (await self.send_to_regions(outbox, None, None)).whole
 
-    async def deliver_possible(self, outbox: Outbox) -> DeliveryResult:
-        """Deliver, with a tombstone in place of each message that its queue will never take."""
-        refused = dict(outbox.refused)
-        regions = await self.send_to_regions(outbox, refused)
-        return DeliveryResult(regions, refused)
+    async def deliver_possible(self, outbox: Outbox, within: float | None = None) -> Delivered:
+        """Deliver, with a tombstone in place of each message that its queue will never take.
+
+        `within` is how many seconds are waited for; without it as long as a send takes, but for
+        regions that are late after another one has everything.
+        """
+        return await self.send_to_regions(outbox, dict(outbox.refused), within)
 
     async def send_to_regions(
-        self, outbox: Outbox, refused: dict[str, str] | None
-    ) -> tuple[str, ...]:
-        """The regions that surely have it. What one region raises waits until all have answered."""
-        # Side by side: a region that times out must not hold the others up. Nobody is cancelled by
-        # another's exception, because a cancelled send would be one more with an unknown outcome.
-        answers = await asyncio.gather(
-            *(self.send_to_region(region, outbox, refused) for region in outbox.regions),
-            return_exceptions=True,
+        self, outbox: Outbox, refused: dict[str, str] | None, within: float | None
+    ) -> Delivered:
+        """What came of all regions side by side. What one of them raises waits for the others."""
+        began = self.clock.now()
+        sends = {
+            region: asyncio.create_task(self.send_to_region(region, outbox, refused))
+            for region in outbox.regions
+        }
+        waiting = set(sends.values())
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=within, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    break
+                succeeded = [send for send in done if has_succeeded(send)]
+                if within is None and succeeded:
+                    within = self.patience_seconds
+        except BaseException:
+            for send in waiting:
+                send.cancel()
+            raise
+        for region, send in sends.items():
+            if send in waiting:
+                self.leave(region, send, began)
+        answers = [send.result() for send in sends.values() if send not in waiting]
+        return Delivered(
+            tuple(region for answer in answers for region in answer.regions),
+            dict(refused or {}),
+            {region: queues for answer in answers for region, queues in answer.taken.items()},
+            {region: queues for answer in answers for region, queues in answer.blocked.items()},
         )
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return tuple(r for r, taken in zip(outbox.regions, answers, strict=True) if taken)
+
+    def leave(self, region: str, send: asyncio.Task[Delivered], began: float) -> None:
+        """Wait no longer for a region; whether it answers after all only its breaker is told."""
+        # Not cancelled: its sender would have to connect anew, and a region that is merely slow to
+        # connect would never be reached. What it missed is sent again, which receivers recognise.
+        self.late.add(send)
+        send.add_done_callback(self.late.discard)
+        send.add_done_callback(has_succeeded)
+        self.pause(region, "", OutcomeUnknown(f"region {region} does not answer"), began)
+
+    def pause(self, region: str, queue: str, reason: LockstepError, began: float) -> None:
+        """Try the region, or one queue of it, no more for a while."""
+        breaker, now = self.breakers[region, queue], self.clock.now()
+        if breaker.reason is not None and began <= breaker.paused_at:
+            # A failure counts once, however many tries met it side by side.
+            return
+        breaker.record(reason, now)
+        where = f"{queue!r} of region {region}" if queue else f"region {region}"
+        log.warning("nothing is sent to %s for %g s: %s", where, breaker.pause_seconds, reason)
 
     async def send_to_region(
         self, region: str, outbox: Outbox, refused: dict[str, str] | None
-    ) -> bool:
-        """Whether the region has all of it now; a queue that failed a moment ago is not tried."""
-        # All queues or none: a region counts as reached only when it has the whole outbox, so there
-        # is no use in sending it a part.
-        now = self.clock.now()
-        queues = {batch.queue for batch in outbox.batches}
-        if any(now < self.unavailable_until.get((region, q), float("-inf")) for q in queues):
-            return False
-        for batch in outbox.batches:
+    ) -> Delivered:
+        """What the region misses, queue by queue; one that needs a person first keeps none back."""
+        taken: list[str] = []
+        blocked = dict(outbox.blocked.get(region, {}))
+        is_over = True
+        for queue, messages in outbox.missing_in(region).items():
             try:
-                for delay, wave in self.split_by_delay(region, batch.messages):
-                    await self.send_wave(region, batch.queue, wave, delay, refused)
+                # Resolved here and never stored: a corrected setting holds for what is pending.
+                name = self.queues.resolve(outbox.destination_of(queue))
+                if messages:
+                    await self.send_to_queue(region, name, messages, refused)
+            except Misconfigured as error:
+                blocked[queue] = shorten(str(error))
             except (Unavailable, OutcomeUnknown):
-                # What was sent before stays there. The whole outbox is sent again later, in order,
-                # so the repeated messages are recognised and the missing ones follow.
-                until = self.clock.now() + self.unavailable_seconds
-                self.unavailable_until[region, batch.queue] = until
-                return False
-        return True
+                # What was taken before is remembered; the rest is sent in order by a later try.
+                is_over = False
+                break
+            else:
+                taken.append(queue)
+        return Delivered(
+            (region,) if is_over else (),
+            taken={region: tuple(taken)} if taken else {},
+            blocked={region: blocked} if blocked else {},
+        )
+
+    async def send_to_queue(
+        self, region: str, queue: str, messages: Sequence[Message], refused: dict[str, str] | None
+    ) -> None:
+        """Send in order, unless region or queue is paused: then what paused it is raised again."""
+        began = self.clock.now()
+        of_region, of_queue = self.breakers[region, ""], self.breakers[region, queue]
+        for breaker in (of_region, of_queue):
+            if breaker.reason is not None and not breaker.may_be_tried(began):
+                raise breaker.reason.with_traceback(None)
+        probed = [breaker for breaker in (of_region, of_queue) if breaker.reason is not None]
+        for breaker in probed:
+            breaker.is_probed = True
+        try:
+            for delay, wave in self.split_by_delay(region, messages):
+                await self.send_wave(region, queue, wave, delay, refused)
+        except OutcomeUnknown as error:
+            self.pause(region, "", error, began)
+            raise
+        except Unavailable as error:
+            # A refusal is an answer, so the region is not silent.
+            of_region.record(None, began)
+            self.pause(region, queue, error, began)
+            raise
+        else:
+            of_region.record(None, began)
+            of_queue.record(None, began)
+        finally:
+            for breaker in probed:
+                breaker.is_probed = False
 
     async def send_wave(
         self,
@@ -149,8 +259,42 @@ class Delivery:
         # it follows from the session's name alone. If they differ, both regions do the work, once.
         if not self.affinity:
             return self.regions[0]
-        return self.regions[int(derive_id(session)[:8], 16) % len(self.regions)]
+        return home_region(session, self.regions)
+
+    def resume(self, queue: str) -> None:
+        """Try a queue again at once in every region, for a person who has changed something."""
+        for region in self.regions:
+            self.breakers.pop((region, self.queues.resolve(queue)), None)
+
+    def explain(self, region: str, queue: str) -> str:
+        """Why the last try of the region, or of its queue, failed."""
+        tried = (self.breakers.get((region, name)) for name in ("", self.queues.resolve(queue)))
+        reasons = [str(one.reason) for one in tried if one is not None and one.reason is not None]
+        return "; ".join(reasons) or "no answer yet"
+
+    def is_reachable(self, region: str) -> bool:
+        """Whether the region may be tried now."""
+        now = self.clock.now()
+        return all(breaker.may_be_tried(now) for breaker in self.failed_breakers(region))
+
+    def has_failed(self, region: str) -> bool:
+        """Whether the last try of the region, or of one of its queues, failed."""
+        return any(self.failed_breakers(region))
+
+    def failed_breakers(self, region: str) -> Iterator[Breaker]:
+        """What failed in the region by itself, which excludes what needs a person first."""
+        for (of_region, _), breaker in self.breakers.items():
+            if of_region == region and not isinstance(breaker.reason, Misconfigured | None):
+                yield breaker
 
     def address_all(self, queue: str, messages: Sequence[Message]) -> Outbox:
         """An outbox that has these messages pending for all regions."""
         return address(queue, messages, self.regions)
+
+
+def has_succeeded(send: asyncio.Task[Delivered]) -> bool:
+    """Whether a send has ended with nothing left to wait for in its region.
+
+    Asking also tells the event loop that somebody has heard of what the send raised.
+    """
+    return not send.cancelled() and send.exception() is None and bool(send.result().regions)

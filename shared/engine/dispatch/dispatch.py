@@ -3,17 +3,20 @@
 Sending comes before striking off, so a crash in between repeats a send of the same bytes, which
 receivers recognise by number. The other order would lose a copy. In each region the outputs of a
 session keep the order of its journal: a region that misses one outbox gets none of the later ones.
+Only what a queue does not take before a person changes something is left out, and comes late.
 """
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from shared.domain.errors import CallerError, OutcomeUnknown, Unavailable
 from shared.domain.handler import HandlerInput
 from shared.domain.journal import Entry, lagging_regions
 from shared.domain.outbox import (
+    EVERY_QUEUE,
     NO_OUTBOX,
+    Delivered,
     DestinationBatch,
     Outbox,
     PendingOutbox,
@@ -21,17 +24,24 @@ from shared.domain.outbox import (
     Staged,
     sort_for_delivery,
 )
+from shared.domain.reports import shorten
 from shared.engine.commit.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery
-from shared.engine.handle.handle import address_batches, run_pure
+from shared.engine.handle.handle import describe_error, run_pure
 from shared.engine.worker import Worker
 from shared.ports import Outboxes
 from shared.storage.documents import digest_batches
 
-log = logging.getLogger("lockstep.dispatch")
-
 # Older outboxes that a message delivers before its own; a region that misses more stays lagging.
 CATCH_UP_MAX = 100
+# The same for other regions than the worker's own, whose sweep delivers what they miss, and how
+# long a message may take for it.
+OTHERS_MAX = 4
+OTHERS_SECONDS = 1.0
+
+
+class OutputsLost(Exception):
+    """The outputs of an entry cannot be had, and no repetition changes that."""
 
 
 class Dispatcher:
@@ -56,19 +66,16 @@ class Dispatcher:
         if not due.regions:
             return entry
         try:
-            sent = await self.delivery.deliver_possible(Outbox(batches, due.regions))
-            if sent.regions == entry.outbox.regions and not sent.refused:
-                # Nothing is left, so it is recorded with the session's next entry at no cost. What
-                # only some regions took is written down now: it may stay so for hours.
-                await self.acknowledgements.add(entry)
-            elif sent.regions:
-                pending = PendingOutbox(entry.session, entry.outbox, entry.position)
-                await self.journal.acknowledge(pending, sent.regions, sent.refused)
-        except (CallerError, Unavailable, OutcomeUnknown):
+            done = await self.delivery.deliver_possible(Outbox(batches, due.regions))
+            left = entry.outbox.after(done)
+            if left != entry.outbox:
+                await self.acknowledgements.add(entry, done)
+        except (CallerError, Unavailable, OutcomeUnknown) as error:
+            self.worker.failure_log.add("sending an entry's outputs", "every region", error)
             # The entry is committed, so its message is processed whatever happened here. To raise
             # would abandon the delivery, whose copy would only find the entry.
             return entry
-        after = replace(entry, outbox=entry.outbox.without(sent.regions))
+        after = replace(entry, outbox=left)
         self.worker.remember_head(entry.session, after, is_ours=True)
         return after
 
@@ -80,24 +87,23 @@ class Dispatcher:
         """
         if head is None:
             return ()
-        # The stored head may name an outbox that this worker has delivered and not recorded yet.
-        if head.outbox is not NO_OUTBOX and self.acknowledgements.includes(head):
-            head = replace(head, outbox=NO_OUTBOX)
+        # The stored head may name regions that have its outbox, which only this worker knows yet.
+        left = self.acknowledgements.left_of(head)
+        if left is not None:
+            head = replace(head, outbox=head.outbox.only(left))
         # The usual case ends here without a read. Each entry names the regions that lagged when it
         # was made, so the head answers for the whole journal before it.
-        if not lagging_regions(head):
+        lagging = lagging_regions(head)
+        if not lagging:
             return ()
-        regions = self.delivery.regions
-        pending = await self.journal.pending(head.session, regions, limit=CATCH_UP_MAX)
-        # Only entries have a place in the journal's order. A producer's copies carry numbers of
-        # their own, so nothing has to wait for them.
-        of_entries = [one for one in pending if one.position is not None]
-        lagging = await self.deliver_in_order(of_entries, regions)
-        if len(pending) == CATCH_UP_MAX:
-            # There may be more: a region that missed any of these counts as lagging until a
-            # search finds fewer.
-            lagging = tuple(r for r in regions if any(r in one.outbox.regions for one in pending))
-        if set(lagging) == set(regions):
+        # A region that is paused costs its messages nothing: its own sweep delivers what it misses.
+        reachable = [region for region in lagging if self.delivery.is_reachable(region)]
+        if reachable:
+            if left is not None:
+                await self.acknowledgements.record_session(head.session)
+            late = await self.deliver_earlier(head.session, reachable)
+            lagging = tuple(r for r in lagging if r not in reachable or r in late)
+        if set(lagging) == set(self.delivery.regions):
             # With every queue out of reach outboxes would pile up in the journal, one for every
             # message. The message stays in its queue instead, which is made for waiting.
             raise Unavailable(f"no region takes the outputs of session {head.session!r}")
@@ -105,8 +111,37 @@ class Dispatcher:
         self.worker.remember_head(head.session, after)
         return lagging
 
+    async def deliver_earlier(self, session: str, regions: Sequence[str]) -> tuple[str, ...]:
+        """Deliver earlier entries' outboxes to regions within reach; the answer is who still lags.
+
+        Only the worker's own region is waited for, and gets many; another gets only a few.
+        """
+        own = self.worker.owner.region
+        limit = CATCH_UP_MAX if own in regions else OTHERS_MAX + 1
+        pending = await self.journal.pending(session, regions, limit=limit)
+        # Only entries have a place in the journal's order. A producer's copies carry numbers of
+        # their own, so nothing has to wait for them.
+        of_entries = [one for one in pending if one.position is not None]
+        late = await self.deliver_in_order(of_entries, [r for r in regions if r == own])
+        until = self.worker.clock.now() + OTHERS_SECONDS
+        for region in (r for r in regions if r != own):
+            missed = [one for one in of_entries if region in one.outbox.regions]
+            if len(missed) > OTHERS_MAX:
+                # Its own sweep delivers these. After a failure one shows whether it is back.
+                missed = missed[:1] if self.delivery.has_failed(region) else []
+                late += (region,)
+            late += await self.deliver_in_order(missed, [region], until)
+        if len(pending) == limit:
+            # There may be more: a region that missed any of these counts as lagging until a
+            # search finds fewer.
+            return tuple(r for r in regions if any(r in one.outbox.regions for one in pending))
+        return late
+
     async def deliver_in_order(
-        self, pending: Sequence[PendingOutbox], regions: Sequence[str]
+        self,
+        pending: Sequence[PendingOutbox],
+        regions: Sequence[str],
+        until: float | None = None,
     ) -> tuple[str, ...]:
         """Deliver a session's outboxes to these regions, in order; the answer is who still lags.
 
@@ -117,37 +152,61 @@ class Dispatcher:
             # `lagging` grows as regions fail, so nothing later is tried with them.
             due = one.outbox.only(r for r in regions if r not in lagging)
             if due.regions:
-                lagging += (await self.deliver_pending(replace(one, outbox=due))).regions
+                left = await self.deliver_pending(replace(one, outbox=due), until)
+                lagging += left.regions
         return lagging
 
-    async def deliver_pending(self, pending: PendingOutbox) -> Outbox:
+    async def deliver_pending(
+        self,
+        pending: PendingOutbox,
+        until: float | None = None,
+        retried: tuple[str, str] | None = None,
+    ) -> Outbox:
         """Send to the regions that miss it and acknowledge; the outbox is returned as it is then.
 
         An output that no queue takes is replaced by a tombstone, and named in the outbox with the
         reason; those after it follow. Never raises for a region or a store that is unavailable: the
         outbox then stays pending and the sweep finds it. A crash after sending and before
-        acknowledging means that the same bytes are sent again.
+        acknowledging means that the same bytes are sent again. Nothing is waited for after `until`.
+        With `retried`, a region and a blocked queue of it, only these outputs are sent.
         """
+        stored = pending.outbox
+        outbox = stored.retrying(*retried) if retried else stored
         try:
-            loaded = await self.load_outputs(pending)
+            loaded = await self.load_outputs(replace(pending, outbox=outbox))
             if loaded is None:
                 # Somebody else delivered it between the search and this read.
-                return pending.outbox.without(pending.outbox.regions)
-            sent = await self.delivery.deliver_possible(loaded)
-            # Struck off after sending, with what was refused: the next delivery must not send
-            # a message in whose place a tombstone went out.
-            if sent.regions:
-                await self.journal.acknowledge(pending, sent.regions, sent.refused)
+                return outbox.without(outbox.regions)
+            within = None if until is None else max(0.0, until - self.worker.clock.now())
+            done = await self.delivery.deliver_possible(loaded, within)
+        except OutputsLost as lost:
+            # Nothing else waits for them: they are shown to people, and tried again by the sweep.
+            self.worker.failure_log.add("making outputs again", "the journal", lost)
+            reasons = {EVERY_QUEUE: shorten(str(lost))}
+            done = Delivered(outbox.regions, blocked=dict.fromkeys(outbox.regions, reasons))
         except (CallerError, Unavailable, OutcomeUnknown) as error:
-            place = "a producer's" if pending.position is None else f"entry {pending.position}'s"
-            log.warning("%s outbox in session %r stays pending: %s", place, pending.session, error)
-            return pending.outbox
-        return pending.outbox.without(sent.regions)
+            return self.left_pending(pending, error)
+        # Recorded after sending, with what was refused: the next delivery must not send a message
+        # in whose place a tombstone went out, nor again what a queue took.
+        left = stored.after(done)
+        try:
+            if left != stored:
+                await self.journal.acknowledge(pending, done)
+        except (CallerError, Unavailable, OutcomeUnknown) as error:
+            return self.left_pending(pending, error)
+        return left
+
+    def left_pending(self, pending: PendingOutbox, error: Exception) -> Outbox:
+        """The outbox as it is left to the sweep, and to the log."""
+        regions = ", ".join(pending.outbox.regions)
+        self.worker.failure_log.add("delivering a pending outbox", regions, error)
+        return pending.outbox
 
     async def load_outputs(self, pending: PendingOutbox) -> Outbox | None:
         """The outbox with its messages; None where somebody else has delivered it meanwhile.
 
-        Raises OutcomeUnknown or Unavailable where the messages cannot be had.
+        Raises OutcomeUnknown or Unavailable where the messages cannot be had now, and OutputsLost
+        where trying again cannot help.
         """
         outbox, position = pending.outbox, pending.position
         match outbox.location:
@@ -159,10 +218,8 @@ class Dispatcher:
                     # They are removed in the batch that records the last region. While the entry
                     # still names a region, somebody else removed them, and a person has to know.
                     entry = await self.journal.entry(pending.session, position or 0)
-                    if entry is not None and entry.outbox.regions:
-                        raise OutcomeUnknown(
-                            f"staged outputs of session {pending.session!r} are gone"
-                        )
+                    if entry is not None and (entry.outbox.regions or entry.outbox.blocked):
+                        raise OutputsLost(f"staged outputs of entry {position} are gone")
                     return None
             case Rerun(digest):
                 batches = await self.rerun_handler(pending.session, position or 0, digest)
@@ -173,8 +230,8 @@ class Dispatcher:
     ) -> tuple[DestinationBatch, ...]:
         """Outputs made again: the same handler on the state before, so the same bytes.
 
-        Raises Unavailable where the handler fails now or gives others: some region may have the
-        first ones, so the outbox stays pending until the handler gives them again.
+        Raises OutputsLost where the handler fails now or gives others: some region may have the
+        first ones, so they are sent only once the handler gives them again.
         """
         entry = await self.journal.entry(session, position)
         if entry is None or entry.message is None:
@@ -184,16 +241,23 @@ class Dispatcher:
         given = await self.input_of(entry)
         what = f"the outputs of entry {position} of session {session!r}"
         try:
-            handler = self.worker.handlers.of(entry.message.type)
-            result = run_pure(handler, given, entry.message)
+            handlers, seconds = self.worker.handlers, self.worker.policy.pure_seconds
+            run = partial(run_pure, handlers.of(entry.message.type), given, entry.message)
+            made = run(handlers.by_type, seconds).batches
+            types = {message.type for batch in made for message in batch.messages}
+            # Where an output went that names no queue depends on the handlers of that time: there
+            # may have been none for its type yet, or there was one.
+            for here in ((), types):
+                if digest_batches(made) != digest:
+                    made = run(here, seconds).batches
         except Exception as error:
-            raise Unavailable(f"{what} cannot be made again: {error}") from error
+            raise OutputsLost(f"{what} cannot be made again: {describe_error(error)}") from error
         # One region may have taken the first outputs. To send others under the same ids and numbers
         # to the second would make the regions disagree for ever.
-        if digest_batches(result.batches) != digest:
+        if digest_batches(made) != digest:
             changed = f"the handler of {entry.message.type!r} was changed or is not deterministic"
-            raise Unavailable(f"{what} come out otherwise than at first: {changed}")
-        return address_batches(result, self.worker.policy.output_queue)
+            raise OutputsLost(f"{what} come out otherwise than at first: {changed}")
+        return made
 
     async def input_of(self, entry: Entry) -> HandlerInput:
         """What the handler of an entry started from. Raises Unavailable or OutcomeUnknown."""
@@ -204,8 +268,7 @@ class Dispatcher:
         # outbox, that this input was wanted for is gone as well.
         if head is None:
             raise OutcomeUnknown(f"the entry before {entry.position} was compacted")
-        state = await self.worker.state_after(head)
-        return HandlerInput(state, head.produced, entry.captured)
+        return replace(await self.worker.input_after(head), captured=entry.captured)
 
     async def send_unjournaled(self, session: str, outbox: Outbox) -> None:
         """Send what no entry holds; what a region misses is kept pending in the journal.
@@ -214,8 +277,12 @@ class Dispatcher:
         """
         # A crash in between is repaired by the message itself: it is not settled yet, so it comes
         # again and its handler sends again.
-        sent = await self.delivery.deliver_possible(outbox)
-        await keep_missing(self.journal, session, outbox, sent.regions)
+        done = await self.delivery.deliver_possible(outbox)
+        if not done.regions:
+            raise OutcomeUnknown(f"no region surely took what was sent for session {session!r}")
+        left = outbox.after(done)
+        if left.regions or left.blocked:
+            await self.journal.add_pending(session, left)
 
 
 async def keep_missing(

@@ -7,13 +7,25 @@ and they are staged before the entry is committed.
 import asyncio
 import inspect
 import json
-from dataclasses import dataclass
+import time
+from collections.abc import Collection, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import get_ident
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from shared.domain import next_entry
-from shared.domain.errors import CallerError, InvalidBody
+from shared.domain.errors import (
+    CallerError,
+    InvalidBody,
+    InvalidState,
+    NotAllowed,
+    UnreadableState,
+)
 from shared.domain.handler import (
     Context,
     Handled,
@@ -24,17 +36,40 @@ from shared.domain.handler import (
     NoState,
     OnFault,
     Output,
+    StateModel,
+    require_storable,
 )
-from shared.domain.journal import Entry, Produced, Status
-from shared.domain.message import Message, Number, derive_id
-from shared.domain.outbox import NO_OUTBOX, DestinationBatch, Outbox, Rerun, Staged, address
+from shared.domain.journal import Entry, Json, ModelVersion, Produced, Status
+from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, Message, Number, derive_id
+from shared.domain.outbox import (
+    ERRORS,
+    HERE,
+    NO_OUTBOX,
+    OUTPUTS,
+    DestinationBatch,
+    Outbox,
+    Rerun,
+    Staged,
+    address,
+)
 from shared.domain.reports import TOMBSTONE_TYPE, explain_tombstone, report_fault, shorten
+from shared.engine.handle.limit import (
+    WATCHDOG,
+    HandlerCutOff,
+    HandlerThreads,
+    TookTooLong,
+    finish_within,
+)
 from shared.engine.worker import Worker
 from shared.storage.documents import digest_batches
 from shared.storage.limits import fits_entry, split_outputs
 
 # Between two tries of a handler that calls the outside, times the number of the try.
 RETRY_SECONDS = 1.0
+# How many complaints about one body are told.
+COMPLAINTS_MAX = 20
+# How long a pure handler may take where no policy says so.
+PURE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +88,10 @@ class HandlerRunner:
     def __init__(self, worker: Worker, regions: tuple[str, ...]) -> None:
         self.handlers = worker.handlers
         self.clock = worker.clock
-        self.policy = worker.policy
+        self.handler_seconds = worker.policy.handler_seconds
+        self.pure_seconds = worker.policy.pure_seconds
+        self.threads = HandlerThreads()
+        self.reply_queues = worker.policy.reply_queues
         self.regions = regions
 
     async def run(self, opened: Entry, given: HandlerInput) -> Ending:
@@ -64,9 +102,12 @@ class HandlerRunner:
         if message.type == TOMBSTONE_TYPE:
             return Ending(next_entry.skip(opened, explain_tombstone(message)))
         try:
-            handler = self.handlers.of(message.type)
+            handler = self.handlers.of(message.type, message.session)
             if handler.kind in (Kind.PURE, Kind.DETERMINISTIC):
-                result = run_pure(handler, given, message)
+                here = self.handlers.by_type
+                result = run_pure(handler, given, message, here, self.pure_seconds)
+                if result.replied_to is not None:
+                    self.require_allowed(result.replied_to)
             else:
                 result = await self.run_outside(handler, given, message)
         except Exception as error:
@@ -75,60 +116,96 @@ class HandlerRunner:
             return self.fail(opened, error)
         return self.complete(opened, handler.kind, result)
 
+    def require_allowed(self, queue: str) -> None:
+        """Raise NotAllowed for an answer to a queue that the settings do not allow.
+
+        Anybody who may send names such a queue, and the app may send to queues that they may not.
+        """
+        if queue not in self.reply_queues:
+            raise NotAllowed(f"no answer goes to {queue!r}: LOCKSTEP_REPLY_QUEUES does not name it")
+
     async def run_outside(
         self, handler: Handler, given: HandlerInput, message: Message
     ) -> HandlerResult:
         """Run a handler that calls the outside, several times if need be.
 
-        Raises what the handler raises in the end, and InvalidBody.
+        No try begins once the limit of one run has passed, so that the invocation ends in time.
+        Raises what the handler raises in the end, TookTooLong and InvalidBody.
         """
+        began = asyncio.get_running_loop().time()
         for tried in range(1, handler.attempts):
             try:
-                return await run_effectful(handler, given, message)
-            except CallerError:
-                # The message is wrong, not the outside: it would be just as wrong again.
+                return await self.run_once(handler, given, message)
+            except (CallerError, TookTooLong):
+                # The message is wrong, not the outside, and would be just as wrong again; or the
+                # time is up.
                 raise
             except Exception:
+                if asyncio.get_running_loop().time() - began >= self.handler_seconds:
+                    raise
                 await self.clock.sleep(RETRY_SECONDS * tried)
-        return await run_effectful(handler, given, message)
+        return await self.run_once(handler, given, message)
+
+    async def run_once(
+        self, handler: Handler, given: HandlerInput, message: Message
+    ) -> HandlerResult:
+        """Run a handler that calls the outside once; one that is not a coroutine gets a thread.
+
+        Raises what the handler raises, TookTooLong, InvalidBody, UnreadableState and InvalidState.
+        A run in a thread that is cut off goes on there, because nobody can stop a thread; what it
+        returns is dropped.
+        """
+        context = Context(message, given.captured)
+        body, state = parse_body(handler, message), parse_state(handler.state, given)
+
+        async def call() -> Any:
+            if inspect.iscoroutinefunction(handler.handle):
+                return await handler.handle(state, body, context)
+            run = partial(copy_context().run, handler.handle, state, body, context)
+            returned: Any = await asyncio.get_running_loop().run_in_executor(self.threads, run)
+            return await returned if inspect.isawaitable(returned) else returned
+
+        returned = await finish_within(call(), self.handler_seconds)
+        result = build_result(handler, returned, given, context, self.handlers.by_type)
+        if result.replied_to is not None:
+            self.require_allowed(result.replied_to)
+        return result
 
     def complete(self, opened: Entry, kind: Kind, result: HandlerResult) -> Ending:
         """The entry of a handler's result, with the outputs where they are to be kept."""
         if not result.batches:
             return Ending(next_entry.complete(opened, result, NO_OUTBOX))
         # Pending for all regions from the beginning, so that a crash before sending loses nothing.
-        batches = address_batches(result, self.policy.output_queue)
-        outbox = Outbox(batches, self.regions)
+        outbox = Outbox(result.batches, self.regions)
         staged: tuple[DestinationBatch, ...] = ()
         if kind is Kind.DETERMINISTIC:
             # Not stored at all: the handler makes the same bytes again.
             outbox = outbox.kept_at(Rerun(digest_batches(result.batches)))
         elif not fits_entry(outbox.messages):
             # Staged under the attempt: another attempt at this entry neither sees nor removes it.
-            staged = tuple(split_outputs(batches))
+            staged = tuple(split_outputs(result.batches))
             outbox = outbox.kept_at(Staged(opened.attempt.id, len(staged)))
-        return Ending(next_entry.complete(opened, result, outbox), batches, staged)
+        return Ending(next_entry.complete(opened, result, outbox), result.batches, staged)
 
     def fail(self, opened: Entry, error: Exception) -> Ending:
         """The entry that keeps a message whose handler failed, with a copy for the error queue."""
         message, reason = message_in(opened), describe_error(error)
         handler = self.handlers.by_type.get(message.type)
-        # A type without a handler halts: skipping what nobody knows would lose it in silence.
+        # A type without a handler halts: skipping what nobody knows would lose it in silence. So
+        # does a state that cannot be read: a person has to correct something. What nobody may say
+        # here is a stranger's: it stops no session, and is listed for a person.
+        is_strange = isinstance(error, NotAllowed)
         halts = handler is None or handler.on_fault is OnFault.HALT
+        halts = halts or isinstance(error, UnreadableState)
         outbox = self.address_fault(message, reason)
-        entry = next_entry.fail(opened, reason=reason, outbox=outbox, halts=halts)
-        return Ending(entry, outbox.batches)
+        entry = next_entry.fail(
+            opened, reason=reason, outbox=outbox, halts=halts and not is_strange
+        )
+        return Ending(replace(entry, alert=reason if is_strange else None), outbox.batches)
 
     def address_fault(self, message: Message, reason: str) -> Outbox:
         """A copy of the message for the error queue of every region."""
-        return address(self.policy.error_queue, [report_fault(message, reason)], self.regions)
-
-
-def address_batches(result: HandlerResult, output_queue: str) -> tuple[DestinationBatch, ...]:
-    """A result's batches with the app's output queue in place of the empty name."""
-    return tuple(
-        DestinationBatch(batch.queue or output_queue, batch.messages) for batch in result.batches
-    )
+        return address(ERRORS, [report_fault(message, reason)], self.regions)
 
 
 def message_in(opened: Entry) -> Message:
@@ -139,51 +216,142 @@ def message_in(opened: Entry) -> Message:
 
 
 def describe_error(error: Exception) -> str:
-    """Why a message failed, in one line."""
+    """Why a message failed, in one line; what a model refused is told without its values."""
+    if isinstance(error, ValidationError):
+        return shorten(f"{error.title}: {summarise(error)}")
     text = str(error) or "no message"
     return shorten(text if isinstance(error, CallerError) else f"{type(error).__name__}: {text}")
 
 
-def run_pure(handler: Handler, given: HandlerInput, message: Message) -> HandlerResult:
+def run_pure(
+    handler: Handler,
+    given: HandlerInput,
+    message: Message,
+    here: Collection[str] = (),
+    seconds: float = PURE_SECONDS,
+) -> HandlerResult:
     """Run a pure handler. The same input gives the same bytes, in any process.
 
-    Raises what the handler raises, InvalidBody, and TypeError for a handler that is a coroutine.
+    `here` are the message types that the app has handlers for: outputs of these come back to it.
+    Raises what the handler raises, TookTooLong after so many seconds, TypeError for one that turns
+    out to be a coroutine, InvalidBody, UnreadableState and InvalidState.
     """
     context = Context(message, given.captured)
-    returned = handler.handle(*parse_arguments(handler, given, message), context)
+    body, state = parse_body(handler, message), parse_state(handler.state, given)
+    # Watched from here on, without a call: this is the way of nearly every message. A fork has no
+    # threads of its parent.
+    if WATCHDOG.thread is None or not WATCHDOG.thread.is_alive():
+        WATCHDOG.start()
+    thread = get_ident()
+    WATCHDOG.ends[thread] = time.monotonic() + seconds
+    try:
+        returned = handler.handle(state, body, context)
+    except HandlerCutOff:
+        raise TookTooLong(seconds) from None
+    finally:
+        del WATCHDOG.ends[thread]
     if inspect.isawaitable(returned):
         if inspect.iscoroutine(returned):
             # Nobody will await it, so that it must not warn.
             returned.close()
         raise TypeError(f"the {handler.kind} handler of {message.type!r} must not be async")
-    return build_result(returned, given, message, context)
+    return build_result(handler, returned, given, context, here)
 
 
-async def run_effectful(handler: Handler, given: HandlerInput, message: Message) -> HandlerResult:
-    """Run a handler that calls the outside once; one that is not a coroutine gets a thread.
+def parse_state(declared: StateModel, given: HandlerInput) -> BaseModel:
+    """A stored state as its model, or the model's defaults where there is none.
 
-    Raises what the handler raises, and InvalidBody.
+    It shares nothing with what is remembered. Raises UnreadableState: what a model would ignore or
+    fill with a default is data that the next entry would lose.
     """
-    context = Context(message, given.captured)
-    state, body = parse_arguments(handler, given, message)
-    if inspect.iscoroutinefunction(handler.handle):
-        returned = await handler.handle(state, body, context)
-    else:
-        returned = await asyncio.to_thread(handler.handle, state, body, context)
-        if inspect.isawaitable(returned):
-            returned = await returned
-    return build_result(returned, given, message, context)
+    if declared.model is NoState or not given.state:
+        return declared.model()
+    current = ModelVersion(declared.name, declared.version)
+    # Entries from before the model was recorded are of its first version.
+    stored = given.model or ModelVersion(declared.name, 1)
+    if stored != current:
+        return upgrade_state(declared, stored, given.state)
+    try:
+        state = declared.model.model_validate_json(to_json(given.state))
+    except ValidationError as error:
+        raise UnreadableState(
+            f"the stored state is no {declared.name}: {summarise(error)}"
+        ) from error
+    read = state.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
+    if read != given.state and (changed := changed_fields(given.state, read)):
+        raise UnreadableState(
+            f"the stored state is not what {declared.name} version {declared.version} reads:"
+            f" {', '.join(changed)}"
+        )
+    return state
 
 
-def parse_arguments(
-    handler: Handler, given: HandlerInput, message: Message
-) -> tuple[BaseModel, BaseModel]:
-    """State and body as the handler's models; they share nothing with what is remembered.
+def changed_fields(stored: Json, read: Json) -> list[str]:
+    """What reading a state would drop, add or change. A list may come in another order: a set."""
+    unknown = [f"unknown {name!r}" for name in sorted(stored.keys() - read.keys())]
+    missing = [f"missing {name!r}" for name in sorted(read.keys() - stored.keys())]
+    both = sorted(stored.keys() & read.keys())
+    changed = [f"another {n!r}" for n in both if normalise(stored[n]) != normalise(read[n])]
+    return unknown + missing + changed
 
-    Raises InvalidBody.
+
+def normalise(value: Any) -> Any:
+    """A JSON value without the order of its lists; 1.0 is 1, as in a store that has one kind."""
+    if isinstance(value, Mapping):
+        return {name: normalise(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return sorted(map(normalise, value), key=lambda each: json.dumps(each, sort_keys=True))
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def upgrade_state(declared: StateModel, stored: ModelVersion, state: Json) -> BaseModel:
+    """A state of an older version as the model is now; raises UnreadableState."""
+    if stored.name != declared.name:
+        raise UnreadableState(
+            f"the session's state is of the model {stored.name!r}, and the handler wants"
+            f" {declared.name!r}"
+        )
+    if stored.version > declared.version or declared.upgrade is None:
+        raise UnreadableState(
+            f"the session's state is of version {stored.version} of {stored.name!r}, and this app"
+            f" knows version {declared.version}"
+        )
+    what = f"the upgrade of {stored.name!r} from version {stored.version}"
+    try:
+        upgraded = declared.upgrade(json.loads(to_json(state)), stored.version)
+        dump_state(declared, upgraded, what)
+    except Exception as error:
+        raise UnreadableState(f"{what} failed: {describe_error(error)}") from error
+    return upgraded
+
+
+def dump_state(declared: StateModel, state: Any, whose: str) -> Json:
+    """A new state as the journal keeps it; reading it back gives an equal one.
+
+    Raises InvalidState, which says `whose` state it is. A model that was built or copied without
+    validation may hold anything.
     """
-    state = handler.state.model_validate_json(json.dumps(given.state))
-    return state, parse_body(handler, message)
+    if type(state) is not declared.model:
+        found = "None" if state is None else f"a {type(state).__name__}"
+        raise InvalidState(f"{whose} returned {found}, not {declared.model.__name__} or Handled")
+    try:
+        text = state.model_dump_json(by_alias=True, round_trip=True, warnings=False)
+        again = declared.model.model_validate_json(text)
+    except (ValidationError, PydanticSerializationError) as error:
+        why = summarise(error) if isinstance(error, ValidationError) else str(error)
+        raise InvalidState(f"{whose} returned no valid {declared.name} as JSON: {why}") from error
+    fields, kept = ({**vars(one), **(one.model_extra or {})} for one in (state, again))
+    # What a cached property keeps there is made again. NaN and a misspelt name in model_copy are
+    # lost on the way, as is whatever JSON does not have.
+    lost = [
+        name
+        for name in fields | kept
+        if not hasattr(declared.model, name) and fields.get(name) != kept.get(name)
+    ]
+    if lost:
+        what = ", ".join(map(repr, sorted(lost)))
+        raise InvalidState(f"{whose} returned {declared.name} with {what} as JSON does not keep it")
+    return state.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
 
 
 def parse_body(handler: Handler, message: Message) -> BaseModel:
@@ -196,34 +364,42 @@ def parse_body(handler: Handler, message: Message) -> BaseModel:
 
 def summarise(error: ValidationError) -> str:
     """A validation error in one line: field and complaint, without the input."""
-    return "; ".join(
-        f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors()
+    complaints = error.errors(include_url=False, include_input=False, include_context=False)
+    lines = (
+        f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in complaints[:COMPLAINTS_MAX]
     )
+    return shorten("; ".join(lines))
 
 
 def build_result(
-    returned: Any, given: HandlerInput, message: Message, context: Context
+    handler: Handler, returned: Any, given: HandlerInput, context: Context, here: Collection[str]
 ) -> HandlerResult:
     """What the handler returned, as the journal keeps it.
 
-    A handler that keeps no state leaves its session's alone. Raises ValueError for a number that
-    JSON does not have.
+    A handler that keeps no state leaves its session's alone. Raises InvalidState and NotStorable.
     """
+    message, declared = context.message, handler.state
     handled = returned if isinstance(returned, Handled) else Handled(returned)
+    state = dump_state(declared, handled.state, f"the handler of {message.type!r}")
+    model: ModelVersion | None = ModelVersion(declared.name, declared.version)
+    if declared.model is NoState:
+        state, model = given.state, given.model
     batches: tuple[DestinationBatch, ...] = ()
     produced = given.produced
     if handled.outputs:
-        batches, produced = number_outputs(message, handled.outputs, given.produced)
-    state = given.state
-    if not isinstance(handled.state, NoState):
-        state = handled.state.model_dump(mode="json", by_alias=True, round_trip=True)
-        json.dumps(state, allow_nan=False)
+        batches, produced = number_outputs(message, handled.outputs, given.produced, here)
     answer = handled.answer.model_dump(mode="json") if handled.answer is not None else None
-    return HandlerResult(state, batches, produced, context.values, answer)
+    # As deep as it lies in its entry.
+    size = require_storable({"state": state, "captured": context.values, "answer": answer})
+    alert = shorten(handled.alert) if handled.alert else None
+    replied_to = context.replied_to
+    return HandlerResult(
+        state, batches, produced, context.values, answer, alert, replied_to, size, model
+    )
 
 
 def number_outputs(
-    cause: Message, outputs: tuple[Output, ...], produced: Produced
+    cause: Message, outputs: tuple[Output, ...], produced: Produced, here: Collection[str]
 ) -> tuple[tuple[DestinationBatch, ...], Produced]:
     """Outputs as messages, in batches by destination, in the order of sending.
 
@@ -233,8 +409,10 @@ def number_outputs(
     numbers = {to: dict(sessions) for to, sessions in produced.items()}
     batches: list[DestinationBatch] = []
     for index, output in enumerate(outputs):
-        to = output.to or ""
-        message = address_output(cause, output, index, numbers.setdefault(to, {}))
+        to = output.to
+        if to is None:
+            to = HERE if output.type in here else OUTPUTS
+        message = address_output(cause, output, index, to, numbers.setdefault(to, {}))
         if batches and batches[-1].queue == to:
             batches[-1] = DestinationBatch(to, (*batches[-1].messages, message))
         else:
@@ -242,16 +420,19 @@ def number_outputs(
     return tuple(batches), {to: sessions for to, sessions in numbers.items() if sessions}
 
 
-def address_output(cause: Message, output: Output, index: int, numbers: dict[str, int]) -> Message:
+def address_output(
+    cause: Message, output: Output, index: int, to: str, numbers: dict[str, int]
+) -> Message:
     """One output as a message; an ordered one takes the next number of its session."""
     target = output.session or cause.session
     number = None
     if output.ordered:
         sequence = numbers.get(target, 0)
         numbers[target] = sequence + 1
-        number = Number(f"session:{cause.session}", 0, sequence)
+        prefix = HERE_PREFIX if to == HERE else OUTPUTS_PREFIX
+        number = Number(prefix + cause.session, 0, sequence)
     return Message(
-        id=derive_id(cause.session, cause.id, "output", str(index)),
+        id=derive_id(*cause.identity_parts, "output", str(index)),
         session=target,
         type=output.type,
         body=encode_canonically(output.body),

@@ -1,26 +1,37 @@
 """Remove entries that nothing needs any more: superseded, dispatched, older than the retention.
 
-Only journals with a milestone are looked at, so the work is in proportion to what is removed. The
-head is never removed, and neither is what a kept entry builds on.
+Only journals with an old mark are looked at, so the work is in proportion to what is removed. The
+head is never removed, and neither is what a kept entry builds on. Entries are removed oldest first:
+a worker that slept on an old head finds that entry gone before the one that it would create again.
+
+The regions share the sessions by name. What one of them has not done for a day, the others do.
 """
 
+import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.domain.errors import LockstepError
 from shared.domain.journal import Entry, Status
+from shared.domain.message import home_region
 from shared.domain.next_entry import state_position
 from shared.domain.outbox import PendingOutbox, Rerun
 from shared.engine.operate.failed_sessions import FailedSessions
-from shared.ports import Journal, SessionNeed
+from shared.engine.worker import Worker
+from shared.ports import SessionNeed, StoredEntry
 
 log = logging.getLogger("lockstep.compact")
 
-# A transactional batch takes 100 operations, one of which unmarks the milestone.
+# A transactional batch takes 100 operations, one of which changes a mark.
 REMOVED_AT_ONCE = 99
-SESSIONS_MAX = 1_000
 # Documents that one search looks at.
 SEARCHED_MAX = 10_000
+SESSIONS_AT_ONCE = 16
+# A run begins no session later than this: well before the host ends it, after five minutes.
+RUN_SECONDS = 240.0
+# How long after the retention a region leaves the others' sessions to them.
+LEFT_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,76 +41,148 @@ class Compacted:
     entries: int = 0
     failed: int = 0
 
-    def __add__(self, other: "Compacted") -> "Compacted":
-        return Compacted(self.entries + other.entries, self.failed + other.failed)
+
+@dataclass(frozen=True, slots=True)
+class OldPart:
+    """What of a session is old: what lies below `kept` is superseded, and goes unless it is needed.
+
+    `pending` may need some of it. `marked` are old marks; with `is_found_again` the session needs
+    one more, because it has younger entries without any.
+    """
+
+    kept: Entry
+    head: Entry
+    pending: Sequence[PendingOutbox]
+    marked: Sequence[int]
+    is_found_again: bool = False
+
+    @property
+    def floor(self) -> int:
+        """The lowest position that the entries themselves need."""
+        needed = [self.kept.position, state_position(self.kept), *needed_by_head(self.head)]
+        return min(position for position in needed if position is not None)
+
+    def marks_from(self, position: int) -> dict[int, bool]:
+        """What becomes of the marks when only entries from a position on are left."""
+        marks = {marked: False for marked in self.marked if marked >= position}
+        return marks | ({self.kept.position: True} if self.is_found_again else {})
 
 
 class Compactor:
     """Keeps journals short, in the background."""
 
-    def __init__(
-        self, journal: Journal, regions: tuple[str, ...], *, retention_seconds: float
-    ) -> None:
-        self.journal = journal
+    def __init__(self, worker: Worker, regions: tuple[str, ...]) -> None:
+        self.journal = worker.journal
+        self.clock = worker.clock
+        self.region = worker.owner.region
+        self.retention_seconds = worker.policy.retention_seconds
         self.regions = regions
-        self.retention_seconds = retention_seconds
         self.failed = FailedSessions()
 
-    async def compact(self, entries_max: int = 10_000) -> Compacted:
-        """Remove what is old enough, in the sessions with the oldest milestones first.
+    async def compact(self) -> Compacted:
+        """Remove what is old enough, the oldest first, until nothing is left or time is up.
 
         Raises Unavailable when the journal cannot be searched.
         """
-        sessions = await self.journal.sessions(
-            SessionNeed.COMPACTION,
-            older_than_seconds=self.retention_seconds,
-            excluded=self.failed.newest(),
-            limit=SEARCHED_MAX,
-        )
-        done = Compacted()
-        for session in self.failed.order(sessions)[:SESSIONS_MAX]:
-            if done.entries >= entries_max:
-                break
-            done += await self.try_session(session, entries_max - done.entries)
-        return done
+        stop_at = self.clock.now() + RUN_SECONDS
+        slots = asyncio.Semaphore(SESSIONS_AT_ONCE)
+        removed: list[int | None] = []
+        # Those that were tried in vain are tried once more in each run, after all others.
+        sessions = self.failed.order(await self.find_sessions())
+        seen: set[str] = set()
+        while sessions and self.clock.now() < stop_at:
+            seen.update(sessions)
+            tries = (self.try_session(session, slots, stop_at) for session in sessions)
+            removed += await asyncio.gather(*tries)
+            sessions = [one for one in await self.find_sessions() if one not in seen]
+        return Compacted(sum(count or 0 for count in removed), removed.count(None))
 
-    async def try_session(self, session: str, entries_max: int) -> Compacted:
-        """Compact one session; one that cannot be is left to a later run."""
-        try:
-            milestone = await self.journal.milestone(session, self.retention_seconds)
-            removed = await self.compact_below(session, milestone, entries_max) if milestone else 0
-        except LockstepError as error:
-            log.info("session %r is compacted later: %s", session, error)
-            self.failed.record(session, succeeded=False)
-            return Compacted(failed=1)
-        self.failed.record(session, succeeded=milestone is None or removed > 0)
-        return Compacted(removed)
+    async def find_sessions(self) -> list[str]:
+        """Sessions with an old mark: this region's, and the others' that are older by a day."""
+        found: dict[str, None] = {}
+        for seconds in (self.retention_seconds, self.retention_seconds + LEFT_SECONDS):
+            sessions = await self.journal.sessions(
+                SessionNeed.COMPACTION,
+                older_than_seconds=seconds,
+                excluded=self.failed.newest(),
+                limit=SEARCHED_MAX,
+            )
+            is_late = seconds > self.retention_seconds
+            found |= dict.fromkeys(s for s in sessions if is_late or self.is_own(s))
+        return list(found)
 
-    async def compact_below(self, session: str, milestone: int, entries_max: int) -> int:
-        """Remove the entries below a milestone that are not needed; how many these were."""
-        floor = await self.find_floor(session, milestone)
-        removed = 0
-        while removed < entries_max:
-            oldest = await self.journal.oldest_entries(session, REMOVED_AT_ONCE + 1)
-            free = [entry.position for entry in oldest if entry.position < floor]
-            is_last = len(free) <= REMOVED_AT_ONCE
-            passed = milestone if is_last and floor == milestone else None
-            await self.journal.compact(session, free[:REMOVED_AT_ONCE], passed)
-            removed += min(len(free), REMOVED_AT_ONCE)
-            if is_last:
-                break
+    def is_own(self, session: str) -> bool:
+        """Whether the session is this region's to compact."""
+        return home_region(session, self.regions) == self.region
+
+    async def try_session(
+        self, session: str, slots: asyncio.Semaphore, stop_at: float
+    ) -> int | None:
+        """How many entries of a session were removed; None if it is left to a later run."""
+        async with slots:
+            if self.clock.now() >= stop_at:
+                return 0
+            try:
+                removed, is_done = await self.compact_session(session, stop_at)
+            except LockstepError as error:
+                log.info("session %r is compacted later: %s", session, error)
+                self.failed.record(session, succeeded=False)
+                return None
+        self.failed.record(session, succeeded=is_done or removed > 0)
         return removed
 
-    async def find_floor(self, session: str, milestone: int) -> int:
-        """The lowest position that is still needed: everything from there on is kept."""
+    async def compact_session(self, session: str, stop_at: float) -> tuple[int, bool]:
+        """Remove what is not needed: how many entries, and whether no outbox prevented more."""
+        removed, most = 0, REMOVED_AT_ONCE
+        while True:
+            oldest = await self.journal.oldest_entries(session, most + 2)
+            is_whole = len(oldest) < most + 2
+            part = self.part_of(oldest) if is_whole else await self.read_part(session)
+            if part is None:
+                return removed, True
+            needed = [await self.needed_by(outbox) for outbox in part.pending]
+            # What a person has to look at stays until somebody has.
+            needed += [one.entry.position for one in oldest if one.entry.is_open]
+            floor = min([part.floor, *(position for position in needed if position is not None)])
+            free = [one.entry.position for one in oldest if one.entry.position < floor]
+            is_last, is_done = len(free) <= most, floor == part.floor
+            # A crash between two batches leaves the newer part of the journal, without a hole.
+            marks = part.marks_from(floor) if is_last and is_done else {}
+            await self.journal.compact(session, free[:most], marks)
+            removed += len(free[:most])
+            is_over = is_last and (is_whole or not is_done)
+            if is_over or self.clock.now() >= stop_at:
+                return removed, is_done
+
+    def part_of(self, entries: Sequence[StoredEntry]) -> OldPart | None:
+        """The old part of a session of which these are all entries; None if nothing is old."""
+        old = [one for one in entries if one.read_at - one.written_at >= self.retention_seconds]
+        if not old:
+            return None
+        kept = old[-1].entry
+        younger = [one for one in entries if one.entry.position > kept.position]
+        pending = [
+            PendingOutbox(one.entry.session, one.entry.outbox, one.entry.position)
+            for one in entries
+            if one.entry.outbox.regions or one.entry.outbox.blocked
+        ]
+        # A session with younger entries has to be found again when they are old. If none of them
+        # has a mark, the one that is kept gets it: writing the mark makes it young again. A session
+        # of which only the newest entry is left has no mark, and is found no more.
+        is_found_again = bool(younger) and not any(one.is_marked for one in younger)
+        marked = [one.entry.position for one in old if one.is_marked]
+        return OldPart(kept, entries[-1].entry, pending, marked, is_found_again)
+
+    async def read_part(self, session: str) -> OldPart | None:
+        """The old part of a longer session, up to its newest old mark; None for no such mark."""
+        milestone = await self.journal.milestone(session, self.retention_seconds)
+        kept = await self.journal.entry(session, milestone) if milestone is not None else None
         head = await self.journal.head(session)
-        kept = await self.journal.entry(session, milestone)
-        needed = [milestone, state_position(kept)]
-        if head is not None:
-            needed += needed_by_head(head)
+        if kept is None or head is None:
+            return None
         pending = await self.journal.pending(session, self.regions)
-        needed += [await self.needed_by(outbox) for outbox in pending]
-        return min(position for position in needed if position is not None)
+        blocked = await self.journal.blocked(session)
+        return OldPart(kept, head, [*pending, *blocked], [kept.position])
 
     async def needed_by(self, pending: PendingOutbox) -> int | None:
         """The lowest position that a pending outbox still needs; None for a producer's."""

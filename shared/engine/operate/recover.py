@@ -9,10 +9,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 
 from shared.domain.errors import LockstepError
-from shared.domain.outbox import PendingOutbox
+from shared.domain.outbox import EVERY_QUEUE, PendingOutbox, sort_for_delivery
 from shared.engine.consume.consume import Consumer
 from shared.engine.operate.failed_sessions import FailedSessions
 from shared.ports import SessionNeed
@@ -22,9 +23,27 @@ log = logging.getLogger("lockstep.recover")
 # Documents that one search looks at; they are small.
 SEARCHED_MAX = 10_000
 SESSIONS_AT_ONCE = 16
+# Before a session that could not be drained is tried again; each try in vain doubles it.
+PAUSE_SECONDS = 15.0
+# A session's outboxes are delivered in parts of so many, so that a run can end between two parts.
+DELIVERED_AT_ONCE = 10
+# Of the sessions whose outputs cannot be had so many are tried again in one sweep.
+LOST_MAX = 20
 
 # Which outboxes of a session: the key and the position of each.
 type OutboxKeys = Set[tuple[str, int | None]]
+
+
+class Help(Enum):
+    """What came of helping a session."""
+
+    DONE = auto()
+    IN_VAIN = auto()
+    UNFINISHED = auto()  # the run's time was up: the next run goes on
+
+
+# Helps one session, beginning nothing after a time of the worker's clock.
+type Helper = Callable[[str, float], Awaitable[Help]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,9 @@ class Recovery:
         self.region = consumer.worker.owner.region
         self.lag_seconds = consumer.worker.policy.lag_seconds
         self.failed = {need: FailedSessions() for need in SessionNeed}
+        # What is parked behind a fault or a gap waits for a person or a message, not for a sweep.
+        self.failed[SessionNeed.DRAINING] = FailedSessions(PAUSE_SECONDS)
+        self.bound_seconds = consumer.worker.policy.waits.bound_seconds
         self.slots = asyncio.Semaphore(SESSIONS_AT_ONCE)
 
     async def recover(self, changed: Sequence[PendingOutbox]) -> Recovered:
@@ -66,23 +88,34 @@ class Recovery:
         # The feed shows every new entry, and nearly all are delivered by their own worker within
         # this time; what is still pending afterwards was left.
         await self.worker.clock.sleep(self.lag_seconds)
-        return await self.help(SessionNeed.DELIVERY, shown, partial(self.deliver_shown, shown))
+        end_at = self.worker.clock.now() + self.bound_seconds
+        deliver = partial(self.deliver_shown, shown)
+        return await self.help(SessionNeed.DELIVERY, shown, deliver, end_at)
 
     async def sweep(self, limit: int = 1_000) -> Recovered:
         """Help what has waited for longer than the lag, the oldest first.
 
-        At most `limit` sessions with a need are helped in one run; those that were tried in vain
-        come last. Raises Unavailable when the journal cannot be searched.
+        At most `limit` sessions with a need are helped in one run, and none is begun after some
+        seconds: the next run goes on. Those tried in vain come last. Raises Unavailable when the
+        journal cannot be searched.
         """
         # Outboxes come first: taking over and draining append entries, and before any new entry the
-        # outboxes of earlier ones have to be delivered.
-        delivered = await self.sweep_for(SessionNeed.DELIVERY, self.deliver_session, limit)
-        resumed = await self.sweep_for(SessionNeed.TAKE_OVER, self.resume_session, limit)
-        drained = await self.sweep_for(SessionNeed.DRAINING, self.drain_session, limit)
+        # outboxes of earlier ones have to be delivered. Each need has its share of the time, and
+        # what the one before left of its own.
+        now, share = self.worker.clock.now(), self.bound_seconds / 4
+        ends = [now + n * share for n in range(1, 5)]
+        delivered = await self.sweep_for(SessionNeed.DELIVERY, self.deliver_session, limit, ends[0])
+        delivered += await self.sweep_blocked(limit, ends[1])
+        resumed = await self.sweep_for(SessionNeed.TAKE_OVER, self.resume_session, limit, ends[2])
+        # What a message of this worker left parked because its time was up need not wait longer.
+        while self.worker.undrained:
+            session, _ = self.worker.undrained.popitem()
+            self.failed[SessionNeed.DRAINING].record(session, succeeded=True)
+        drained = await self.sweep_for(SessionNeed.DRAINING, self.drain_session, limit, ends[3])
         return delivered + resumed + drained
 
     async def sweep_for(
-        self, need: SessionNeed, help_one: Callable[[str], Awaitable[bool]], limit: int
+        self, need: SessionNeed, help_one: Helper, limit: int, end_at: float
     ) -> Recovered:
         """Help the sessions with a need.
 
@@ -90,46 +123,113 @@ class Recovery:
         """
         # The search looks at a bounded number of documents, the oldest first. Without exclusion one
         # session that can never be helped, with enough documents, would hide all others for ever.
+        failed = self.failed[need]
         found = await self.journal.sessions(
             need,
             region=self.region,
             older_than_seconds=self.lag_seconds,
-            excluded=self.failed[need].newest(),
+            excluded=failed.newest(),
             limit=SEARCHED_MAX,
         )
-        return await self.help(need, self.failed[need].order(found)[:limit], help_one)
+        todo = failed.order(found, self.worker.clock.now())[:limit]
+        return await self.help(need, todo, help_one, end_at)
+
+    async def sweep_blocked(self, limit: int, end_at: float) -> Recovered:
+        """Try again what this region's blocked queues did not take, for each queue by one session.
+
+        Only where that one succeeds the others follow. Outputs that could not be had at all have no
+        queue in common, so each session tries for itself, a few at a time.
+        """
+        tried: list[str] = []
+        recovered = Recovered()
+        while found := await self.journal.blocked_queues(self.region, tried):
+            for queue in found:
+                tried.append(queue)
+                most = LOST_MAX if queue == EVERY_QUEUE else limit
+                recovered += await self.retry_queue(queue, most, end_at)
+        return recovered
+
+    async def retry_queue(self, queue: str, limit: int, end_at: float) -> Recovered:
+        """Try one blocked queue again, for the oldest session first."""
+        need = SessionNeed.UNBLOCKING
+        excluded = self.failed[need].newest() if queue == EVERY_QUEUE else ()
+        sessions = await self.journal.sessions(
+            need,
+            region=self.region,
+            queue=queue,
+            older_than_seconds=self.lag_seconds,
+            excluded=excluded,
+            limit=SEARCHED_MAX,
+        )
+        chosen = self.failed[need].order(sessions, self.worker.clock.now())[:limit]
+        probes = chosen if queue == EVERY_QUEUE else chosen[:1]
+        retry = partial(self.retry_session, queue)
+        recovered = await self.help(need, probes, retry, end_at)
+        if recovered.left == 0:
+            recovered += await self.help(need, chosen[len(probes) :], retry, end_at)
+        return recovered
+
+    async def retry_session(self, queue: str, session: str, end_at: float) -> Help:
+        """Try a session's outputs for one blocked queue again."""
+        for number, pending in enumerate(await self.journal.blocked(session)):
+            if number and self.worker.clock.now() >= end_at:
+                return Help.UNFINISHED
+            if queue in pending.outbox.blocked.get(self.region, {}):
+                left = await self.dispatcher.deliver_pending(pending, retried=(self.region, queue))
+                if queue in left.blocked.get(self.region, {}):
+                    return Help.IN_VAIN
+        return Help.DONE
 
     async def help(
-        self, need: SessionNeed, sessions: Iterable[str], help_one: Callable[[str], Awaitable[bool]]
+        self, need: SessionNeed, sessions: Iterable[str], help_one: Helper, end_at: float
     ) -> Recovered:
         """Help sessions side by side; one that fails does not keep the others from it."""
         names = list(sessions)
-        helped = await asyncio.gather(*(self.help_in_slot(help_one, session) for session in names))
-        for session, succeeded in zip(names, helped, strict=True):
-            self.failed[need].record(session, succeeded=succeeded)
-        return Recovered(helped=helped.count(True), left=helped.count(False))
+        helped = await asyncio.gather(
+            *(self.help_in_slot(help_one, session, end_at) for session in names)
+        )
+        now = self.worker.clock.now()
+        for session, came_of_it in zip(names, helped, strict=True):
+            if came_of_it is not Help.UNFINISHED:
+                self.failed[need].record(session, succeeded=came_of_it is Help.DONE, now=now)
+        done = helped.count(Help.DONE)
+        return Recovered(helped=done, left=len(names) - done)
 
-    async def help_in_slot(self, help_one: Callable[[str], Awaitable[bool]], session: str) -> bool:
+    async def help_in_slot(self, help_one: Helper, session: str, end_at: float) -> Help:
         """Help one session when a slot is free; whatever it raises, the others get theirs."""
         # The slots are shared by the feed and the sweep: after an outage there may be thousands of
         # sessions, and helping all at once would take the store from the messages.
         async with self.slots:
+            if self.worker.clock.now() >= end_at:
+                return Help.UNFINISHED
             try:
-                return await help_one(session)
+                return await help_one(session, end_at)
             except LockstepError as error:
                 log.info("session %r is left for later: %s", session, error)
             except Exception:
                 # A defect that one session's documents bring out must not stop the sweep either.
                 log.exception("session %r could not be helped", session)
-        return False
+        return Help.IN_VAIN
 
-    async def deliver_session(self, session: str) -> bool:
-        """Deliver one session's outboxes in order; whether this region has everything now."""
+    async def deliver_session(self, session: str, end_at: float) -> Help:
+        """Deliver one session's outboxes in order."""
         # Of each outbox only this region's share: the other region's is its own sweep's.
-        pending = await self.journal.pending(session, [self.region])
-        return not await self.dispatcher.deliver_in_order(pending, [self.region])
+        return await self.deliver(await self.journal.pending(session, [self.region]), end_at)
 
-    async def deliver_shown(self, shown: Mapping[str, OutboxKeys], session: str) -> bool:
+    async def deliver(self, pending: Sequence[PendingOutbox], end_at: float) -> Help:
+        """Deliver outboxes to this region in order, part after part while there is time."""
+        in_order = list(sort_for_delivery(pending))
+        for start in range(0, len(in_order), DELIVERED_AT_ONCE):
+            if start and self.worker.clock.now() >= end_at:
+                return Help.UNFINISHED
+            part = in_order[start : start + DELIVERED_AT_ONCE]
+            if await self.dispatcher.deliver_in_order(part, [self.region]):
+                return Help.IN_VAIN
+        return Help.DONE
+
+    async def deliver_shown(
+        self, shown: Mapping[str, OutboxKeys], session: str, end_at: float
+    ) -> Help:
         """Deliver what the change feed showed of a session, and what entries before it have.
 
         What came during the lag is still its own worker's.
@@ -144,24 +244,26 @@ class Recovery:
             if (one.key, one.position) in keys
             or (one.position is not None and one.position < newest)
         ]
-        return not await self.dispatcher.deliver_in_order(due, [self.region])
+        return await self.deliver(due, end_at)
 
-    async def resume_session(self, session: str) -> bool:
+    async def resume_session(self, session: str, end_at: float) -> Help:
         """Take over a claim whose owner is gone, and drain what waited for it."""
         head = await self.worker.read_head(session)
         # The search goes by age alone; whether the lease has run out only the claim itself says.
         stored = await self.journal.stored_entry(session, head.position) if head else None
         if stored is None or not stored.is_expired:
-            return True
+            return Help.DONE
         # None says that somebody else was first, who then also drains what the claim kept waiting.
-        is_done = await self.consumer.claims.take_over(stored) is not None
-        await self.consumer.drain(session)
-        return is_done
+        entry = await self.consumer.claims.take_over(stored)
+        await self.consumer.drain(session, end_at)
+        return Help.DONE if entry else Help.IN_VAIN
 
-    async def drain_session(self, session: str) -> bool:
-        """Drain what is parked, as far as it can be; whether nothing is left."""
+    async def drain_session(self, session: str, end_at: float) -> Help:
+        """Drain what is parked, as far as it can be."""
         # A remembered head may be older than the parked message.
         await self.worker.read_head(session)
-        await self.consumer.drain(session)
+        await self.consumer.drain(session, end_at)
         head = self.worker.remembered_head(session)
-        return head is None or not head.parked
+        if head is None or not head.parked:
+            return Help.DONE
+        return Help.UNFINISHED if session in self.worker.undrained else Help.IN_VAIN

@@ -7,20 +7,22 @@ from collections.abc import Mapping
 
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import ID_CHARACTERS_MAX, Message, derive_id
+from shared.domain.outbox import ERRORS
 from shared.domain.reports import shorten
 from shared.engine.dispatch.deliver import Delivery
 
 NO_SESSION = "unknown"
 # A queue takes messages of 1 MiB, of which base64 and the properties of a delivery take their part.
 PART_BYTES_MAX = 450_000
+# Properties that are larger travel in parts of their own, as they may take a whole message.
+PROPERTIES_BYTES_MAX = 200_000
 
 
 class Rejecter:
     """Names the end of deliveries that are not messages of ours."""
 
-    def __init__(self, delivery: Delivery, error_queue: str) -> None:
+    def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery
-        self.error_queue = error_queue
 
     async def reject(
         self, session: str | None, properties: Mapping[str, object], body: bytes, reason: str
@@ -32,7 +34,7 @@ class Rejecter:
         delivery must then stay in its queue.
         """
         reports = build_reports(session, properties, body, reason)
-        outbox = self.delivery.address_all(self.error_queue, reports)
+        outbox = self.delivery.address_all(ERRORS, reports)
         if not await self.delivery.deliver(outbox):
             raise OutcomeUnknown("no region surely took the rejected delivery")
         return reports[0]
@@ -41,24 +43,29 @@ class Rejecter:
 def build_reports(
     session: str | None, properties: Mapping[str, object], body: bytes, reason: str
 ) -> list[Message]:
-    """The report of a rejected delivery, in parts; the body is base64, as it may be anything."""
+    """The report of a rejected delivery, in parts; the body is base64, as it may be anything.
+
+    Large properties follow in parts of their own, as pieces of the JSON text that they are.
+    """
     kept = json.dumps(dict(properties), sort_keys=True, default=str)
     identity = derive_id("rejected", kept, hashlib.sha256(body).hexdigest())
-    common = {"reason": shorten(reason), "properties": json.loads(kept)}
-    starts = range(0, max(1, len(body)), PART_BYTES_MAX)
+    fits = len(kept) <= PROPERTIES_BYTES_MAX
+    common = {"reason": shorten(reason)}
+    shown: dict[str, object] = {"properties": json.loads(kept)} if fits else {}
+    parts: dict[str, dict[str, object]] = {}
+    for start in range(0, max(1, len(body)), PART_BYTES_MAX):
+        piece = base64.b64encode(body[start : start + PART_BYTES_MAX]).decode()
+        parts[str(start)] = {**shown, "body": piece, "from": start, "of": len(body)}
+    for start in range(0, 0 if fits else len(kept), PART_BYTES_MAX):
+        piece = kept[start : start + PART_BYTES_MAX]
+        place = {"from": start, "of": len(kept)}
+        parts[f"properties {start}"] = {"properties_text": piece, **place}
     return [
         Message(
-            id=derive_id(identity, str(start)),
+            id=derive_id(identity, name),
             session=(session or NO_SESSION)[:ID_CHARACTERS_MAX],
             type="lockstep.rejected",
-            body=build_part(common, body, start),
+            body=json.dumps({**common, **part}, sort_keys=True).encode(),
         )
-        for start in starts
+        for name, part in parts.items()
     ]
-
-
-def build_part(common: Mapping[str, object], body: bytes, start: int) -> bytes:
-    """A part of a report, and where its piece of the body begins in the whole."""
-    piece = base64.b64encode(body[start : start + PART_BYTES_MAX]).decode()
-    place = {"from": start, "of": len(body)}
-    return json.dumps({**common, "body": piece, **place}, sort_keys=True).encode()

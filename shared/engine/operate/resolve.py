@@ -1,31 +1,96 @@
-"""What a person does about a fault: run it again, run it corrected, or go on without it."""
+"""What a person decides about what stands still, carried out and recorded with who and why."""
 
+import json
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from shared.domain import next_entry
-from shared.domain.errors import InvalidMessage, NotHalted, Unavailable
-from shared.domain.journal import Entry, Resolution, Status
-from shared.domain.message import Message
+from shared.domain.decision import cursor_of
+from shared.domain.errors import (
+    InvalidMessage,
+    InvalidState,
+    NotHalted,
+    NotMissing,
+    NotOpen,
+    Unavailable,
+    UnreadableState,
+)
+from shared.domain.handler import HandlerInput, StateModel
+from shared.domain.journal import Entry, ModelVersion, Resolution, Status
+from shared.domain.message import UNPRINTABLE, Message, Number, derive_id, require_text
+from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
+from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
+from shared.domain.standstill import StandstillKind
 from shared.engine.consume.consume import Consumer
+from shared.engine.handle.handle import dump_state, parse_state
+from shared.engine.operate.outputs import Outputs
 from shared.ports import WriteResult
+
+log = logging.getLogger("lockstep.resolve")
 
 # Another worker can be first at the end of the journal a few times, not for ever.
 TRIES = 10
+# How long a handler may still run whose claim is in the way.
+CLAIMED_SECONDS = 5.0
+WHO_CHARACTERS_MAX = 128
+WHY_CHARACTERS_MAX = 1_000
+# A position has twelve digits.
+POSITION_MAX = 10**12 - 1
+# One entry names every number that it skips.
+SKIPPED_NUMBERS_MAX = 1_000
+# Outboxes, which take a moment each: a caller waits for them.
+DELIVERED_AT_ONCE = 50
 
 
 class ResolutionAction(StrEnum):
     RETRY = "retry"
     EDIT = "edit"
     SKIP = "skip"
+    SET_STATE = "set-state"
+    SKIP_NUMBER = "skip-number"
+    CLOSE = "close"
+    DELIVER = "deliver"
+    REDIRECT = "redirect"
+    DROP = "drop"
+
+
+# What an action must say, and what it may say besides who decided and why.
+ARGUMENTS: dict[ResolutionAction, tuple[frozenset[str], frozenset[str]]] = {
+    ResolutionAction.RETRY: (frozenset(), frozenset({"at", "queue"})),
+    ResolutionAction.EDIT: (frozenset(), frozenset({"at", "body", "type"})),
+    ResolutionAction.SKIP: (frozenset(), frozenset({"at"})),
+    ResolutionAction.SET_STATE: (frozenset({"body"}), frozenset({"at"})),
+    ResolutionAction.SKIP_NUMBER: (frozenset({"group", "number"}), frozenset()),
+    ResolutionAction.CLOSE: (frozenset({"at"}), frozenset()),
+    ResolutionAction.DELIVER: (frozenset(), frozenset()),
+    ResolutionAction.REDIRECT: (frozenset({"queue", "to"}), frozenset({"at"})),
+    ResolutionAction.DROP: (frozenset({"queue"}), frozenset({"at"})),
+}
+
+# What a person can do about each.
+VERBS = {
+    StandstillKind.HALT: (ResolutionAction.RETRY, ResolutionAction.EDIT, ResolutionAction.SKIP),
+    StandstillKind.ALERT: (ResolutionAction.CLOSE,),
+    StandstillKind.REFUSED: (ResolutionAction.CLOSE,),
+    StandstillKind.BLOCKED: (
+        ResolutionAction.RETRY,
+        ResolutionAction.REDIRECT,
+        ResolutionAction.DROP,
+    ),
+    StandstillKind.GAP: (ResolutionAction.SKIP_NUMBER,),
+    StandstillKind.PENDING: (ResolutionAction.DELIVER,),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ResolutionRequest:
-    """A person's decision; `body` is the corrected one of an edit.
+    """A person's decision; `body` and `type` are the corrected ones of an edit, or `body` a state.
 
-    `at` is the position of the fault it is about; without it, it is about whatever stops the
-    session when it is carried out.
+    `at` is the position of the entry it is about; without it, it is about whatever stops the
+    session when it is carried out. `number` is the last number of `group` that is skipped. `queue`
+    is the one whose blocked outputs it is about, and `to` another one. Raises InvalidMessage.
     """
 
     action: ResolutionAction
@@ -33,51 +98,144 @@ class ResolutionRequest:
     why: str
     body: bytes | None = None
     at: int | None = None
+    type: str | None = None
+    group: str | None = None
+    number: int | None = None
+    queue: str | None = None
+    to: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.who or not self.why:
-            raise InvalidMessage("a resolution needs who decided and why")
-        if (self.action is ResolutionAction.EDIT) != (self.body is not None):
-            raise InvalidMessage("an edit needs a body, and nothing else may have one")
+        require_line("name of who decided", self.who, WHO_CHARACTERS_MAX)
+        require_line("reason", self.why, WHY_CHARACTERS_MAX)
+        required, allowed = ARGUMENTS[self.action]
+        names = ("at", "body", "type", "group", "number", "queue", "to")
+        given = {name for name in names if getattr(self, name) is not None}
+        if missing := sorted(required - given):
+            raise InvalidMessage(f"{self.action} needs {' and '.join(missing)}")
+        if unknown := sorted(given - required - allowed):
+            raise InvalidMessage(f"{self.action} does not take {' and '.join(unknown)}")
+        if self.action is ResolutionAction.EDIT and not given & {"body", "type"}:
+            raise InvalidMessage("an edit needs a body or a type")
+        if self.at is not None and not 0 <= self.at <= POSITION_MAX:
+            raise InvalidMessage(f"there is no position {self.at}")
+
+    @property
+    def resolution(self) -> Resolution:
+        return Resolution(self.action.value, self.who, self.why)
 
 
 class Resolver:
-    """Ends halts. What was parked behind the fault is drained before the answer."""
+    """Carries out decisions. What was parked is drained before the answer."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, outputs: Outputs) -> None:
         self.consumer = consumer
+        self.outputs = outputs
         self.worker = consumer.worker
+        self.journal = consumer.journal
 
     async def resolve(self, session: str, decision: ResolutionRequest) -> Entry:
-        """The entry that records the resolution.
+        """The entry that records the decision.
 
-        A message that fails again halts the session again, in the entry returned. Raises NotHalted
-        when there is nothing to resolve, or another fault than the decision is about; Unavailable
-        when other workers kept being first.
+        A message that fails again halts the session again, in the entry returned. A state may be
+        set whether the session is halted or not; a halted one stays so, until its message is run
+        again on that state, or skipped. Raises InvalidState for a state that is not its model's;
+        NotHalted, NotMissing or NotOpen where what the decision is about does not stand still (any
+        more); UnknownType for a corrected type without a handler; Unavailable when other workers
+        kept being first.
         """
         for _ in range(TRIES):
-            entry = await self.try_once(session, decision)
+            match decision.action:
+                case ResolutionAction.CLOSE:
+                    entry = await self.close(session, decision)
+                case ResolutionAction.SET_STATE:
+                    entry = await self.set_state(session, decision)
+                case ResolutionAction.SKIP_NUMBER:
+                    entry = await self.skip_numbers(session, decision)
+                case _:
+                    entry = await self.resolve_fault(session, decision)
             if entry is not None:
                 await self.consumer.drain(session)
                 return entry
         raise Unavailable(f"session {session!r} is contended", 1.0)
 
-    async def try_once(self, session: str, decision: ResolutionRequest) -> Entry | None:
+    async def decide_outputs(
+        self, session: str, queue: str, decision: ResolutionRequest
+    ) -> Sequence[PendingOutbox]:
+        """Decide about the outputs for a blocked queue; the outboxes that are still blocked there.
+
+        Raises NotBlocked, Unavailable or OutcomeUnknown.
+        """
+        action = OutputAction(decision.action.value)
+        decided = OutputDecision(action, decision.who, decision.why, decision.to)
+        return await self.outputs.decide(session, queue, decided, decision.at)
+
+    async def deliver(self, session: str, decision: ResolutionRequest) -> tuple[str, ...]:
+        """Deliver now what regions miss of a session; the regions that still miss some.
+
+        Nothing is decided, so nothing is recorded: who asked stands in the log. Raises Unavailable.
+        """
+        log.info("%r delivers in session %r: %s", decision.who, session, decision.why)
+        dispatcher = self.consumer.dispatcher
+        regions = dispatcher.delivery.regions
+        pending = await self.journal.pending(session, regions, limit=DELIVERED_AT_ONCE)
+        return await dispatcher.deliver_in_order(pending, regions)
+
+    async def resolve_fault(self, session: str, decision: ResolutionRequest) -> Entry | None:
         """Resolve on the stored head; None when another worker was first."""
         head = await self.worker.read_head(session)
         fault, message = await self.read_fault(session, head, decision)
         made_from = replace(
             await self.consumer.parking.prepare(head, message),
-            resolution=Resolution(decision.action.value, decision.who, decision.why),
+            resolution=replace(decision.resolution, at=fault.position),
             sent_digest=fault.identities[-1].digest,
         )
         if decision.action is ResolutionAction.SKIP:
             entry = next_entry.skip(next_entry.open_entry(made_from), decision.why)
             result = await self.consumer.committer.commit(head, entry)
             return entry if result is WriteResult.CREATED else None
-        if decision.body is not None:
-            made_from = replace(made_from, message=replace(message, body=decision.body))
-        return await self.consumer.give_entry(made_from)
+        if decision.type is not None:
+            self.worker.handlers.of(decision.type)
+        corrected = replace(
+            message, body=decision.body or message.body, type=decision.type or message.type
+        )
+        return await self.consumer.give_entry(replace(made_from, message=corrected))
+
+    async def set_state(self, session: str, decision: ResolutionRequest) -> Entry | None:
+        """Give the session another state; None when another worker was first."""
+        head = await self.worker.read_head(session)
+        if head is None or head.status is Status.WORKING:
+            raise Unavailable(f"session {session!r} has no entry, or its handler is running", 1.0)
+        if decision.at is not None and (head.halt is None or decision.at != head.halt.at):
+            raise NotHalted(f"session {session!r} is not halted by entry {decision.at}")
+        declared = await self.model_of(head, decision)
+        current = ModelVersion(declared.name, declared.version)
+        try:
+            # As strictly as it will be read: a misspelt field must not become a default.
+            given = HandlerInput(json.loads(decision.body or b""), model=current)
+            if not isinstance(given.state, dict) or not given.state:
+                raise ValueError("it is no JSON object with fields")
+            state = dump_state(declared, parse_state(declared, given), "a person")
+        except (ValueError, UnreadableState) as error:
+            raise InvalidState(f"this is no state of {declared.name!r}: {error}") from error
+        lagging = await self.consumer.dispatcher.catch_up(head)
+        entry = next_entry.set_state(
+            head, state, current, self.worker.new_attempt(), lagging, decision.resolution
+        )
+        result = await self.consumer.committer.commit(head, entry)
+        return entry if result is WriteResult.CREATED else None
+
+    async def model_of(self, head: Entry, decision: ResolutionRequest) -> StateModel:
+        """The model that the session's next state is of; raises InvalidState where nobody knows."""
+        handlers = self.worker.handlers.by_type
+        stored = (await self.worker.input_after(head)).model
+        for handler in handlers.values():
+            if stored is not None and handler.state.name == stored.name:
+                return handler.state
+        if head.halt is not None:
+            _, message = await self.read_fault(head.session, head, decision)
+            if message.type in handlers:
+                return handlers[message.type].state
+        raise InvalidState(f"the model of the state of {head.session!r} is not known here")
 
     async def read_fault(
         self, session: str, head: Entry | None, decision: ResolutionRequest
@@ -87,7 +245,59 @@ class Resolver:
             raise NotHalted(f"session {session!r} is not halted")
         if decision.at not in (None, head.halt.at):
             raise NotHalted(f"session {session!r} is halted by entry {head.halt.at}")
-        fault = await self.worker.journal.entry(session, head.halt.at)
+        fault = await self.journal.entry(session, head.halt.at)
         if fault is None or fault.status is not Status.FAULTED or fault.message is None:
             raise Unavailable(f"the fault of session {session!r} cannot be read", 1.0)
         return fault, fault.message
+
+    async def skip_numbers(self, session: str, decision: ResolutionRequest) -> Entry | None:
+        """Go on after numbers that never came; None when another worker was first."""
+        last = Number(decision.group or "", 0, decision.number or 0)
+        head = await self.worker.read_head(session)
+        waits = await self.journal.first_parked(session, last.group)
+        if head is None or waits is None or last.sequence >= waits:
+            raise NotMissing(f"nothing waits for number {last.sequence} of group {last.group!r}")
+        head = await self.worker.with_cursors(head, [last.group])
+        cursor = cursor_of(head, last.group)
+        if last.sequence < cursor.next:
+            raise NotMissing(f"number {last.sequence} of group {last.group!r} came or was skipped")
+        if head.halt is not None:
+            raise NotMissing(f"session {session!r} waits for its fault at entry {head.halt.at}")
+        if head.status is Status.WORKING:
+            raise Unavailable(f"session {session!r} is running a handler", CLAIMED_SECONDS)
+        if last.sequence - cursor.next >= SKIPPED_NUMBERS_MAX:
+            raise InvalidMessage(
+                f"from {cursor.next} on at most {SKIPPED_NUMBERS_MAX} numbers are skipped at once"
+            )
+        named = derive_id(session, last.group, str(last.sequence), "skipped")
+        number = replace(last, level=cursor.level)
+        missing = Message(named, session, SKIPPED_TYPE, SKIPPED_BODY, number)
+        made_from = await self.consumer.parking.prepare(head, missing)
+        entry = next_entry.skip_numbers(
+            replace(made_from, resolution=decision.resolution), cursor.next, decision.why
+        )
+        result = await self.consumer.committer.commit(head, entry)
+        return entry if result is WriteResult.CREATED else None
+
+    async def close(self, session: str, decision: ResolutionRequest) -> Entry | None:
+        """Take note of an entry that asks for a person; None where it was written meanwhile."""
+        head = await self.worker.read_head(session)
+        if head is not None and head.halt is not None and head.halt.at == decision.at:
+            # Closed, a fault would stop its session unseen.
+            raise NotOpen(f"entry {decision.at} is a fault: retry, edit or skip it")
+        stored = await self.journal.stored_entry(session, decision.at or 0)
+        entry = stored.entry if stored else None
+        if stored is None or entry is None or not (entry.alert or entry.outbox.refused):
+            raise NotOpen(f"entry {decision.at} of session {session!r} asks for nobody")
+        if entry.closed is not None:
+            raise NotOpen(f"entry {entry.position} was closed by {entry.closed.who!r}")
+        closed = decision.resolution
+        is_closed = await self.journal.close(session, entry.position, stored.version, closed)
+        return replace(entry, closed=closed) if is_closed else None
+
+
+def require_line(what: str, text: str, longest: int) -> None:
+    """Raise InvalidMessage unless a person can have written this, and a log can show it."""
+    require_text(what, text, longest)
+    if not text.strip() or UNPRINTABLE.search(text):
+        raise InvalidMessage(f"the {what} is blank or holds control characters: {text!r}")

@@ -5,14 +5,14 @@ number that was given is always followed by its very bytes, whoever crashes: the
 operation sends them, or the sweep does.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from shared.domain import producer
 from shared.domain.errors import OutcomeUnknown, Unavailable
-from shared.domain.outbox import Outbox, PendingOutbox, sort_for_delivery
-from shared.domain.producer import Draft, Ledger, Numbered, ProducerOptions
+from shared.domain.outbox import HERE, Outbox, PendingOutbox, sort_for_delivery
+from shared.domain.producer import Draft, KeptKeys, Ledger, Numbered, ProducerOptions
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.worker import Recent
 from shared.ports import Journal, StoredLedger
@@ -25,16 +25,22 @@ LEDGERS_MAX = 1_000
 
 
 class LedgerBook:
-    def __init__(self, journal: Journal, delivery: Delivery, queue: str) -> None:
+    def __init__(self, journal: Journal, delivery: Delivery) -> None:
         self.journal = journal
         self.delivery = delivery
-        self.queue = queue
         self.remembered: Recent[tuple[str, str], StoredLedger] = Recent(LEDGERS_MAX)
 
     async def bind(
-        self, session: str, drafts: Sequence[Draft], options: ProducerOptions
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        options: ProducerOptions,
+        *,
+        keep_seconds: int = 0,
     ) -> Numbered:
         """Number the drafts and store them with the ledger; they are sent by the caller.
+
+        With `keep_seconds` their ids are remembered for so long, else for a while by the ledger.
 
         Raises what `producer.number` and `require_fits` raise, and then nothing was stored;
         Unavailable or OutcomeUnknown when the store did not help, or no region took the older ones.
@@ -51,7 +57,12 @@ class LedgerBook:
                 if tried:
                     stored = await self.journal.ledger(session, group)
                 before = stored.ledger if stored else Ledger(group)
-                numbered = producer.number_drafts(before, session, drafts, options)
+                # A key that is kept already refuses the write: only then is it worth a read.
+                if tried and keep_seconds:
+                    before = await self.add_kept(session, before, drafts)
+                numbered = producer.number_drafts(
+                    before, session, drafts, options, keep_seconds=keep_seconds
+                )
                 require_fits(numbered.fresh)
                 is_known = len(numbered.fresh) < len(numbered.messages)
                 # Some are numbered already. An earlier try of this call may have done that without
@@ -71,12 +82,21 @@ class LedgerBook:
 
     async def save(self, session: str, numbered: Numbered, before: StoredLedger | None) -> bool:
         """Store a ledger and its newest messages; False when another producer was first."""
-        outbox = self.delivery.address_all(self.queue, numbered.fresh)
+        outbox = self.delivery.address_all(HERE, numbered.fresh)
         expected = before.version if before else None
-        version = await self.journal.save_ledger(session, numbered.ledger, expected, outbox)
+        version = await self.journal.save_ledger(
+            session, numbered.ledger, expected, outbox, numbered.keys
+        )
         if version is not None:
             self.remembered[session, numbered.ledger.group] = StoredLedger(numbered.ledger, version)
         return version is not None
+
+    async def add_kept(self, session: str, ledger: Ledger, drafts: Sequence[Draft]) -> Ledger:
+        """The ledger, as if it remembered the drafts' ids that are kept beside it."""
+        known = {bound.id for bound in ledger.remembered}
+        ids = [draft.id for draft in drafts if draft.id not in known]
+        kept = [await self.journal.key(session, ledger.group, one) for one in ids]
+        return replace(ledger, remembered=(*(b for b in kept if b), *ledger.remembered))
 
     async def current(self, session: str, options: ProducerOptions) -> Ledger:
         """The ledger as these options may have it.
@@ -137,14 +157,16 @@ class LedgerBook:
         what is left as soon as one region surely has every message as it is. Raises OutcomeUnknown
         when no region surely has them.
         """
-        delivered = await self.delivery.deliver_possible(pending.outbox)
-        regions, refused = delivered.regions, delivered.refused
-        if not regions:
+        done = await self.delivery.deliver_possible(pending.outbox)
+        refused = done.refused
+        if not done.whole:
             # The numbers stay bound to these messages, and the outbox stays pending.
+            reasons = (f"{r}: {self.delivery.explain(r, HERE)}" for r in pending.outbox.regions)
             raise OutcomeUnknown(
                 "no region surely took the messages; they keep their numbers and will be sent"
+                f" ({'; '.join(reasons)})"
             )
-        left = replace(pending.outbox.without(regions), refused=refused)
+        left = pending.outbox.after(done)
         # Forgotten before it is struck off: after a crash in between the outbox is still pending.
         # So it is delivered again, and no retry counts a message as sent which no queue took.
         if refused:
@@ -154,10 +176,10 @@ class LedgerBook:
         # The messages are safe, so a failure here is none of the caller's: a later operation or the
         # sweep sends the same bytes once more.
         with suppress(Unavailable, OutcomeUnknown):
-            await self.journal.acknowledge(pending, regions, refused)
+            await self.journal.acknowledge(pending, done)
         return left
 
-    async def forget(self, session: str, group: str, ids: Container[str]) -> None:
+    async def forget(self, session: str, group: str, ids: Collection[str]) -> None:
         """Forget what no queue takes, so that it never counts as sent. Its number stays used.
 
         Raises OutcomeUnknown where that is not sure; what was numbered then counts as unsent.
@@ -168,7 +190,9 @@ class LedgerBook:
                 return
             kept = tuple(bound for bound in stored.ledger.remembered if bound.id not in ids)
             ledger = replace(stored.ledger, remembered=kept)
-            if await self.journal.save_ledger(session, ledger, stored.version) is None:
+            keys = [one for one in ids if await self.journal.key(session, group, one)]
+            forgotten = KeptKeys(forgotten=tuple(keys))
+            if not await self.journal.save_ledger(session, ledger, stored.version, keys=forgotten):
                 raise Unavailable(f"the ledger of session {session!r} is contended")
 
 

@@ -1,16 +1,17 @@
 """Number messages and send them to every region; what one region misses stays pending, not lost."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from shared.domain.errors import InvalidMessage, TooLarge
 from shared.domain.message import Message, Number
-from shared.domain.outbox import Outbox, PendingOutbox
+from shared.domain.outbox import HERE, Outbox, PendingOutbox
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.dispatch.dispatch import keep_missing
 from shared.engine.publish.ledgers import LedgerBook
+from shared.engine.publish.readiness import Readiness
 from shared.engine.publish.session_locks import SessionLocks
 from shared.ports import Journal
 
@@ -19,11 +20,15 @@ from shared.ports import Journal
 class Published:
     """The messages with their numbers.
 
-    `pending` counts the copies of newly sent messages that wait for regions out of reach.
+    `regions` surely have every message that was newly sent, and `missing` says of each other region
+    why it does not have them yet; `pending` counts its copies. Both regions and reasons are empty
+    where nothing had to be sent.
     """
 
     messages: tuple[Message, ...]
-    pending: int
+    pending: int = 0
+    regions: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sent(self) -> int:
@@ -41,11 +46,13 @@ def ignore(_: Published) -> None:
 class Producer:
     """Publishes to sessions: one operation at a time per session, many sessions at once."""
 
-    def __init__(self, journal: Journal, delivery: Delivery, queue: str) -> None:
+    def __init__(
+        self, journal: Journal, delivery: Delivery, replaced_regions: Sequence[str] = ()
+    ) -> None:
         self.journal = journal
         self.delivery = delivery
-        self.queue = queue
-        self.ledgers = LedgerBook(journal, delivery, queue)
+        self.readiness = Readiness(journal, delivery, replaced_regions)
+        self.ledgers = LedgerBook(journal, delivery)
         self.locks = SessionLocks()
 
     async def publish(
@@ -54,21 +61,25 @@ class Producer:
         drafts: Sequence[Draft],
         options: ProducerOptions,
         notify: PublishedListener = ignore,
+        *,
+        keep_seconds: int = 0,
     ) -> Published:
         """Bind numbers to the drafts and store both, then send them.
 
         Calling again with the same drafts after any failure gives the same numbers, and the bytes
-        stored first are what is sent. What a failure left unsent goes out before anything newer.
-        `notify` is called the moment the messages are safe, even if the call is cancelled then.
-        Raises what `LedgerBook.bind` raises; OutcomeUnknown when no region surely has the messages:
-        they keep their numbers and will be sent; TooLarge, naming them, for messages that a queue
-        smaller than usual refused: tombstones have taken their numbers.
+        stored first are what is sent. With `keep_seconds` that is so for as long, for at most 90
+        drafts; without, for as long as the ledger remembers their ids. What a failure left unsent
+        goes out before anything newer. `notify` is called the moment the messages are safe, even if
+        the call is cancelled then. Raises what `Readiness.required` and `LedgerBook.bind` raise;
+        OutcomeUnknown when no region surely has the messages: they keep their numbers and will be
+        sent; TooLarge, naming them, for messages that a queue smaller than usual refused:
+        tombstones have taken their numbers.
         """
         if not drafts:
             raise InvalidMessage("nothing to send")
-        async with self.locks.of(session):
+        async with self.locks.of(session), self.readiness.required():
             try:
-                return await self.publish_in_turn(session, drafts, options, notify)
+                return await self.publish_in_turn(session, drafts, options, notify, keep_seconds)
             except BaseException:
                 self.ledgers.remembered.pop((session, options.producer_group_id), None)
                 raise
@@ -77,9 +88,9 @@ class Producer:
         """Hold the caller's starting number against the ledger; nothing is numbered.
 
         What an earlier operation left unsent goes out first. Raises InvalidClientState or
-        ProducerDisconnected, and what `LedgerBook.current` raises.
+        ProducerDisconnected, and what `Readiness.required` and `LedgerBook.current` raise.
         """
-        async with self.locks.of(session):
+        async with self.locks.of(session), self.readiness.required():
             await self.ledgers.current(session, options)
 
     async def publish_in_turn(
@@ -88,47 +99,54 @@ class Producer:
         drafts: Sequence[Draft],
         options: ProducerOptions,
         notify: PublishedListener,
+        keep_seconds: int,
     ) -> Published:
         """Bind, then send what is fresh; all other messages are in some region already."""
-        numbered = await self.ledgers.bind(session, drafts, options)
+        numbered = await self.ledgers.bind(session, drafts, options, keep_seconds=keep_seconds)
         if not numbered.fresh:
-            published = Published(numbered.messages, pending=0)
+            published = Published(numbered.messages)
             notify(published)
             return published
-        outbox = self.delivery.address_all(self.queue, numbered.fresh)
+        outbox = self.delivery.address_all(HERE, numbered.fresh)
         left = await self.ledgers.deliver(
             options.producer_group_id,
             # `bind` has stored it together with the ledger.
             PendingOutbox(session, outbox),
-            notify=lambda left: notify(count_pending(numbered.messages, left)),
+            notify=lambda left: notify(self.describe(numbered.messages, left)),
         )
         if left.refused:
             raise TooLarge(f"no queue takes {dict(left.refused)}; what else was sent is safe")
-        return count_pending(numbered.messages, left)
+        return self.describe(numbered.messages, left)
 
     async def send(self, messages: Sequence[Message]) -> Published:
         """Send messages of one session that carry consecutive numbers of one group.
 
         Success means each message is in every region's queue, or in one while the others' copies
         are pending in the journal. Raises InvalidMessage for mixed sessions or broken numbering,
-        OutcomeUnknown when no region surely has them: send the same again.
+        Misconfigured where nothing can be sent before a person changes something, OutcomeUnknown
+        when no region surely has them: send the same again.
         """
         require_consecutive(messages)
-        async with self.locks.of(messages[0].session):
+        async with self.locks.of(messages[0].session), self.readiness.required():
             return await self.send_in_turn(tuple(messages))
 
     async def send_in_turn(self, messages: tuple[Message, ...]) -> Published:
         """Send to all regions; what is missing stays pending, if one region has the messages."""
-        outbox = self.delivery.address_all(self.queue, messages)
+        outbox = self.delivery.address_all(HERE, messages)
         reached = await self.delivery.deliver(outbox)
         session = messages[0].session
         left = await keep_missing(self.journal, session, outbox, reached)
-        return count_pending(messages, left)
+        return self.describe(messages, left)
 
-
-def count_pending(messages: tuple[Message, ...], left: Outbox) -> Published:
-    """Published messages of which some copies may be left to send."""
-    return Published(messages, pending=len(left.regions) * len(left.messages))
+    def describe(self, messages: tuple[Message, ...], left: Outbox) -> Published:
+        """Published messages of which some copies may be left to send."""
+        missing = {
+            region: left.blocked.get(region, {}).get(HERE) or self.delivery.explain(region, HERE)
+            for region in self.delivery.regions
+            if region in left.regions or region in left.blocked
+        }
+        taken = tuple(region for region in self.delivery.regions if region not in missing)
+        return Published(messages, len(missing) * len(left.messages), taken, missing)
 
 
 def require_consecutive(messages: Sequence[Message]) -> None:

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared.domain.errors import InvalidMessage, Unavailable, UnknownType
-from shared.domain.message import Message
+from shared.domain.handler import Handler, HandlerInput, Handlers
+from shared.domain.message import Message, refuse_reserved, require_text
 from shared.domain.saga.plan import (
     CANCELLED,
     Direction,
@@ -22,6 +23,7 @@ from shared.domain.saga.plan import (
     step_message,
 )
 from shared.domain.saga.record import (
+    SAGA_RECORD,
     SagaEnd,
     SagaRecord,
     end_message,
@@ -30,7 +32,7 @@ from shared.domain.saga.record import (
     start_message,
 )
 from shared.domain.saga.walk import Activity, StartedSaga
-from shared.engine.handle.handle import parse_body
+from shared.engine.handle.handle import parse_body, parse_state, run_pure
 from shared.engine.sagas.steps import Answered, Commands, SagaSteps, interpret, read_reply
 
 # An activity as Durable Functions calls it: JSON in, JSON out. It may be called any number of
@@ -94,14 +96,15 @@ class Sagas:
     async def start(self, key: str, kind: str, body: bytes) -> SagaResponse:
         """Start a saga. Starting it again with the same content changes nothing and is accepted.
 
-        Raises UnknownType, InvalidBody or InvalidMessage, and then nothing was recorded;
-        Unavailable or OutcomeUnknown.
+        Raises UnknownType, InvalidBody, NotAllowed or InvalidMessage, also for a step of its plan,
+        and then nothing was recorded; Unavailable or OutcomeUnknown.
         """
         message = start_message(key, kind, body, self.now)
         handler = self.worker.handlers.of(kind)
         if kind not in kinds_of(self.worker.handlers):
             raise UnknownType(f"{kind!r} starts no saga")
         parse_body(handler, message)
+        require_possible(self.worker.handlers, handler, message)
         return await self.apply(message)
 
     async def add_event(self, key: str, event: str) -> SagaResponse:
@@ -114,7 +117,7 @@ class Sagas:
     async def cancel(self, key: str) -> SagaResponse:
         """Make a saga turn back, if it still can: a step without which it cannot end never acts.
 
-        Raises Unavailable or OutcomeUnknown.
+        Raises InvalidMessage, Unavailable or OutcomeUnknown.
         """
         record = await self.read_record(key)
         if record is None or record.plan is None or record.at is None:
@@ -179,9 +182,17 @@ class Sagas:
         return interpret(done).outcome if done is not None else None
 
     async def read_record(self, key: str) -> SagaRecord | None:
-        """What the saga's journal says now, None where it says nothing. Raises Unavailable."""
+        """What the saga's journal says now, None where it says nothing.
+
+        Raises Unavailable, UnreadableState for a record of another version, and InvalidMessage for
+        a key that no saga can have.
+        """
+        require_text("session", session_of(key))
         head = await self.worker.read_head(session_of(key))
-        return SagaRecord.model_validate(await self.worker.state_after(head)) if head else None
+        if head is None:
+            return None
+        state = parse_state(SAGA_RECORD, await self.worker.input_after(head))
+        return SagaRecord.model_validate(state)
 
     async def started_record(self, key: str) -> SagaRecord:
         """The record of a saga that has started; raises Unavailable for another."""
@@ -200,6 +211,21 @@ class Sagas:
     @property
     def now(self) -> str:
         return datetime.fromtimestamp(self.worker.clock.today(), UTC).isoformat()
+
+
+def require_possible(handlers: Handlers, handler: Handler, start: Message) -> None:
+    """Raise UnknownType, InvalidBody or NotAllowed for a step that its session would not take."""
+    try:
+        made = run_pure(handler, HandlerInput(), start)
+    except Exception:
+        # A plan that cannot be made is a fault, which the saga's own journal records.
+        return
+    plan = SagaRecord.model_validate(made.state).plan
+    for step in plan.steps if plan else ():
+        for direction in Direction if step.undo else (Direction.DO,):
+            command = step_message(start.session, start.time or "", step, direction)
+            refuse_reserved(command.session, command.type)
+            parse_body(handlers.of(command.type, command.session), command)
 
 
 def start_of(key: str, record: SagaRecord) -> StartedSaga:

@@ -12,7 +12,7 @@ from typing import Any
 
 from shared.domain.errors import InvalidMessage, Unavailable
 from shared.domain.handler import Kind
-from shared.domain.journal import Json, Status
+from shared.domain.journal import Json, MessageIdentity, Status
 from shared.domain.message import Message
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.domain.saga.plan import Direction, Step, StepOutcome, StepReply, step_message
@@ -79,14 +79,18 @@ class Commands:
 
 
 async def read_reply(entries: Entries, command: Message) -> Answered | Failed | None:
-    """What a session has recorded for a command, or for another with its id; None for nothing.
+    """What a session has recorded for a command, or for the tombstone that gave it up.
 
-    Also None while its entry has not ended, or halts the session: a person may run it again.
+    Other content under its id is somebody else's: then the command never acts, so it has failed.
+    None for nothing, and while its entry has not ended or halts the session: a person may run it
+    again.
     """
-    marker = await entries.marker(command.session, command.id)
+    marker = await entries.marker(command.session, command.id, command.source)
+    if marker is not None and not is_step_of(marker.identity, command):
+        return Failed("its id was used before with other content")
     entry = await entries.entry(command.session, marker.position) if marker else None
     # The marker of one that waits beside a claim names the claim, which answers another message.
-    if entry is None or all(identity.id != command.id for identity in entry.identities):
+    if marker is None or entry is None or marker.identity not in entry.identities:
         return None
     if entry.halt is not None and entry.halt.at == entry.position:
         return None
@@ -97,6 +101,11 @@ async def read_reply(entries: Entries, command: Message) -> Answered | Failed | 
             return Failed(entry.reason or "refused")
         case Status.PARKED | Status.WORKING:
             return None
+
+
+def is_step_of(recorded: MessageIdentity, command: Message) -> bool:
+    """Whether a session has recorded this command or its tombstone, which nobody else can send."""
+    return recorded.digest == command.digest or recorded.type == TOMBSTONE_TYPE
 
 
 class SagaSteps:

@@ -6,10 +6,10 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from functions.operate import list_faults, report_health, resolve_fault, show_session
+from functions.operate import carry_out, list_standstills, report_health, show_session
 from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
-from tests.world import World, message
+from tests.world import REGIONS, World, message
 
 
 @pytest.fixture
@@ -48,25 +48,104 @@ def resolution(**asked: object) -> func.HttpRequest:
     )
 
 
+def asking(**parameters: str) -> func.HttpRequest:
+    return func.HttpRequest("GET", "http://127.0.0.1/api/faults", params=parameters, body=b"")
+
+
 async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: World) -> None:
     await world.east.consumer.consume(message(0, kind="account.burn"))
     await world.east.consumer.consume(message(1))
 
-    (listed,) = document(await list_faults(world.east))["faults"]
+    (listed,) = document(await list_standstills(world.east, asking()))["standstills"]
     assert (listed["session"], listed["parked"]) == ("acc-7", 1)
-    assert listed["fault"]["reason"] == "ArithmeticError: cannot burn 1"
+    assert listed["cause"] == "ArithmeticError: cannot burn 1"
 
-    done = await resolve_fault(
+    done = await carry_out(
         world.east, resolution(action="edit", who="Ada", why="a typo", body={"amount": -1})
     )
     resolved = document(done)["entry"]
-    assert resolved["resolution"] == {"action": "edit", "who": "Ada", "why": "a typo"}
+    assert resolved["resolution"] == {"action": "edit", "who": "Ada", "why": "a typo", "at": 0}
     # Not only the answer says so, but the journal.
     stored = await world.journal.entry("acc-7", resolved["position"])
     assert stored is not None
-    assert stored.resolution == Resolution("edit", "Ada", "a typo")
-    assert document(await list_faults(world.east))["faults"] == []
+    assert stored.resolution == Resolution("edit", "Ada", "a typo", at=0)
+    listed = document(await list_standstills(world.east, asking()))
+    assert listed == {"standstills": [], "after": None}
     assert world.amounts() == [-1, 2]
+
+
+async def test_blocked_outputs_are_listed_and_sent_to_another_queue(world: World) -> None:
+    world.bus.missing = {(region, "out") for region in REGIONS}
+    await world.east.consumer.consume(message(0, kind="account.bill"))
+
+    (listed,) = document(await list_standstills(world.west, asking(kind="blocked")))["standstills"]
+    redirect = next(verb for verb in listed["verbs"] if verb["action"] == "redirect")
+    assert (listed["queue"], listed["regions"]) == ("", list(REGIONS))
+    assert redirect == {"action": "redirect", "at": 0, "queue": ""}
+    asked = {**redirect, "to": "out-2", "who": "Ada", "why": "it moved"}
+    sent = await carry_out(world.west, resolution(**asked))
+    again = await carry_out(world.west, resolution(**asked))
+
+    assert document(sent) == {"session": "acc-7", "blocked": []}
+    assert (again.status_code, document(again)["type"]) == (409, "NotBlocked")
+    for region in REGIONS:
+        assert len(world.bus.messages(region, "out-2")) == 1
+    stored = world.journal.entry_at("acc-7", 0)
+    assert stored is not None
+    assert stored.outbox.decided[""].who == "Ada"
+    assert document(await list_standstills(world.west, asking()))["standstills"] == []
+
+
+async def test_the_list_is_followed_page_by_page(world: World) -> None:
+    for number in range(3):
+        await world.east.consumer.consume(message(0, session=f"acc-{number}", kind="account.burn"))
+    found: list[str] = []
+    asked: dict[str, str] = {"limit": "1", "kind": "halt,gap"}
+    for _ in range(3):
+        listed = document(await list_standstills(world.east, asking(**asked)))
+        found += [one["session"] for one in listed["standstills"]]
+        asked["after"] = listed["after"]
+
+    assert sorted(found) == ["acc-0", "acc-1", "acc-2"]
+    last = document(await list_standstills(world.east, asking(**asked)))
+    assert last == {"standstills": [], "after": None}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"limit": "0"},
+        {"limit": "101"},
+        {"limit": "ten"},
+        {"limit": "\u0661"},
+        {"after": "yesterday"},
+        {"after": "bmFuIGs="},
+        {"after": "\ud800"},
+        {"kind": "odd"},
+        {"page": "2"},
+    ],
+)
+async def test_a_list_that_cannot_be_meant_is_refused(world: World, asked: dict[str, str]) -> None:
+    refused = await list_standstills(world.east, asking(**asked))
+
+    assert (refused.status_code, document(refused)["type"]) == (400, "InvalidMessage")
+
+
+async def test_a_halted_session_shows_its_state_its_fault_and_what_stands_still(
+    world: World,
+) -> None:
+    await world.east.consumer.consume(message(0))
+    await world.east.consumer.consume(message(1, kind="account.burn"))
+    await world.east.consumer.consume(message(2))
+
+    shown = document(await show_session(world.west, "acc-7"))
+
+    assert shown["state"] == {"amounts": [1]}
+    assert shown["head"]["status"] == "parked"
+    assert shown["fault"]["reason"] == "ArithmeticError: cannot burn 2"
+    (standstill,) = shown["standstills"]
+    assert (standstill["kind"], standstill["position"], standstill["parked"]) == ("halt", 1, 1)
+    assert standstill["verbs"][0] == {"action": "retry", "at": 1}
 
 
 @pytest.mark.parametrize(
@@ -78,9 +157,23 @@ async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: Wor
         ({"action": "skip", "who": "Ada", "why": "x", "body": {}}, 400),
         ({"action": "edit", "who": "Ada", "why": "x"}, 400),
         ({"action": "skip", "who": "Ada", "why": "x", "when": "now"}, 400),
+        ({"action": "skip", "who": "Ada", "why": "x", "at": "0"}, 400),
+        ({"action": "skip", "who": "Ada", "why": "x", "at": -1}, 400),
+        ({"action": "skip", "who": "Ada", "why": "x", "at": 10**13}, 400),
+        ({"action": "skip", "who": "Ada\nEve", "why": "x"}, 400),
+        ({"action": "skip", "who": "Ada", "why": "x" * 1_001}, 400),
+        ({"action": "edit", "who": "Ada", "why": "x", "type": "nobody's"}, 409),
+        ({"action": "retry", "who": "Ada", "why": "x", "type": "account.add"}, 400),
+        ({"action": "skip-number", "who": "Ada", "why": "x", "group": "bank", "number": 0}, 409),
+        ({"action": "skip-number", "who": "Ada", "why": "x", "group": "bank"}, 400),
+        ({"action": "skip-number", "who": "Ada", "why": "x", "group": "", "number": 1}, 400),
+        ({"action": "skip-number", "who": "Ada", "why": "x", "group": "b", "number": 2**31}, 400),
+        ({"action": "close", "who": "Ada", "why": "x", "at": 0}, 409),
+        ({"action": "close", "who": "Ada", "why": "x"}, 400),
+        ({"action": "deliver", "who": "Ada", "why": "x"}, 200),
     ],
 )
 async def test_a_resolution_that_makes_no_sense_is_refused(
     world: World, asked: dict[str, object], status: int
 ) -> None:
-    assert (await resolve_fault(world.east, resolution(**asked))).status_code == status
+    assert (await carry_out(world.east, resolution(**asked))).status_code == status

@@ -134,7 +134,7 @@ async def test_the_senders_time_travels_with_the_message(world: World, how: str)
         (post(b'{"amount":"much"}'), 400, "InvalidBody", "amount: "),
         (post(b"[1]"), 400, "InvalidBody", "body: "),
         (post(type="account.melt"), 400, "UnknownType", "account.melt"),
-        (post(type=""), 400, "InvalidMessage", "no type"),
+        (post(type=""), 400, "InvalidMessage", "the type is empty"),
         (post(tpye="account.add"), 400, "InvalidMessage", "tpye"),
         (post(time="yesterday"), 400, "InvalidMessage", "ISO 8601"),
         (

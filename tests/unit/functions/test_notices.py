@@ -67,7 +67,7 @@ def test_a_notice_that_is_never_accepted_stops_its_recipient_and_names_the_reaso
     messages = [given(RECIPIENT, "notice.send", body) for body in (refused, NOTICE.model_dump())]
     other = given("crew@example.org", "notice.send", NOTICE)
 
-    report = exercise(build_handlers(RecordedNotices()), [*messages, other])
+    report = exercise(build_handlers(RecordedNotices()), [*messages, other], faults=True)
 
     (fault,) = report.faults
     assert (fault.session, fault.reason) == (RECIPIENT, "the service knows no such subject")

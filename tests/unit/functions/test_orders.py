@@ -16,7 +16,9 @@ from shared.testkit import exercise, given
 def after(kind: str, state: dict[str, object], **body: object) -> tuple[object, str | None]:
     """A participant's state after a command, and why it refused it."""
     message = Message("m", "s", kind, json.dumps(body).encode(), time="2026-01-01T00:00:00+00:00")
-    result = run_pure(orders.handlers.of(kind), HandlerInput(state), message)
+    handler = orders.handlers.of(kind)
+    whole = handler.state.model.model_validate(state).model_dump(mode="json")
+    result = run_pure(handler, HandlerInput(whole), message)
     return result.state, (result.answer or {}).get("refused")
 
 

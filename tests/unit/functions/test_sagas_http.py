@@ -297,6 +297,6 @@ def test_an_end_that_needs_a_person_is_logged_as_an_error(
         sagas.log_alert(work, state)
 
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
-        "saga o-1 is compensation-failed: reserve.p: burnt",
-        "saga o-1 is unfinished: reserve.p: burnt",
+        "saga 'o-1' is compensation-failed: reserve.p: burnt",
+        "saga 'o-1' is unfinished: reserve.p: burnt",
     ]

@@ -23,6 +23,7 @@ def test_shots_are_judged_against_the_target_as_it_stood() -> None:
     assert [shot["attempt"] for shot in report.outputs("range.hit")] == [1]
     assert [shot["position"] for shot in report.outputs("range.missed")] == [5]
     assert {message.session for message in report.messages} == {f"{GAME}/score"}
+    assert report.state(f"{GAME}/score") == {"hits": 1, "misses": 1}
 
 
 def test_a_round_ends_with_its_last_attempt() -> None:
@@ -32,22 +33,25 @@ def test_a_round_ends_with_its_last_attempt() -> None:
 
     assert len(report.outputs("range.hit")) == ROUND_ATTEMPTS
     assert report.state(GAME)["attempts"] == 0
+    assert report.state(f"{GAME}/score") == {"hits": ROUND_ATTEMPTS, "misses": 0}
     assert len({shot["id"] for shot in report.outputs()}) == ROUND_ATTEMPTS
 
 
 def test_the_scoreboard_counts_hits_and_misses() -> None:
     shot = {"id": "s", "game": GAME, "position": 1, "attempt": 1}
-    told = [given("board", kind, shot) for kind in ("range.hit", "range.missed", "range.hit")]
+    told = [given("board/score", kind, shot) for kind in ("range.hit", "range.missed", "range.hit")]
 
     report = exercise(handlers, told, hash_seeds=())
 
-    assert report.state("board") == {"hits": 2, "misses": 1}
+    assert report.state("board/score") == {"hits": 2, "misses": 1}
     assert report.outputs() == []
 
 
 @pytest.mark.parametrize("position", [-1, 100])
 def test_a_shot_outside_the_range_is_a_fault(position: int) -> None:
-    report = exercise(handlers, [given(GAME, "range.fire", {"position": position})], hash_seeds=())
+    outside = given(GAME, "range.fire", {"position": position})
+
+    report = exercise(handlers, [outside], hash_seeds=(), faults=True)
 
     (fault,) = report.faults
     assert "position" in fault.reason

@@ -68,7 +68,8 @@ def test_a_day_of_two_aircraft_comes_to_the_same_whatever_happens_to_its_message
 def test_an_event_that_says_nothing_known_is_a_fault_that_stops_its_aircraft_only() -> None:
     lost = given("N14228", "flight.status", {"status": "lost"})
 
-    report = exercise(handlers, [lost, *flown("N14228"), *flown("N24211")], hash_seeds=())
+    messages = [lost, *flown("N14228"), *flown("N24211")]
+    report = exercise(handlers, messages, hash_seeds=(), faults=True)
 
     (fault,) = report.faults
     assert fault.session == "N14228"

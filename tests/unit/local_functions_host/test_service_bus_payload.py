@@ -9,7 +9,11 @@ import proton
 import pytest
 
 from local.functions_host.clients.receivers import ReceivedMessage
-from local.functions_host.triggers.service_bus_payload import MessagePayload, message_payload
+from local.functions_host.triggers.service_bus_payload import (
+    BodyNotBound,
+    MessagePayload,
+    message_payload,
+)
 
 TAG = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 ENQUEUED = 1_790_000_000_120
@@ -95,3 +99,12 @@ def test_a_binary_binding_gets_bytes_and_cannot_be_overwritten() -> None:
 
     assert (payload.data.kind, payload.data.value) == ("bytes", b'{"MessageId": "forged"}')
     assert payload.metadata["MessageId"].value == "m-1"
+
+
+@pytest.mark.parametrize("body", ["text", {"a": 1}, b"bytes", 7, [1, 2]])
+def test_a_body_that_is_no_data_cannot_be_bound(body: Any) -> None:
+    message = proton.Message(body=body, inferred=isinstance(body, list))
+    received = ReceivedMessage(message.encode(), TAG.bytes_le, sentinel.delivery)
+
+    with pytest.raises(BodyNotBound):
+        message_payload(received, "N14228", "receive", True)

@@ -11,7 +11,7 @@ from shared.domain.errors import InvalidBody, UnknownType
 from shared.domain.handler import Context, HandlerInput, Handlers
 from shared.domain.message import Message, Number
 from shared.engine.handle.handle import run_pure
-from tests.world import handlers, message
+from tests.world import Account, Amount, handlers, message
 
 
 def test_an_unknown_type_is_refused_and_the_known_ones_are_named() -> None:
@@ -20,8 +20,11 @@ def test_an_unknown_type_is_refused_and_the_known_ones_are_named() -> None:
 
 
 def test_two_handlers_for_a_type_are_refused() -> None:
+    others = Handlers()
+    others.register("account.add", state=Account, body=Amount)(lambda account, _, __: account)
+
     with pytest.raises(ValueError, match="two handlers"):
-        Handlers.joined([handlers, handlers])
+        Handlers.joined([handlers, others])
 
 
 @pytest.mark.parametrize("body", [b"not json", b'{"amount":"x"}', b"[]"])

@@ -175,7 +175,7 @@ async def test_a_store_that_refuses_numbers_nothing(world: World) -> None:
         await client(world).send([refused], session=SESSION)
 
     assert refused.published_sequence_number is None
-    assert world.bus.fault_plan.calls == {}
+    assert world.bus.fault_plan.calls == {"look.east": 1, "look.west": 1}
 
 
 async def test_one_region_down_is_a_success_that_owes_the_other_copy(world: World) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from shared.domain.errors import InvalidBody
+from shared.domain.errors import NotAllowed
 from shared.domain.handler import Context, HandlerInput, HandlerResult, Handlers
 from shared.domain.journal import Json
 from shared.domain.message import Message
@@ -90,12 +90,9 @@ def test_the_second_start_is_taken_for_the_first_or_refused() -> None:
     assert other.id != START.id
 
 
-@pytest.mark.parametrize("session", ["t-1", "saga:"])
-def test_a_session_that_is_no_sagas_starts_none(session: str) -> None:
-    message = Message("m", session, "trip.book", b'{"to":"rome"}', time=AT)
-
-    with pytest.raises(InvalidBody, match="is no saga's"):
-        one({}, message)
+def test_a_session_that_is_no_sagas_starts_none() -> None:
+    with pytest.raises(NotAllowed, match=r"'trip.book' is for saga:\*, not for session 't-1'"):
+        kinds.handlers.of("trip.book", "t-1")
 
 
 def test_events_are_kept_once_and_in_order_before_and_after_the_start() -> None:

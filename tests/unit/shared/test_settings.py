@@ -43,6 +43,26 @@ def test_a_wrong_setting_is_named(change: dict[str, str], complaint: str) -> Non
         Settings.read(ENVIRONMENT | change)
 
 
+SECRET = "c2VjcmV0"
+
+
+def test_settings_print_no_secret() -> None:
+    secrets = {
+        "ServiceBus_east": f"Endpoint=sb://east/;SharedAccessKeyName=app;SharedAccessKey={SECRET}",
+        "Cosmos": f"AccountEndpoint=https://journal/;AccountKey={SECRET};",
+        "LOCKSTEP_NOTICE_URL": f"https://notices/?code={SECRET}",
+    }
+
+    settings = Settings.read(ENVIRONMENT | secrets)
+
+    assert settings.cosmos.connection_string == secrets["Cosmos"]
+    for shown in (settings, settings.cosmos, settings.service_bus, settings.service_bus["east"]):
+        assert SECRET not in f"{shown!r} {shown}"
+    with pytest.raises(InvalidSettings) as refused:
+        Settings.read(ENVIRONMENT | {"LOCKSTEP_NOTICE_URL": f"notices/?code={SECRET}"})
+    assert SECRET not in str(refused.value)
+
+
 def test_every_setting_says_what_it_means() -> None:
     assert all(setting.meaning for setting in SETTINGS)
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)

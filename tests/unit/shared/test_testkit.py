@@ -4,14 +4,16 @@ import re
 from collections.abc import Sequence
 
 import pytest
+from pydantic import BaseModel
 
-from shared.adapters.injected_faults import CallFault, FaultPlan
-from shared.domain.handler import Handle, Handlers, Kind, OnFault
+from shared.adapters.injected_faults import PASSING_FAULTS, CallFault, FaultPlan
+from shared.domain.handler import Context, Handle, Handled, Handlers, Kind, OnFault, Output
 from shared.testkit import Found, Report, exercise, given
 from shared.testkit.exercise import fault_plans
 from shared.testkit.given import as_sent
 from shared.testkit.regions import TwoRegions
 from tests.unit.shared.suspects import (
+    Account,
     Amount,
     Forgetful,
     Outside,
@@ -136,7 +138,9 @@ def test_faults_are_part_of_the_report(on_fault: OnFault, count: int) -> None:
     handlers = Handlers()
     handlers.register("add", body=Amount, on_fault=on_fault)(failing)
 
-    report = exercise(handlers, three())
+    with pytest.raises(Found, match="becomes a fault: ArithmeticError: cannot take 1; where that"):
+        exercise(handlers, three())
+    report = exercise(handlers, three(), faults=True)
 
     assert [fault.session for fault in report.faults] == ["acc-7"] * count
     assert report.faults[0].reason == "ArithmeticError: cannot take 1"
@@ -169,11 +173,63 @@ def test_unnumbered_messages_keep_their_order_of_arrival_and_have_one_effect_eac
     assert len(report.outputs("note")) == 3
 
 
+class Total(BaseModel):
+    """What came in, and how often."""
+
+    amount: int = 0
+    times: int = 0
+
+
+def forwarding(kind: Kind) -> Handlers:
+    """Handlers of an account that tells another, which tells the world."""
+    handlers = Handlers()
+
+    @handlers.register("add", state=Account, body=Amount, kind=kind)
+    def add(account: Account, body: Amount, _: Context) -> Handled[Account]:
+        booked = Account(amounts=[*account.amounts, body.amount])
+        return Handled(booked, (Output("count", body, "total"),))
+
+    @handlers.register("count", state=Total, body=Amount, kind=kind)
+    def count(total: Total, body: Amount, _: Context) -> Handled[Total]:
+        after = Total(amount=total.amount + body.amount, times=total.times + 1)
+        return Handled(after, (Output("counted", Amount(amount=after.amount)),))
+
+    return handlers
+
+
+@pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC])
+def test_outputs_are_followed_to_the_handlers_that_are_here(kind: Kind) -> None:
+    report = exercise(forwarding(kind), three(), runs_max=200)
+
+    assert report.state("total") == {"amount": 6, "times": 3}
+    assert report.outputs("counted") == [{"amount": 1}, {"amount": 3}, {"amount": 6}]
+
+
+def test_a_handler_that_is_reached_by_an_output_only_is_checked_as_well() -> None:
+    handlers = forwarding(Kind.PURE)
+    del handlers.by_type["count"]
+    handlers.register("count", state=Account, body=Amount)(with_uuid)
+
+    with pytest.raises(Found, match=r"message 1 of 'total' \(count\) calls uuid"):
+        exercise(handlers, three())
+
+
+def test_outputs_that_call_each_other_for_ever_are_found() -> None:
+    handlers = Handlers()
+
+    @handlers.register("again", state=Total, body=Amount)
+    def again(total: Total, body: Amount, _: Context) -> Handled[Total]:
+        return Handled(total, (Output("again", body),))
+
+    with pytest.raises(Found, match="goes on for ever: its outputs come back here"):
+        exercise(handlers, [given("acc-7", "again", {"amount": 1})])
+
+
 def test_faults_are_chosen_evenly_where_there_are_too_many() -> None:
     def places(runs_max: int) -> Sequence[int]:
         return [place for plan in fault_plans(40, runs_max) for place in plan.at]
 
-    assert len(places(1_000)) == 40 * len(CallFault)
+    assert len(places(1_000)) == 40 * len(PASSING_FAULTS)
     assert len(places(50)) <= 50
     assert places(50)[-1] in range(35, 40)
 

@@ -1,0 +1,194 @@
+"""What stands still: what does not go on by itself, since when, and why.
+
+A sign is what one stored record shows. Most signs are a standstill by themselves. Those of faults
+and of parked messages are one only as long as the session's head says so.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shared.domain.decision import cursor_of
+from shared.domain.journal import Entry, Status
+from shared.domain.message import derive_id
+from shared.domain.outbox import ERRORS, EVERY_QUEUE, HERE, OUTPUTS
+
+QUEUE_NAMES = {
+    OUTPUTS: "the app's output queue",
+    ERRORS: "the app's error queue",
+    HERE: "the app's own queue",
+    EVERY_QUEUE: "the outputs of the entry",
+}
+
+
+class StandstillKind(StrEnum):
+    """What stands still."""
+
+    HALT = "halt"  # a session, because of a fault
+    GAP = "gap"  # parked messages, because an earlier number has not come for long
+    ALERT = "alert"  # what came of a message whose handler asked for a person
+    BLOCKED = "blocked"  # outputs, because their queue takes none before a person changes something
+    REFUSED = "refused"  # outputs that no queue takes; tombstones went out in their places
+    PENDING = "pending"  # outputs that a region has missed for long
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlace:
+    """Where a sign stands in the list: the newest is first, and of one second the lowest key."""
+
+    since: float
+    key: str
+
+    @property
+    def order(self) -> tuple[float, str]:
+        return (-self.since, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What a stored record shows, and the version it was read at.
+
+    `since` is when the store wrote the record last, in seconds on its clock. `position` is None for
+    what is no entry; `key` is the store's own. `asks` says that a person has to look at an entry.
+    `waits` says that messages are parked; it and `regions` are told only after they had their time.
+    """
+
+    session: str
+    key: str
+    version: str
+    since: float
+    position: int | None = None
+    asks: bool = False
+    halts: bool = False
+    reason: str | None = None
+    alert: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
+    blocked: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+    regions: tuple[str, ...] = ()
+    waits: bool = False
+
+    @property
+    def place(self) -> ListPlace:
+        return ListPlace(self.since, derive_id(self.session, self.key))
+
+    @property
+    def needs_head(self) -> bool:
+        """Whether only the session's head says if it is a standstill."""
+        return self.halts or self.waits
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """One thing that stands still. `since` is in seconds since 1970, by the store's clock.
+
+    `position` is that of the entry it is about, if it is one. `parked` counts the messages that
+    wait for it. `outputs` are ids with the reason of each, `regions` those that miss outputs, and
+    `queue` is the one that takes none, as the outbox names it. `group`, `first` and `last` name the
+    numbers that are missing.
+    """
+
+    kind: StandstillKind
+    session: str
+    since: float
+    cause: str
+    position: int | None = None
+    parked: int = 0
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    regions: tuple[str, ...] = ()
+    queue: str | None = None
+    group: str | None = None
+    first: int | None = None
+    last: int | None = None
+
+
+def explain(
+    sign: Sign, head: Entry | None, first_parked: Mapping[str, int | None]
+) -> list[Standstill]:
+    """What a sign shows, if anything; `first_parked` is each group's lowest parked sequence."""
+    if sign.waits and head is not None:
+        groups = sorted(head.parked)
+        gaps = (explain_gap(sign, head, group, first_parked.get(group)) for group in groups)
+        return [gap for gap in gaps if gap is not None]
+    found: list[Standstill] = []
+    session, since, position = sign.session, sign.since, sign.position
+    if sign.halts and is_halted_by(head, sign):
+        waiting = sum(head.parked.values()) if head else 0
+        cause = sign.reason or "its message failed"
+        found.append(
+            Standstill(StandstillKind.HALT, session, since, cause, position, parked=waiting)
+        )
+    if sign.asks and sign.alert:
+        found.append(Standstill(StandstillKind.ALERT, session, since, sign.alert, position))
+    if sign.asks and sign.refused:
+        cause = f"no queue takes {len(sign.refused)} of its outputs"
+        found.append(
+            Standstill(
+                StandstillKind.REFUSED, session, since, cause, position, outputs=sign.refused
+            )
+        )
+    found += explain_blocked(sign)
+    if sign.regions:
+        cause = f"outputs have not reached {' and '.join(sign.regions)}"
+        found.append(
+            Standstill(
+                StandstillKind.PENDING, session, since, cause, position, regions=sign.regions
+            )
+        )
+    return found
+
+
+def explain_blocked(sign: Sign) -> Iterator[Standstill]:
+    """The queues that take no outputs of the sign's outbox, each once for all its regions."""
+    queues = dict.fromkeys(queue for reasons in sign.blocked.values() for queue in reasons)
+    # Of dropped outputs only tombstones are left: they go out by themselves once the queue is back.
+    for queue in [queue for queue in queues if queue not in sign.dropped]:
+        regions = tuple(region for region, reasons in sign.blocked.items() if queue in reasons)
+        yield Standstill(
+            StandstillKind.BLOCKED,
+            sign.session,
+            sign.since,
+            cause=f"{QUEUE_NAMES.get(queue, repr(queue))}: {sign.blocked[regions[0]][queue]}",
+            position=sign.position,
+            regions=regions,
+            queue=queue,
+        )
+
+
+def is_halted_by(head: Entry | None, sign: Sign) -> bool:
+    """Whether the fault that a sign is of stops its session now."""
+    return head is not None and head.halt is not None and head.halt.at == sign.position
+
+
+def is_over(sign: Sign, head: Entry | None) -> bool:
+    """Whether a sign asks for a person though nothing is left to do."""
+    # Entries of earlier versions ask for ever: those of resolved faults, and those whose session
+    # went on by itself.
+    return sign.asks and not (sign.alert or sign.refused or is_halted_by(head, sign))
+
+
+def explain_gap(sign: Sign, head: Entry, group: str, first_parked: int | None) -> Standstill | None:
+    """What the parked messages of a group wait for, if that is a number."""
+    first = cursor_of(head, group).next
+    # Behind a fault or a claim, or with nothing missing, they wait for something else.
+    is_stopped = head.halt is not None or head.status is Status.WORKING
+    if is_stopped or first_parked is None or first >= first_parked:
+        return None
+    last = first_parked - 1
+    missing = f"number {first}" if first == last else f"numbers {first} to {last}"
+    return Standstill(
+        StandstillKind.GAP,
+        sign.session,
+        sign.since,
+        f"{missing} of group {group!r} did not come",
+        parked=head.parked[group],
+        group=group,
+        first=first,
+        last=last,
+    )
+
+
+def take_page(signs: Iterable[Sign], after: ListPlace | None, limit: int) -> list[Sign]:
+    """The next signs of a list after a place."""
+    rest = (sign for sign in signs if after is None or sign.place.order > after.order)
+    return sorted(rest, key=lambda sign: sign.place.order)[:limit]

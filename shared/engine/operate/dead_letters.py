@@ -1,0 +1,130 @@
+"""Give what the broker gave up on a named end: in its session's journal, or in the error queue.
+
+The broker dead-letters a message that was delivered too often or is too old. What it can be is a
+message that the journal has, one whose handler ends its worker, one from a long outage, or nothing
+of ours at all. No function is triggered by dead letters: the host cannot give every body to one,
+and what fails there comes back without an end and without a pause.
+"""
+
+from shared.domain import next_entry
+from shared.domain.decision import (
+    Busy,
+    Conflict,
+    Duplicate,
+    Fenced,
+    Gap,
+    Halted,
+    Proceed,
+    decide,
+    explain_expiry,
+)
+from shared.domain.errors import CallerError, InvalidMessage, LockstepError
+from shared.domain.handler import Kind
+from shared.domain.journal import Entry
+from shared.domain.message import Message
+from shared.domain.wire import from_properties
+from shared.engine.consume.consume import Consumer
+from shared.engine.consume.outcomes import (
+    Conflicting,
+    Expired,
+    Faulted,
+    Outcome,
+    report_conflict,
+)
+from shared.engine.dispatch.deliver import Delivery
+from shared.engine.operate.reject import Rejecter
+from shared.ports import DeadLetter, WriteResult
+
+# Of one run; the next one takes more.
+LETTERS_MAX = 100
+
+
+class DeadLetters:
+    """Ends the dead letters of the app's own queue in its own region."""
+
+    def __init__(self, consumer: Consumer, rejecter: Rejecter, delivery: Delivery) -> None:
+        self.consumer = consumer
+        self.worker = consumer.worker
+        self.rejecter = rejecter
+        self.bus = delivery.bus
+        self.queue = delivery.queues.here
+
+    async def sweep(self) -> int:
+        """How many dead letters were ended. Raises Unavailable or OutcomeUnknown."""
+        region = self.worker.owner.region
+        return await self.bus.end_dead_letters(region, self.queue, LETTERS_MAX, self.end)
+
+    async def end(self, letter: DeadLetter) -> bool:
+        """Whether the letter has its named end, so that it may be removed."""
+        # A crash before it is removed means that it is looked at again. The journal then knows it,
+        # and a report has the same id.
+        try:
+            return await self.end_or_raise(letter)
+        except LockstepError as error:
+            self.worker.failure_log.add("ending a dead letter", self.queue, error)
+            return False
+
+    async def end_or_raise(self, letter: DeadLetter) -> bool:
+        """End a letter in the journal, or report it; False where it has to be decided again."""
+        reason = f"dead-lettered by the broker: {letter.reason}"
+        try:
+            message = from_properties(letter.properties, letter.body)
+            outcome = await self.end_message(message, reason)
+        except InvalidMessage as error:
+            reason = f"{reason}; {error}"
+        else:
+            if not isinstance(outcome, Conflicting | Expired):
+                return outcome is not None
+            reason = f"{reason}; {outcome.reason}"
+        await self.rejecter.reject(letter.session, letter.properties, letter.body, reason)
+        return True
+
+    async def end_message(self, message: Message, reason: str) -> Outcome | None:
+        """What became of a message; None where others are at work on its session.
+
+        Raises InvalidMessage for one that no journal takes.
+        """
+        if message.number is None:
+            if self.worker.handlers.kind_of(message.type) is Kind.IDEMPOTENT:
+                raise InvalidMessage("messages of its type have no journal")
+            window = self.worker.policy.window_seconds
+            expiry = explain_expiry(message, self.worker.clock.today(), window)
+            if expiry is not None:
+                return Expired(expiry)
+        found = await self.consumer.find_copy(message)
+        return found or await self.end_in_journal(message, reason)
+
+    async def end_in_journal(self, message: Message, reason: str) -> Outcome | None:
+        """As a delivered message, but a fault where its handler would run."""
+        consumer = self.consumer
+        outcome: Outcome | None = None
+        head = await self.worker.read_head(message.session)
+        match decide(head, message):
+            case Proceed():
+                outcome = await self.fault(head, message, reason)
+            case Duplicate(checked):
+                outcome = await consumer.confirm_copy(head, message, checked=checked)
+            case Conflict():
+                outcome = report_conflict(message)
+            case Fenced(level):
+                outcome = await consumer.parking.refuse(head, message, level)
+            case Gap() | Halted():
+                outcome = await consumer.parking.park(head, message)
+            case Busy():
+                # A worker has the session. Its claim ends, or is taken over by the sweep.
+                pass
+        return outcome
+
+    async def fault(self, head: Entry | None, message: Message, reason: str) -> Outcome | None:
+        """Let a person decide about the message: its handler may be what ended the workers."""
+        parking = self.consumer.parking
+        if await self.worker.parked_under(head, message) is not None:
+            # A copy of it waits in the journal, or another message has its place.
+            return await parking.parked_before(head, message)
+        made_from = await parking.prepare(head, message)
+        opened = next_entry.open_entry(made_from)
+        ending = self.consumer.runner.fail(opened, CallerError(reason))
+        result = await self.consumer.committer.commit(head, ending.entry)
+        if result is not WriteResult.CREATED:
+            return None
+        return Faulted(await self.consumer.dispatcher.send_outputs(ending.entry, ending.batches))

@@ -1,0 +1,139 @@
+"""Find what stands still, in all sessions or in one.
+
+What the store shows is a sign; whether it is a standstill now may depend on the session's head. A
+page costs one search, one read of the head for each session with a fault or parked messages, and
+one more for each producer group that has parked messages.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from shared.domain.errors import LockstepError
+from shared.domain.journal import Entry
+from shared.domain.standstill import ListPlace, Sign, Standstill, StandstillKind, explain, is_over
+from shared.engine.worker import Worker
+from shared.ports import SessionNeed
+
+log = logging.getLogger("lockstep.standstills")
+
+# Signs that one answer looks at: what is over, or waits behind the same gap, is no standstill.
+SIGNS_MAX = 1_000
+READ_AT_ONCE = 16
+
+NEEDS = {
+    StandstillKind.HALT: SessionNeed.RESOLUTION,
+    StandstillKind.ALERT: SessionNeed.RESOLUTION,
+    StandstillKind.REFUSED: SessionNeed.RESOLUTION,
+    StandstillKind.BLOCKED: SessionNeed.UNBLOCKING,
+    StandstillKind.GAP: SessionNeed.DRAINING,
+    StandstillKind.PENDING: SessionNeed.DELIVERY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StandstillPage:
+    """A part of the list, and the place to go on from; None at the end.
+
+    A page may have few standstills, or none, and yet not be the last.
+    """
+
+    standstills: tuple[Standstill, ...]
+    after: ListPlace | None
+
+
+class Standstills:
+    def __init__(self, worker: Worker, regions: tuple[str, ...]) -> None:
+        self.worker = worker
+        self.journal = worker.journal
+        self.regions = regions
+        self.late_seconds = worker.policy.standstill_seconds
+
+    async def find(
+        self,
+        kinds: Collection[StandstillKind] = frozenset(StandstillKind),
+        *,
+        session: str | None = None,
+        after: ListPlace | None = None,
+        limit: int,
+    ) -> StandstillPage:
+        """What stands still, the newest first, after a place. Raises Unavailable.
+
+        A page is longer than `limit` where its last record shows several standstills. What is
+        written again while somebody pages moves to the first page.
+        """
+        found: list[Standstill] = []
+        sessions, looked_at = SessionReader(self.worker), 0
+        while looked_at < SIGNS_MAX:
+            signs = await self.journal.signs(
+                {NEEDS[kind] for kind in kinds},
+                self.regions,
+                session=session,
+                older_than_seconds=self.late_seconds,
+                after=after,
+                limit=limit,
+            )
+            await sessions.read(signs)
+            for sign in signs:
+                found += (one for one in sessions.explain(sign) if one.kind in kinds)
+                after = sign.place
+                if len(found) >= limit:
+                    return StandstillPage(tuple(found), after)
+            if len(signs) < limit:
+                return StandstillPage(tuple(found), None)
+            looked_at += len(signs)
+        return StandstillPage(tuple(found), after)
+
+
+class SessionReader:
+    """What signs depend on, read once for each session while one answer is made."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.journal = worker.journal
+        self.slots = asyncio.Semaphore(READ_AT_ONCE)
+        self.heads: dict[str, Entry | None] = {}
+        self.waiting: set[str] = set()
+        # By session and group, the lowest sequence that is parked.
+        self.first_parked: dict[str, dict[str, int | None]] = {}
+
+    async def read(self, signs: Sequence[Sign]) -> None:
+        """Read what these signs depend on, and see to it that what is over is not found again."""
+        needed = {sign.session: sign.waits for sign in signs if sign.needs_head}
+        needed |= {sign.session: True for sign in signs if sign.waits}
+        await asyncio.gather(*(self.read_session(name, waits) for name, waits in needed.items()))
+        await asyncio.gather(
+            *(
+                self.forget(sign, sign.position)
+                for sign in signs
+                if sign.position is not None and is_over(sign, self.heads.get(sign.session))
+            )
+        )
+
+    async def read_session(self, session: str, waits: bool) -> None:
+        """Read a session's head, and where messages wait, which is the first of each group."""
+        async with self.slots:
+            if session not in self.heads:
+                self.heads[session] = await self.journal.head(session)
+            head = self.heads[session]
+            if waits and head is not None and session not in self.waiting:
+                self.waiting.add(session)
+                self.heads[session] = await self.worker.with_cursors(head, head.parked)
+                self.first_parked[session] = {
+                    group: await self.journal.first_parked(session, group) for group in head.parked
+                }
+
+    async def forget(self, sign: Sign, position: int) -> None:
+        """Where the store does not help, the sign is found once more."""
+        async with self.slots:
+            try:
+                await self.journal.close(sign.session, position, sign.version, None)
+            except LockstepError as error:
+                log.info("session %r is looked at again: %s", sign.session, error)
+
+    def explain(self, sign: Sign) -> Sequence[Standstill]:
+        """What a sign shows, now that its session was read."""
+        # Workers of an earlier version left a sign for each parked message: one is enough.
+        parked = self.first_parked.pop(sign.session, {}) if sign.waits else {}
+        return explain(sign, self.heads.get(sign.session), parked)

@@ -1,0 +1,120 @@
+"""What a process looks at before it works: whose journal this is, and whether its queue is there.
+
+Both are asked for once. A store or a region that gives no answer at that moment refuses nobody:
+the work itself will show what it can do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from shared.domain.errors import Misconfigured, OutcomeUnknown, Unavailable
+from shared.domain.outbox import HERE
+from shared.engine.dispatch.deliver import Delivery
+from shared.ports import Regions
+
+# Nobody waits longer for the list, which is one read.
+LOOK_SECONDS_MAX = 2.0
+# How long a queue is waited for while no other region takes messages: the SDK tries a key twice.
+CONNECT_SECONDS_MAX = 10.0
+# After no answer the next look is this much later, so that an outage costs no wait for each call.
+LOOK_AGAIN_SECONDS = 30.0
+
+
+class Readiness:
+    """Whether a process is configured as the journal and the queues need it.
+
+    `replaced` is the list of regions that its own takes the place of, where a person changes it.
+    """
+
+    def __init__(self, journal: Regions, delivery: Delivery, replaced: Sequence[str] = ()) -> None:
+        self.journal = journal
+        self.delivery = delivery
+        self.replaced = frozenset(replaced)
+        self.asking = asyncio.Lock()
+        self.is_agreed = False
+        self.is_queue_seen = False
+        self.looks: list[asyncio.Task[bool | Misconfigured]] = []
+        self.agree_after = self.look_after = float("-inf")
+
+    @asynccontextmanager
+    async def required(self) -> AsyncIterator[None]:
+        """An operation that needs both; where no region surely took it, the next one looks again.
+
+        Raises Misconfigured, and then nothing was done.
+        """
+        await self.require_regions()
+        await self.require_queue()
+        try:
+            yield
+        except OutcomeUnknown:
+            self.is_queue_seen = False
+            raise
+
+    async def require_regions(self) -> None:
+        """Raise Misconfigured where the journal is kept for other regions than this process names.
+
+        Also where the store itself needs a person first.
+        """
+        async with self.asking:
+            if self.is_agreed or self.delivery.clock.now() < self.agree_after:
+                return
+            try:
+                async with asyncio.timeout(LOOK_SECONDS_MAX):
+                    self.is_agreed = await self.agree()
+            except Misconfigured:
+                raise
+            except (Unavailable, OutcomeUnknown, TimeoutError):
+                self.agree_after = self.delivery.clock.now() + LOOK_AGAIN_SECONDS
+
+    async def agree(self) -> bool:
+        """Compare the lists; the first process of all stores its own.
+
+        False where another one stored a list at the same time: the next operation looks at that.
+        Raises Misconfigured.
+        """
+        ours = self.delivery.regions
+        stored = await self.journal.regions()
+        if stored is None:
+            return await self.journal.save_regions(ours, None)
+        # The order says which region is preferred, and may be changed at any time.
+        if set(stored.names) == set(ours):
+            return True
+        if set(stored.names) == self.replaced:
+            return await self.journal.save_regions(ours, stored.version)
+        raise Misconfigured(
+            f"LOCKSTEP_REGIONS names {', '.join(ours)}, but the journal is kept for"
+            f" {', '.join(stored.names)}: name the same regions everywhere"
+        )
+
+    async def require_queue(self) -> None:
+        """Raise Misconfigured where every region that answers says that its queue takes nothing."""
+        async with self.asking:
+            if self.is_queue_seen or self.delivery.clock.now() < self.look_after:
+                return
+            self.looks = [asyncio.create_task(self.look(r)) for r in self.delivery.regions]
+            refusals: list[str] = []
+            # One region that takes messages is enough: nobody waits for another that is silent.
+            for look in asyncio.as_completed(self.looks):
+                answer = await look
+                if answer is True:
+                    self.is_queue_seen = True
+                    # What was missing a moment ago is not waited for any longer.
+                    self.delivery.resume(HERE)
+                    return
+                refusals += [str(answer)] if answer else []
+            if refusals:
+                raise Misconfigured(f"nothing was numbered: {'; '.join(sorted(refusals))}")
+            self.look_after = self.delivery.clock.now() + LOOK_AGAIN_SECONDS
+
+    async def look(self, region: str) -> bool | Misconfigured:
+        """Whether the region's queue takes messages: false where there is no answer."""
+        queue = self.delivery.queues.resolve(HERE)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                await self.delivery.bus.look(region, queue)
+        except Misconfigured as error:
+            return error
+        except (Unavailable, OutcomeUnknown, TimeoutError):
+            return False
+        return True

@@ -1,0 +1,56 @@
+"""The stored format of what producers keep: their ledgers, and the keys that they remember."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.domain.message import derive_id
+from shared.domain.producer import BoundNumber, Ledger
+from shared.storage.documents import TTL_FIELD, Document
+
+
+def ledger_id(group: str) -> str:
+    """The document id of a producer group's ledger; a group may hold characters ids may not."""
+    return f"ledger-{derive_id(group)}"
+
+
+def key_id(group: str, message_id: str) -> str:
+    """The document id of a remembered key: the id under which a group sent a message."""
+    return f"key-{derive_id(group, message_id)}"
+
+
+def encode_ledger(session: str, ledger: Ledger) -> Document:
+    return {
+        "id": ledger_id(ledger.group),
+        "session": session,
+        "kind": "ledger",
+        "group": ledger.group,
+        "level": ledger.level,
+        "next": ledger.next,
+        "began": ledger.began,
+        "remembered": [[b.id, b.digest, b.sequence] for b in ledger.remembered],
+    }
+
+
+def decode_ledger(document: Mapping[str, Any]) -> Ledger:
+    return Ledger(
+        group=document["group"],
+        level=document["level"],
+        next=document["next"],
+        began=document["began"],
+        remembered=tuple(BoundNumber(*bound) for bound in document["remembered"]),
+    )
+
+
+def encode_key(session: str, group: str, bound: BoundNumber, keep_seconds: int) -> Document:
+    """A remembered key; the store removes it after its time."""
+    return {
+        "id": key_id(group, bound.id),
+        "session": session,
+        "kind": "key",
+        "bound": [bound.id, bound.digest, bound.sequence],
+        TTL_FIELD: keep_seconds,
+    }
+
+
+def decode_key(document: Mapping[str, Any]) -> BoundNumber:
+    return BoundNumber(*document["bound"])

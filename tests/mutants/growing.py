@@ -1,0 +1,127 @@
+"""What must not grow, and what keeps it small, got wrong."""
+
+from tests.mutants.mutant import Mutant, Simulated
+
+SCENARIO = "tests/scenarios/test_when_{}.py".format
+COMPACTED = SCENARIO("old_entries_are_compacted")
+MANY_SENDERS = SCENARIO("many_senders_share_a_session")
+
+MUTANTS = (
+    Mutant(
+        "name the cursor of every group in every entry",
+        "P8",
+        "next_entry.keep_recent",
+        old="max(0, _A_)",
+        new="0",
+        tests=MANY_SENDERS,
+    ),
+    Mutant(
+        "evict a cursor without keeping it",
+        "P2",
+        "append_operations",
+        old="_OPERATIONS_.append(UpsertDocument(encode_cursor(*_A_)))",
+        new="pass",
+        tests=MANY_SENDERS,
+        simulated=Simulated(),
+        crash_point="from many senders",
+    ),
+    Mutant(
+        "take the cursor of an unnamed group for a new one",
+        "P2",
+        "Worker.with_cursors",
+        old="_KEPT_.cursor if _KEPT_ else Cursor()",
+        new="Cursor()",
+        tests=MANY_SENDERS,
+        simulated=Simulated(),
+    ),
+    Mutant(
+        "drain by the cursors that the head names",
+        "P6",
+        "Parking.next_parked",
+        old="await self.worker.with_cursors(_HEAD_, _A_)",
+        new="_HEAD_",
+        tests=MANY_SENDERS,
+    ),
+    Mutant(
+        "evict the cursor of a message of the same batch",
+        "P2",
+        "keeps_cursors",
+        old="_WHOLE_ and len(_EVICTED_) <= _MOST_",
+        new="len(_EVICTED_) <= _MOST_",
+        tests=MANY_SENDERS,
+    ),
+    Mutant(
+        "search copies as if no cursor had been evicted",
+        "P1",
+        "Duplicates.bounds",
+        old="_HEAD_.has_evicted",
+        new="False",
+        tests=MANY_SENDERS,
+        simulated=Simulated(300),
+    ),
+    Mutant(
+        "forget where a cursor was evicted before",
+        "P1",
+        "next_entry.evict",
+        old="_BEFORE_.ends if _BEFORE_ else ()",
+        new="()",
+        tests=MANY_SENDERS,
+    ),
+    Mutant(
+        "compact the newest first",
+        "P3",
+        "Compactor.compact_session",
+        old="await self.journal.compact(_SESSION_, _FREE_[:_MOST_], _MARKS_)",
+        new="await self.journal.compact(_SESSION_, _FREE_[-_MOST_:], _MARKS_)",
+        tests=COMPACTED,
+        simulated=Simulated(),
+    ),
+    Mutant(
+        "let every region compact all sessions",
+        "P7",
+        "Compactor.is_own",
+        old="home_region(*_A_) == self.region",
+        new="True",
+        tests=COMPACTED,
+    ),
+    Mutant(
+        "leave a dead region's sessions as they are",
+        "P8",
+        "Compactor.find_sessions",
+        old="_LATE_ or self.is_own(_A_)",
+        new="self.is_own(_A_)",
+        tests=COMPACTED,
+    ),
+    Mutant(
+        "mark no entry of a short session",
+        "P8",
+        "EARLY_MILESTONES",
+        old="frozenset(_POSITIONS_)",
+        new="frozenset()",
+        tests=COMPACTED,
+    ),
+    Mutant(
+        "forget a session of which some entries were too young",
+        "P8",
+        "OldPart.marks_from",
+        old="{self.kept.position: True} if self.is_found_again else {}",
+        new="{}",
+        tests=COMPACTED,
+    ),
+    Mutant(
+        "look at what is compacted again and again",
+        "P7",
+        "OldPart.marks_from",
+        old="_MARKED_ >= _POSITION_",
+        new="False",
+        tests=COMPACTED,
+    ),
+    Mutant(
+        "compact without an end in time",
+        "P6",
+        "Compactor.compact_session",
+        old="self.clock.now() >= _STOP_AT_",
+        new="False",
+        tests=COMPACTED,
+    ),
+)

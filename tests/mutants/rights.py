@@ -1,0 +1,87 @@
+"""Who may say what, got wrong: each found by the strangers' own tests."""
+
+from functools import partial
+
+from tests.mutants.mutant import Mutant
+
+Heard = partial(Mutant, tests="tests/scenarios/test_when_a_stranger_speaks.py")
+
+MUTANTS = (
+    Heard(
+        "let ingest say what only the app may",
+        "P9",
+        "ingest.read_request",
+        old="refuse_reserved(_MESSAGE_.session, _MESSAGE_.type)",
+        new="pass",
+    ),
+    Heard(
+        "take from the queue what only the app may say",
+        "P9",
+        "from_properties",
+        old="refuse_reserved(_MESSAGE_.session, _TYPE_)",
+        new="pass",
+    ),
+    Heard(
+        "take other content under a step's id for the step",
+        "P5",
+        "is_step_of",
+        old="_RECORDED_.digest == _COMMAND_.digest",
+        new="True",
+    ),
+    Heard(
+        "let a stranger's message stop its session",
+        "P9",
+        "HandlerRunner.fail",
+        old="_HALTS_ and not _IS_STRANGE_",
+        new="_HALTS_",
+    ),
+    Heard(
+        "let a type without sessions write to those of another model",
+        "P2",
+        "Handlers.of",
+        old="_HANDLER_.state == _OTHER_.state or _HANDLER_.state.model is NoState",
+        new="True",
+    ),
+    Heard(
+        "publish as ingest at the lowest owner level",
+        "P1",
+        "ingest.PRODUCER",
+        old="ProducerOptions(HTTP_GROUP, owner_level=OWNER_LEVEL_MAX, is_ingest=True)",
+        new="ProducerOptions(HTTP_GROUP, owner_level=0, is_ingest=True)",
+    ),
+    Heard(
+        "let a fenced producer go on without being told",
+        "P9",
+        "Parking.fence_ledger",
+        old="_STORED_.ledger.level < _LEVEL_",
+        new="False",
+    ),
+    Heard(
+        "forget what a fenced producer sent",
+        "P1",
+        "Parking.commit_refusal",
+        old="replace(_ENTRY_, message=_MESSAGE_, outbox=_REPORTS_, alert=_REASON_)",
+        new="_ENTRY_",
+    ),
+    Heard(
+        "show nobody what a stranger said",
+        "P9",
+        "HandlerRunner.fail",
+        old="_REASON_ if _IS_STRANGE_ else None",
+        new="None",
+    ),
+    Heard(
+        "fail on a tombstone that is nested deeply",
+        "P9",
+        "explain_tombstone",
+        old="(ValueError, AttributeError, RecursionError)",
+        new="(ValueError, AttributeError)",
+    ),
+    Heard(
+        "repeat control characters in reasons",
+        "P9",
+        "shorten",
+        old="UNPRINTABLE.sub(escape_character, _REASON_)",
+        new="_REASON_",
+    ),
+)

@@ -1,0 +1,178 @@
+"""A region accepts and never answers: the other one goes on as if nothing were, and it is repaid.
+
+Time is virtual here: a second passes only while everything waits.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from shared.adapters.memory_store import VirtualClock
+from shared.domain.errors import OutcomeUnknown
+from shared.domain.message import Message
+from shared.engine.consume.outcomes import Processed
+from shared.engine.dispatch.deliver import PATIENCE_SECONDS, PAUSE_SECONDS, PAUSE_SECONDS_MAX
+from simulation import virtual_time
+from tests.crashes import sent
+from tests.world import LAG_SECONDS, REGIONS, World, message
+
+SEND_SECONDS_MAX = 10.0
+
+
+class LoopClock(VirtualClock):
+    """The clock of a loop in virtual time, which all of the world's time comes from."""
+
+    def now(self) -> float:
+        return virtual_time.now()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def bill(sequence: int, session: str = "acc-7") -> Message:
+    return message(sequence, session=session, kind="account.bill")
+
+
+def in_silence(work: Callable[[World], Awaitable[None]]) -> None:
+    """Do it in virtual time with a silent west; a send to it gives up as the adapter's does."""
+
+    async def run() -> None:
+        world = World(LoopClock())
+        send = world.bus.send
+
+        async def limited(*arguments: object, **options: object) -> None:
+            try:
+                async with asyncio.timeout(SEND_SECONDS_MAX):
+                    await send(*arguments, **options)  # type: ignore[arg-type]
+            except TimeoutError as error:
+                raise OutcomeUnknown("no answer") from error
+
+        world.bus.send = limited  # type: ignore[method-assign]
+        world.bus.silent = {"west"}
+        await work(world)
+
+    virtual_time.run(run())
+
+
+def test_the_first_message_waits_a_second_and_the_next_ones_not_at_all() -> None:
+    async def work(world: World) -> None:
+        assert isinstance(await world.east.consumer.consume(bill(0)), Processed)
+        assert virtual_time.now() <= PATIENCE_SECONDS
+        began = virtual_time.now()
+        for sequence in range(1, 50):
+            assert isinstance(await world.east.consumer.consume(bill(sequence)), Processed)
+        assert virtual_time.now() == began
+        assert len(world.outputs("east")) == 50
+
+    in_silence(work)
+
+
+def test_of_many_sessions_at_once_each_waits_a_second_and_one_probes_later() -> None:
+    async def work(world: World) -> None:
+        async def consume(number: int) -> None:
+            await world.east.consumer.consume(bill(0, f"session-{number}"))
+
+        await asyncio.gather(*(consume(number) for number in range(20)))
+        assert virtual_time.now() <= PATIENCE_SECONDS
+        await asyncio.sleep(PAUSE_SECONDS)
+        tried = world.bus.fault_plan.calls["silent.west"]
+        await asyncio.gather(*(consume(number) for number in range(20, 40)))
+        assert world.bus.fault_plan.calls["silent.west"] == tried + 1
+
+    in_silence(work)
+
+
+def test_over_ten_minutes_it_is_tried_less_and_less_often() -> None:
+    async def work(world: World) -> None:
+        worst = 0.0
+        for sequence in range(600):
+            began = virtual_time.now()
+            await world.east.consumer.consume(bill(sequence))
+            worst = max(worst, virtual_time.now() - began)
+            await asyncio.sleep(1.0)
+        assert worst <= 2 * PATIENCE_SECONDS
+        assert world.bus.fault_plan.calls["silent.west"] <= 600 / PAUSE_SECONDS_MAX + 8
+        # Nothing is looked for meanwhile, but for the probes.
+        assert world.journal.fault_plan.calls["pending"] <= 600 / PAUSE_SECONDS_MAX + 8
+
+    in_silence(work)
+
+
+def test_it_costs_no_write_and_what_is_missed_is_known_with_the_next_entry() -> None:
+    async def work(world: World) -> None:
+        for sequence in range(20):
+            await world.east.consumer.consume(bill(sequence))
+        assert world.journal.fault_plan.calls["acknowledge"] == 0
+        assert {tuple(entry["owing"]) for entry in world.entries()} == {("west",)}
+
+    in_silence(work)
+
+
+def test_when_it_answers_again_its_own_sweep_repays_it_in_order() -> None:
+    async def work(world: World) -> None:
+        for sequence in range(30):
+            await world.east.consumer.consume(bill(sequence))
+        world.bus.silent.clear()
+        await asyncio.sleep(LAG_SECONDS + 1)
+
+        await world.west.recovery.sweep()
+        assert sent(world, "west") == sent(world, "east")
+
+        await asyncio.sleep(PAUSE_SECONDS_MAX)
+        await world.east.consumer.consume(bill(30))
+        assert sent(world, "west") == sent(world, "east")
+        assert await world.owing() == []
+
+    in_silence(work)
+
+
+def test_a_returned_region_is_not_repaid_inside_the_others_messages() -> None:
+    async def work(world: World) -> None:
+        for sequence in range(30):
+            await world.east.consumer.consume(bill(sequence))
+        world.bus.silent.clear()
+        await asyncio.sleep(PAUSE_SECONDS_MAX)
+        before = dict(world.bus.fault_plan.calls)
+
+        for sequence in range(30, 40):
+            await world.east.consumer.consume(bill(sequence))
+
+        # One output showed that it is back; the rest is its own sweep's.
+        assert world.bus.fault_plan.calls["send.west"] - before.get("send.west", 0) == 1
+        await asyncio.sleep(LAG_SECONDS + 1)
+        await world.west.recovery.sweep()
+        assert sent(world, "west") == sent(world, "east")
+
+    in_silence(work)
+
+
+def test_silence_everywhere_is_waited_for_ten_seconds_and_then_not_at_all() -> None:
+    async def work(world: World) -> None:
+        world.bus.silent = {*REGIONS}
+        await world.east.consumer.consume(bill(0))
+        assert virtual_time.now() <= SEND_SECONDS_MAX
+        began = virtual_time.now()
+        await world.east.consumer.consume(bill(0, "another"))
+        assert virtual_time.now() == began
+
+    in_silence(work)
+
+
+def test_a_region_that_is_only_slow_to_connect_is_used_from_then_on() -> None:
+    async def work(world: World) -> None:
+        world.bus.silent.clear()
+        send, connected = world.bus.send, asyncio.Event()
+
+        async def slow(region: str, *arguments: object, **options: object) -> None:
+            if region == "west" and not connected.is_set():
+                await asyncio.sleep(3 * PATIENCE_SECONDS)
+                connected.set()
+            await send(region, *arguments, **options)  # type: ignore[arg-type]
+
+        world.bus.send = slow  # type: ignore[method-assign]
+        await world.east.consumer.consume(bill(0))
+        assert virtual_time.now() <= PATIENCE_SECONDS
+        await asyncio.sleep(3 * PATIENCE_SECONDS)
+        await world.east.consumer.consume(bill(1))
+        assert sent(world, "west") == sent(world, "east")
+
+    in_silence(work)

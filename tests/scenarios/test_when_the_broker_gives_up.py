@@ -1,0 +1,191 @@
+"""A message is dead-lettered: the sweep gives it a named end, and its handler does not run."""
+
+import json
+from base64 import b64decode
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from functions.rescue import sweep_dead_letters
+from shared.adapters.injected_faults import CallFault
+from shared.adapters.memory_store import EPOCH_SECONDS
+from shared.domain import wire
+from shared.domain.handler import Context, Handlers, Kind
+from shared.domain.message import Message
+from shared.engine.operate.dead_letters import LETTERS_MAX
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.ports import DeadLetter
+from tests.world import REGIONS, Account, Amount, World, message
+
+NOW = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
+REASON = "MaxDeliveryCountExceeded: delivered 750 times"
+
+
+def letter_of(sent: Message) -> DeadLetter:
+    return DeadLetter("spoofed", wire.to_properties(sent), sent.body, REASON)
+
+
+async def sweep(world: World, *letters: DeadLetter, region: str = "east") -> list[DeadLetter]:
+    """Dead-letter these in a region, sweep there, and see what is left."""
+    left = world.bus.dead_letters[region, "in"]
+    left.extend(letters)
+    await sweep_dead_letters(getattr(world, region).dead_letters)
+    return left
+
+
+def reports(world: World) -> list[dict[str, object]]:
+    east, west = (world.bus.messages(region, "errors") for region in REGIONS)
+    assert east == west
+    return [json.loads(m.body) for m in east]
+
+
+@pytest.mark.parametrize("number", [message(0).number, None], ids=["numbered", "un-numbered"])
+@pytest.mark.parametrize("kind", ["account.add", "account.burn", "account.melt"])
+async def test_a_message_of_ours_becomes_a_fault_that_a_person_can_resolve(
+    number: object, kind: str
+) -> None:
+    world = World()
+    sent = replace(message(0, kind=kind), number=number, time=NOW)  # type: ignore[arg-type]
+
+    assert await sweep(world, letter_of(sent)) == []
+    await world.west.consumer.consume(message(1))
+
+    fault, parked = world.entries()
+    assert [fault["status"], parked["status"]] == ["faulted", "parked"]
+    assert fault["reason"] == f"dead-lettered by the broker: {REASON}"
+    assert fault["message"]["body"].encode() == sent.body
+    assert [report["reason"] for report in reports(world)] == [fault["reason"]]
+    if kind == "account.add":
+        decision = ResolutionRequest(ResolutionAction.RETRY, "Ada", "the outage is over")
+        await world.east.resolver.resolve("acc-7", decision)
+        assert world.amounts()[:1] == [1]
+
+
+async def test_the_handler_does_not_run_even_where_its_type_goes_on_after_a_fault() -> None:
+    world = World()
+    await world.east.consumer.consume(message(1))
+
+    assert await sweep(world, letter_of(message(0, kind="account.hint"))) == []
+    await world.east.recovery.sweep()
+    world.clock.seconds += 60
+    await world.east.recovery.sweep()
+
+    assert world.amounts() == [2]
+    assert [e["status"] for e in world.entries()] == ["parked", "faulted", "completed"]
+    assert "the broker" in world.entries()[1]["reason"]
+
+
+async def test_what_the_journal_has_is_only_removed() -> None:
+    world = World()
+    unnumbered = replace(message(7), number=None, time=NOW)
+    for sent in (message(0), message(1), unnumbered, message(3)):
+        await world.west.consumer.consume(sent)
+    before = world.entries()
+
+    for region in REGIONS:
+        letters = [letter_of(m) for m in (message(0), message(1), unnumbered, message(3))]
+        assert await sweep(world, *letters, region=region) == []
+
+    assert world.entries() == before
+    assert world.amounts() == [1, 2, 8]
+    assert reports(world) == []
+
+
+async def test_a_message_whose_turn_has_not_come_is_parked() -> None:
+    world = World()
+
+    assert await sweep(world, letter_of(message(1))) == []
+    await world.east.consumer.consume(message(0))
+
+    assert world.amounts() == [1, 2]
+
+
+async def test_a_dead_letter_waits_for_a_worker_that_has_its_session() -> None:
+    world = World()
+    slow = letter_of(message(1))
+    await world.east.consumer.consume(message(0))
+    document = world.entries()[-1]
+    document["status"] = "working"
+    document["lease"] = {"seconds": 30.0, "tries": 1}
+
+    assert await sweep(world, slow) == [slow]
+    document["status"] = "completed"
+    assert await sweep(world) == []
+
+
+async def test_a_fenced_producers_message_is_refused_by_name() -> None:
+    world = World()
+    await world.east.consumer.consume(message(0, level=1))
+
+    assert await sweep(world, letter_of(message(1))) == []
+
+    assert world.entries()[-1]["status"] == "skipped"
+
+
+OTHERS = {
+    "no message": DeadLetter(None, {"origin": "fax"}, b"\xff", REASON),
+    "an AMQP sequence": DeadLetter("s", {}, b"[1, 2]", f"its body is an AMQP sequence; {REASON}"),
+    "other content": letter_of(replace(message(0), body=b'{"amount":99}')),
+    "too old": letter_of(replace(message(9), number=None, time="2013-01-01T05:17:00Z")),
+    "no time": letter_of(replace(message(9), number=None)),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+async def test_what_no_journal_takes_is_reported_whole_with_the_brokers_reason(case: str) -> None:
+    world = World()
+    await world.east.consumer.consume(message(0))
+    letter = OTHERS[case]
+
+    assert await sweep(world, letter) == []
+
+    (report,) = reports(world)
+    assert str(report["reason"]).startswith(f"dead-lettered by the broker: {letter.reason}")
+    assert b64decode(str(report["body"])) == letter.body
+    assert report["properties"] == dict(letter.properties)
+    assert world.amounts() == [1]
+
+
+async def test_a_message_of_a_type_without_a_journal_is_reported() -> None:
+    ran: list[int] = []
+    idempotent = Handlers()
+
+    @idempotent.register("account.ping", state=Account, body=Amount, kind=Kind.IDEMPOTENT)
+    async def ping(account: Account, body: Amount, _: Context) -> Account:
+        ran.append(body.amount)
+        return account
+
+    world = World(handlers=idempotent)
+    ping_sent = replace(message(0, kind="account.ping"), number=None, time=NOW)
+
+    assert await sweep(world, letter_of(ping_sent)) == []
+
+    assert [len(reports(world)), ran] == [1, []]
+
+
+async def test_one_that_cannot_be_ended_now_is_left_and_holds_nobody_up() -> None:
+    world = World()
+    world.journal.fault_plan.plan("head", CallFault.FORBIDDEN)
+    first, second = letter_of(message(0)), letter_of(message(0, session="acc-8"))
+
+    assert await sweep(world, first, second) == [first]
+    assert await sweep(world) == []
+
+    for session in ("acc-7", "acc-8"):
+        assert [entry["status"] for entry in world.entries(session)] == ["faulted"]
+
+
+async def test_without_an_error_queue_nothing_is_removed() -> None:
+    world = World()
+    world.bus.unavailable.update(REGIONS)
+    letter = OTHERS["no message"]
+
+    assert await sweep(world, letter) == [letter]
+
+
+async def test_one_run_is_bounded() -> None:
+    world = World()
+    letters = [letter_of(message(0, session=f"acc-{n}")) for n in range(LETTERS_MAX + 5)]
+
+    assert len(await sweep(world, *letters)) == 5

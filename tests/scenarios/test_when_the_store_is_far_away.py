@@ -1,0 +1,224 @@
+"""Each write takes 130 ms: what is parked ends soon, and nobody holds an invocation for long."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from functions.handlers import shooting_range
+from shared.engine.build import Services
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.ports import SessionNeed
+from simulation.virtual_time import run
+from tests.business import plain, worker_with
+from tests.far_store import FarJournal
+from tests.loop_clock import LoopClock
+from tests.scenarios.test_when_a_session_is_very_long import judged, shots
+from tests.scenarios.test_when_a_shot_is_fired_twice import GAME
+from tests.world import DELAY_SECONDS, POLICY, REGIONS, World, message
+
+WRITE_SECONDS = 0.13
+READ_SECONDS = 0.065
+MANY = 10_000
+SESSION = "acc-7"
+BOUND_SECONDS = POLICY.waits.bound_seconds
+SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
+
+
+def far_worker(world: World, region: str = "east") -> Services:
+    """A worker that is far from the store."""
+    journal = FarJournal(
+        world.journal, world.clock, read_seconds=READ_SECONDS, write_seconds=WRITE_SECONDS
+    )
+    return worker_with(world, region, journal=journal)
+
+
+async def parked(count: int, kind: str = "account.add") -> World:
+    """So many messages wait for the first one."""
+    world = World()
+    world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
+    for sequence in range(1, count + 1):
+        await world.east.consumer.consume(message(sequence, sequence % 7, kind=kind))
+    return world
+
+
+async def test_ten_thousand_parked_messages_end_within_a_minute() -> None:
+    world = World(handlers=shooting_range.handlers)
+    played = shots(MANY + 1)
+    world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
+    for arriving in played[1:]:
+        await world.east.consumer.consume(arriving)
+    worker = far_worker(world)
+    began = world.clock.now()
+
+    await worker.consumer.consume(played[0])
+    first = world.clock.now() - began
+    held = []
+    while world.entries(GAME)[-1].get("parked"):
+        at = world.clock.now()
+        await worker.recovery.sweep()
+        held.append(world.clock.now() - at)
+
+    assert world.clock.now() - began < 60
+    assert max(first, *held) < BOUND_SECONDS + 2
+    # They come back to the app, whose scoreboard counts them.
+    assert world.outputs("east", "in") == world.outputs("west", "in") == judged(played)
+    kinds = {document["kind"] for document in world.journal.partitions[GAME].values()}
+    assert "parked" not in kinds
+
+
+async def test_the_outputs_of_a_fold_are_those_of_its_messages_one_by_one() -> None:
+    world = await parked(200, "account.bill")
+    alone = World()
+    for sequence in range(201):
+        await alone.east.consumer.consume(message(sequence, sequence % 7, kind="account.bill"))
+
+    await far_worker(world).consumer.consume(message(0, 0, kind="account.bill"))
+
+    assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
+
+
+def ends(world: World) -> list[tuple[str, str]]:
+    """How each message of the session ended, in order."""
+    ended = [entry for entry in world.entries() if entry["status"] != "parked"]
+    return [(one["id"], entry["status"]) for entry in ended for one in entry["covers"]]
+
+
+@pytest.mark.parametrize("odd", ["account.hint", "account.burn", "lockstep.void", "account.pay"])
+async def test_what_cannot_be_folded_is_taken_alone_in_its_place(odd: str) -> None:
+    kinds = ["account.add"] * 3 + [odd] + ["account.add"] * 3
+    messages = [message(n, kind=kind) for n, kind in enumerate(kinds)]
+    world, alone = World(), World()
+    for arriving in [*messages[1:], messages[0]]:
+        await world.east.consumer.consume(arriving)
+    for arriving in messages:
+        await alone.east.consumer.consume(arriving)
+
+    ends = [
+        [
+            (one["id"], e["status"])
+            for e in w.entries()
+            if e["status"] != "parked"
+            for one in e["covers"]
+        ]
+        for w in (world, alone)
+    ]
+    assert ends[0] == ends[1][: len(ends[0])]
+    assert world.amounts() == alone.amounts()
+    assert world.entries()[-1].get("parked") == alone.entries()[-1].get("parked")
+
+
+async def test_messages_without_numbers_are_folded_in_the_order_of_their_arrival() -> None:
+    world = World()
+    await world.east.consumer.consume(plain(0, "account.burn"))
+    for sequence in range(1, 101):
+        await world.east.consumer.consume(plain(sequence))
+    before = len(world.entries())
+
+    await world.west.resolver.resolve(SESSION, SKIP)
+
+    assert world.amounts() == [n + 1 for n in range(1, 101)]
+    assert len(world.entries()) == before + 1 + 3
+    for sequence in range(1, 101):
+        await world.worker("west").consumer.consume(plain(sequence))
+    assert len(world.amounts()) == 100
+
+
+async def test_a_sweep_looks_at_one_document_of_a_session_however_many_are_parked() -> None:
+    world = await parked(50)
+
+    found = world.journal.store.search(SessionNeed.DRAINING, "", world.clock.now(), frozenset())
+
+    assert len(found) == 1
+
+
+async def test_what_an_older_worker_parked_is_found_and_drained() -> None:
+    world = await parked(3)
+    documents = world.journal.partitions[SESSION]
+    for document in documents.values():
+        if document["kind"] == "parked":
+            document["waiting"] = True
+            world.journal.store.flags[SESSION].add(document["id"])
+    world.journal.store.flags[SESSION].discard(documents.pop("waiting")["id"])
+    head = await world.journal.head(SESSION)
+    await world.east.consumer.give_entry(
+        await world.east.consumer.parking.prepare(head, message(0))
+    )
+
+    world.clock.seconds += 60
+    await world.west.recovery.sweep()
+
+    assert world.amounts() == [1, 1, 2, 3]
+    assert not any(document.get("waiting") for document in documents.values())
+
+
+async def test_many_sessions_are_swept_in_turns_that_each_end_in_time() -> None:
+    world = World()
+    world.bus.unavailable = {"east", "west"}
+    for number in range(500):
+        await world.east.consumer.consume(message(0, kind="account.bill", session=f"acc-{number}"))
+    world.bus.unavailable = set()
+    world.clock.seconds += POLICY.lag_seconds
+    worker = far_worker(world)
+    held: list[float] = []
+    while not held or len(world.outputs("east")) < 500:
+        began = world.clock.now()
+        recovered = await worker.recovery.sweep()
+        held.append(world.clock.now() - began)
+        assert recovered.helped > 0
+        assert recovered.left > 0 or len(world.outputs("east")) == 500
+
+    # The last of the sixteen slots may begin something just before the time is up.
+    assert max(held) < BOUND_SECONDS + 16
+    assert len(held) > 1
+    assert len(set(world.outputs("east"))) == len(world.outputs("east")) == 500
+
+
+def test_nothing_is_sent_twice_and_nothing_is_given_back() -> None:
+    async def scenario() -> None:
+        world = World(LoopClock(), policy=replace(POLICY, acknowledge_seconds=0.5))
+        workers = {region: far_worker(world, region) for region in REGIONS}
+        held: list[float] = []
+
+        async def receive(region: str, session: str) -> None:
+            await asyncio.sleep(0 if region == "east" else DELAY_SECONDS)
+            for sequence in range(20):
+                began = world.clock.now()
+                bill = message(sequence, kind="account.bill", session=session)
+                await workers[region].consumer.consume(bill)
+                held.append(world.clock.now() - began)
+
+        async def sweep(region: str) -> None:
+            for _ in range(12):
+                await asyncio.sleep(0.7)
+                await workers[region].recovery.sweep()
+
+        sessions = [f"acc-{number}" for number in range(40)]
+        received = (receive(region, session) for region in REGIONS for session in sessions)
+        await asyncio.gather(*received, *(sweep(region) for region in REGIONS))
+        await asyncio.sleep(POLICY.lag_seconds)
+
+        for region in REGIONS:
+            outputs = world.outputs(region)
+            assert len(set(outputs)) == len(outputs) == 20 * len(sessions)
+        assert max(held) < 1
+        assert {len(world.amounts(session)) for session in sessions} == {20}
+
+    run(scenario())
+
+
+async def test_a_session_that_cannot_be_helped_is_looked_at_less_and_less_often() -> None:
+    world = World()
+    await world.east.consumer.consume(message(0, kind="account.burn"))
+    await world.east.consumer.consume(message(1))
+    looks = []
+    for _ in range(240):
+        world.clock.seconds += 15
+        before = world.journal.fault_plan.calls["head"]
+        await world.west.recovery.sweep()
+        looks.append(world.journal.fault_plan.calls["head"] - before)
+
+    assert sum(looks[:20]) == 5
+    assert sum(looks[-40:]) == 2
+    await world.east.resolver.resolve(SESSION, SKIP)
+    assert world.amounts() == [2]

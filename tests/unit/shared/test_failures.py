@@ -1,0 +1,279 @@
+"""What a service says has one meaning, whichever SDK object says it."""
+
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
+from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
+from azure.servicebus import exceptions as bus
+from azure.servicebus._transport._pyamqp_transport import _ERROR_CODE_TO_ERROR_MAPPING
+
+from shared.adapters.cosmos_account import CosmosAccount, Tries, convert, read_failure, reading
+from shared.adapters.injected_faults import CallFault, FaultPlan
+from shared.adapters.service_bus import Namespace, ServiceBus, code_of
+from shared.domain.errors import (
+    InvalidMessage,
+    LockstepError,
+    Misconfigured,
+    NotStorable,
+    OutcomeUnknown,
+    Throttled,
+    TooLarge,
+    Unavailable,
+)
+from shared.domain.failures import (
+    BUS,
+    CREDENTIAL,
+    FAILURE_RULES,
+    STORE,
+    Failure,
+    FailureClass,
+    classify,
+    make_error,
+)
+
+ERRORS = {
+    FailureClass.TRANSIENT: Unavailable,
+    FailureClass.DESTINATION: Misconfigured,
+    FailureClass.UNKNOWN: OutcomeUnknown,
+}
+
+
+def answer(status: int, sub_status: int | None = None) -> CosmosHttpResponseError:
+    """What the SDK raises for a status."""
+    headers = {"x-ms-substatus": str(sub_status)} if sub_status else {}
+    response: Any = SimpleNamespace(
+        status_code=status,
+        reason="",
+        headers=headers,
+        request=SimpleNamespace(url="https://account/dbs/a/colls/b/docs"),
+    )
+    return CosmosHttpResponseError(message="said the store", response=response)
+
+
+def exact_error(status: int, sub_status: int | None, *, is_write: bool) -> LockstepError:
+    error = answer(status, sub_status)
+    return convert(read_failure(error, is_write=is_write), error)
+
+
+# Status, sub-status, and what a write and a read of it raise.
+ANSWERED: list[tuple[int, int | None, type[LockstepError], type[LockstepError]]] = [
+    (400, None, NotStorable, Misconfigured),
+    (400, 1001, Misconfigured, Misconfigured),
+    (400, 1024, Unavailable, Unavailable),
+    (401, None, Misconfigured, Misconfigured),
+    (403, None, Misconfigured, Misconfigured),
+    (403, 3, Unavailable, Unavailable),
+    (403, 1008, Unavailable, Unavailable),
+    (403, 5300, Misconfigured, Misconfigured),
+    (404, 1002, Unavailable, Unavailable),
+    (404, 1003, Misconfigured, Misconfigured),
+    (408, None, OutcomeUnknown, Unavailable),
+    (410, 1002, Unavailable, Unavailable),
+    (413, None, TooLarge, TooLarge),
+    (429, 3200, Throttled, Throttled),
+    (449, None, Unavailable, Unavailable),
+    (500, None, OutcomeUnknown, Unavailable),
+    (503, None, OutcomeUnknown, Unavailable),
+    (599, None, OutcomeUnknown, Unavailable),
+    (418, None, OutcomeUnknown, Unavailable),
+]
+
+
+@pytest.mark.parametrize(("status", "sub_status", "written", "read"), ANSWERED)
+def test_an_answer_of_the_store_is_one_of_the_engines_errors(
+    status: int,
+    sub_status: int | None,
+    written: type[LockstepError],
+    read: type[LockstepError],
+) -> None:
+    assert type(exact_error(status, sub_status, is_write=True)) is written
+    assert type(exact_error(status, sub_status, is_write=False)) is read
+
+
+@pytest.mark.parametrize(("status", "sub_status", "written", "_"), ANSWERED)
+def test_an_operation_of_a_batch_means_the_same_as_a_request(
+    status: int, sub_status: int | None, written: type[LockstepError], _: object
+) -> None:
+    headers = {"x-ms-substatus": str(sub_status)} if sub_status else {}
+    error = CosmosBatchOperationError(
+        error_index=0, headers=headers, status_code=status, message="refused"
+    )
+
+    assert type(convert(read_failure(error, is_write=True), error)) is written
+
+
+@pytest.mark.parametrize("status", [404, 409, 412])
+async def test_what_says_what_is_stored_passes_unchanged(status: int) -> None:
+    with pytest.raises(CosmosHttpResponseError):
+        async with account().writing(Tries()):
+            raise answer(status)
+    with pytest.raises(CosmosHttpResponseError):
+        async with reading():
+            raise answer(status)
+
+
+async def test_a_container_that_is_missing_is_no_missing_document() -> None:
+    error = answer(404)
+    error.response.request.url = "https://account/dbs/a/colls/b"  # type: ignore[union-attr]
+
+    with pytest.raises(Misconfigured):
+        async with reading():
+            raise error
+
+
+async def test_no_answer_leaves_a_write_unknown_and_a_read_undone() -> None:
+    for error in (ServiceRequestError("refused"), TimeoutError(), ConnectionResetError()):
+        with pytest.raises(OutcomeUnknown):
+            async with account().writing(Tries()):
+                raise error
+        with pytest.raises(Unavailable):
+            async with reading():
+                raise error
+
+
+async def test_an_identity_without_a_token_waits_for_a_person() -> None:
+    for is_write in (True, False):
+        failure = read_failure(ClientAuthenticationError("no token"), is_write=is_write)
+        assert classify(failure).failure_class is FailureClass.DESTINATION
+
+
+@pytest.mark.parametrize(
+    ("statuses", "requests", "error"),
+    [
+        ([429, 429], 2, Unavailable),
+        ([503, 403], 2, OutcomeUnknown),
+        ([408, 429], 2, OutcomeUnknown),
+        ([403], 2, OutcomeUnknown),
+        ([503, 400], 2, NotStorable),
+    ],
+)
+async def test_a_refusal_after_a_try_without_an_answer_says_nothing(
+    statuses: list[int], requests: int, error: type[LockstepError]
+) -> None:
+    answers = [SimpleNamespace(http_response=SimpleNamespace(status_code=s)) for s in statuses]
+    tries = Tries([object()] * requests, answers)
+
+    with pytest.raises(error):
+        async with account().writing(tries):
+            raise answer(statuses[-1])
+
+
+async def test_a_client_is_replaced_after_writes_that_no_right_region_answered() -> None:
+    seen = account()
+    for status, is_failing in ((503, True), (429, False), (403, False), (413, False)):
+        with pytest.raises(LockstepError):
+            async with seen.writing(Tries()):
+                raise answer(status)
+        assert (seen.failing_since is not None) is is_failing
+
+
+def account(connection_string: str = "") -> CosmosAccount:
+    return CosmosAccount(connection_string=connection_string, endpoint=None, client_id=None)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a"])
+async def test_a_connection_string_of_the_store_that_cannot_be_parsed_is_named(text: str) -> None:
+    with pytest.raises(Misconfigured):
+        await account(text).container("lockstep", "journal")
+
+
+# What the SDK raises for a send, and what that means.
+SENT: list[tuple[Exception, type[LockstepError]]] = [
+    (bus.MessageSizeExceededError(), InvalidMessage),
+    (bus.MessagingEntityNotFoundError(), Misconfigured),
+    (bus.MessagingEntityDisabledError(), Misconfigured),
+    (bus.ServiceBusAuthenticationError(), Misconfigured),
+    (bus.ServiceBusAuthorizationError(), Misconfigured),
+    (bus.ServiceBusQuotaExceededError(), Misconfigured),
+    (bus.ServiceBusError("no", condition=b"amqp:not-allowed"), Misconfigured),
+    (bus.ServiceBusError("no", condition=b"com.microsoft:argument-error"), Misconfigured),
+    (ClientAuthenticationError("no token"), Misconfigured),
+    (bus.ServiceBusServerBusyError(), Unavailable),
+    (bus.OperationTimeoutError(), OutcomeUnknown),
+    (bus.ServiceBusConnectionError(), OutcomeUnknown),
+    (bus.ServiceBusCommunicationError(), OutcomeUnknown),
+    (bus.ServiceBusError("no", condition=b"amqp:internal-error"), OutcomeUnknown),
+    (bus.ServiceBusError("no"), OutcomeUnknown),
+    (bus.SessionLockLostError(), OutcomeUnknown),
+    (TimeoutError(), OutcomeUnknown),
+    (ConnectionResetError(), OutcomeUnknown),
+    (ValueError("a closed sender"), OutcomeUnknown),
+]
+
+
+@pytest.mark.parametrize(("raised", "error"), SENT, ids=lambda one: getattr(one, "__name__", None))
+async def test_a_failed_send_is_one_of_the_engines_errors(
+    raised: Exception, error: type[LockstepError]
+) -> None:
+    assert type(make_error(Failure(BUS, code_of(raised)), "")) is error
+
+
+def test_every_exception_that_the_sdk_has_for_a_condition_was_looked_at() -> None:
+    known = {type(raised) for raised, _ in SENT}
+    # These answer a receiver, or whoever creates queues: no send ends so.
+    others = {
+        bus.MessageLockLostError,
+        bus.MessageNotFoundError,
+        bus.MessagingEntityAlreadyExistsError,
+        bus.SessionCannotBeLockedError,
+    }
+
+    assert set(_ERROR_CODE_TO_ERROR_MAPPING.values()) <= known | others
+
+
+@pytest.mark.parametrize("text", ["nonsense", "Endpoint=sb://a;EntityPath=other"])
+async def test_a_connection_string_of_the_bus_that_cannot_be_parsed_is_named(text: str) -> None:
+    namespace = Namespace(connection_string=text, endpoint=None, client_id=None)
+
+    with pytest.raises(Misconfigured):
+        await ServiceBus({"east": namespace}).send("east", "queue", ())
+
+
+@pytest.mark.parametrize("rule", FAILURE_RULES, ids=lambda rule: rule.why)
+def test_every_rule_of_the_table_decides_something(rule: object) -> None:
+    codes = [*range(400, 600), None, *(code for one in FAILURE_RULES for code in one.codes)]
+    subs = [None, *{one.sub_status for one in FAILURE_RULES}]
+    failures = [
+        Failure(service, code, sub, is_write)
+        for service, code, sub, is_write in product((STORE, BUS), codes, subs, (True, False))
+    ]
+
+    assert any(classify(failure) is rule for failure in failures)
+    assert all(
+        type(make_error(failure, "")) in (ERRORS[found], Throttled)
+        for failure in failures
+        if (found := classify(failure).failure_class) in ERRORS
+    )
+
+
+def test_the_error_says_what_the_service_said() -> None:
+    error = make_error(Failure(STORE, CREDENTIAL), "the padding of the key is wrong")
+
+    assert str(error).endswith("the padding of the key is wrong")
+    assert str(error).startswith("Cosmos DB: The key")
+
+
+@pytest.mark.parametrize(
+    ("fault", "stored", "sent"),
+    [
+        (CallFault.REFUSED, Unavailable, Unavailable),
+        (CallFault.LOST, OutcomeUnknown, OutcomeUnknown),
+        (CallFault.UNANSWERED, OutcomeUnknown, OutcomeUnknown),
+        (CallFault.FORBIDDEN, Misconfigured, Misconfigured),
+        (CallFault.UNACCEPTABLE, NotStorable, InvalidMessage),
+    ],
+)
+def test_the_twin_fails_as_the_services_do(
+    fault: CallFault, stored: type[LockstepError], sent: type[LockstepError]
+) -> None:
+    plan = FaultPlan()
+    plan.plan("append", fault)
+    plan.plan("send.east", fault)
+
+    with pytest.raises(stored):
+        plan.perform("append", lambda: None)
+    with pytest.raises(sent):
+        plan.perform("send.east", lambda: None)

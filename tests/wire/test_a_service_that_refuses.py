@@ -1,0 +1,90 @@
+"""What a service refuses has the class that it deserves, through the real SDKs."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from local.cloud import Cloud
+from local.faults import Action, Fault
+from shared.domain.errors import LockstepError, Misconfigured, OutcomeUnknown, Unavailable
+from shared.wiring import Adapters
+from tests.cloud import running_cloud, settings_of
+from tests.contract.journal import step
+from tests.world import message
+
+pytestmark = pytest.mark.wire
+
+SESSION = "acc-7"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with running_cloud(tmp_path_factory.mktemp("cloud")) as cloud:
+        yield cloud
+
+
+@asynccontextmanager
+async def adapters_of(cloud: Cloud, **settings: str) -> AsyncIterator[Adapters]:
+    adapters = Adapters.of(settings_of(cloud, **settings))
+    try:
+        yield adapters
+    finally:
+        cloud.faults.disarm()
+        await adapters.bus.close()
+        await adapters.account.close()
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ([(403, None)], Misconfigured),
+        ([(503, None), (403, None)], OutcomeUnknown),
+        ([(410, None)], Unavailable),
+    ],
+)
+async def test_a_write_that_the_store_refuses(
+    cloud: Cloud, answers: list[tuple[int, int | None]], error: type[LockstepError]
+) -> None:
+    async with adapters_of(cloud) as adapters:
+        await adapters.journal.head(SESSION)
+        for status, substatus in answers:
+            refused = Fault(
+                "cosmos", Action.STATUS, "batch", status=status, substatus=substatus, times=1
+            )
+            cloud.faults.arm(refused)
+
+        with pytest.raises(error) as raised:
+            await adapters.journal.append(step(None, SESSION))
+
+        assert type(raised.value) is error
+
+
+@pytest.mark.parametrize("setting", ["LOCKSTEP_JOURNAL", "LOCKSTEP_DATABASE"])
+async def test_a_container_that_is_missing(cloud: Cloud, setting: str) -> None:
+    async with adapters_of(cloud, **{setting: "misspelt"}) as adapters:
+        with pytest.raises(Misconfigured):
+            await adapters.journal.append(step(None, SESSION))
+        with pytest.raises(Misconfigured):
+            await adapters.journal.entry(SESSION, 0)
+        with pytest.raises(Misconfigured):
+            await adapters.journal.head(SESSION)
+
+
+async def test_a_key_of_another_account(cloud: Cloud) -> None:
+    endpoint = cloud.cosmos.connection_string.split(";")[0]
+    connection = f"{endpoint};AccountKey=d3Jvbmc=;"
+    async with adapters_of(cloud, Cosmos=connection) as adapters:
+        with pytest.raises(Misconfigured):
+            await adapters.journal.head(SESSION)
+
+
+async def test_a_queue_that_is_missing_and_a_key_of_another_namespace(cloud: Cloud) -> None:
+    right = cloud.namespaces["east"].connection_string
+    name, _, _ = right.partition("SharedAccessKey=")
+    wrong = f"{name}SharedAccessKey=d3Jvbmc=;UseDevelopmentEmulator=true"
+    async with adapters_of(cloud, ServiceBus_west=wrong) as adapters:
+        with pytest.raises(Misconfigured):
+            await adapters.bus.send("east", "misspelt", [message(0)])
+        with pytest.raises(Misconfigured):
+            await adapters.bus.send("west", "lockstep", [message(0)])

@@ -1,0 +1,117 @@
+"""The sweep's receiver reads whatever the broker gave up on, and removes what was ended."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpMessageProperties
+
+from local.cloud import Cloud
+from shared.domain import wire
+from shared.domain.errors import Misconfigured
+from shared.ports import DeadLetter
+from shared.wiring import Adapters
+from tests.cloud import running_cloud, settings_of
+from tests.world import message
+
+pytestmark = [pytest.mark.wire, pytest.mark.timeout(120)]
+
+QUEUE = "lockstep"
+PROPERTIES = wire.to_properties(message(0))
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[Cloud]:
+    with running_cloud(tmp_path) as cloud:
+        yield cloud
+
+
+def annotated(**body: Any) -> AmqpAnnotatedMessage:
+    return AmqpAnnotatedMessage(
+        **body,
+        header=AmqpMessageHeader(),
+        properties=AmqpMessageProperties(message_id="m", group_id="acc-7"),
+        application_properties=dict[Any, Any](PROPERTIES | {"count": 3, "is_odd": True}),
+    )
+
+
+BODIES: dict[str, tuple[dict[str, Any], bytes, str]] = {
+    "data": ({"data_body": [b'{"amo', b'unt":1}']}, b'{"amount":1}', ""),
+    "text": ({"value_body": '{"amount":1}'}, b'{"amount":1}', "AMQP value"),
+    "a map": ({"value_body": {"amount": 1, "of": [None]}}, b'{"amount": 1, "of": [null]}', "value"),
+    "nothing": ({"value_body": None}, b"null", "AMQP value"),
+    "bytes": ({"value_body": b"\xff\x00"}, b"\xff\x00", "AMQP value"),
+    "a sequence": ({"sequence_body": [[1, "two"], [3]]}, b'[[1, "two"], [3]]', "AMQP sequence"),
+}
+
+
+async def dead_letter(cloud: Cloud, *messages: ServiceBusMessage | AmqpAnnotatedMessage) -> None:
+    """Send messages of one session, and let the broker give up on them."""
+    connection = cloud.namespaces["east"].connection_string
+    async with ServiceBusClient.from_connection_string(connection) as client:
+        async with client.get_queue_sender(QUEUE) as sender:
+            for one in messages:
+                await sender.send_messages(one)
+        async with client.get_queue_receiver(QUEUE, session_id="acc-7") as receiver:
+            left = len(messages)
+            while left:
+                for received in await receiver.receive_messages(left, max_wait_time=5):
+                    await receiver.dead_letter_message(
+                        received, reason="TooOften", error_description="it failed"
+                    )
+                    left -= 1
+
+
+@pytest.mark.parametrize("case", BODIES)
+async def test_every_kind_of_body_comes_whole_with_the_brokers_reason(
+    cloud: Cloud, case: str
+) -> None:
+    sent, body, kind = BODIES[case]
+    await dead_letter(cloud, annotated(**sent))
+    adapters = Adapters.of(settings_of(cloud))
+    seen: list[DeadLetter] = []
+
+    async def end(letter: DeadLetter) -> bool:
+        seen.append(letter)
+        return True
+
+    assert await adapters.bus.end_dead_letters("east", QUEUE, 10, end) == 1
+    assert await adapters.bus.end_dead_letters("east", QUEUE, 10, end) == 0
+
+    (letter,) = seen
+    assert (letter.session, letter.body) == ("acc-7", body)
+    assert letter.reason.endswith("TooOften: it failed")
+    assert kind in letter.reason
+    described = {"DeadLetterReason": "TooOften", "DeadLetterErrorDescription": "it failed"}
+    assert letter.properties == PROPERTIES | {"count": 3, "is_odd": True} | described
+    assert cloud.depths()["east"][QUEUE]["dead_lettered"] == 0
+    await adapters.bus.close()
+
+
+async def test_what_is_not_ended_is_left_and_the_rest_is_removed(cloud: Cloud) -> None:
+    await dead_letter(cloud, *(annotated(data_body=[b"%d" % n]) for n in range(25)))
+    adapters = Adapters.of(settings_of(cloud))
+    seen: list[bytes] = []
+
+    async def end(letter: DeadLetter) -> bool:
+        seen.append(letter.body)
+        return letter.body != b"7"
+
+    assert await adapters.bus.end_dead_letters("east", QUEUE, 20, end) == 19
+    assert seen == [b"%d" % n for n in range(20)]
+    assert cloud.depths()["east"][QUEUE]["dead_lettered"] == 6
+    await adapters.bus.close()
+
+
+async def test_a_queue_that_is_missing_is_named(cloud: Cloud) -> None:
+    adapters = Adapters.of(settings_of(cloud))
+
+    async def end(letter: DeadLetter) -> bool:
+        raise AssertionError(letter)
+
+    with pytest.raises(Misconfigured):
+        await adapters.bus.end_dead_letters("east", "misspelt", 10, end)
+    await adapters.bus.close()
