@@ -125,5 +125,7 @@ class FaultInjector:
             except ControlRefused as refused:
                 self.log.note_event(f"refused: {refused}")
                 return
+        if planned.is_refusal:
+            self.log.note("refusal", components=planned.components)
         with self.log.fault(planned.components, planned.what):
             self.is_over.wait(planned.seconds)

@@ -60,6 +60,11 @@ class PlannedFault:
         return affected.get(self.outage, ("cloud",))
 
     @property
+    def is_refusal(self) -> bool:
+        """Whether queues refuse what is sent as if a person had to change something."""
+        return self.fault.get("operation") == "send" and self.fault.get("status") in REFUSALS
+
+    @property
     def what(self) -> str:
         if self.outage is not None:
             return str(self.outage)
@@ -79,6 +84,8 @@ class Degradation:
     lasts: tuple[float, float] = (2.0, 6.0)
 
 
+# What a queue answers that takes nothing before a person changes something.
+REFUSALS = (404, 401, 403)
 # How long a write takes whose store is far away; longer than any client waits for an answer.
 FAR_SECONDS, SILENT_SECONDS = 0.13, 30.0
 # How long a fault stays that clients should not simply try against.
@@ -111,7 +118,7 @@ BUS_DEGRADATIONS = (
     Degradation("duplicate", ("deliver",), (0.1, 0.4)),
     Degradation("status", ("accept", "renew-session-lock"), (0.2, 0.6), (503,)),
     # A queue that is missing, forbidden or full; a broker that takes messages and never answers.
-    Degradation("status", ("send",), (1.0, 1.0), (404, 401, 403), lasts=LONG),
+    Degradation("status", ("send",), (1.0, 1.0), REFUSALS, lasts=LONG),
     Degradation(
         "delay", ("send",), (1.0, 1.0), seconds=(SILENT_SECONDS, SILENT_SECONDS), lasts=LONG
     ),

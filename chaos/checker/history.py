@@ -114,7 +114,11 @@ class Leftovers:
 
 @dataclass(frozen=True)
 class RunHistory:
-    """Everything that is checked; what was seen is in the order of arrival, once for each."""
+    """Everything that is checked; what was seen is in the order of arrival, once for each.
+
+    `refusing` are the regions whose queues took nothing for a while as if a person had to change
+    something.
+    """
 
     regions: tuple[str, ...]
     sent: tuple[SentMessage, ...]
@@ -124,6 +128,7 @@ class RunHistory:
     heads: Mapping[str, SessionHead]
     left: Leftovers
     baseline: Baseline
+    refusing: frozenset[str] = frozenset()
 
     @cached_property
     def by_id(self) -> Mapping[str, SentMessage]:

@@ -162,7 +162,8 @@ def find_out_of_order(checked: CheckedHistory) -> Iterator[str]:
         if copy in known:
             continue
         known.add(copy)
-        if seen.place < highest.get(stream, -1):
+        # What a queue refused comes after later outputs; its receivers know that by its number.
+        if seen.place < highest.get(stream, -1) and seen.region not in checked.history.refusing:
             yield f"{seen} came out late"
         highest[stream] = max(seen.place, highest.get(stream, -1))
 
@@ -232,7 +233,7 @@ def find_unbounded(checked: CheckedHistory) -> Iterator[str]:
     """P8: documents that are kept for no reason, or for longer than they need be."""
     left, sessions = checked.history.left, len({sent.session for sent in checked.history.sent})
     # Entries are counted below; what is pending or parked is named as unfinished.
-    allowed = {"ledger": sessions, "genesis": sessions, **dict.fromkeys(UNCOUNTED)}
+    allowed = {"ledger": sessions, "genesis": sessions, "regions": 1, **dict.fromkeys(UNCOUNTED)}
     for kind, count in left.kinds.items():
         most = allowed.get(kind, 0)
         if most is not None and count > most:

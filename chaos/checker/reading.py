@@ -17,11 +17,15 @@ def read_history(files: RunFiles) -> history.RunHistory:
     """Read everything that a run left; raises OSError or ValueError for what cannot be read."""
     state = json.loads(files.final_state.read_text(encoding="utf-8"))
     effects, reports = read_received(files.received)
+    events = list(read_lines(files.events))
     # A run that never came to its end has an empty baseline.
-    baselines = (line for line in read_lines(files.events) if line["kind"] == "baseline")
+    baselines = (line for line in events if line["kind"] == "baseline")
     baseline: dict[str, Any] = next(baselines, {"at": 0.0, "counts": {}})
+    refusals = [line["components"] for line in events if line["kind"] == "refusal"]
+    refusing = frozenset(name.removeprefix("servicebus.") for names in refusals for name in names)
     return history.RunHistory(
         regions=tuple(state["depths"]),
+        refusing=refusing,
         sent=tuple(read_sent(files.workload, files.ledger)),
         seen=tuple(sort_arrivals(effects)),
         reports=tuple(reports),

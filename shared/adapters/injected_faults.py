@@ -35,6 +35,7 @@ STORE_FAILURES = {
     CallFault.FORBIDDEN: Failure(STORE, 403),
     CallFault.UNACCEPTABLE: Failure(STORE, 400),
 }
+BUS_OPERATIONS = ("send.", "look.", "dead_letters.")
 BUS_FAILURES = {
     CallFault.REFUSED: Failure(BUS, "ServiceBusServerBusyError"),
     CallFault.FORBIDDEN: Failure(BUS, "MessagingEntityDisabledError"),
@@ -87,6 +88,6 @@ def inject[T](fault: CallFault, operation: str, apply: Callable[[], T]) -> T:
         apply()
     if fault in (CallFault.KILLED_BEFORE, CallFault.KILLED_AFTER):
         raise ProcessKilled(operation)
-    is_send = operation.startswith("send.")
-    failures, unanswered = (BUS_FAILURES, BUS) if is_send else (STORE_FAILURES, STORE)
+    is_bus = operation.startswith(BUS_OPERATIONS)
+    failures, unanswered = (BUS_FAILURES, BUS) if is_bus else (STORE_FAILURES, STORE)
     raise make_error(failures.get(fault, Failure(unanswered)), f"({operation})")

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import VirtualClock
@@ -75,10 +76,11 @@ class MemoryBus:
     async def end_dead_letters(
         self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]
     ) -> int:
-        found = self.dead_letters[region, queue][:limit]
+        letters, operation = self.dead_letters[region, queue], f"dead_letters.{region}"
+        found = self.fault_plan.perform(operation, lambda: letters[:limit])
         ended = [letter for letter in found if await end(letter)]
         for letter in ended:
-            self.dead_letters[region, queue].remove(letter)
+            self.fault_plan.perform(operation, partial(letters.remove, letter))
         return len(ended)
 
     def messages(self, region: str, queue: str) -> list[Message]:

@@ -8,13 +8,13 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.handler import HandlerInput, Handlers
-from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, Owner
+from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, EvictedCursor, Owner
 from shared.domain.message import Message
 from shared.domain.reports import shorten
 from shared.ports import Clock, Journal
@@ -210,10 +210,19 @@ class Worker:
         if not head.has_evicted:
             return head
         missing = [g for g in dict.fromkeys(groups) if g not in head.cursors and g != ARRIVALS]
-        reads = (self.journal.cursor(head.session, group) for group in missing)
-        found = dict(zip(missing, await asyncio.gather(*reads), strict=True))
+        found = await self.read_cursors(head.session, missing)
         read = {group: kept.cursor if kept else Cursor() for group, kept in found.items()}
         return replace(head, cursors={**head.cursors, **read})
+
+    async def read_cursors(
+        self, session: str, groups: Collection[str]
+    ) -> dict[str, EvictedCursor | None]:
+        """What is kept beside the journal for each group, read side by side. Raises Unavailable."""
+
+        async def read(group: str) -> EvictedCursor | None:
+            return await self.journal.cursor(session, group)
+
+        return dict(zip(groups, await asyncio.gather(*map(read, groups)), strict=True))
 
     async def input_after(self, head: Entry | None) -> HandlerInput:
         """What the next handler starts from: the state is the head's, or that of another entry.

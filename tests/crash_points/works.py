@@ -12,21 +12,31 @@ from unittest.mock import patch
 
 from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.domain import next_entry
-from shared.domain.errors import NotBlocked, NotHalted, NotMissing, NotOpen, TooLarge
+from shared.domain.errors import (
+    NotBlocked,
+    NotHalted,
+    NotMissing,
+    NotOpen,
+    TooLarge,
+    Unavailable,
+)
+from shared.domain.handler import Context, Handled, Handlers
 from shared.domain.journal import Entry
 from shared.domain.message import Message
-from shared.domain.outbox import OUTPUTS, OutputAction, OutputDecision
+from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.saga.plan import SagaState
+from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
+from shared.ports import DeadLetter
 from simulation.variant import small_limits
-from tests.business import payment, plain
+from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
-from tests.letters import WRITER, writing
+from tests.letters import WRITER, Sizes, Written, letters, writing
 from tests.saga_stage import order
 from tests.saga_walks import walked
 from tests.world import REGIONS, message
@@ -249,8 +259,8 @@ async def staged(faults: FaultPlan) -> object:
 async def staged_under_a_claim(faults: FaultPlan) -> object:
     """Outputs of a handler that calls the outside, which do not fit an entry either."""
     with small_limits(wanted=True):
-        letters = writing([1_300, 1_000], kind="write.outside")
-        return await delivered(BusinessRegions(faults), [letters], [writing([3], 1)])
+        outside = writing([1_300, 1_000], kind="write.outside")
+        return await delivered(BusinessRegions(faults), [outside], [writing([3], 1)])
 
 
 async def delivered_meanwhile(faults: FaultPlan) -> object:
@@ -285,12 +295,79 @@ async def blocked_at_a_queue(faults: FaultPlan) -> object:
     regions.bus.missing = {(region, "out") for region in REGIONS}
     await regions.take(BILLS[:1], [writing([1])])
     regions.bus.missing.clear()
-    decision = OutputDecision(OutputAction.RETRY, "Ada", "it exists now")
-    with suppress(NotBlocked):
-        await regions.insist(lambda worker: worker.outputs.decide(SESSION, OUTPUTS, decision))
+
+    async def retry(worker: Services) -> None:
+        decision = OutputDecision(OutputAction.RETRY, "Ada", "it exists now")
+        # What was decided by a worker that died then is not blocked any more.
+        with suppress(NotBlocked):
+            await worker.outputs.decide(SESSION, OUTPUTS, decision)
+
+    await regions.insist(retry)
     regions.clock.seconds += PAUSE_SECONDS_MAX
     await regions.finish()
     return await regions.result()
+
+
+async def dropped(faults: FaultPlan) -> object:
+    """Outputs that a region missed and that are made otherwise by now; a person drops them."""
+    regions = BusinessRegions(faults)
+    faults.is_over, regions.bus.unavailable = True, {"west"}
+    await regions.take([writing([1], kind="write.again")])
+    regions.bus.unavailable = set()
+    again = replace(regions.handlers.by_type["write.again"], handle=write_otherwise)
+    regions.handlers = Handlers({**regions.handlers.by_type, "write.again": again})
+    regions.clock.seconds += LEASE_OVER
+    await regions.new_worker("west").recovery.sweep()
+    faults.is_over = False
+    regions.replace_workers("west")
+
+    async def drop(worker: Services) -> None:
+        decision = OutputDecision(OutputAction.DROP, "Ada", "sent by hand")
+        with suppress(NotBlocked):
+            await worker.outputs.decide(WRITER, EVERY_QUEUE, decision)
+
+    await regions.insist(drop)
+    await regions.finish()
+    return await regions.result()
+
+
+def write_otherwise(written: Written, _: Sizes, context: Context) -> Handled[Written]:
+    """Write what nobody asked for."""
+    return letters(written, Sizes(sizes=[7]), context)
+
+
+async def fenced(faults: FaultPlan) -> object:
+    """A message of a producer in whose place another numbers, without the ledger."""
+    regions = BusinessRegions(faults)
+    faults.is_over = True
+    await regions.insist(partial(publish, DRAFTS[:1]))
+    await regions.take([message(0, kind="account.bill", level=1)])
+    faults.is_over = False
+    return await delivered(regions, BILLS[1:2])
+
+
+async def dead_lettered(faults: FaultPlan) -> object:
+    """What the broker gave up on: a message, which waits for a person, and no message of ours."""
+    regions = BusinessRegions(faults)
+    reason = "MaxDeliveryCountExceeded"
+    ours = DeadLetter(SESSION, to_properties(BILLS[0]), BILLS[0].body, reason)
+    for region in REGIONS:
+        odd = DeadLetter(None, {"odd": region}, b"?", reason)
+        regions.bus.dead_letters[region, "in"] = [ours, odd]
+
+    async def sweep(worker: Services) -> None:
+        await worker.dead_letters.sweep()
+        region = worker.dead_letters.worker.owner.region
+        if regions.bus.dead_letters[region, "in"]:
+            raise Unavailable("some dead letters are left")
+
+    for region in REGIONS:
+        await regions.insist(sweep, region)
+    await regions.finish()
+    faults.is_over = True
+    # As what is rejected on arrival: one region's error queue is enough.
+    reports = {report for region in REGIONS for report in regions.sent(region, "errors")}
+    return reports, regions.session_result(SESSION)
 
 
 async def refused_by_a_queue(faults: FaultPlan) -> object:
@@ -443,6 +520,9 @@ WORKS: Mapping[str, Work] = {
         delivered_meanwhile,
         made_again,
         blocked_at_a_queue,
+        dropped,
+        fenced,
+        dead_lettered,
         refused_by_a_queue,
         acknowledged_later,
         published,

@@ -190,6 +190,6 @@ MUTANTS = (
         "begin_instances",
         old="ensure_instance(_HUB_, start_of(_KEY_, _RECORD_), _SECONDS_)",
         new="try_now(_KEY_, ensure_instance(_HUB_, start_of(_KEY_, _RECORD_), _SECONDS_))",
-        simulated=Orders(),
+        simulated=Orders(seeds_max=400),
     ),
 )

@@ -4,8 +4,6 @@ Of all creates at one position at most one succeeds, in any region. That one ans
 commit, deduplication and fence at once; so it must not be guessed when it is lost.
 """
 
-import asyncio
-
 from shared.domain.decision import marker_seconds
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry, EvictedCursor
@@ -68,11 +66,9 @@ class Committer:
         # What earlier evictions left is read and written again. Only an entry after this head could
         # change it meanwhile, and then this one is refused.
         cursors = evicted_cursors(head, entry)
-        reads = (self.worker.journal.cursor(head.session, group) for group in cursors)
-        before = await asyncio.gather(*reads)
+        before = await self.worker.read_cursors(head.session, cursors)
         return {
-            group: evict(cursor, head.position, known)
-            for (group, cursor), known in zip(cursors.items(), before, strict=True)
+            group: evict(cursor, head.position, before[group]) for group, cursor in cursors.items()
         }
 
     async def is_ours(self, entry: Entry) -> bool:

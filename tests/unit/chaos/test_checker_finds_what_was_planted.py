@@ -295,6 +295,13 @@ def test_an_operation_whose_fate_nobody_knows_may_or_may_not_have_had_an_effect(
     assert broken(rebuilt(unknown, "N1", (0, 1, 3, 4))) == {}
 
 
+def test_what_a_queue_refused_for_a_while_may_come_out_late_there_and_nowhere_else() -> None:
+    late = came_out_late(flawless())
+
+    assert broken(replace(late, refusing=frozenset({"west"}))) == {}
+    assert [*broken(replace(late, refusing=frozenset({"east"})))] == ["P3"]
+
+
 def test_repeats_after_the_baseline_are_no_violation() -> None:
     repeated = again(flawless(), "N1-3", at=BASELINE_UNTIL + 1)
     run = replace(repeated.runs[0], at=BASELINE_UNTIL + 1)

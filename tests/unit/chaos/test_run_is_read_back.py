@@ -58,6 +58,7 @@ def files(tmp_path: Path) -> RunFiles:
         {"kind": "baseline", "at": 9.0, "counts": {"abandon in east": 0}},
         {"kind": "phase", "at": 9.0, "phase": "draining"},
         {"kind": "sample", "at": 12.0, "waiting": {"east": 1, "west": 0}},
+        {"kind": "refusal", "at": 12.0, "components": ["servicebus.west"]},
     )
     final_state = {
         "depths": {region: {"lockstep": depths()} for region in ("east", "west")},
@@ -139,6 +140,7 @@ def test_every_file_has_its_part_in_the_history(files: RunFiles) -> None:
         "N1": SessionHead(2, SECOND),
         "unheard-of": SessionHead(0, CHAIN_START),
     }
+    assert history.refusing == {"west"}
     assert history.baseline == Baseline(9.0, {"abandon in east": 0})
     assert history.left.queued == {"east/lockstep": 0, "west/lockstep": 0}
 
