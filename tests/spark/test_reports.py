@@ -197,7 +197,7 @@ def test_a_replay_of_nothing_is_refused_and_a_dry_one_counts(
         ("--until=2026-01-02T00:00:00+02:00", "a time without a zone"),
         ("--summary=/no/such/folder/sum.json", "no file can be written at"),
         ("--group=$saga", "is reserved"),
-        (f"--group={'g' * 129}", "a group id has 1 to 128 characters"),
+        (f"--group={'g' * 129}", "the group id has 129 characters, over 128"),
     ],
 )
 def test_a_word_that_cannot_be_meant_is_refused_before_the_work(
