@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
+from functions.requests import SESSION, path_to
 from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Rerun, Staged
@@ -65,7 +65,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
         "since": datetime.fromtimestamp(standstill.since, UTC).isoformat(),
         "cause": standstill.cause,
         "verbs": [describe_verb(standstill, action) for action in VERBS[standstill.kind]],
-        "resolution": f"sessions/{quote(standstill.session, safe='')}/resolution",
+        "resolution": path_to(SESSION, standstill.session, "/resolution"),
     }
     missing = {"group": standstill.group, "first": standstill.first, "last": standstill.last}
     optional = {

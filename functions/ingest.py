@@ -1,11 +1,10 @@
 """HTTP ingest: accept a message, number it and publish it to every region."""
 
 from datetime import datetime
-from urllib.parse import quote
 
 import azure.functions as func
 
-from functions.requests import require_request
+from functions.requests import SESSION, path_to, read_name
 from functions.responses import respond, respond_problem
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import OWNER_LEVEL_MAX, Message, refuse_reserved
@@ -59,7 +58,7 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
 
 def respond_accepted(message: Message) -> func.HttpResponse:
     """What was accepted, under which number, and where to look."""
-    path = f"sessions/{quote(message.session, safe='')}"
+    path = path_to(SESSION, message.session)
     number = message.number.sequence if message.number else None
     document = {"id": message.id, "session": message.session, "sequence": number, "see": path}
     return respond(document, 202, {"Location": f"/api/{path}"})
@@ -67,10 +66,10 @@ def respond_accepted(message: Message) -> func.HttpResponse:
 
 def read_request(services: Services, request: func.HttpRequest) -> Message:
     """The request as a message that its handler will take; raises CallerError."""
-    require_request(request, PARAMETERS)
+    session = read_name(request, SESSION, PARAMETERS)
     message = Message(
         id=read_key(request),
-        session=request.route_params.get("session", ""),
+        session=session,
         type=request.params.get("type", ""),
         body=request.get_body(),
         time=read_time(request),

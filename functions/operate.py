@@ -11,7 +11,7 @@ import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from functions.descriptions import describe_entry, describe_standstill
-from functions.requests import require_request
+from functions.requests import SESSION, read_name, require_request
 from functions.responses import respond, respond_problem
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
 from shared.domain.message import require_text
@@ -60,7 +60,7 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
         trigger_arg_name="request",
     )
     async def session(request: func.HttpRequest) -> func.HttpResponse:
-        return await show_session(services, request.route_params["session"])
+        return await show_session(services, request)
 
     @bp.route(
         route="faults",
@@ -97,9 +97,10 @@ async def report_health(services: Services) -> func.HttpResponse:
     return respond({"region": services.region, "journal": "readable", "missing": missing})
 
 
-async def show_session(services: Services, session: str) -> func.HttpResponse:
+async def show_session(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """The newest entry of a session, its state, the fault that stops it, and what stands still."""
     try:
+        session = read_name(request, SESSION)
         require_text("session", session)
         head = await services.journal.head(session)
         state = (await services.worker.input_after(head)).state
@@ -182,10 +183,9 @@ async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpR
     200 with the entry that records it; its status is `faulted` when the message failed again. 409
     when what it is about does not stand still any more.
     """
-    session = request.route_params.get("session", "")
     try:
+        session = read_name(request, SESSION)
         require_text("session", session)
-        require_request(request, frozenset())
         decision = read_resolution(request.get_body())
         if decision.action is ResolutionAction.DELIVER:
             left = await services.resolver.deliver(session, decision)

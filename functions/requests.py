@@ -1,7 +1,7 @@
-"""What every HTTP trigger refuses of a request, before it looks at what it is about."""
+"""What every HTTP trigger reads of a request, and refuses, before it looks at what it is about."""
 
 from collections import Counter
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import azure.functions as func
 
@@ -10,6 +10,12 @@ from shared.domain.message import BODY_BYTES_MAX
 
 # `code` and `clientId` are how the Functions host takes a key.
 HOST_PARAMETERS = frozenset({"code", "clientId"})
+# In the place of a name in a path: the name is the query parameter. Not every name can stand in a
+# path: the Functions host hands `a%2Fb` and `a%252Fb` over as the same text, and Azure may answer
+# 404 to both before it; `.` and `..` lead elsewhere.
+IN_QUERY = "-"
+SESSION, SAGA = "session", "key"
+COLLECTIONS = {SESSION: "sessions", SAGA: "sagas"}
 
 
 def require_request(request: func.HttpRequest, parameters: frozenset[str]) -> None:
@@ -25,3 +31,31 @@ def require_request(request: func.HttpRequest, parameters: frozenset[str]) -> No
     size = len(request.get_body())
     if size > BODY_BYTES_MAX:
         raise TooLarge(f"the body has {size} bytes, over {BODY_BYTES_MAX}")
+
+
+def read_name(
+    request: func.HttpRequest, what: str, parameters: frozenset[str] = frozenset()
+) -> str:
+    """The SESSION or SAGA that a request is about; `parameters` are what else it may have.
+
+    Raises as `require_request` does, and InvalidMessage for a path whose name is ambiguous.
+    """
+    name = str(request.route_params.get(what, ""))
+    if name == IN_QUERY:
+        require_request(request, parameters | {what})
+        return str(request.params.get(what, ""))
+    require_request(request, parameters)
+    if "%2f" in name.lower():
+        raise InvalidMessage(
+            f"the {what} {name!r} in the path may have a slash or not:"
+            f" put {IN_QUERY!r} in its place, and the {what} into the query parameter {what!r}"
+        )
+    return name
+
+
+def path_to(what: str, name: str, then: str = "") -> str:
+    """Where a SESSION or SAGA is reached, below `/api/`; `then` follows its name in the path."""
+    quoted = quote(name, safe="")
+    if "%2f" in quoted.lower() or "%2f" in name.lower() or name in (IN_QUERY, ".", ".."):
+        return f"{COLLECTIONS[what]}/{IN_QUERY}{then}?{what}={quoted}"
+    return f"{COLLECTIONS[what]}/{quoted}{then}"

@@ -6,13 +6,12 @@ Every change is in the saga's journal before the response; Durable Functions is 
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import azure.durable_functions as df
 import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
-from functions.requests import require_request
+from functions.requests import SAGA, SESSION, path_to, read_name, require_request
 from functions.responses import respond, respond_problem
 from functions.saga_instances import (
     ORCHESTRATOR,
@@ -46,7 +45,7 @@ def build_saga_routes(services: Services) -> func.Blueprint:
 
     @bp.route(route="sagas/{key}", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
     async def show_saga(request: func.HttpRequest) -> func.HttpResponse:
-        return await describe_saga_over_http(sagas, request.route_params["key"])
+        return await describe_saga_over_http(sagas, request)
 
     @bp.route(
         route="sagas/{key}/events/{event}",
@@ -66,7 +65,7 @@ def build_saga_routes(services: Services) -> func.Blueprint:
     )
     @with_client(bp)
     async def cancel_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await cancel_over_http(sagas, client, request.route_params["key"])
+        return await cancel_over_http(sagas, client, request)
 
     @bp.route(route="sagas", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
     @with_client(bp)
@@ -83,9 +82,8 @@ async def start_saga_over_http(
 
     Starting it again changes nothing; other content under the same key is a 409.
     """
-    key = request.route_params["key"]
     try:
-        require_request(request, frozenset({"type"}))
+        key = read_name(request, SAGA, frozenset({"type"}))
         response = await sagas.start(key, request.params.get("type", ""), request.get_body())
         if not response.is_accepted:
             return respond_refused(response)
@@ -99,9 +97,10 @@ async def start_saga_over_http(
     return respond(document, 202, {"Location": f"/api/{link_saga(key)['self']}"})
 
 
-async def describe_saga_over_http(sagas: Sagas, key: str) -> func.HttpResponse:
+async def describe_saga_over_http(sagas: Sagas, request: func.HttpRequest) -> func.HttpResponse:
     """What the saga's journal and those of its steps say; 404 for an unknown saga."""
     try:
+        key = read_name(request, SAGA)
         record = await sagas.read_record(key)
         if record is None:
             return respond({"key": key, "state": None}, 404)
@@ -118,20 +117,21 @@ async def add_event_over_http(
 
     The body is not read.
     """
-    key, event = request.route_params["key"], request.route_params["event"]
     try:
-        require_request(request, frozenset())
-        response = await sagas.add_event(key, require_event_name(event))
+        key = read_name(request, SAGA)
+        event = require_event_name(request.route_params["event"])
+        response = await sagas.add_event(key, event)
     except LockstepError as error:
         return respond_problem(error)
     return await respond_changed(client, key, response)
 
 
 async def cancel_over_http(
-    sagas: Sagas, client: df.DurableFunctionsClient, key: str
+    sagas: Sagas, client: df.DurableFunctionsClient, request: func.HttpRequest
 ) -> func.HttpResponse:
-    """202 when the saga will turn back; 409 when there is no way back."""
+    """202 when the saga will turn back; 409 when there is no way back. The body is not read."""
     try:
+        key = read_name(request, SAGA)
         response = await sagas.cancel(key)
     except LockstepError as error:
         return respond_problem(error)
@@ -194,14 +194,16 @@ def describe_saga(key: str, record: SagaRecord, outcomes: Mapping[str, str]) -> 
 
 
 def describe_step(step: Step, outcome: str | None) -> dict[str, Any]:
-    session = quote(step.do.session, safe="")
-    return {"name": step.name, "outcome": outcome, "session": f"sessions/{session}"}
+    return {"name": step.name, "outcome": outcome, "session": path_to(SESSION, step.do.session)}
 
 
 def link_saga(key: str) -> dict[str, str]:
     """Where a saga is read and changed, below `/api/`."""
-    path = f"sagas/{quote(key, safe='')}"
-    return {"self": path, "event": f"{path}/events/{{event}}", "cancel": f"{path}/cancel"}
+    return {
+        "self": path_to(SAGA, key),
+        "event": path_to(SAGA, key, "/events/{event}"),
+        "cancel": path_to(SAGA, key, "/cancel"),
+    }
 
 
 def describe_instance(state: OrchestrationState) -> dict[str, Any] | None:

@@ -40,10 +40,11 @@ CONSEQUENCES = {
     (Service.STORE, FailureClass.DESTINATION): Consequences(
         WAITS,
         STANDS_STILL,
-        "The same, until a person changes what the reason names. After a day: faults.",
+        "Failed invocations in the log, and the reason at `/api/health`, until a person changes"
+        " what it names. Messages that waited for a day become faults.",
     ),
     (Service.STORE, FailureClass.UNKNOWN): Consequences(
-        f"Its entry is read back and written again, six times. Then: {WAITS.lower()}",
+        f"Its entry is read back and written again, six times. Then: {WAITS}",
         STANDS_STILL,
         "Failed invocations in the log.",
     ),

@@ -153,7 +153,8 @@ async def test_the_answers_have_the_fields_that_are_documented() -> None:
         body=json.dumps(decision).encode(),
     )
 
-    shown = answered(await show_session(world.east, "acc-7"))
+    looking = func.HttpRequest("GET", "/", route_params={"session": "acc-7"}, body=b"")
+    shown = answered(await show_session(world.east, looking))
     asking = func.HttpRequest("GET", "http://127.0.0.1/api/faults", body=b"")
     faults = answered(await list_standstills(world.east, asking))
     resolved = answered(await carry_out(world.east, request))

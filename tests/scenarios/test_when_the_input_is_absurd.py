@@ -132,11 +132,13 @@ def tell(key: str, event: str) -> Awaitable[func.HttpResponse]:
 
 
 def show(key: str) -> Awaitable[func.HttpResponse]:
-    return sagas_http.describe_saga_over_http(Stage(orders.handlers).book(), key)
+    request = ask(b"", route={"key": key})
+    return sagas_http.describe_saga_over_http(Stage(orders.handlers).book(), request)
 
 
 def cancel(key: str) -> Awaitable[func.HttpResponse]:
-    return sagas_http.cancel_over_http(Stage(orders.handlers).book(), Hub(), key)  # type: ignore[arg-type]
+    request = ask(b"", route={"key": key})
+    return sagas_http.cancel_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
 
 
 def list_in(state: str) -> Awaitable[func.HttpResponse]:
@@ -148,7 +150,7 @@ def list_in(state: str) -> Awaitable[func.HttpResponse]:
 NAMED_OVER_HTTP: dict[str, Callable[[str], Awaitable[func.HttpResponse]]] = {
     "ingest: key": lambda name: ingest(name, "key"),
     "ingest: session": lambda name: ingest(name, "session"),
-    "session": lambda name: show_session(World().east, name),
+    "session": lambda name: show_session(World().east, ask(route={"session": name})),
     "resolution: session": resolve,
     "start a saga: key": lambda name: start(name or "x" * 129),
     "tell a saga: key": lambda name: tell(name or "x" * 129, "approved"),

@@ -31,6 +31,7 @@ PARAMETER = re.compile(
 )
 ALL_METHODS = ("*",)
 LITERAL = "literal__"  # begins the names of what aiohttp takes for parameters and is none
+REST = "rest__"  # begins the names of those that take the rest of a path, slashes included
 SAME_SITE = {1: "Lax", 2: "Strict", 3: "None"}
 
 
@@ -104,7 +105,7 @@ def translate_segment(segment: str, place: int) -> tuple[int, str]:
     if match is None:
         raise ValueError(f"the route segment {segment} is not honoured")
     if match["rest"]:
-        return 3, f"{{{match['name']}:.*}}"
+        return 3, f"{{{REST}{match['name']}:.*}}"
     if match["constraint"] is None:
         return 2, f"{{{match['name']}}}"
     if match["constraint"] not in CONSTRAINTS:
@@ -113,8 +114,15 @@ def translate_segment(segment: str, place: int) -> tuple[int, str]:
 
 
 def parameters(found: Mapping[str, str]) -> dict[str, str]:
-    """The parameters of the template among those aiohttp found."""
-    return {name: value for name, value in found.items() if not name.startswith(LITERAL)}
+    """The parameters of the template among those aiohttp found, decoded as the real host does.
+
+    A slash within a segment stays encoded, so that `a%2Fb` and `a%252Fb` are the same text.
+    """
+    own = {name: value for name, value in found.items() if not name.startswith(LITERAL)}
+    return {
+        name.removeprefix(REST): value if name.startswith(REST) else value.replace("/", "%2F")
+        for name, value in own.items()
+    }
 
 
 async def read_request(request: web.Request) -> TypedData:

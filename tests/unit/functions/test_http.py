@@ -1,12 +1,15 @@
 """The HTTP triggers: what a caller sends, and the status and problem it gets."""
 
 import json
+import re
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import azure.functions as func
 import pytest
 
 from functions.operate import carry_out, list_standstills, report_health, show_session
+from functions.requests import SESSION, path_to
 from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
 from tests.world import REGIONS, World, message
@@ -15,6 +18,12 @@ from tests.world import REGIONS, World, message
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def named(path: str, query: str | None = None) -> func.HttpRequest:
+    """A request for a session by what the host hands over of its path and its query."""
+    params = {} if query is None else {"session": query}
+    return func.HttpRequest("GET", "/", params=params, route_params={"session": path}, body=b"")
 
 
 def document(response: func.HttpResponse) -> dict[str, Any]:
@@ -32,11 +41,41 @@ async def test_health_tells_whether_the_journal_can_be_read(world: World) -> Non
 async def test_a_session_shows_its_head_and_an_unknown_one_is_not_found(world: World) -> None:
     await world.east.consumer.consume(message(0))
 
-    shown = await show_session(world.east, "acc-7")
-    unknown = await show_session(world.east, "acc-8")
+    shown = await show_session(world.east, named("acc-7"))
+    unknown = await show_session(world.east, named("acc-8"))
 
     assert document(shown)["head"]["state"] == {"amounts": [1]}
     assert unknown.status_code == 404
+
+
+@pytest.mark.parametrize("session", ["a/b", "a%2Fb", "a%2fb", "-", "..", "acc-7", "a b/c%25"])
+async def test_any_session_is_reached_by_the_path_that_an_answer_names(
+    world: World, session: str
+) -> None:
+    await world.east.consumer.consume(message(0, session=session))
+    path = urlsplit(path_to(SESSION, session))
+    # The host decodes each segment once, but leaves an encoded slash as it is.
+    given = re.sub("%(?!2F)[0-9A-F]{2}", lambda code: unquote(code[0]), path.path.split("/")[1])
+    query = dict(parse_qsl(path.query)).get("session")
+
+    shown = document(await show_session(world.east, named(given, query)))
+
+    assert (shown["session"], shown["state"]) == (session, {"amounts": [1]})
+
+
+@pytest.mark.parametrize("given", ["a%2Fb", "a%2fb"])
+async def test_a_path_in_which_two_sessions_are_one_is_refused_by_name(
+    world: World, given: str
+) -> None:
+    refused = await show_session(world.east, named(given))
+
+    assert (refused.status_code, document(refused)["type"]) == (400, "InvalidMessage")
+    assert "put '-' in its place" in document(refused)["detail"]
+
+
+async def test_a_session_is_named_once(world: World) -> None:
+    for path, query in (("acc-7", "acc-8"), ("-", None)):
+        assert (await show_session(world.east, named(path, query))).status_code == 400
 
 
 def resolution(**asked: object) -> func.HttpRequest:
@@ -138,7 +177,7 @@ async def test_a_halted_session_shows_its_state_its_fault_and_what_stands_still(
     await world.east.consumer.consume(message(1, kind="account.burn"))
     await world.east.consumer.consume(message(2))
 
-    shown = document(await show_session(world.west, "acc-7"))
+    shown = document(await show_session(world.west, named("acc-7")))
 
     assert shown["state"] == {"amounts": [1]}
     assert shown["head"]["status"] == "parked"

@@ -3,6 +3,9 @@
 import re
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
 
 from local.functions_host.triggers.http import parameters, routes
 
@@ -25,7 +28,7 @@ def paths(template: str, prefix: str = "api") -> list[str]:
         ("health", ["/api/health"]),
         ("sessions/{session}", ["/api/sessions/{session}"]),
         ("items/{id:int}", [r"/api/items/{id:-?\d+}"]),
-        ("pages/{*rest}", ["/api/pages/{rest:.*}"]),
+        ("pages/{*rest}", ["/api/pages/{rest__rest:.*}"]),
         ("faults/{session?}", ["/api/faults/{session}", "/api/faults"]),
     ],
 )
@@ -43,6 +46,32 @@ def test_literals_are_no_parameters() -> None:
     assert parameters({"literal__0": "api", "id": "7"}) == {"id": "7"}
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/items/a%20b", {"id": "a b"}),
+        ("/items/a%25b", {"id": "a%b"}),
+        ("/items/a%2Fb", {"id": "a%2Fb"}),
+        ("/items/a%252Fb", {"id": "a%2Fb"}),
+        ("/pages/a/b%20c", {"rest": "a/b c"}),
+    ],
+)
+async def test_a_segment_is_decoded_once_but_for_its_slashes(
+    path: str, expected: dict[str, str]
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response(parameters(request.match_info))
+
+    app = web.Application()
+    for template in ("items/{id}", "pages/{*rest}"):
+        (route,) = routes("", template, ("GET",))
+        app.router.add_get(route.path, answer)
+    async with TestClient[web.Request, web.Application](TestServer(app)) as client:
+        asked = await client.get(URL(path, encoded=True))
+
+        assert await asked.json() == expected
+
+
 def test_an_empty_prefix_leaves_the_template_alone() -> None:
     assert paths("health", prefix="") == ["/health"]
 
@@ -56,7 +85,7 @@ def test_literals_are_matched_before_constrained_and_free_parameters() -> None:
         "/items/special",
         r"/items/{id:-?\d+}",
         "/items/{id}",
-        "/items/{rest:.*}",
+        "/items/{rest__rest:.*}",
     ]
 
 
