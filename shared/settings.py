@@ -148,15 +148,22 @@ class Settings:
                 f"LOCKSTEP_ACKNOWLEDGE_SECONDS {acknowledge:g} must be less than"
                 f" LOCKSTEP_RESCUE_LAG_SECONDS {lag:g}"
             )
+        queue, error_queue = (
+            read_text(values, name) for name in ("LOCKSTEP_QUEUE", "LOCKSTEP_ERROR_QUEUE")
+        )
+        reply_queues = frozenset(names(values, "LOCKSTEP_REPLY_QUEUES"))
+        if own := sorted(reply_queues & {queue, error_queue}):
+            # Whoever may only ask would make the app say there what nobody else may.
+            raise InvalidSettings(f"LOCKSTEP_REPLY_QUEUES names the app's own queue {own[0]!r}")
         window, retention = memory_days(values)
         return cls(
             region=region,
             regions=regions,
             replaced_regions=names(values, "LOCKSTEP_REGIONS_REPLACED"),
-            queue=read_text(values, "LOCKSTEP_QUEUE"),
+            queue=queue,
             output_queue=read_text(values, "LOCKSTEP_OUTPUT_QUEUE"),
-            error_queue=read_text(values, "LOCKSTEP_ERROR_QUEUE"),
-            reply_queues=frozenset(names(values, "LOCKSTEP_REPLY_QUEUES")),
+            error_queue=error_queue,
+            reply_queues=reply_queues,
             database=read_text(values, "LOCKSTEP_DATABASE"),
             journal=read_text(values, "LOCKSTEP_JOURNAL"),
             leases=read_text(values, "LOCKSTEP_LEASES"),

@@ -7,7 +7,7 @@ from shared.adapters.memory import MemoryJournal
 from shared.ports import Clock
 
 WRITES = frozenset(
-    {"append", "replace", "add_pending", "acknowledge", "stage", "save_ledger", "compact"}
+    {"append", "replace", "add_pending", "acknowledge", "decide", "stage", "save_ledger", "compact"}
 )
 
 

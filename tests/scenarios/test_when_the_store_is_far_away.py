@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from functions.handlers import shooting_range
+from shared.domain.message import Message
+from shared.domain.outbox import OUTPUTS, OutputAction, OutputDecision
 from shared.engine.build import Services
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
@@ -76,6 +78,55 @@ async def test_the_outputs_of_a_fold_are_those_of_its_messages_one_by_one() -> N
     await far_worker(world).consumer.consume(message(0, 0, kind="account.bill"))
 
     assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
+
+
+async def test_trying_blocked_outputs_again_ends_in_time_and_goes_on_where_it_stopped() -> None:
+    world = World()
+    world.bus.missing = {(region, "out") for region in REGIONS}
+    for sequence in range(100):
+        await world.east.consumer.consume(message(sequence, kind="account.bill"))
+    world.bus.missing.clear()
+    outputs = far_worker(world).outputs
+    decision = OutputDecision(OutputAction.RETRY, "Ada", "it exists now")
+
+    left, held = [100], []
+    while left[-1]:
+        began = world.clock.now()
+        left.append(len(await outputs.decide(SESSION, OUTPUTS, decision)))
+        held.append(world.clock.now() - began)
+
+    assert left == sorted(set(left), reverse=True)
+    assert max(held) < BOUND_SECONDS + 2
+    assert len(held) > 1
+    for region in REGIONS:
+        assert [number_of(m) for m in world.bus.messages(region, "out")] == list(range(100))
+
+
+def number_of(output: Message) -> int:
+    """An output's place among those of its session."""
+    assert output.number is not None
+    return output.number.sequence
+
+
+async def test_delivering_what_a_region_missed_ends_in_time_and_says_what_is_left() -> None:
+    world = World()
+    world.bus.unavailable = {"west"}
+    for sequence in range(400):
+        await world.east.consumer.consume(message(sequence, kind="account.bill"))
+    world.bus.unavailable = set()
+    resolver = far_worker(world, "west").resolver
+    decision = ResolutionRequest(ResolutionAction.DELIVER, "Ada", "the west is back")
+
+    held = []
+    left: tuple[str, ...] = ("west",)
+    while left:
+        began = world.clock.now()
+        left = await resolver.deliver(SESSION, decision)
+        held.append(world.clock.now() - began)
+
+    assert max(held) < BOUND_SECONDS + 2
+    assert len(held) > 1
+    assert world.outputs("west") == world.outputs("east")
 
 
 def ends(world: World) -> list[tuple[str, str]]:

@@ -146,9 +146,12 @@ class Dispatcher:
         """Deliver a session's outboxes to these regions, in order; the answer is who still lags.
 
         A region that misses one outbox gets none of the later ones: order holds in each region.
+        Nothing is begun after `until`.
         """
         lagging: tuple[str, ...] = ()
         for one in sort_for_delivery(pending):
+            if until is not None and self.worker.clock.now() >= until:
+                return tuple(regions)
             # `lagging` grows as regions fail, so nothing later is tried with them.
             due = one.outbox.only(r for r in regions if r not in lagging)
             if due.regions:

@@ -28,8 +28,10 @@ class Outputs:
         """Decide about a session's outputs for one blocked queue; what is still blocked there.
 
         `position` limits it to one entry's. The queue is named as the outbox names it. What a
-        decision cannot bring out now, the sweep tries again in the way decided. Raises NotBlocked
-        where nothing of the session is blocked at the queue, Unavailable or OutcomeUnknown.
+        decision cannot bring out now, the sweep tries again in the way decided. After a bounded
+        time nothing more is decided: the rest is still blocked, and waits for the next call. Raises
+        NotBlocked where nothing of the session is blocked at the queue, Unavailable or
+        OutcomeUnknown.
         """
         found = [
             pending
@@ -39,11 +41,15 @@ class Outputs:
         ]
         if not found:
             raise NotBlocked(f"no outputs of session {session!r} are blocked at {queue!r}")
+        clock, waits = self.dispatcher.worker.clock, self.dispatcher.worker.policy.waits
+        until = clock.now() + waits.bound_seconds
         for pending in found:
+            if clock.now() >= until:
+                break
             await self.journal.decide(pending, {queue: decision})
             decided = {**pending.outbox.decided, queue: decision}
             await self.carry_out(
-                replace(pending, outbox=replace(pending.outbox, decided=decided)), queue
+                replace(pending, outbox=replace(pending.outbox, decided=decided)), queue, until
             )
         return [
             pending
@@ -51,7 +57,7 @@ class Outputs:
             if any(queue in reasons for reasons in pending.outbox.blocked.values())
         ]
 
-    async def carry_out(self, pending: PendingOutbox, queue: str) -> None:
+    async def carry_out(self, pending: PendingOutbox, queue: str, until: float) -> None:
         """Send again in every region where the queue is blocked, as was decided."""
         outbox = pending.outbox
         regions = [region for region, reasons in outbox.blocked.items() if queue in reasons]
@@ -62,4 +68,4 @@ class Outputs:
             return
         self.delivery.resume(outbox.destination_of(queue))
         for region in regions:
-            await self.dispatcher.deliver_pending(pending, retried=(region, queue))
+            await self.dispatcher.deliver_pending(pending, until, (region, queue))

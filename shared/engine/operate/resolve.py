@@ -172,13 +172,20 @@ class Resolver:
     async def deliver(self, session: str, decision: ResolutionRequest) -> tuple[str, ...]:
         """Deliver now what regions miss of a session; the regions that still miss some.
 
-        Nothing is decided, so nothing is recorded: who asked stands in the log. Raises Unavailable.
+        After a bounded time the rest is left to the next call, or to the sweep. Nothing is decided,
+        so nothing is recorded: who asked stands in the log. Raises Unavailable.
         """
         log.info("%r delivers in session %r: %s", decision.who, session, decision.why)
         dispatcher = self.consumer.dispatcher
         regions = dispatcher.delivery.regions
-        pending = await self.journal.pending(session, regions, limit=DELIVERED_AT_ONCE)
-        return await dispatcher.deliver_in_order(pending, regions)
+        until = self.worker.clock.now() + self.worker.policy.waits.bound_seconds
+        lagging: tuple[str, ...] = ()
+        while pending := await self.journal.pending(session, regions, limit=DELIVERED_AT_ONCE):
+            if lagging or self.worker.clock.now() >= until:
+                missed = {region for one in pending for region in one.outbox.regions}
+                return tuple(region for region in regions if region in missed)
+            lagging = await dispatcher.deliver_in_order(pending, regions, until)
+        return ()
 
     async def resolve_fault(self, session: str, decision: ResolutionRequest) -> Entry | None:
         """Resolve on the stored head; None when another worker was first."""

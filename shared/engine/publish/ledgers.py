@@ -6,7 +6,7 @@ operation sends them, or the sweep does.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 
 from shared.domain import producer
@@ -14,7 +14,7 @@ from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.outbox import HERE, Outbox, PendingOutbox, sort_for_delivery
 from shared.domain.producer import Draft, KeptKeys, Ledger, Numbered, ProducerOptions
 from shared.engine.dispatch.deliver import Delivery
-from shared.engine.worker import Recent
+from shared.engine.worker import FailureLog, Recent
 from shared.ports import Journal, StoredLedger
 from shared.storage.limits import require_fits
 
@@ -28,6 +28,7 @@ class LedgerBook:
     def __init__(self, journal: Journal, delivery: Delivery) -> None:
         self.journal = journal
         self.delivery = delivery
+        self.failure_log = FailureLog(delivery.clock)
         self.remembered: Recent[tuple[str, str], StoredLedger] = Recent(LEDGERS_MAX)
 
     async def bind(
@@ -175,8 +176,10 @@ class LedgerBook:
             notify(left)
         # The messages are safe, so a failure here is none of the caller's: a later operation or the
         # sweep sends the same bytes once more.
-        with suppress(Unavailable, OutcomeUnknown):
+        try:
             await self.journal.acknowledge(pending, done)
+        except (Unavailable, OutcomeUnknown) as error:
+            self.failure_log.add("acknowledging what was published", "the journal", error)
         return left
 
     async def forget(self, session: str, group: str, ids: Collection[str]) -> None:
