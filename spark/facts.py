@@ -90,10 +90,10 @@ def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
         F.col(f"`{MARK}`").alias("watermark"),
         F.coalesce(*reasons).alias("reason"),
     )
-    # Of the rows with one key the first that passes all other checks is the fact, so a rejected
+    # Of the rows with one key the newest that passes all other checks is the fact, so a rejected
     # row does not take the place of a good one.
     same_key = Window.partitionBy("session", "key")
-    first_good = same_key.orderBy(F.isnotnull("reason"), "place", "body")
+    first_good = same_key.orderBy(F.isnotnull("reason"), *order_newest_first())
     is_repeated = F.row_number().over(first_good) > 1
     return checked.withColumn("reason", F.coalesce("reason", F.when(is_repeated, REPEATED_KEY)))
 
@@ -109,7 +109,22 @@ def build_fact(mapping: SourceMapping) -> Column:
         kind.cast("string").alias("type"),
         F.to_json(F.struct(*sorted(mapping.body)), {"ignoreNullFields": "false"}).alias("body"),
         F.replace(time.cast("string"), F.lit(" "), F.lit("T")).alias("time"),
+        build_version(mapping).alias("version"),
     )
+
+
+def build_version(mapping: SourceMapping) -> Column:
+    name = mapping.version or mapping.watermark
+    return F.lit(None).cast("string") if name is None else encode_order(name, mapping.columns[name])
+
+
+def order_newest_first() -> tuple[Column, ...]:
+    """The order of facts with one key: the first one counts, in a batch as in a stream.
+
+    Place and body decide between facts that are equally new, so that the choice is the same in
+    every run.
+    """
+    return (F.col("version").desc_nulls_last(), F.col("place").asc(), F.col("body").asc())
 
 
 def encode_order(name: str, kind: str) -> Column:
@@ -125,7 +140,7 @@ def encode_order(name: str, kind: str) -> Column:
         case _ if kind in WHOLE_NUMBERS:
             number = column
         case _:
-            return column
+            return column.cast("string")
     unsigned = number.cast("decimal(20,0)") + F.lit(str(OFFSET)).cast("decimal(20,0)")
     return F.lpad(unsigned.cast("decimal(20,0)").cast("string"), DIGITS, "0")
 

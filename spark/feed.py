@@ -121,7 +121,10 @@ def feed_table(
     console.log(f"reading {chosen.source}")
     watermark = None
     if chosen.manifest and mapping.watermark and not chosen.full:
-        watermark = Manifest(spark, chosen.manifest).read_history().watermark
+        history = Manifest(spark, chosen.manifest).read_history()
+        watermark = history.find_watermark(chosen.group, chosen.source)
+        if watermark is None and history.steps:
+            console.log(f"{chosen.group} has fed nothing of this source yet: reading all of it")
     if watermark:
         console.log(f"from {mapping.watermark} {watermark} on")
     table = filter_since(read_table(spark, chosen.source, mapping), mapping, watermark)
@@ -143,7 +146,8 @@ def feed_facts(
         manifest = Manifest(source.facts.sparkSession, chosen.manifest)
         policies = ChangePolicies(chosen.late, chosen.changed)
         writer = EventWriter(chosen.rate, chosen.batch)
-        feed = IncrementalFeed(manifest, chosen.group, policies, writer, chosen.rejects, console)
+        where = chosen.rejects, console, chosen.source or ""
+        feed = IncrementalFeed(manifest, chosen.group, policies, writer, *where)
         return FeedResult(counts, feed.run(source, dry=chosen.dry_run))
     if chosen.dry_run:
         return FeedResult(counts)

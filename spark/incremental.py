@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark.console import JobConsole
 from spark.datasource import EventWriter
-from spark.facts import SourceFacts
+from spark.facts import SourceFacts, order_newest_first
 from spark.manifest import Manifest, ManifestHistory, ManifestStep
 from spark.numbering import digest_event, number_facts
 from spark.sending import SendCounts
@@ -19,6 +19,7 @@ class Standing(StrEnum):
     LATE = "late"
     CHANGED = "changed"
     SAME = "unchanged"
+    STALE = "older than what was fed"
     REPEATED = "repeated key"
 
 
@@ -45,7 +46,7 @@ class ChangePolicies:
 
     @property
     def rejected(self) -> tuple[Standing, ...]:
-        every = {Standing.LATE, Standing.CHANGED, Standing.REPEATED}
+        every = {Standing.LATE, Standing.CHANGED, Standing.STALE, Standing.REPEATED}
         return tuple(sorted(every - set(self.sent)))
 
 
@@ -55,11 +56,14 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
     `plan` (schemas.PLAN) is what the group was bound to before. A fact is compared to the newest
     event with its key.
     """
-    fed = plan.groupBy("session", "key").agg(F.max_by("digest", "sequence").alias("fed"))
+    fed = plan.groupBy("session", "key").agg(
+        F.max_by("digest", "sequence").alias("fed"),
+        F.max_by("version", "sequence").alias("fed_version"),
+    )
     sessions = plan.groupBy("session").agg(
         F.max("place").alias("reached"), (F.max("sequence") + 1).alias("begin")
     )
-    same_key = Window.partitionBy("session", "key").orderBy("place", "body")
+    same_key = Window.partitionBy("session", "key").orderBy(*order_newest_first())
     return (
         facts.withColumn("copy", F.row_number().over(same_key))
         .join(fed, on=["session", "key"], how="left")
@@ -74,8 +78,9 @@ def choose_standing() -> Column:
         F.when(F.col("copy") > 1, Standing.REPEATED)
         .when(F.col("fed").isNull() & (F.col("place") < F.col("reached")), Standing.LATE)
         .when(F.col("fed").isNull(), Standing.NEW)
-        .when(F.col("fed") != digest_event(), Standing.CHANGED)
-        .otherwise(Standing.SAME)
+        .when(F.col("fed") == digest_event(), Standing.SAME)
+        .when(F.col("version") < F.col("fed_version"), Standing.STALE)
+        .otherwise(Standing.CHANGED)
     )
 
 
@@ -112,7 +117,10 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True)
 class IncrementalFeed:
-    """Sends facts by a manifest: resume unfinished runs, plan, bind, send, mark as sent."""
+    """Sends facts by a manifest: resume unfinished runs, plan, bind, send, mark as sent.
+
+    `source` is the name under which the manifest keeps the watermark, beside the group's.
+    """
 
     manifest: Manifest
     group: str
@@ -120,6 +128,7 @@ class IncrementalFeed:
     writer: EventWriter
     rejects: str
     console: JobConsole
+    source: str = ""
 
     def run(self, source: SourceFacts, *, dry: bool = False) -> SendResult:
         """Send what an unfinished run has left, then what is new; a dry run only classifies.
@@ -171,11 +180,12 @@ class IncrementalFeed:
         A run without events is begun all the same if the watermark has moved, to record it.
         """
         count = sum(found[standing] for standing in self.policies.sent)
-        if not count and watermark in (None, history.watermark):
+        if not count and watermark in (None, history.find_watermark(self.group, self.source)):
             return SendCounts()
         plan = plan_events(classified, self.group, self.policies)
         with self.console.show_progress("binding numbers"):
-            step = self.manifest.bind(history.newest + 1, plan, watermark)
+            run, names = history.newest + 1, {"group": self.group, "source": self.source}
+            step = self.manifest.bind(run, plan, watermark, **names)
         self.console.log(f"run {step.run} is bound to {step.events} events; sending them")
         return self.send_run(step)
 

@@ -33,7 +33,11 @@ from spark.schemas import LONG, PLAN, TEXT, build_schema
 PLANNED, SENT = "planned", "sent"
 RUN_OF_FEED = build_schema(run=IntegerType(), feed=TEXT).fields
 STEPS = StructType(
-    [*RUN_OF_FEED, *build_schema(step=TEXT, events=LONG, watermark=TEXT, since=TEXT).fields]
+    [
+        *RUN_OF_FEED,
+        *build_schema(step=TEXT, events=LONG, watermark=TEXT, since=TEXT).fields,
+        *build_schema(group=TEXT, source=TEXT).fields,
+    ]
 )
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
 
@@ -44,7 +48,11 @@ class ManifestRefused(JobRefused):
 
 @dataclass(frozen=True, slots=True)
 class ManifestStep:
-    """A run is bound to its plan (`planned`) or `sent`; nothing is decided by the time `since`."""
+    """A run is bound to its plan (`planned`) or `sent`; nothing is decided by the time `since`.
+
+    `watermark` is how far the run has read `source` for `group`. An older release recorded neither
+    of the two, and its watermarks hold for no source.
+    """
 
     run: int
     feed: str
@@ -52,6 +60,8 @@ class ManifestStep:
     events: int
     watermark: str | None
     since: str
+    group: str | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +85,10 @@ class ManifestHistory:
         sent = {step.run for step in self.steps if step.step == SENT}
         return [step for step in self.steps if step.step == PLANNED and step.run not in sent]
 
-    @property
-    def watermark(self) -> str | None:
-        """How far the source was read by runs that were sent; None before the first."""
-        marks = (step.watermark for step in reversed(self.steps) if step.step == SENT)
+    def find_watermark(self, group: str, source: str) -> str | None:
+        """How far runs that were sent have read a source for a group; None before the first."""
+        own = (s for s in reversed(self.steps) if (s.group, s.source) == (group, source))
+        marks = (step.watermark for step in own if step.step == SENT)
         return next((mark for mark in marks if mark is not None), None)
 
 
@@ -116,7 +126,15 @@ class Manifest:
     def read_plan(self, step: ManifestStep) -> DataFrame:
         return self.spark.read.schema(PLAN).parquet(self.locate_plan(step.run, step.feed))
 
-    def bind(self, run: int, plan: DataFrame, watermark: str | None) -> ManifestStep:
+    def bind(
+        self,
+        run: int,
+        plan: DataFrame,
+        watermark: str | None,
+        *,
+        group: str | None = None,
+        source: str | None = None,
+    ) -> ManifestStep:
         """Bind a run to its plan, which must be sent next.
 
         Raises ManifestRefused if another feed has bound the run since the history was read.
@@ -124,7 +142,9 @@ class Manifest:
         place = self.locate_plan(run, self.feed)
         plan.write.parquet(place, mode="overwrite")
         count = self.spark.read.schema(PLAN).parquet(place).count()
-        planned = ManifestStep(run, self.feed, PLANNED, count, watermark, format_now())
+        planned = ManifestStep(
+            run, self.feed, PLANNED, count, watermark, format_now(), group, source
+        )
         if not self.write_step(planned):
             self.require_own(run)
         return planned

@@ -51,8 +51,10 @@ class SourceMapping:
 
     `key` identifies a row within its session for good, and `order` is its position there. `type` is
     the message type of all rows, or `type_column` holds it. `body` lists the columns of the
-    message, which is one JSON object. `time` and `watermark` are optional columns. Rows are read
-    that are up to `lateness` behind the highest watermark. `options` go to Spark's reader.
+    message, which is one JSON object. `time`, `watermark` and `version` are optional columns. Rows
+    are read that are up to `lateness` behind the highest watermark. Of the rows with one key that
+    with the highest `version` counts, or with the highest watermark if there is no version.
+    `options` go to Spark's reader.
     """
 
     format: SourceFormat
@@ -66,10 +68,12 @@ class SourceMapping:
     time: str | None = None
     watermark: str | None = None
     lateness: str | None = None
+    version: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("session", "type", "type_column", "time", "watermark", "lateness"):
+        texts = ("session", "type", "type_column", "time", "watermark", "lateness", "version")
+        for name in texts:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise MappingRefused(f"{name} must be text, not {value!r}")
@@ -80,7 +84,7 @@ class SourceMapping:
         used = dict.fromkeys((*self.required_columns, *self.body, *filter(None, (self.time,))))
         if unknown := [name for name in used if name not in self.columns]:
             raise MappingRefused(f"no type is declared for the columns {', '.join(unknown)}")
-        for name in (*self.order, *filter(None, (self.watermark,))):
+        for name in (*self.order, *filter(None, (self.watermark, self.version))):
             if self.columns[name] not in ORDERABLE_TYPES:
                 raise MappingRefused(f"{name} is {self.columns[name]}: that cannot be an order")
         if self.lateness is not None:
@@ -89,7 +93,7 @@ class SourceMapping:
     @property
     def required_columns(self) -> tuple[str, ...]:
         """The columns that must not be empty in any row."""
-        optional = filter(None, (self.type_column, self.watermark))
+        optional = filter(None, (self.type_column, self.watermark, self.version))
         return tuple(dict.fromkeys((self.session, *self.key, *self.order, *optional)))
 
     @classmethod

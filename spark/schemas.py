@@ -24,8 +24,11 @@ def build_text_schema(names: Sequence[str]) -> StructType:
 
 # A fact is what a row states about a session, before it has a number. `key` distinguishes the facts
 # of a session, whatever they state. `place` is the fact's position in its session: facts are sorted
-# by its texts, the first one first.
-FACTS = build_schema(session=TEXT, key=TEXT, place=TEXTS, type=TEXT, body=TEXT, time=TEXT)
+# by its texts, the first one first. Of the facts with one key the one with the highest `version`
+# counts, which is text that sorts as the source's own values do, or null if the source has none.
+FACTS = build_schema(
+    session=TEXT, key=TEXT, place=TEXTS, type=TEXT, body=TEXT, time=TEXT, version=TEXT
+)
 
 # A row that cannot become an event: the row as the source has it, and the reason.
 REJECTED_ROWS = build_schema(row=TEXT, reason=TEXT)
@@ -35,8 +38,11 @@ EVENTS = build_schema(
     session=TEXT, group=TEXT, sequence=LONG, type=TEXT, body=TEXT, id=TEXT, time=TEXT
 )
 
-# What a run of a feed sends: each event with its fact's key and place, and its content's digest.
-PLAN = StructType([*EVENTS.fields, *build_schema(key=TEXT, place=TEXTS, digest=TEXT).fields])
+# What a run of a feed sends: each event with its fact's key, place and version, and its content's
+# digest. A plan of an older release has no versions.
+PLAN = StructType(
+    [*EVENTS.fields, *build_schema(key=TEXT, place=TEXTS, digest=TEXT, version=TEXT).fields]
+)
 
 # A difference between source and journal: its kind, the event it concerns, and details for people.
 FINDINGS = build_schema(finding=TEXT, session=TEXT, sequence=LONG, id=TEXT, detail=TEXT)

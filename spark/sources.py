@@ -4,6 +4,7 @@ Every reader keeps a line that it cannot split into columns, whole, in the colum
 that no row disappears before it is counted.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +14,10 @@ from pyspark.sql.types import StructType
 from spark.failures import JobRefused, SparkFailure, find_root_cause
 from spark.mapping import WHOLE_NUMBERS, SourceFormat, SourceMapping
 from spark.schemas import BROKEN_LINE, build_text_schema
+
+# CSV as RFC 4180 has it, and as Excel, pandas and Python's csv module write it: a quote within
+# quotes is doubled, and a quoted cell may hold line breaks. Spark's own default is a backslash.
+RFC_4180 = {"multiLine": True, "quote": '"', "escape": '"'}
 
 # With column pruning Spark does not count the cells of a line, so a broken one would pass for a
 # whole one. With an enforced schema it would read a file whose header has another order by
@@ -46,9 +51,49 @@ def read_table(spark: SparkSession, path: str, mapping: SourceMapping) -> DataFr
 def read_csv(
     spark: SparkSession, path: str, required: Sequence[str], options: Mapping[str, str]
 ) -> DataFrame:
-    """CSV with a header, every column as text; a line with another number of cells is broken."""
+    """CSV with a header, every column as text.
+
+    A line with another number of cells is broken, and so is one whose last quote is never closed:
+    the lines after it are in its last cell.
+    """
+    options = complete_csv_options(spark, path, options)
+    schema = read_csv_header(spark, path, required, options)
     reader = spark.read.options(**WHOLE_LINES, **KEEP_BROKEN_LINES).options(**options)
-    return reader.csv(path, schema=read_csv_header(spark, path, required, options))
+    return mark_unclosed_quotes(reader.csv(path, schema=schema), options)
+
+
+def complete_csv_options(
+    spark: SparkSession, path: str, options: Mapping[str, str]
+) -> dict[str, str]:
+    """The options of a mapping over those of RFC 4180, in lower case.
+
+    Lines that end with CR and LF are declared, because Spark would otherwise take the CR out of the
+    line breaks within quotes too.
+    """
+    given = {name.lower(): str(value) for name, value in options.items()}
+    found = {name.lower(): str(value) for name, value in RFC_4180.items()} | given
+    if found["multiline"].lower() == "true" and "linesep" not in found:
+        first = spark.read.text(path, lineSep="\n").first()
+        if first is not None and first[0].endswith("\r"):
+            found["linesep"] = "\r\n"
+    return found
+
+
+def mark_unclosed_quotes(table: DataFrame, options: Mapping[str, str]) -> DataFrame:
+    """Keep a row as a broken line if its last cell holds whole lines of the file.
+
+    Such a cell is what a quote that is never closed leaves. A text that has line breaks, and on one
+    line of its own just as many separators as the file has, looks the same and is rejected too.
+    """
+    cells = [name for name in table.columns if name != BROKEN_LINE]
+    if len(cells) == 1:
+        return table
+    separator = re.escape(options.get("sep") or options.get("delimiter") or ",")
+    text = rf"((?!{separator})[^\n])*"
+    line = rf"\n({text}{separator}){{{len(cells) - 1}}}{text}(\n|$)"
+    last = F.col(f"`{cells[-1]}`")
+    whole = F.when(last.rlike(line), F.to_json(F.array(*(f"`{name}`" for name in cells))))
+    return table.withColumn(BROKEN_LINE, F.coalesce(BROKEN_LINE, whole))
 
 
 def read_csv_header(
@@ -76,14 +121,19 @@ def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> Da
     """
     try:
         schema: StructType | str = declare_schema(mapping)
+        options = dict(mapping.options)
         if mapping.format is SourceFormat.CSV:
-            schema = read_csv_header(spark, folder, list(mapping.columns), mapping.options)
-        reader = spark.readStream.format(mapping.format).schema(schema).options(**mapping.options)
+            options = complete_csv_options(spark, folder, options)
+            schema = read_csv_header(spark, folder, list(mapping.columns), options)
+        reader = spark.readStream.format(mapping.format).schema(schema).options(**options)
         if mapping.format is SourceFormat.CSV:
             reader = reader.options(**WHOLE_LINES)
         if mapping.format is not SourceFormat.PARQUET:
             reader = reader.options(**KEEP_BROKEN_LINES)
-        return select_columns(reader.load(folder), mapping)
+        table = reader.load(folder)
+        if mapping.format is SourceFormat.CSV:
+            table = mark_unclosed_quotes(table, options)
+        return select_columns(table, mapping)
     except SparkFailure as error:
         raise SourceRefused(f"cannot read {folder}: {find_root_cause(error)}") from None
 

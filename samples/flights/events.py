@@ -57,6 +57,8 @@ def build_flight_facts(validated: DataFrame) -> DataFrame:
         # Canonical JSON: keys sorted, no spaces, null written out.
         F.to_json(F.struct(*body), {"ignoreNullFields": "false"}).alias("body"),
         F.col("at").alias("time"),
+        # Flights have nothing that tells the age of a row.
+        F.lit(None).cast("string").alias("version"),
     )
 
 

@@ -27,6 +27,9 @@ FLIGHT_COLUMNS = (
     *("carrier", "flight", "tailnum", "origin", "dest"),
 )
 
+# No cell holds a line break, so that several tasks can read one file.
+ONE_LINE_EACH = {"multiLine": "false"}
+
 # Cells stay text until they are validated, so that a reject shows what the source has.
 FLIGHTS = build_text_schema((*FLIGHT_COLUMNS, BROKEN_LINE))
 REJECTED_FLIGHTS = build_text_schema((*FLIGHTS.names, "reason"))
@@ -68,7 +71,7 @@ def read_flights(spark: SparkSession, path: str) -> DataFrame:
     name = path.rstrip("/")
     try:
         if name.endswith((".csv", ".csv.gz")):
-            table = read_csv(spark, path, FLIGHT_COLUMNS, {})
+            table = read_csv(spark, path, FLIGHT_COLUMNS, ONE_LINE_EACH)
         elif name.endswith(".parquet"):
             table = read_parquet(spark, path, FLIGHT_COLUMNS, {})
         else:

@@ -77,6 +77,7 @@ def job(
         writer(settings=settings(folder), source=RecordingDataSource),
         str(folder / "rejects"),
         JobConsole("feed", is_quiet=True),
+        "booked",
     )
 
 
@@ -175,7 +176,7 @@ def test_from_the_watermark_on_only_newer_rows_are_read(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:
     job(spark, tmp_path).run(source(spark, tmp_path, LINES))
-    mark = job(spark, tmp_path).manifest.read_history().watermark
+    mark = job(spark, tmp_path).manifest.read_history().find_watermark("bank", "booked")
     newer = ["acc-0,90,1,2026-02-01 00:00:00", "acc-0,91,2,2025-12-01 00:00:00"]
     sent(sink)
 
@@ -185,7 +186,10 @@ def test_from_the_watermark_on_only_newer_rows_are_read(
     assert sorted(row["key"] for row in moved.facts.collect()) == ['["4"]', '["90"]']
     assert job(spark, tmp_path).run(moved).counts.sent == 1
     assert sent(sink) == [("acc-0", 3, '{"amount":1}')]
-    assert job(spark, tmp_path).manifest.read_history().watermark == "2026-02-01 00:00:00"
+    assert (
+        job(spark, tmp_path).manifest.read_history().find_watermark("bank", "booked")
+        == "2026-02-01 00:00:00"
+    )
 
 
 def test_a_folder_is_followed_and_files_that_come_later_are_fed(
@@ -220,6 +224,33 @@ def test_a_folder_is_followed_and_files_that_come_later_are_fed(
     assert [number for session, number, _ in sent(sink) if session == "acc-2"] == [0, 1, 2]
     history = job(spark, tmp_path).manifest.read_history()
     assert (history.newest, history.unsent) == (2, [])
+
+
+def test_two_groups_and_two_sources_of_one_manifest_have_their_own_watermarks(
+    spark: SparkSession, tmp_path: Path, sink: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "open_spark", lambda _master: nullcontext(spark))
+    recording = partial(EventWriter, settings=settings(tmp_path), source=RecordingDataSource)
+    monkeypatch.setattr(feed, "EventWriter", recording)
+    for name, value in settings(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    mapping, summary = tmp_path / "mapping.json", tmp_path / "sum.json"
+    mapping.write_text(json.dumps(DOCUMENT))
+    # The second source has other sessions, and all its rows but the last are older.
+    second = [line.replace("acc", "other") for line in LINES]
+    for name, lines in (("one.csv", [*LINES[5:], LINES[4]]), ("two.csv", second)):
+        (tmp_path / name).write_text("\n".join(["account,line,amount,seen", *lines]) + "\n")
+
+    told = []
+    for name, group in (("one", "a"), ("two", "a"), ("one", "b"), ("two", "a"), ("one", "b")):
+        words = [f"--source={tmp_path / name}.csv", f"--group={group}", f"--mapping={mapping}"]
+        words += [f"--{place}={tmp_path / place}" for place in ("manifest", "rejects")]
+        assert feed.main([*words, f"--summary={summary}"]) == 0
+        told.append(json.loads(summary.read_text()))
+        sent(sink)
+
+    assert [each["sent"] for each in told] == [5, 9, 5, 0, 0]
+    assert [each["rows"] for each in told] == [5, 9, 5, 1, 1]
 
 
 def json_of(account: str, line: str, amount: str, seen: str) -> str:

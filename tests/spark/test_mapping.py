@@ -62,6 +62,7 @@ FOUND = [
         "account.add",
         '{"amount":1.50,"text":"Zürich, first"}',
         "2026-01-02T03:04:05",
+        None,
     ),
     (
         "acc-7",
@@ -70,6 +71,7 @@ FOUND = [
         "account.add",
         '{"amount":7.00,"text":null}',
         "2026-01-02T03:04:05",
+        None,
     ),
 ]
 

@@ -10,12 +10,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from samples.flights import events, validation
+from spark import facts as source_facts
 from spark import incremental, numbering, reconciliation
 from tests.spark import facts
+from tests.spark import test_of_one_key_the_newest_counts as newest_counts
 from tests.spark.test_flights_become_events import (
     test_a_flight_departs_and_arrives_and_a_cancelled_one_says_only_that as whole_events,
 )
 from tests.spark.test_flights_become_events import test_clocks_become_instants as clocks
+from tests.spark.test_of_one_key_the_newest_counts import (
+    test_a_rejected_row_does_not_take_the_place_of_a_good_one as good_rows,
+)
+from tests.spark.test_of_one_key_the_newest_counts import (
+    test_of_the_rows_with_one_key_the_newest_is_the_fact as newest,
+)
 from tests.spark.test_reconciliation import (
     test_each_difference_is_named_once_and_without_any_nothing_is as disagreements,
 )
@@ -24,6 +32,9 @@ from tests.spark.test_rows_that_cannot_become_events import (
 )
 from tests.spark.test_what_is_new_since_the_last_feed import (
     test_only_what_moved_is_sent_and_numbers_go_on as what_moved,
+)
+from tests.spark.test_what_is_new_since_the_last_feed import (
+    test_what_the_policies_refuse_is_a_reject_with_its_reason as refused,
 )
 
 pytestmark = pytest.mark.spark
@@ -59,7 +70,27 @@ MUTANTS = {
         incremental, "classify_facts", 'F.max("sequence") + 1', 'F.max("sequence")', what_moved
     ),
     "what a key said first is compared, not last": Mutant(
-        incremental, "classify_facts", "F.max_by(", "F.min_by(", what_moved
+        incremental, "classify_facts", 'F.max_by("digest"', 'F.min_by("digest"', what_moved
+    ),
+    "a fact at the place that was reached is late": Mutant(
+        incremental,
+        "choose_standing",
+        'F.col("place") < F.col("reached")',
+        'F.col("place") <= F.col("reached")',
+        refused,
+    ),
+    "a fact that is as old as what was fed is too old": Mutant(
+        incremental,
+        "choose_standing",
+        'F.col("version") < F.col("fed_version")',
+        'F.col("version") <= F.col("fed_version")',
+        what_moved,
+    ),
+    "a rejected row takes the place of a good one": Mutant(
+        source_facts, "map_rows", 'F.isnotnull("reason"), ', "", good_rows
+    ),
+    "the oldest row of a key counts": Mutant(
+        source_facts, "order_newest_first", "desc_nulls_last", "asc_nulls_last", newest
     ),
     "a departure may contradict its delay": Mutant(
         validation, "contradicts_schedule", "!=", "<", rejects
@@ -103,6 +134,6 @@ def importers(mutant: Mutant) -> list[ModuleType]:
     """The other modules that know the function by its name."""
     return [
         module
-        for module in (incremental, events, facts, reconciliation)
+        for module in (incremental, events, facts, source_facts, reconciliation, newest_counts)
         if module is not mutant.module and hasattr(module, mutant.function)
     ]
