@@ -166,12 +166,15 @@ class Outbox:
         return queue if decision is None or decision.to is None else decision.to
 
     def after(self, done: Delivered) -> "Outbox":
-        """The same outbox after a delivery."""
+        """The same outbox after a delivery, which others may have overtaken.
+
+        What a queue refused blocks nothing in a region that has everything by now.
+        """
         regions = tuple(region for region in self.regions if region not in done.regions)
         heard_of = {*done.regions, *done.taken, *done.blocked}
         taken: dict[str, tuple[str, ...]] = {}
         blocked: dict[str, Mapping[str, str]] = {}
-        for region in dict.fromkeys((*self.regions, *self.blocked, *done.blocked)):
+        for region in dict.fromkeys((*self.regions, *self.blocked)):
             has = dict.fromkeys((*self.delivered.get(region, ()), *done.taken.get(region, ())))
             reasons = dict(self.blocked.get(region, {}))
             if region in heard_of:

@@ -54,6 +54,20 @@ class JournalBlockedContract:
         assert await journal.pending(session, ["east"]) == []
         assert [one.session for one in await journal.pending(session, ["west"])] == [session]
 
+    async def test_a_refusal_that_is_recorded_late_blocks_nothing_that_others_have_sent(
+        self, journal: Journal, session: str
+    ) -> None:
+        outbox = outbox_to(session, "audit")
+        await journal.append(step(None, session, outbox=outbox))
+        pending = PendingOutbox(session, outbox, position=0)
+
+        await journal.acknowledge(pending, Delivered(("east",)))
+        await journal.acknowledge(pending, blocked_at("audit"))
+
+        assert await journal.blocked(session) == []
+        (west,) = await journal.pending(session, ["west"])
+        assert west.outbox.regions == ("west",)
+
     async def test_it_is_found_by_its_region_and_queue_until_it_took_everything(
         self, journal: Journal, session: str
     ) -> None:
