@@ -7,6 +7,8 @@ from typing import Any
 from local.cosmos.items.partitions import PARTITIONS_MAX
 
 ONE_REGION = ("Local",)
+CONSISTENCY = ("Eventual", "ConsistentPrefix", "Session", "BoundedStaleness", "Strong")
+STRONGEST = CONSISTENCY[-1]
 NO_MARKS = str.maketrans("", "", " -_")
 PROPERTIES = {"DefaultTtl": "defaultTtl", "IndexingPolicy": "indexingPolicy"}
 
@@ -31,25 +33,32 @@ class ContainerConfig:
 class CosmosConfig:
     """The database to create, its containers, and the regions of the account.
 
-    Writes go to the first region until they are moved.
+    Writes go to the first region until they are moved. `consistency` is the account's own, which a
+    request may relax.
     """
 
     database: str
     containers: tuple[ContainerConfig, ...]
     regions: tuple[str, ...] = ONE_REGION
+    consistency: str = STRONGEST
 
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> "CosmosConfig":
         """Read the section; raises InvalidCosmosConfig naming the key at fault."""
-        refuse_unknown(section, {"Regions", "Database", "Containers"}, "Cosmos")
+        refuse_unknown(section, {"Regions", "Database", "Containers", "Consistency"}, "Cosmos")
         database = read_text(section, "Database", "Cosmos")
         containers = section.get("Containers", [])
         if not isinstance(containers, list):
             raise InvalidCosmosConfig("Cosmos.Containers must be a list")
+        consistency = section.get("Consistency", STRONGEST)
+        if consistency not in CONSISTENCY:
+            known = ", ".join(CONSISTENCY)
+            raise InvalidCosmosConfig(f"Cosmos.Consistency must be one of {known}")
         return cls(
             database,
             tuple(parse_container(c, f"Cosmos.Containers[{i}]") for i, c in enumerate(containers)),
             parse_regions(section.get("Regions", list(ONE_REGION))),
+            consistency,
         )
 
 

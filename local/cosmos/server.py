@@ -22,7 +22,6 @@ from local.cosmos.http.requests import (
     ACTIONS,
     COMPONENT,
     READING,
-    STALE_LEVELS,
     CosmosRequest,
     list_targets,
     parse_address,
@@ -105,7 +104,7 @@ class Gateway:
         regions = self.account.regions
         port = http.transport.get_extra_info("sockname")[1] if http.transport else 0
         region = regions.find_by_port(port) or (regions.write if address.kind else None)
-        request = replace(request, region=region)
+        request = replace(request, region=region, account_level=self.account.consistency)
         operation = request.operation
         component = f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
         if self.faults.is_down(component, region):
@@ -161,9 +160,8 @@ class Gateway:
         """How late a read is here, None for not at all; the account keeps versions as far back."""
         faults = self.faults.in_force(Action.STALE_READ)
         self.account.storage.keep_versions(max((fault.seconds for fault in faults), default=None))
-        level = request.headers.get("x-ms-consistency-level")
         operation, region = request.operation, request.region
-        if not faults or operation not in READING or level not in STALE_LEVELS:
+        if not faults or operation not in READING or request.is_strong:
             return None
         stale_read = (Action.STALE_READ,)
         fault = self.faults.inject(component, operation, region=region, actions=stale_read)
@@ -277,7 +275,12 @@ class Cosmos:
         """
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        account = CosmosAccount(self._path, clock=self._clock, regions=self._config.regions)
+        account = CosmosAccount(
+            self._path,
+            clock=self._clock,
+            consistency=self._config.consistency,
+            regions=self._config.regions,
+        )
         gateway = Gateway(account, MasterKey(self.key), self._faults, self._counters, self._clock)
         try:
             account.create_missing(self._config)

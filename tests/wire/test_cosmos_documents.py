@@ -133,7 +133,7 @@ def test_a_body_that_is_no_document_is_refused(
         ({"x-ms-documentdb-pre-trigger-include": "check"}, "x-ms-documentdb-pre-trigger-include"),
         ({"X-MS-Indexing-Directive": "Exclude"}, "x-ms-indexing-directive"),
         ({"x-ms-documentdb-partitionkeyrangeid": "7"}, "range"),
-        ({"If-None-Match": "*"}, "If-None-Match on a write"),
+        ({"If-None-Match": '"1"'}, "If-None-Match on a write"),
         ({"x-ms-cosmos-is-batch-request": "true"}, "not atomic"),
     ],
 )

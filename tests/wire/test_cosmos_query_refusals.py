@@ -1,5 +1,6 @@
 """Queries that are refused, by the name of what is not offered or not right."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -65,11 +66,33 @@ def test_a_construct_that_is_not_offered_is_refused_by_name(
     assert refusal.value.status_code == 400
 
 
-def test_several_aggregates_over_several_physical_partitions_are_refused(
-    account: RunningAccount,
+@pytest.mark.parametrize("container", ["flights", "divided"])
+def test_several_aggregates_over_all_partitions_are_refused(
+    account: RunningAccount, container: str
 ) -> None:
     with pytest.raises(CosmosHttpResponseError, match="several physical partitions"):
-        run(account.divided, "SELECT COUNT(1) AS n FROM c")
+        run(getattr(account, container), "SELECT COUNT(1) AS n FROM c")
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM c ORDER BY c.id", "SELECT VALUE COUNT(1) FROM c"])
+@pytest.mark.parametrize("container", ["flights", "divided"])
+def test_what_a_client_must_merge_is_not_answered_on_one_physical_partition_either(
+    account: RunningAccount, container: str, text: str
+) -> None:
+    path = f"/dbs/lockstep/colls/{container}/docs"
+    headers = {
+        "Content-Type": "application/query+json",
+        "x-ms-documentdb-isquery": "True",
+        "x-ms-documentdb-query-enablecrosspartition": "True",
+    }
+
+    asked = account.ask(account.cosmos.port, "POST", path, {"query": text}, headers)
+    chosen = headers | {"x-ms-documentdb-partitionkeyrangeid": "0"}
+    answered = account.ask(account.cosmos.port, "POST", path, {"query": text}, chosen)
+
+    assert (asked[0], asked[1]["x-ms-substatus"]) == (400, "1004")
+    assert json.loads(asked[2]["additionalErrorInfo"])["queryInfo"]["rewrittenQuery"]
+    assert answered[0] == 200
 
 
 def test_order_by_a_path_without_an_index_is_refused(account: RunningAccount) -> None:

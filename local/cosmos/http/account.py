@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from local.cosmos.config import ONE_REGION, CosmosConfig
+from local.cosmos.config import ONE_REGION, STRONGEST, CosmosConfig
 from local.cosmos.http.documents import DocumentRequests, find_pkranges
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
 from local.cosmos.items import charges
@@ -27,6 +27,32 @@ RID_MISMATCH = 1024
 SESSION_NOT_AVAILABLE = 1002
 WRITE_FORBIDDEN = 3
 PURGE_SECONDS = 5.0
+# A text of JSON, as the service gives it. The .NET client passes it to its query engine, which ends
+# the client's process when the object is empty.
+QUERY_ENGINE = write_json(
+    {
+        "maxSqlQueryInputLength": 262144,
+        "maxJoinsPerSqlQuery": 5,
+        "maxLogicalAndPerSqlQuery": 500,
+        "maxLogicalOrPerSqlQuery": 500,
+        "maxUdfRefPerSqlQuery": 10,
+        "maxInExpressionItemsCount": 16000,
+        "queryMaxInMemorySortDocumentCount": 500,
+        "maxQueryRequestTimeoutFraction": 0.9,
+        "sqlAllowNonFiniteNumbers": False,
+        "sqlAllowAggregateFunctions": True,
+        "sqlAllowSubQuery": False,
+        "sqlAllowScalarSubQuery": False,
+        "allowNewKeywords": True,
+        "sqlAllowLike": True,
+        "sqlAllowGroupByClause": False,
+        "maxSpatialQueryCells": 12,
+        "spatialMaxGeometryPointCount": 256,
+        "sqlDisableOptimizationFlags": 0,
+        "sqlAllowTop": True,
+        "enableSpatialIndexing": True,
+    }
+)
 
 
 class UnknownRegion(ValueError):
@@ -81,13 +107,13 @@ class CosmosAccount:
         path: Path | None,
         *,
         clock: Callable[[], float],
-        consistency: str = "Strong",
+        consistency: str = STRONGEST,
         regions: Sequence[str] = ONE_REGION,
     ) -> None:
         self.storage = Storage(path, clock)
         self._clock = clock
         self._skew = 0.0
-        self._consistency = consistency
+        self.consistency = consistency
         self.regions = AccountRegions(regions, self.storage.write_region)
         self.catalogue = Catalogue(self.storage, self.now)
         self._documents = DocumentRequests(self.storage, self.now)
@@ -130,7 +156,7 @@ class CosmosAccount:
         return catch_refusal(self._respond, request)
 
     def _respond(self, request: CosmosRequest) -> CosmosResponse:
-        request.check_headers(self._consistency)
+        request.check_headers()
         if request.method != "GET" and not request.is_query:
             self.regions.check_write(request.region)
         if request.address.kind == "docs":
@@ -191,8 +217,8 @@ class CosmosAccount:
             "readableLocations": read,
             "enableMultipleWriteLocations": False,
             "userReplicationPolicy": {"minReplicaSetSize": 3, "maxReplicasetSize": 4},
-            "userConsistencyPolicy": {"defaultConsistencyLevel": self._consistency},
-            "queryEngineConfiguration": "{}",
+            "userConsistencyPolicy": {"defaultConsistencyLevel": self.consistency},
+            "queryEngineConfiguration": QUERY_ENGINE,
         }
 
     def _respond_about_databases(self, request: CosmosRequest) -> CosmosResponse:

@@ -9,7 +9,7 @@ from typing import Any
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
 from local.cosmos.items import charges
 from local.cosmos.items.containers import Container
-from local.cosmos.items.documents import ItemResult, PartitionItems, parse_json
+from local.cosmos.items.documents import ITEM_BYTES_MAX, ItemResult, PartitionItems, parse_json
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.merging import build_merging_plan
@@ -29,6 +29,7 @@ TAG = re.compile(r'"?(\d+)"?')
 OPERATIONS_MAX = 100
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 FAILED_DEPENDENCY = 424
+HYBRID_ROW = b"\x81"  # its version, the first byte of a batch of the .NET clients
 BATCH_KEYS = {"operationType", "id", "resourceBody", "ifMatch"}
 BY_ID = ("Read", "Replace", "Patch", "Delete")
 
@@ -63,7 +64,7 @@ class DocumentRequests:
             case "GET", True if request.is_change_feed:
                 return self._read_feed(request, container)
             case "GET", True:
-                return self._query(request, container, "SELECT * FROM c", {})
+                return self._query(request, container, "SELECT * FROM c", {}, None)
             case "GET", False:
                 return self._read(request, self._find_items(request, container))
             case ("POST", True) | ("PUT" | "PATCH" | "DELETE", False):
@@ -83,6 +84,8 @@ class DocumentRequests:
         return respond_with_item(result, is_minimal=False)
 
     def _write(self, request: CosmosRequest, items: PartitionItems) -> ItemResult:
+        if len(request.body) > ITEM_BYTES_MAX:  # as it was sent, escapes included
+            raise RequestRefused(413, f"an item may be sent in {ITEM_BYTES_MAX} bytes at most")
         item_id, if_match = find_id(request, items), request.headers.get("If-Match")
         if request.method == "PUT":
             return items.replace(item_id, request.document, if_match)
@@ -104,7 +107,12 @@ class DocumentRequests:
         return PartitionItems(self.storage, container, key, self.now)
 
     def _query(
-        self, request: CosmosRequest, container: Container, text: str, parameters: dict[str, Any]
+        self,
+        request: CosmosRequest,
+        container: Container,
+        text: str,
+        parameters: dict[str, Any],
+        resume_filter: Any,
     ) -> CosmosResponse:
         if request.is_query_plan:
             plan = build_merging_plan(parse_query(text, parameters))
@@ -118,8 +126,10 @@ class DocumentRequests:
             key_range=request.key_range,
             pkrange=None if is_narrowed else find_only(find_pkranges(request, container)),
             is_cross_partition=request.may_cross_partitions,
+            names_partition=RANGE_HEADER in request.headers,
             page_items=request.page_items,
             continuation=request.headers.get("x-ms-continuation"),
+            resume_filter=resume_filter,
             is_strong=request.is_strong,
         )
         page = QueryRun(self.storage, container, query).read_page(int(self.now()))
@@ -253,6 +263,8 @@ def parse_operations(payload: bytes) -> list[dict[str, Any]]:
     """Read and check the body; a refusal is of the whole batch."""
     if len(payload) > BATCH_BYTES_MAX:
         raise RequestRefused(413, f"a batch may have {BATCH_BYTES_MAX} bytes at most")
+    if payload.startswith(HYBRID_ROW):
+        raise NotOffered("batches and bulk in HybridRow, only in JSON")
     operations = parse_json(payload)
     if not isinstance(operations, list) or not 1 <= len(operations) <= OPERATIONS_MAX:
         raise BadRequest(f"a batch must have 1 to {OPERATIONS_MAX} operations")

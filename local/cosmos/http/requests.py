@@ -4,14 +4,18 @@ It also says by which operation a request is known in faults and counters, and w
 an operation.
 """
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from local.cosmos.items.containers import Catalogue
+from local.cosmos.config import CONSISTENCY, STRONGEST
+from local.cosmos.items.containers import (
+    DATABASE_BYTES,
+    Catalogue,
+    decode_id,
+    parse_item_number,
+)
 from local.cosmos.items.documents import parse_json
 from local.cosmos.items.partitions import KeyRange, parse_key_header
 from local.cosmos.query.paging import PAGE_ITEMS
@@ -33,7 +37,6 @@ UNKNOWN_KINDS = {
     "operations": "partition key deletes",
     "addresses": "direct mode addresses",
 }
-DATABASE_BYTES, CONTAINER_BYTES = 4, 8
 
 HONOURED_HEADERS = {
     "x-ms-activity-id",
@@ -57,22 +60,33 @@ HONOURED_HEADERS = {
     "x-ms-session-token",
     "x-ms-start-epk",
 }
-# They say who asks and what the client can do, or allow what is never done here.
+# They say who asks and what the client can do, allow what is never done here, or ask for
+# diagnostics, which an answer may leave out.
 IGNORED_HEADERS = {
     "x-ms-client-id",
     "x-ms-client-request-id",
     "x-ms-cosmos-allow-tentative-writes",
+    "x-ms-cosmos-batch-ordered",
     "x-ms-cosmos-changefeed-wire-format-version",
     "x-ms-cosmos-correlated-activityid",
+    "x-ms-cosmos-populateindexmetrics",
+    "x-ms-cosmos-populateindexmetrics-v2",
+    "x-ms-cosmos-populatequeryadvice",
     "x-ms-cosmos-priority-level",
+    "x-ms-cosmos-query-optimisticdirectexecute",
     "x-ms-cosmos-query-version",
     "x-ms-cosmos-sdk-supportedcapabilities",
     "x-ms-cosmos-supported-query-features",
+    "x-ms-cosmos-supported-serialization-formats",
     "x-ms-cosmos-throughput-bucket",
+    "x-ms-cosmos-use-thinclient",
+    "x-ms-dedicatedgateway-max-age",
+    "x-ms-documentdb-populatequerymetrics",
     "x-ms-documentdb-query-enable-scan",
     "x-ms-documentdb-query-iscontinuationexpected",
     "x-ms-documentdb-query-parallelizecrosspartitionquery",
     "x-ms-documentdb-responsecontinuationtokenlimitinkb",
+    "x-ms-noretry-449",
     "x-ms-read-key-type",
     "x-ms-thinclient-proxy-operation-type",
     "x-ms-thinclient-proxy-resource-type",
@@ -82,7 +96,7 @@ IGNORED_HEADERS = {
 KNOWN_HEADERS = HONOURED_HEADERS | IGNORED_HEADERS
 RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
 
-CONSISTENCY = ("Eventual", "ConsistentPrefix", "Session", "BoundedStaleness", "Strong")
+QUERY_KEYS = ("query", "parameters", "resumeFilter")
 STALE_LEVELS = ("Eventual", "ConsistentPrefix", "Session")
 
 COMPONENT = "cosmos"
@@ -101,7 +115,7 @@ class Address:
 
     A feed ends in a kind without an id. `link` and `kind` are what the authorization header signs.
     A resource is named by its name or, in a self-link, by its resource id. Clients use self-links
-    for an item they hold: `dbs/AAAAAQ==/colls/AAAAAQAAAAE=/docs/AAAAAQAAAAEBAAAAAAAAAA==` names a
+    for an item they hold: `dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAEBAAAAAAAAAA==` names a
     database, a container and an item by the numbers they were given when they were created. That
     of the item is `item_number`.
     """
@@ -148,7 +162,6 @@ def resolve_self_link(address: Address, catalogue: Catalogue) -> Address:
         if not name:
             message = f"there is no container with the resource id {address.container!r}"
             raise RequestRefused(404, message, substatus=1003)
-    number = decode_id(address.item)[CONTAINER_BYTES:]
     # Clients sign the last resource id of a self-link, in lower case.
     signed = address.item or address.container or address.database
     return replace(
@@ -156,17 +169,9 @@ def resolve_self_link(address: Address, catalogue: Catalogue) -> Address:
         database=database.name,
         container=name,
         item="",
-        item_number=int.from_bytes(number, "little") if number else None,
+        item_number=parse_item_number(address.item),
         link=signed.lower(),
     )
-
-
-def decode_id(text: str) -> bytes:
-    """The bytes of a resource id; none of a text that is no resource id."""
-    try:
-        return base64.b64decode(text, altchars=b"+-", validate=True)
-    except (binascii.Error, ValueError):
-        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,7 @@ class CosmosRequest:
 
     `region` is where it came in, None for the endpoint of the whole account. `skew` is how far the
     account's clock is ahead of the time, and `lag` how old what is read may be, both in seconds.
+    `account_level` is the account's own consistency.
     """
 
     method: str
@@ -185,6 +191,7 @@ class CosmosRequest:
     region: str | None = None
     skew: float = 0.0
     lag: float | None = None
+    account_level: str = STRONGEST
 
     def has_flag(self, name: str) -> bool:
         return self.headers.get(name, "").lower() == "true"
@@ -243,8 +250,13 @@ class CosmosRequest:
 
     @property
     def is_strong(self) -> bool:
-        """Whether reads cost what strong consistency costs: yes unless the request relaxes it."""
-        return self.headers.get("x-ms-consistency-level", "Strong") not in STALE_LEVELS
+        """Whether reads cost what strong consistency costs."""
+        return self.level not in STALE_LEVELS
+
+    @property
+    def level(self) -> str:
+        """The consistency of a read: what the request asks for, or else the account's own."""
+        return self.headers.get("x-ms-consistency-level", self.account_level)
 
     @property
     def is_batch(self) -> bool:
@@ -279,34 +291,43 @@ class CosmosRequest:
             return "batch" if self.is_batch else "query"
         return "upsert" if self.has_flag("x-ms-documentdb-is-upsert") else "create"
 
-    def check_headers(self, consistency: str) -> None:
-        """Refuse what is not honoured, and a level above the account's `consistency`."""
+    def check_headers(self) -> None:
+        """Refuse what is not honoured, and a level above the account's own."""
         for header in self.headers:
             name = header.lower()
             if name.startswith("x-ms-") and name not in KNOWN_HEADERS:
                 raise NotOffered(f"the header {name}")
-        level = self.headers.get("x-ms-consistency-level", consistency)
-        if level not in CONSISTENCY:
-            raise BadRequest(f"x-ms-consistency-level {level!r} is unknown")
-        if CONSISTENCY.index(level) > CONSISTENCY.index(consistency):
-            raise BadRequest(f"consistency {level} is stronger than the account's {consistency}")
-        if "If-None-Match" in self.headers and self.method != "GET":
-            raise NotOffered("If-None-Match on a write")
+        if self.level not in CONSISTENCY:
+            raise BadRequest(f"x-ms-consistency-level {self.level!r} is unknown")
+        if CONSISTENCY.index(self.level) > CONSISTENCY.index(self.account_level):
+            message = (
+                f"consistency {self.level} is stronger than the account's {self.account_level}"
+            )
+            raise BadRequest(message)
+        if_none_match = self.headers.get("If-None-Match")
+        means_nothing_new = if_none_match == "*" and self.operation == "create"
+        if if_none_match is not None and self.method != "GET" and not means_nothing_new:
+            raise NotOffered("If-None-Match on a write, but for * on a create")
         if self.is_batch and not self.has_flag("x-ms-cosmos-batch-atomic"):
             raise NotOffered("batches that are not atomic")
         if self.is_batch and self.has_flag("x-ms-cosmos-batch-continue-on-error"):
             raise NotOffered("batches that continue on error")
 
-    def read_query(self) -> tuple[str, dict[str, Any]]:
+    def read_query(self) -> tuple[str, dict[str, Any], Any]:
+        """Text and parameters of a query, and its `resumeFilter`, None if it has none."""
         document = self.document
         text = document.get("query") if isinstance(document, dict) else None
         if not isinstance(text, str):
             raise BadRequest("a query body needs the property 'query'")
+        for key in document:
+            if key not in QUERY_KEYS:
+                raise NotOffered(f"{key!r} in the body of a query")
         parameters = document.get("parameters") or []
         try:
-            return text, {one["name"]: one["value"] for one in parameters}
+            named = {one["name"]: one["value"] for one in parameters}
         except (KeyError, TypeError) as error:
             raise BadRequest("query parameters need 'name' and 'value'") from error
+        return text, named, document.get("resumeFilter")
 
     def refuse_method(self) -> NotOffered:
         return NotOffered(f"{self.method} on {self.address.kind or 'the account'}")

@@ -1,17 +1,20 @@
 """Databases and containers: what exists, and how each container keeps its items."""
 
 import base64
+import binascii
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.items.indexing import DEFAULT_POLICY, IndexingPolicy, parse_policy
+from local.cosmos.items.indexing import DEFAULT_POLICY, IndexingPolicy, add_root, parse_policy
 from local.cosmos.items.partitions import HashRing, KeyPath, cut_ring, parse_key_path
 from local.cosmos.items.storage import Storage
 from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
 
 SYSTEM_PROPERTIES = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
+DATABASE_BYTES, CONTAINER_BYTES = 4, 8
+CONTAINER_BIT = 1 << 31
 ID_BYTES_MAX = 1023
 FORBIDDEN_IN_ID = frozenset("/\\?#")
 KNOWN_PROPERTIES = {
@@ -59,8 +62,13 @@ class Container:
 
     @property
     def rid_bytes(self) -> bytes:
-        """The eight bytes under the resource id; those of items start with them."""
-        return self.database.number.to_bytes(4, "big") + self.number.to_bytes(4, "big")
+        """The eight bytes under the resource id; those of items start with them.
+
+        The highest bit of the fifth byte tells clients that it is a container's: without it they
+        take the resource id for that of a user.
+        """
+        own = CONTAINER_BIT | self.number
+        return self.database.number.to_bytes(4, "big") + own.to_bytes(4, "big")
 
     @property
     def rid(self) -> str:
@@ -162,7 +170,7 @@ def fill_defaults(document: dict[str, Any]) -> dict[str, Any]:
     parse_key_path(properties.get("partitionKey"))
     return properties | {
         "partitionKey": {"kind": "Hash", "version": 2, **properties["partitionKey"]},
-        "indexingPolicy": properties.get("indexingPolicy") or DEFAULT_POLICY,
+        "indexingPolicy": add_root(properties.get("indexingPolicy") or DEFAULT_POLICY),
     }
 
 
@@ -206,6 +214,20 @@ def is_ttl(value: Any) -> bool:
 def write_resource_id(raw: bytes) -> str:
     """Resource ids are base64 with a dash for the slash, so that they can stand in a path."""
     return base64.b64encode(raw, altchars=b"+-").decode()
+
+
+def decode_id(text: str) -> bytes:
+    """The bytes of a resource id; none of a text that is no resource id."""
+    try:
+        return base64.b64decode(text, altchars=b"+-", validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def parse_item_number(rid: str) -> int | None:
+    """The number of the item that a resource id is of; None when it is of no item."""
+    number = decode_id(rid)[CONTAINER_BYTES:]
+    return int.from_bytes(number, "little") if number else None
 
 
 def describe_system(rid: str, link: str, created: int) -> dict[str, Any]:

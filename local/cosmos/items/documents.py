@@ -80,11 +80,19 @@ class PartitionItems:
         return self._write(item_id, document, None)
 
     def replace(self, item_id: str, document: Any, if_match: str | None) -> ItemResult:
-        """A new version of an existing item; 404 when absent, 412 when its tag is another."""
-        if self._check(document) != item_id:
-            raise BadRequest(f"the document's id is not {item_id!r}, the id it would replace")
+        """A new version of an existing item; 404 when absent, 412 when its tag is another.
+
+        A document with another id gives the item that id; a 409 when it is taken.
+        """
+        new_id = self._check(document)
         stored = self._find_existing(item_id, if_match)
-        return self._write(item_id, document, stored)
+        if new_id != item_id:
+            if self._find(new_id) is not None:
+                message = f"item {new_id!r} exists already in partition {self._key}"
+                raise RequestRefused(409, message)
+            erase = "DELETE FROM items WHERE version = ?"
+            self._storage.connection.execute(erase, (stored.version,))
+        return self._write(new_id, document, stored)
 
     def upsert(self, document: Any, if_match: str | None) -> ItemResult:
         """Create, or replace what is there; 412 when what is there has another tag.

@@ -91,9 +91,27 @@ def parse_policy(document: Any) -> IndexingPolicy:
     return IndexingPolicy(tuple(rules), composites)
 
 
+def add_root(document: dict[str, Any]) -> dict[str, Any]:
+    """The policy as the service keeps it: where no path says what is with the root, it is indexed.
+
+    A policy that names no path at all gets the default paths.
+    """
+    if str(document.get("indexingMode", "consistent")).lower() == "none":
+        return document
+    named = read_list(document, "includedPaths") + read_list(document, "excludedPaths")
+    if any(isinstance(one, dict) and one.get("path") in ("/", "/*") for one in named):
+        return document
+    if not named:
+        return DEFAULT_POLICY | {key: value for key, value in document.items() if value}
+    included = [{"path": "/*"}, *read_list(document, "includedPaths")]
+    return document | {"includedPaths": included}
+
+
 def parse_rule(entry: Any, *, is_included: bool) -> PathRule:
     """Read `{"path": "/session/?"}`."""
     text = entry.get("path") if isinstance(entry, dict) else None
+    if text == "/":  # all of the item, as policies were written once
+        text = "/*"
     if not isinstance(text, str) or not text.startswith("/") or text[-2:] not in ("/?", "/*"):
         raise BadRequest(f"an indexing path must look like /name/? or /name/*, not {text!r}")
     return PathRule(split_path(text[:-2]), text.endswith("?"), is_included)

@@ -16,7 +16,7 @@ from itertools import dropwhile, islice, starmap
 from typing import Any
 
 from local.cosmos.items import charges
-from local.cosmos.items.containers import Container
+from local.cosmos.items.containers import Container, parse_item_number
 from local.cosmos.items.partitions import WHOLE_RING, KeyRange
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.functions import AGGREGATES
@@ -25,7 +25,7 @@ from local.cosmos.query.parser import parse_query
 from local.cosmos.query.plan import QueryPlan, plan_query
 from local.cosmos.query.syntax import Expression, PropertyPath, Query
 from local.cosmos.query.values import UNDEFINED, find_value, make_identity_key, make_sort_key
-from local.cosmos.responses import BadRequest, write_json
+from local.cosmos.responses import BadRequest, NotOffered, write_json
 
 PAGE_ITEMS = 100
 PAGE_BYTES = 4 * 1024 * 1024
@@ -53,6 +53,7 @@ class QueryRequest:
     """A query as it was sent.
 
     `key` binds it to a partition, `pkrange` to a physical one, `key_range` to a part of the ring.
+    `names_partition` tells that the client chose the physical one, so it merges by itself.
     """
 
     text: str
@@ -61,8 +62,10 @@ class QueryRequest:
     pkrange: int | None = None
     key_range: KeyRange = WHOLE_RING
     is_cross_partition: bool = False
+    names_partition: bool = False
     page_items: int = PAGE_ITEMS
     continuation: str | None = None
+    resume_filter: Any = None
     is_strong: bool = True
 
 
@@ -91,6 +94,9 @@ class QueryRun:
         bound_to = write_json([texts.source, texts.value, *texts.order])
         self._token_mark = request.text if self._query.is_distinct else bound_to
         self._start = parse_continuation(request.continuation, self._token_mark)
+        self._resume: OrderPosition | None = None
+        if request.resume_filter is not None:
+            self._resume = parse_resume_filter(request.resume_filter, self._query)
         self._sizes: list[int] = []
 
     def read_page(self, now: int) -> QueryPage:
@@ -112,11 +118,12 @@ class QueryRun:
             return
         if self._request.key_range.is_everything and not self._request.is_cross_partition:
             raise BadRequest("a cross-partition query is needed but was not enabled")
-        is_divided = self._request.pkrange is None and len(self._container.ring.numbers) > 1
-        if is_divided and needs_merging(self._query):
-            # The substatus makes clients ask for the plan.
+        is_chosen = self._request.names_partition or self._request.pkrange is not None
+        if not is_chosen and needs_merging(self._query):
+            # Where there is only one physical partition, too. The substatus makes clients ask for
+            # the plan.
             raise BadRequest(
-                "a client must merge this query: several physical partitions answer it",
+                "a client must merge this query: several physical partitions may answer it",
                 substatus=NOT_SERVABLE,
                 additional=write_json(build_merging_plan(self._query)),
             )
@@ -164,7 +171,7 @@ class QueryRun:
         if self._query.is_distinct:
             return None
         if self._plan.is_ordered:
-            return [row.partition, row.id]
+            return [row.id, row.number] if self._query.order else [row.partition, row.id]
         return [[make_order_key(key.path, row) for key in self._query.order], row.number]
 
     def _list_rows(self, now: int) -> Iterator[ItemRow]:
@@ -182,6 +189,8 @@ class QueryRun:
         sql, values = write_statement(self._plan, now, after)
         key_range = self._request.key_range
         for row in starmap(ItemRow, self._storage.connection.execute(sql, values)):
+            if self._resume is not None and not self._resume.precedes(row, self._query):
+                continue
             if key_range.covers(row.partition) and meets_all(self._plan.served, row):
                 yield row
 
@@ -194,12 +203,12 @@ class QueryRun:
 
 
 def write_statement(plan: QueryPlan, now: int, after: Position | None) -> tuple[str, list[Any]]:
-    """The SQL of a plan and its values; `after` resumes after a (partition, id)."""
+    """The SQL of a plan and its values; `after` resumes after a row's keys."""
     where = [*plan.where, "(expires IS NULL OR expires > ?)"]
     values = [*plan.values, now]
     if after is not None:
         where.append(f"({plan.keys}) {'<' if plan.is_descending else '>'} (?, ?)")
-        values += after if plan.keys == "partition, id" else reversed(after)
+        values += after
     direction = "DESC" if plan.is_descending else "ASC"
     order = ", ".join(f"{key} {direction}" for key in plan.keys.split(", "))
     sql = f"SELECT {COLUMNS} FROM items WHERE {' AND '.join(where)} ORDER BY {order}"  # noqa: S608 - built from constants, values are bound
@@ -222,27 +231,68 @@ def drop_repeats(query: Query, rows: Iterable[ItemRow]) -> Iterator[ItemRow]:
 
 def sort_rows(query: Query, rows: Iterable[ItemRow], after: Position | None) -> Iterator[ItemRow]:
     """All rows in order; only those after a position, if one is given."""
-    is_newest_first = any(key.is_descending for key in query.order)
-    ordered = sorted(rows, key=lambda row: row.number, reverse=is_newest_first)
+    ordered = sorted(rows, key=lambda row: row.number, reverse=query.is_newest_first)
     for key in reversed(query.order):
         path = key.path
         ordered.sort(key=lambda row: make_order_key(path, row), reverse=key.is_descending)
     if after is None:
         return iter(ordered)
-    values, number = after[0], int(after[1])
-
-    def is_after(row: ItemRow) -> bool:
-        for key, value in zip(query.order, values, strict=True):
-            own, other = make_order_key(key.path, row), tuple(value)
-            if own != other:
-                return (own > other) != key.is_descending
-        return row.number < number if is_newest_first else row.number > number
-
-    return dropwhile(lambda row: not is_after(row), ordered)
+    position = OrderPosition(tuple(map(tuple, after[0])), int(after[1]), is_excluded=True)
+    return dropwhile(lambda row: not position.precedes(row, query), ordered)
 
 
 def make_order_key(path: tuple[str, ...], row: ItemRow) -> tuple[int, Any]:
     return make_sort_key(find_value(row.item, path))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPosition:
+    """A place in the order of a query: `values` of its keys, and the `number` of an item.
+
+    Without a number it is before all items of these values, or, `is_excluded`, behind them. With
+    one it is before that item, or behind it.
+    """
+
+    values: tuple[Any, ...]
+    number: int | None
+    is_excluded: bool
+
+    def precedes(self, row: ItemRow, query: Query) -> bool:
+        """Whether a row comes after this place."""
+        for key, value in zip(query.order, self.values, strict=True):
+            own = make_order_key(key.path, row)
+            if own != value:
+                return bool((own > value) != key.is_descending)
+        if self.number is None or row.number == self.number:
+            return not self.is_excluded
+        return (row.number < self.number) == query.is_newest_first
+
+
+def parse_resume_filter(document: Any, query: Query) -> OrderPosition:
+    """Where a client goes on with a merged query: the last values it has seen of ORDER BY.
+
+    `rid` is the last item it has seen in this partition; `exclude` says that all with these values
+    have been seen. The client writes undefined as an empty array. A value that is an array or an
+    object comes as a hash, which no order here has, so it is refused.
+    """
+    match document:
+        case {"value": list(values), **rest} if rest.keys() <= {"rid", "exclude"}:
+            rid, is_excluded = rest.get("rid"), rest.get("exclude", False)
+        case _:
+            raise BadRequest("a resumeFilter has value, a list, and perhaps rid and exclude")
+    if not isinstance(rid, str | None) or not isinstance(is_excluded, bool):
+        raise BadRequest("rid of a resumeFilter is a text, exclude is true or false")
+    if not query.order or len(values) != len(query.order):
+        raise BadRequest("a resumeFilter needs a value for each expression of ORDER BY")
+    if any(value != [] and isinstance(value, list | dict) for value in values):
+        raise NotOffered("a resumeFilter with an array or an object as its value")
+    number = None
+    if rid is not None:
+        number = parse_item_number(rid)
+        if number is None:
+            raise BadRequest(f"{rid!r} in a resumeFilter is not the resource id of an item")
+    seen = tuple(make_sort_key(UNDEFINED if value == [] else value) for value in values)
+    return OrderPosition(seen, number, is_excluded)
 
 
 @dataclass(frozen=True, slots=True)

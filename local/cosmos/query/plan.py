@@ -77,7 +77,7 @@ def plan_query(query: Query, container: Container, key: str | None) -> QueryPlan
         else:
             plan.scanned.append(conjunct)
     if len(query.order) == 1 and query.order[0].path == ("id",):
-        plan.keys = "id, partition"
+        plan.keys = "id, birth"
         plan.is_descending = query.order[0].is_descending
     elif query.order:
         plan.is_ordered = False

@@ -206,6 +206,11 @@ class Query:
     aggregates: tuple[Aggregate, ...] = ()
 
     @property
+    def is_newest_first(self) -> bool:
+        """Whether items that the order does not tell apart come newest first."""
+        return any(key.is_descending for key in self.order)
+
+    @property
     def count_max(self) -> int | None:
         """How many results there may be, by TOP or LIMIT."""
         return self.limit if self.top is None else self.top

@@ -42,3 +42,11 @@ def test_regions_that_clients_could_not_tell_apart_are_refused(regions: Any) -> 
 def test_a_number_of_partitions_out_of_range_is_refused(count: Any) -> None:
     with pytest.raises(InvalidCosmosConfig, match=r"Cosmos\.Containers\[0\]\.Partitions"):
         CosmosConfig.parse(section(Containers=[{**JOURNAL, "Partitions": count}]))
+
+
+def test_the_accounts_own_consistency_is_strong_unless_it_is_set() -> None:
+    assert CosmosConfig.parse(section()).consistency == "Strong"
+    assert CosmosConfig.parse(section(Consistency="Session")).consistency == "Session"
+
+    with pytest.raises(InvalidCosmosConfig, match=r"Cosmos\.Consistency must be one of Eventual"):
+        CosmosConfig.parse(section(Consistency="Telepathic"))

@@ -1,0 +1,116 @@
+"""What an account or a container is when its settings leave something open."""
+
+from typing import Any
+
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from local.cosmos.config import CosmosConfig
+from tests.wire.cosmos_account import SECTION, RunningAccount, running_account
+
+pytestmark = pytest.mark.wire
+
+ROOT = {"path": "/*"}
+ETAG = {"path": '/"_etag"/?'}
+
+
+@pytest.mark.parametrize(
+    ("policy", "included", "excluded"),
+    [
+        ({"indexingMode": "consistent"}, [ROOT], [ETAG]),
+        ({"includedPaths": [], "excludedPaths": []}, [ROOT], [ETAG]),
+        ({"excludedPaths": [{"path": "/big/*"}]}, [ROOT], [{"path": "/big/*"}]),
+        ({"includedPaths": [{"path": "/"}]}, [{"path": "/"}], []),
+        (
+            {"includedPaths": [{"path": "/a/?"}], "excludedPaths": [ROOT]},
+            [{"path": "/a/?"}],
+            [ROOT],
+        ),
+    ],
+)
+def test_a_root_that_no_path_speaks_of_is_indexed(
+    policy: dict[str, Any], included: list[Any], excluded: list[Any]
+) -> None:
+    with running_account() as account:
+        container = account.database.create_container(
+            "c", partition_key=PartitionKey("/pk"), indexing_policy=policy
+        )
+        container.create_item({"id": "1", "pk": "p", "b": 1})
+        kept = container.read()["indexingPolicy"]
+        is_root_indexed = ROOT in included or {"path": "/"} in included
+        if is_root_indexed:
+            found = list(
+                container.query_items("SELECT c.id FROM c ORDER BY c.b", partition_key="p")
+            )
+            assert found == [{"id": "1"}]
+
+    assert (kept["includedPaths"], kept.get("excludedPaths", [])) == (included, excluded)
+
+
+def test_a_container_without_an_index_stays_without_one() -> None:
+    with running_account() as account:
+        policy = {"indexingMode": "none", "automatic": False}
+        container = account.database.create_container(
+            "c", partition_key=PartitionKey("/pk"), indexing_policy=policy
+        )
+
+        with pytest.raises(CosmosHttpResponseError, match="ORDER BY needs an index"):
+            list(container.query_items("SELECT * FROM c ORDER BY c.b", partition_key="p"))
+
+
+def test_an_account_of_session_consistency_charges_relaxed_reads_and_refuses_stronger_ones() -> (
+    None
+):
+    config = CosmosConfig.parse({**SECTION, "Consistency": "Session"})
+    with running_account(config=config) as account:
+        account.flights.create_item({"id": "1", "tail": "N1"})
+        charges = [read_charge(account, level) for level in (None, "Eventual")]
+        _, described = account.send("GET", "/")
+        path = "/dbs/lockstep/colls/flights/docs/1"
+        headers = {"x-ms-documentdb-partitionkey": '["N1"]', "x-ms-consistency-level": "Strong"}
+        status, refusal = account.send("GET", path, headers=headers)
+
+    assert charges == ["1.0", "1.0"]
+    assert described["userConsistencyPolicy"] == {"defaultConsistencyLevel": "Session"}
+    assert (status, "stronger than the account's Session" in refusal["message"]) == (400, True)
+
+
+def read_charge(account: RunningAccount, level: str | None) -> str:
+    headers = {"x-ms-documentdb-partitionkey": '["N1"]'}
+    if level is not None:
+        headers["x-ms-consistency-level"] = level
+    path = "/dbs/lockstep/colls/flights/docs/1"
+    _, received, _ = account.ask(account.cosmos.port, "GET", path, headers=headers)
+    return received["x-ms-request-charge"]
+
+
+def test_a_replaced_item_may_take_another_id_but_none_that_is_taken() -> None:
+    with running_account() as account:
+        account.flights.create_item({"id": "old", "tail": "N1"})
+        account.flights.create_item({"id": "taken", "tail": "N1"})
+
+        replaced = account.flights.replace_item("old", {"id": "new", "tail": "N1"})
+        with pytest.raises(CosmosHttpResponseError) as refusal:
+            account.flights.replace_item("new", {"id": "taken", "tail": "N1"})
+        ids = [one["id"] for one in account.flights.read_all_items()]
+
+    assert (replaced["id"], refusal.value.status_code) == ("new", 409)
+    assert sorted(ids) == ["new", "taken"]
+
+
+def test_a_request_of_more_than_two_mebibytes_is_refused_though_its_item_is_smaller() -> None:
+    path = "/dbs/lockstep/colls/flights/docs"
+    headers = {"x-ms-documentdb-partitionkey": '["N1"]'}
+    with running_account() as account:
+        status, _ = account.send("POST", path, escaped(300_000), headers)
+        refused, answer = account.send("POST", path, escaped(400_000), headers)
+
+    assert (status, refused) == (201, 413)
+    assert "2097152 bytes" in answer["message"]
+
+
+def escaped(characters: int) -> str:
+    """An item whose text takes six bytes a character in the request, and two in the store."""
+    text = "\\u00e9" * characters
+    return f'{{"id":"{characters}","tail":"N1","text":"{text}"}}'
