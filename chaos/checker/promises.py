@@ -232,8 +232,10 @@ def baseline_copies(checked: CheckedHistory) -> Iterator[EffectCopy]:
 def find_unbounded(checked: CheckedHistory) -> Iterator[str]:
     """P8: documents that are kept for no reason, or for longer than they need be."""
     left, sessions = checked.history.left, len({sent.session for sent in checked.history.sent})
-    # Entries are counted below; what is pending or parked is named as unfinished.
-    allowed = {"ledger": sessions, "genesis": sessions, "regions": 1, **dict.fromkeys(UNCOUNTED)}
+    # Entries are counted below; what is pending or parked is named as unfinished. A session where
+    # messages were parked keeps the end of its flag for a while.
+    kinds = ("ledger", "genesis", "waiting")
+    allowed = {**dict.fromkeys(kinds, sessions), "regions": 1, **dict.fromkeys(UNCOUNTED)}
     for kind, count in left.kinds.items():
         most = allowed.get(kind, 0)
         if most is not None and count > most:
