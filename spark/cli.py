@@ -12,6 +12,7 @@ from shared.domain.producer import ProducerOptions
 from shared.settings import InvalidSettings
 from spark.console import JobConsole
 from spark.failures import JobRefused, SparkFailure, find_root_cause
+from spark.incremental import ChangeLimit
 from spark.options import ROWS_MAX_DEFAULT
 from spark.runtime import INTERRUPTED, MASTER_DEFAULT, JobInterrupted
 
@@ -92,6 +93,13 @@ def parse_positive_number(text: str) -> float:
     if not 0 < number < float("inf"):
         raise ArgumentTypeError(f"a number above zero, not {text}")
     return number
+
+
+def parse_change_limit(text: str) -> ChangeLimit:
+    try:
+        return ChangeLimit.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def parse_group(text: str) -> str:

@@ -9,9 +9,18 @@ again completes it. A stream is written in the same way, batch by batch; see Loc
 import asyncio
 import gc
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,11 +41,24 @@ from spark.numbering import arrange_in_event_order, arrange_in_runs
 from spark.options import ROWS_MAX_DEFAULT, OptionRefused, WriteOptions
 from spark.progress import TaskProgress
 from spark.schemas import EVENTS
-from spark.sending import RateLimiter, SendCounts, SendMessages, SendPolicy, SendRetry, send_rows
+from spark.sending import (
+    BrokenSequence,
+    RateLimiter,
+    SendCounts,
+    SendMessages,
+    SendPolicy,
+    SendRetry,
+    SequenceCheck,
+    send_rows,
+)
 
 # Messages are many small objects, and none is part of a cycle: looking for cycles as often as
 # Python does by default takes a tenth of a task's time.
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
+
+# The driver compares the sessions of the tasks up to so many a task: eight megabytes from each.
+SESSIONS_COMPARED_MAX = 1_000_000
+DIGEST_BYTES = 8
 
 type OpenSender = Callable[[Mapping[str, str]], AbstractAsyncContextManager[SendMessages]]
 
@@ -47,7 +69,13 @@ class SchemaRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionSent(WriterCommitMessage):
+    """What a task has sent. `sessions` has eight bytes of a digest for each of its sessions.
+
+    It is empty for a task with more than SESSIONS_COMPARED_MAX of them.
+    """
+
     counts: SendCounts
+    sessions: bytes = b""
 
 
 @asynccontextmanager
@@ -96,23 +124,28 @@ class PartitionWriter:
         """Send one partition; raises what the producer raises, so that Spark tries again."""
         gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
         progress = TaskProgress(TaskContext.get(), self.options.progress)
+        check = SequenceCheck(self.options.gaps)
         try:
-            counts = asyncio.run(self.send(iterator, progress))
+            counts = asyncio.run(self.send(iterator, progress, check))
         except LockstepError as error:
             progress.log(f"{type(error).__name__}: {error}")
             raise
         progress.finish(counts)
-        return PartitionSent(counts)
+        return PartitionSent(counts, digest_sessions(check.last))
 
-    async def send(self, rows: Iterator[Row], progress: TaskProgress) -> SendCounts:
+    async def send(
+        self, rows: Iterator[Row], progress: TaskProgress, check: SequenceCheck
+    ) -> SendCounts:
         options = self.options
         rate, retry = RateLimiter(options.rate_per_task), SendRetry(options.patience)
         policy = SendPolicy(options.batch, rate, options.owner_level, options.gaps, retry)
         async with self.open_sender(options.settings) as send:
-            return await send_rows(rows, send, policy, progress)
+            return await send_rows(rows, send, policy, progress, check)
 
     def write_summary(self, messages: list[WriterCommitMessage | None], **beside: int) -> None:
-        parts = [message.counts for message in messages if isinstance(message, PartitionSent)]
+        found = [message for message in messages if isinstance(message, PartitionSent)]
+        require_whole_sessions(found)
+        parts = [message.counts for message in found]
         if self.options.summary is not None:
             document = beside | asdict(sum(parts, SendCounts()))
             Path(self.options.summary).write_text(json.dumps(document))
@@ -122,7 +155,10 @@ class LockstepWriter(PartitionWriter, DataSourceWriter):
     """Sends each partition; the driver adds up the counts."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Add up. Nothing is sent here, so nothing is lost if the driver dies before it."""
+        """Add up. Nothing is sent here, so nothing is lost if the driver dies before it.
+
+        Raises BrokenSequence if a session was in two partitions.
+        """
         self.write_summary(messages)
 
 
@@ -142,6 +178,31 @@ class LockstepStreamWriter(PartitionWriter, DataSourceStreamWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Do nothing: what was sent stays sent, and the batch will be sent again."""
+
+
+def digest_sessions(sessions: Collection[tuple[str, str]]) -> bytes:
+    if len(sessions) > SESSIONS_COMPARED_MAX:
+        return b""
+    digests = (sha256("\n".join(each).encode()).digest() for each in sessions)
+    return b"".join(digest[:DIGEST_BYTES] for digest in digests)
+
+
+def require_whole_sessions(parts: Iterable[PartitionSent]) -> None:
+    """Raise BrokenSequence if tasks have sent parts of one session.
+
+    A task sees only its own partition, so this is known when all has been sent.
+    """
+    seen: set[bytes] = set()
+    for part in parts:
+        starts = range(0, len(part.sessions), DIGEST_BYTES)
+        found = {part.sessions[start : start + DIGEST_BYTES] for start in starts}
+        if cut := seen & found:
+            raise BrokenSequence(
+                f"{len(cut)} sessions are in more than one partition, so their parts overtook each "
+                "other; what was sent stays sent, and the journal puts it in order. Write the "
+                "table repartitioned by session and sorted by sequence within partitions"
+            )
+        seen |= found
 
 
 def make_sort_key(row: Row) -> tuple[str, str, int]:
@@ -171,7 +232,9 @@ class EventWriter:
 
     `gaps` is for a part of what was sent before. `settings` are connections, over those in the
     environment in which Spark's JVM was started; connections in the environment stay out of Spark's
-    plans and web pages. `progress` is the address to which the tasks send how far they are.
+    plans and web pages. `lanes` is how many partitions send, each with connections of its own; by
+    default as many as Spark has cores now. `progress` is the address to which the tasks send how
+    far they are.
     """
 
     rate: float | None = None
@@ -180,11 +243,12 @@ class EventWriter:
     settings: Mapping[str, str] = field(default_factory=dict)
     source: type[LockstepDataSource] = LockstepDataSource
     progress: str | None = None
+    lanes: int | None = None
 
     def send(self, rows: DataFrame) -> SendCounts:
         """Send events (schemas.EVENTS and more columns); the counts of all partitions, added up."""
         spark = rows.sparkSession
-        partitions = spark.sparkContext.defaultParallelism
+        partitions = self.lanes or spark.sparkContext.defaultParallelism
         spark.dataSource.register(self.source)
         arrange = arrange_in_event_order if self.rate else arrange_in_runs
         with TemporaryDirectory(prefix="lockstep-feed-") as folder:

@@ -3,6 +3,7 @@
 No row is dropped: each has a `reason`, which is null if the row becomes a fact.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
@@ -23,6 +24,7 @@ DIGITS = 20
 # Names for the mapping's own columns. They have a dot, which no column of a mapped table may have.
 ROW, FACT, MARK = "lockstep.row", "lockstep.fact", "lockstep.watermark"
 REPEATED_KEY = "repeated key"
+ISO_TIME = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?$"
 # No character takes more bytes when it is escaped: \uXXXX, and a surrogate pair counts as two.
 ESCAPED_BYTES = 6
 
@@ -35,6 +37,8 @@ class SourceFacts:
     be counted where a row states several. `rejects` have a column `reason` and whatever the
     rejected rows should be written as. `repeated` has the columns `session` and `row` of the
     rejected rows that repeat an earlier row. `watermark` is the highest of all facts.
+    `meaning` is what numbers, keys and contents depend on beside the rows (mapping.describe), and
+    None for a source without a mapping.
     """
 
     rows: DataFrame
@@ -44,6 +48,7 @@ class SourceFacts:
     first_fact: Column
     cached: tuple[DataFrame, ...]
     watermark: str | None = None
+    meaning: Mapping[str, str] | None = None
 
     def release(self) -> None:
         for table in self.cached:
@@ -62,13 +67,15 @@ def extract_facts(table: DataFrame, mapping: SourceMapping) -> SourceFacts:
     session = F.from_json("row", "map<string,string>")[mapping.session]
     repeated = rejected.where(F.col("reason") == REPEATED_KEY)
     return SourceFacts(
-        table,
+        # The mapped rows, and not the table itself, so that the source is read once.
+        rows,
         accepted.select(*FACTS.names),
         rejected.select(*REJECTED_ROWS.names),
         repeated.select(session.alias("session"), "row"),
         F.expr("true"),
         (rows,),
         highest,
+        mapping.describe(str(table.sparkSession.conf.get("spark.sql.session.timeZone"))),
     )
 
 
@@ -165,6 +172,7 @@ def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
         (f"empty {mapping.session}", session == ""),
         (f"overlong {mapping.session}", F.length(session) > ID_CHARACTERS_MAX),
         ("no type", get_fact_field("type") == ""),
+        *((f"malformed {name}", is_no_time(name)) for name in texts if name == mapping.time),
         ("body too large", F.octet_length(body) > BODY_BYTES_MAX),
         ("body too large", is_too_large_escaped(body)),
     ]
@@ -176,6 +184,11 @@ def get_source_cell(name: str) -> Column:
 
 def get_fact_field(name: str) -> Column:
     return F.col(f"`{FACT}`.{name}")
+
+
+def is_no_time(name: str) -> Column:
+    """Whether a text is no ISO 8601 time; handlers get it as `now`."""
+    return ~(F.rlike(name, F.lit(ISO_TIME)) & F.col(name).try_cast("timestamp").isNotNull())
 
 
 def is_undecodable(name: str) -> Column:

@@ -6,25 +6,21 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import Settings
 from spark import cli
 from spark.console import JobConsole
-from spark.datasource import EventWriter
-from spark.facts import SourceFacts, extract_facts
-from spark.incremental import ChangePolicies, ChangePolicy, IncrementalFeed, SendResult
+from spark.feeding import JOB, FeedConfig, FeedResult, feed
+from spark.incremental import ChangePolicy
 from spark.manifest import Manifest
 from spark.mapping import SourceMapping
-from spark.numbering import number_facts
 from spark.options import read_app_settings
-from spark.rejects import RowCounts, account_for_rows, require_replaceable
+from spark.rejects import require_replaceable
 from spark.runtime import open_spark
 from spark.sources import filter_since, read_table, stream_table
-
-JOB = "feed"
 
 DESCRIPTION = """\
 Turn rows into numbered events, one ordered stream per session, and send them to both regions. A
@@ -32,15 +28,6 @@ mapping declares what the rows mean (docs/spark.md). Connections come from the a
 environment (LOCKSTEP_*, ServiceBus_<region>, Cosmos). Running it again over the same source sends
 the same ids, numbers and bytes, and so adds no effect; with a manifest it sends only what is new,
 late or changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedResult:
-    rows: RowCounts = field(default_factory=RowCounts)
-    sending: SendResult = field(default_factory=SendResult)
-
-    def __add__(self, other: "FeedResult") -> "FeedResult":
-        return FeedResult(self.rows + other.rows, self.sending + other.sending)
 
 
 type FeedSource = Callable[[SparkSession], FeedResult]
@@ -52,8 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.stream and not (chosen.manifest and chosen.checkpoint):
         parser.error("--stream needs --manifest and --checkpoint")
-    if chosen.stream and chosen.dry_run:
-        parser.error("--stream cannot be a dry run")
+    if chosen.stream and (chosen.dry_run or chosen.full):
+        parser.error("--stream cannot be a dry run, and reads every file in full anyway")
+    if not chosen.stream and (chosen.checkpoint or chosen.every):
+        parser.error("--checkpoint and --every have no effect without --stream")
+    if chosen.full and not chosen.manifest:
+        parser.error("--full has no effect without --manifest")
+    require_effect(parser, chosen)
     console = JobConsole(JOB, chosen.quiet)
 
     def job() -> int:
@@ -90,10 +82,43 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
             f"--{name}",
             type=ChangePolicy,
             choices=list(ChangePolicy),
-            default=ChangePolicy.APPEND,
             help=f"with --manifest, a row that {what}: sent as the session's next event, or "
-            "rejected (default: %(default)s)",
+            f"rejected (default: {ChangePolicy.APPEND})",
         )
+    add = parser.add_argument
+    limit = "with --manifest, send nothing if more rows are changed than this number, or this "
+    limit += "share of the rows that were fed before (5%%)"
+    add("--max-changed", type=cli.parse_change_limit, metavar="LIMIT", help=limit)
+    accept = "with --manifest, feed although the mapping or time zone is not that of the last feed"
+    add("--accept-mapping", action="store_true", help=accept)
+    lanes = "how many tasks send at once (default: the cores that Spark has when sending begins)"
+    add("--lanes", type=cli.parse_whole_number, metavar="N", help=lanes)
+
+
+def require_effect(parser: ArgumentParser, chosen: Namespace) -> None:
+    """End with an error if an argument of `add_feed_arguments` would have no effect."""
+    given = ("late", "changed", "max_changed", "accept_mapping")
+    if not chosen.manifest and (found := [name for name in given if getattr(chosen, name)]):
+        names = " and ".join(f"--{name.replace('_', '-')}" for name in found)
+        parser.error(f"{names} would have no effect without --manifest")
+
+
+def build_options(chosen: Namespace) -> FeedConfig:
+    """The options in the arguments of `add_feed_arguments`, a source and a group."""
+    return FeedConfig(
+        group=chosen.group,
+        manifest=chosen.manifest,
+        source=chosen.source or "",
+        rejects=chosen.rejects,
+        late=chosen.late or ChangePolicy.APPEND,
+        changed=chosen.changed or ChangePolicy.APPEND,
+        changed_max=chosen.max_changed,
+        accept_mapping=chosen.accept_mapping,
+        rate=chosen.rate,
+        batch=chosen.batch,
+        lanes=chosen.lanes,
+        dry_run=chosen.dry_run,
+    )
 
 
 def run_feed(
@@ -128,34 +153,7 @@ def feed_table(
     if watermark:
         console.log(f"from {mapping.watermark} {watermark} on")
     table = filter_since(read_table(spark, chosen.source, mapping), mapping, watermark)
-    return feed_facts(extract_facts(table, mapping), chosen, console)
-
-
-def feed_facts(
-    source: SourceFacts, chosen: Namespace, console: JobConsole, *, is_batch: bool = False
-) -> FeedResult:
-    """Validate and number facts, then send all of them or, by the manifest, those that changed.
-
-    A batch of a stream may replace its own rejects, because a batch that comes again after a crash
-    has the same rows.
-    """
-    console.log(f"validating rows; rejected ones go to {chosen.rejects}")
-    with console.show_progress("validating"):
-        counts = account_for_rows(source, chosen.rejects, replace=is_batch)
-    if chosen.manifest:
-        manifest = Manifest(source.facts.sparkSession, chosen.manifest)
-        policies = ChangePolicies(chosen.late, chosen.changed)
-        writer = EventWriter(chosen.rate, chosen.batch)
-        where = chosen.rejects, console, chosen.source or ""
-        feed = IncrementalFeed(manifest, chosen.group, policies, writer, *where)
-        return FeedResult(counts, feed.run(source, dry=chosen.dry_run))
-    if chosen.dry_run:
-        return FeedResult(counts)
-    console.log("sending" + (f", {chosen.rate:g} a second" if chosen.rate else ""))
-    events = number_facts(source.facts, chosen.group)
-    with console.show_progress("sending", counts.events) as display:
-        sent = EventWriter(chosen.rate, chosen.batch, progress=display.address).send(events)
-    return FeedResult(counts, SendResult(counts=sent))
+    return feed(table, mapping, build_options(chosen), console)
 
 
 def feed_stream(
@@ -166,15 +164,13 @@ def feed_stream(
     The checkpoint records which files were read. A batch that comes again after a crash is
     unchanged by the manifest, so it is not sent twice.
     """
-    total = FeedResult()
+    total, options = FeedResult(), build_options(chosen)
 
     def feed_batch(table: DataFrame, number: int) -> None:
         nonlocal total
         console.log(f"batch {number}")
-        of_batch = Namespace(**vars(chosen) | {"rejects": f"{chosen.rejects}/batch-{number}"})
-        source = extract_facts(table, mapping)
-        total += feed_facts(source, of_batch, console, is_batch=True)
-        source.release()
+        of_batch = replace(options, rejects=f"{options.rejects}/batch-{number}")
+        total += feed(table, mapping, of_batch, console, is_batch=True)
 
     stream = stream_table(spark, chosen.source, mapping).writeStream.foreachBatch(feed_batch)
     stream = stream.option("checkpointLocation", chosen.checkpoint)

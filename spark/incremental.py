@@ -1,5 +1,7 @@
 """Feed only what is new, late or changed since the last run, by the manifest beside the job."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -9,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark.console import JobConsole
 from spark.datasource import EventWriter
 from spark.facts import SourceFacts, order_newest_first
+from spark.failures import JobRefused
 from spark.manifest import Manifest, ManifestHistory, ManifestStep
 from spark.numbering import digest_event, number_facts
 from spark.sending import SendCounts
@@ -33,10 +36,73 @@ class ChangePolicy(StrEnum):
     REJECT = "reject"
 
 
+class MeaningChanged(JobRefused):
+    """The mapping or the time zone is not that of the last feed. Nothing was sent."""
+
+
+class TooManyChanged(JobRefused):
+    """More rows are changed than the feed may send. Nothing of them was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLimit:
+    """How many rows may be changed: a number, or a share of the rows that were fed before."""
+
+    most: float
+    is_share: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "ChangeLimit":
+        """Read `100` or `5%`; raises ValueError."""
+        number = text.removesuffix("%")
+        is_share = number != text
+        form = r"\d+(\.\d+)?" if is_share else r"\d+"
+        if not re.fullmatch(form, number) or (is_share and float(number) > 100):
+            raise ValueError(f"a whole number, or a share as in 5%, not {text!r}")
+        return cls(float(number) / 100 if is_share else float(number), is_share)
+
+    def require(self, changed: int, known: int) -> None:
+        """Raise TooManyChanged if of so many known rows too many are changed."""
+        if changed > (self.most * known if self.is_share else self.most):
+            limit = f"{self.most:.4g} of them" if self.is_share else f"{self.most:.0f}"
+            raise TooManyChanged(
+                f"{changed} of {known} rows that were fed before are changed, over {limit}; "
+                "nothing of this run was sent"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOrigin:
+    """The name of a source in the manifest, and what its mapping means (mapping.describe).
+
+    Another meaning than that of the last feed is refused, unless `accept` is set: it would make
+    every row a changed one.
+    """
+
+    name: str = ""
+    meaning: Mapping[str, str] | None = None
+    accept: bool = False
+
+    def require_same(self, before: Mapping[str, str] | None) -> None:
+        """Raise MeaningChanged, naming all that differs."""
+        if self.accept or self.meaning is None or before is None:
+            return
+        names = sorted(n for n in {*before, *self.meaning} if before.get(n) != self.meaning.get(n))
+        if names:
+            difference = "; ".join(
+                f"{n} was {before.get(n, 'none')}, is {self.meaning.get(n, 'none')}" for n in names
+            )
+            raise MeaningChanged(
+                f"the rows mean something else than in the last feed ({difference}): most would "
+                "count as changed; --accept-mapping feeds them all the same"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class ChangePolicies:
     late: ChangePolicy = ChangePolicy.APPEND
     changed: ChangePolicy = ChangePolicy.APPEND
+    changed_max: ChangeLimit | None = None
 
     @property
     def sent(self) -> tuple[Standing, ...]:
@@ -119,7 +185,7 @@ class SendResult:
 class IncrementalFeed:
     """Sends facts by a manifest: resume unfinished runs, plan, bind, send, mark as sent.
 
-    `source` is the name under which the manifest keeps the watermark, beside the group's.
+    Under the name in `origin` and the group the manifest keeps the watermark.
     """
 
     manifest: Manifest
@@ -128,7 +194,7 @@ class IncrementalFeed:
     writer: EventWriter
     rejects: str
     console: JobConsole
-    source: str = ""
+    origin: SourceOrigin = SourceOrigin()
 
     def run(self, source: SourceFacts, *, dry: bool = False) -> SendResult:
         """Send what an unfinished run has left, then what is new; a dry run only classifies.
@@ -138,6 +204,7 @@ class IncrementalFeed:
         """
         self.manifest.require_exclusive()
         history = self.manifest.read_history()
+        self.origin.require_same(history.find_meaning(self.group, self.origin.name))
         resumed = SendCounts() if dry else self.resume(history)
         fed = self.manifest.read_fed(self.group, history)
         classified = classify_facts(source.facts, fed).persist()
@@ -149,6 +216,10 @@ class IncrementalFeed:
             self.console.log("; ".join(f"{found[standing]} {standing}" for standing in Standing))
             if dry:
                 return SendResult(found)
+            if self.policies.changed_max is not None:
+                known = (Standing.CHANGED, Standing.STALE, Standing.SAME)
+                count = sum(found[standing] for standing in known)
+                self.policies.changed_max.require(found[Standing.CHANGED], count)
             if any(found[standing] for standing in self.policies.rejected):
                 rejects = select_rejects(classified, self.policies)
                 rejects.coalesce(1).write.json(self.rejects, mode="append")
@@ -180,12 +251,18 @@ class IncrementalFeed:
         A run without events is begun all the same if the watermark has moved, to record it.
         """
         count = sum(found[standing] for standing in self.policies.sent)
-        if not count and watermark in (None, history.find_watermark(self.group, self.source)):
+        if not count and watermark in (None, history.find_watermark(self.group, self.origin.name)):
             return SendCounts()
         plan = plan_events(classified, self.group, self.policies)
         with self.console.show_progress("binding numbers"):
-            run, names = history.newest + 1, {"group": self.group, "source": self.source}
-            step = self.manifest.bind(run, plan, watermark, **names)
+            step = self.manifest.bind(
+                history.newest + 1,
+                plan,
+                watermark,
+                group=self.group,
+                source=self.origin.name,
+                meaning=self.origin.meaning,
+            )
         self.console.log(f"run {step.run} is bound to {step.events} events; sending them")
         return self.send_run(step)
 

@@ -16,7 +16,7 @@ A manifest grows with what was fed. To plan the next run, only the columns `sess
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -36,7 +36,7 @@ STEPS = StructType(
     [
         *RUN_OF_FEED,
         *build_schema(step=TEXT, events=LONG, watermark=TEXT, since=TEXT).fields,
-        *build_schema(group=TEXT, source=TEXT).fields,
+        *build_schema(group=TEXT, source=TEXT, meaning=TEXT).fields,
     ]
 )
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
@@ -50,8 +50,9 @@ class ManifestRefused(JobRefused):
 class ManifestStep:
     """A run is bound to its plan (`planned`) or `sent`; nothing is decided by the time `since`.
 
-    `watermark` is how far the run has read `source` for `group`. An older release recorded neither
-    of the two, and its watermarks hold for no source.
+    `watermark` is how far the run has read `source` for `group`, and `meaning` what its mapping
+    meant (mapping.describe, as JSON). An older release recorded none of the three, and its
+    watermarks hold for no source.
     """
 
     run: int
@@ -62,6 +63,7 @@ class ManifestStep:
     since: str
     group: str | None = None
     source: str | None = None
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,12 @@ class ManifestHistory:
         own = (s for s in reversed(self.steps) if (s.group, s.source) == (group, source))
         marks = (step.watermark for step in own if step.step == SENT)
         return next((mark for mark in marks if mark is not None), None)
+
+    def find_meaning(self, group: str, source: str) -> dict[str, str] | None:
+        """What the mapping of the newest bound run of a group and source meant, if it said so."""
+        own = (s for s in reversed(self.steps) if (s.group, s.source) == (group, source))
+        found = next((step.meaning for step in own if step.meaning is not None), None)
+        return None if found is None else dict(json.loads(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +142,7 @@ class Manifest:
         *,
         group: str | None = None,
         source: str | None = None,
+        meaning: Mapping[str, str] | None = None,
     ) -> ManifestStep:
         """Bind a run to its plan, which must be sent next.
 
@@ -145,6 +154,8 @@ class Manifest:
         planned = ManifestStep(
             run, self.feed, PLANNED, count, watermark, format_now(), group, source
         )
+        if meaning is not None:
+            planned = replace(planned, meaning=json.dumps(dict(meaning)))
         if not self.write_step(planned):
             self.require_own(run)
         return planned

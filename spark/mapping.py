@@ -39,6 +39,10 @@ class SourceFormat(StrEnum):
     CSV = "csv"
     JSON = "json"
     PARQUET = "parquet"
+    ORC = "orc"
+    AVRO = "avro"
+    DELTA = "delta"
+    TABLE = "table"
 
 
 class MappingRefused(JobRefused):
@@ -95,6 +99,25 @@ class SourceMapping:
         """The columns that must not be empty in any row."""
         optional = filter(None, (self.type_column, self.watermark, self.version))
         return tuple(dict.fromkeys((self.session, *self.key, *self.order, *optional)))
+
+    def describe(self, zone: str) -> dict[str, str]:
+        """What keys, places and contents depend on beside the rows, as texts to compare.
+
+        The time zone is part of it if a column depends on it.
+        """
+        lists = {"key": self.key, "order": self.order, "body": sorted(self.body)}
+        single = {"session": self.session, "type_column": self.type_column}
+        single["version"] = self.version or self.watermark
+        lists |= {name: (column,) for name, column in single.items() if column is not None}
+        found = {
+            name: ", ".join(f"{column} {self.columns[column]}" for column in columns)
+            for name, columns in lists.items()
+        }
+        if self.type is not None:
+            found["type"] = self.type
+        if any("timestamp" in text.replace("timestamp_ntz", "") for text in found.values()):
+            found["time zone"] = zone
+        return found
 
     @classmethod
     def read(cls, file: Path) -> "SourceMapping":

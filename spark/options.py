@@ -60,6 +60,8 @@ class WriteOptions:
             raise OptionRefused(f"unknown options: {', '.join(unknown)}")
         if "rate" in given and "partitions" not in given:
             raise OptionRefused("rate needs partitions: how many tasks share it")
+        if "partitions" in given and "rate" not in given:
+            raise OptionRefused("partitions has no effect without rate")
         gaps, progress = given.get("gaps", GAPS[0]), given.get("progress")
         if gaps not in GAPS:
             raise OptionRefused(f"gaps must be {' or '.join(GAPS)}, not {gaps!r}")

@@ -1,12 +1,15 @@
 """Send one task's rows through the producer: many sessions side by side, each in its order."""
 
 import asyncio
+import json
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from itertools import batched, pairwise
+from typing import Any
 
 from pyspark.sql import Row
 
@@ -134,14 +137,16 @@ async def send_rows(
     send: SendMessages,
     policy: SendPolicy,
     report: Callable[[SendCounts], None],
+    check: SequenceCheck | None = None,
 ) -> SendCounts:
     """Send rows (schemas.EVENTS) buffer by buffer; `report` is called with the sum after each.
 
     A whole buffer is checked before any of it is sent, and all of it is sent before the next one
-    begins, so a session's messages never overtake each other. Raises InvalidMessage for a row that
+    begins, so a session's messages never overtake each other. `check` knows afterwards which
+    sessions there were. Raises InvalidMessage for a row that
     is no event, BrokenSequence for a gap or disorder, and whatever `send` raises.
     """
-    total, check = SendCounts(), SequenceCheck(policy.gaps)
+    total, check = SendCounts(), check or SequenceCheck(policy.gaps)
     for buffer in batched(rows, policy.rate.limit_burst(policy.rows_max), strict=False):
         messages = [build_message(row, policy.owner_level) for row in buffer]
         check.require_next(messages)
@@ -188,7 +193,8 @@ def split_into_runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 def build_message(row: Row, owner_level: int = 0) -> Message:
     """The message of a row.
 
-    Raises InvalidMessage naming the columns that are null, NotAllowed or InvalidOptions for a
+    Raises InvalidMessage naming the columns that are null, or if the body is not JSON or the time
+    not ISO 8601; NotAllowed or InvalidOptions for a
     session, a type or a producer group that is the app's own.
     """
     event = dict(zip(row.__fields__, row, strict=True))
@@ -197,6 +203,7 @@ def build_message(row: Row, owner_level: int = 0) -> Message:
         place = f"number {event['sequence']} of session {event['session']!r}"
         raise InvalidMessage(f"an event has no {', '.join(missing)}: {place}")
     refuse_reserved(event["session"], event["type"])
+    require_content(event)
     group = ProducerOptions(event["group"], owner_level).producer_group_id
     return Message(
         id=event["id"],
@@ -206,6 +213,24 @@ def build_message(row: Row, owner_level: int = 0) -> Message:
         number=Number(group=group, level=owner_level, sequence=event["sequence"]),
         time=event["time"],
     )
+
+
+def require_content(event: Mapping[str, Any]) -> None:
+    """Raise InvalidMessage unless the body is JSON and the time, if there is one, ISO 8601."""
+    place = f"number {event['sequence']} of session {event['session']!r}"
+    try:
+        json.loads(event["body"], parse_constant=refuse_constant)
+    except ValueError as error:
+        raise InvalidMessage(f"the body of {place} is not JSON: {error}") from None
+    try:
+        if event["time"] is not None:
+            datetime.fromisoformat(event["time"])
+    except ValueError:
+        raise InvalidMessage(f"the time of {place} is not in ISO 8601") from None
+
+
+def refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def get_number(message: Message) -> Number:

@@ -1,4 +1,4 @@
-"""Read tables from files: all of it, from a watermark on, or as a stream of files.
+"""Read tables from files and catalogs: all of it, from a watermark on, or as a stream.
 
 Every reader keeps a line that it cannot split into columns, whole, in the column `broken_line`, so
 that no row disappears before it is counted.
@@ -6,12 +6,14 @@ that no row disappears before it is counted.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark reader knows
 from pyspark.sql.types import StructType
 
 from spark.failures import JobRefused, SparkFailure, find_root_cause
+from spark.files import SparkFiles
 from spark.mapping import WHOLE_NUMBERS, SourceFormat, SourceMapping
 from spark.schemas import BROKEN_LINE, build_text_schema
 
@@ -23,6 +25,10 @@ RFC_4180 = {"multiLine": True, "quote": '"', "escape": '"'}
 # whole one. With an enforced schema it would read a file whose header has another order by
 # position, with cells under the wrong names.
 WHOLE_LINES = {"header": True, "columnPruning": False, "enforceSchema": False}
+# Formats whose files have no types of their own, and lines that can be broken.
+LINES = (SourceFormat.CSV, SourceFormat.JSON)
+# Where a table format keeps which of a folder's files count. Its other files are removed versions.
+TABLE_FOLDERS = {"_delta_log": "Delta", ".hoodie": "Hudi", "metadata": "Iceberg"}
 KEEP_BROKEN_LINES = {"columnNameOfCorruptRecord": BROKEN_LINE, "mode": "PERMISSIVE"}
 
 
@@ -40,8 +46,8 @@ def read_table(spark: SparkSession, path: str, mapping: SourceMapping) -> DataFr
             case SourceFormat.JSON:
                 reader = spark.read.options(**KEEP_BROKEN_LINES).options(**options)
                 table = reader.schema(declare_schema(mapping)).json(path)
-            case SourceFormat.PARQUET:
-                table = read_parquet(spark, path, columns, options)
+            case form:
+                table = read_typed(spark, path, form, columns, options)
                 require_types(path, table, mapping)
     except SparkFailure as error:
         raise SourceRefused(f"cannot read {path}: {find_root_cause(error)}") from None
@@ -105,13 +111,57 @@ def read_csv_header(
     return build_text_schema((*found, BROKEN_LINE))
 
 
-def read_parquet(
-    spark: SparkSession, path: str, required: Sequence[str], options: Mapping[str, str]
+def read_typed(
+    spark: SparkSession,
+    path: str,
+    form: SourceFormat,
+    required: Sequence[str],
+    options: Mapping[str, str],
 ) -> DataFrame:
-    """Parquet with at least the required columns, in which no line is broken."""
-    table = spark.read.options(**options).parquet(path)
+    """A table with at least the required columns, in which no line is broken.
+
+    Raises SourceRefused for files that a table format keeps, if they are read without it.
+    """
+    reader = spark.read.options(**options)
+    if form is SourceFormat.TABLE:
+        table = reader.table(path)
+    else:
+        refuse_table_folder(spark, path, form)
+        table = reader.format(form).load(path)
     require_columns(path, table.columns, required)
     return table.withColumn(BROKEN_LINE, F.lit(None).cast("string"))
+
+
+def prepare_table(table: DataFrame, mapping: SourceMapping) -> DataFrame:
+    """Any table in the form of `read_table`. Each column has its declared type, or is text.
+
+    Raises SourceRefused.
+    """
+    require_columns("the table", table.columns, list(mapping.columns))
+    require_types("the table", table, mapping, or_text=True)
+    if BROKEN_LINE not in table.columns:
+        table = table.withColumn(BROKEN_LINE, F.lit(None).cast("string"))
+    return select_columns(table, mapping)
+
+
+def refuse_table_folder(spark: SparkSession, path: str, form: SourceFormat) -> None:
+    """Raise SourceRefused if the files at a path belong to a table of another format."""
+    files = SparkFiles(spark)
+    place = files.parse_path(path)
+    with suppress(*SparkFailure):  # Where nothing can be listed, the reader itself says why.
+        place = files.find_system(place).makeQualified(place)
+        while place is not None:
+            for name, kind in TABLE_FOLDERS.items():
+                inside = files.list_names(f"{place}/{name}")
+                is_table = bool(inside)
+                if kind == "Iceberg":
+                    is_table = any(each.endswith(".metadata.json") for each in inside)
+                if is_table and form != kind.lower():
+                    raise SourceRefused(
+                        f"{place} is a {kind} table, and its files hold removed rows too; read it "
+                        'with the format "delta", or as "table" by its name in the catalog'
+                    )
+            place = place.getParent()
 
 
 def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> DataFrame:
@@ -122,13 +172,21 @@ def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> Da
     try:
         schema: StructType | str = declare_schema(mapping)
         options = dict(mapping.options)
+        if mapping.format is SourceFormat.TABLE:
+            table = spark.readStream.options(**options).table(folder)
+            return prepare_table(table, mapping)
+        if mapping.format not in LINES:
+            refuse_table_folder(spark, folder, mapping.format)
+        if mapping.format is SourceFormat.DELTA:
+            table = spark.readStream.format(mapping.format).options(**options).load(folder)
+            return prepare_table(table, mapping)
         if mapping.format is SourceFormat.CSV:
             options = complete_csv_options(spark, folder, options)
             schema = read_csv_header(spark, folder, list(mapping.columns), options)
         reader = spark.readStream.format(mapping.format).schema(schema).options(**options)
         if mapping.format is SourceFormat.CSV:
             reader = reader.options(**WHOLE_LINES)
-        if mapping.format is not SourceFormat.PARQUET:
+        if mapping.format in LINES:
             reader = reader.options(**KEEP_BROKEN_LINES)
         table = reader.load(folder)
         if mapping.format is SourceFormat.CSV:
@@ -176,12 +234,14 @@ def require_columns(path: str, found: Sequence[str], required: Sequence[str]) ->
         raise SourceRefused(f"{path} lacks the columns {', '.join(missing)}; it has {present}")
 
 
-def require_types(path: str, table: DataFrame, mapping: SourceMapping) -> None:
+def require_types(
+    path: str, table: DataFrame, mapping: SourceMapping, *, or_text: bool = False
+) -> None:
     found = dict(table.dtypes)
     faults = [
         f"{name} is {found[name]}, not {kind}"
         for name, kind in mapping.columns.items()
-        if found[name] != kind
+        if found[name] != kind and not (or_text and found[name] == "string")
     ]
     if faults:
         raise SourceRefused(f"{path}: {', '.join(faults)}")

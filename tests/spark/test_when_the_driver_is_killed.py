@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import feed, reconcile
+from spark import feed, feeding, reconcile
 from spark.datasource import EventWriter
 from tests.e2e.stack import Stack, running_stack, until
 from tests.spark.doomed_feed import Point
@@ -57,7 +57,7 @@ def test_killed_at_every_point_and_run_again_it_is_as_if_nothing_had_happened(
         monkeypatch.setenv(name, value)
     for job in (feed, reconcile):
         monkeypatch.setattr(job, "open_spark", lambda _master: nullcontext(spark))
-    monkeypatch.setattr(feed, "EventWriter", partial(EventWriter, settings=settings))
+    monkeypatch.setattr(feeding, "EventWriter", partial(EventWriter, settings=settings))
     assert feed.main(words) == 0, capsys.readouterr()
 
     told = json.loads(summary.read_text())

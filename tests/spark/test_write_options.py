@@ -4,9 +4,17 @@ import pytest
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from shared.settings import InvalidSettings
-from spark.datasource import LockstepDataSource, SchemaRefused, require_schema
+from spark.datasource import (
+    LockstepDataSource,
+    PartitionSent,
+    SchemaRefused,
+    digest_sessions,
+    require_schema,
+    require_whole_sessions,
+)
 from spark.options import OptionRefused, WriteOptions
 from spark.schemas import EVENTS
+from spark.sending import BrokenSequence, SendCounts
 
 SETTINGS = {
     "LOCKSTEP_REGIONS": "east,west",
@@ -102,3 +110,18 @@ def test_every_fault_of_a_schema_is_named() -> None:
 def test_overwriting_is_refused() -> None:
     with pytest.raises(OptionRefused, match="append"):
         LockstepDataSource(as_spark_gives_them()).writer(EVENTS, overwrite=True)
+
+
+def test_a_session_cut_across_tasks_is_found_when_all_has_been_sent() -> None:
+    counts = SendCounts(1)
+    whole = [digest_sessions([("a", "g"), ("b", "g")]), digest_sessions([("c", "g"), ("a", "h")])]
+    require_whole_sessions([PartitionSent(counts, each) for each in whole])
+
+    cut = [*whole, digest_sessions([("d", "g"), ("b", "g")])]
+    with pytest.raises(BrokenSequence, match="1 sessions are in more than one partition"):
+        require_whole_sessions([PartitionSent(counts, each) for each in cut])
+
+
+def test_partitions_without_a_rate_would_have_no_effect() -> None:
+    with pytest.raises(OptionRefused, match="partitions has no effect without rate"):
+        WriteOptions.read(as_spark_gives_them(partitions="4"))

@@ -1,0 +1,124 @@
+"""Feed a DataFrame from code of your own; the command line goes the same way.
+
+feed(df, mapping, FeedConfig(group="bank", manifest="fed/bookings"))
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from shared.domain.producer import ProducerOptions
+from shared.settings import Settings
+from spark.console import JobConsole
+from spark.datasource import EventWriter
+from spark.facts import SourceFacts, extract_facts
+from spark.incremental import (
+    ChangeLimit,
+    ChangePolicies,
+    ChangePolicy,
+    IncrementalFeed,
+    SendResult,
+    SourceOrigin,
+)
+from spark.manifest import Manifest
+from spark.mapping import SourceMapping
+from spark.numbering import number_facts
+from spark.options import ROWS_MAX_DEFAULT, read_app_settings
+from spark.rejects import RowCounts, account_for_rows
+from spark.sources import prepare_table
+
+JOB = "feed"
+SILENT = JobConsole(JOB, is_quiet=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedConfig:
+    """What a feed is told beside its mapping; each field is an argument of `python -m spark.feed`.
+
+    `source` is the name under which the manifest keeps the watermark and the mapping. `changed_max`
+    stops a feed by a manifest before it sends, if more rows are changed. `lanes` is how many tasks
+    send. `settings` are app settings over those in the environment. Raises InvalidOptions for a
+    group that cannot be one.
+    """
+
+    group: str
+    manifest: str | None = None
+    source: str = ""
+    rejects: str = "rejects"
+    late: ChangePolicy = ChangePolicy.APPEND
+    changed: ChangePolicy = ChangePolicy.APPEND
+    changed_max: ChangeLimit | None = None
+    accept_mapping: bool = False
+    rate: float | None = None
+    batch: int = ROWS_MAX_DEFAULT
+    lanes: int | None = None
+    dry_run: bool = False
+    # Connection strings may be among them.
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        ProducerOptions(self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedResult:
+    rows: RowCounts = field(default_factory=RowCounts)
+    sending: SendResult = field(default_factory=SendResult)
+
+    def __add__(self, other: "FeedResult") -> "FeedResult":
+        return FeedResult(self.rows + other.rows, self.sending + other.sending)
+
+
+def feed(
+    table: DataFrame,
+    mapping: SourceMapping | Mapping[str, Any],
+    options: FeedConfig,
+    console: JobConsole = SILENT,
+    *,
+    is_batch: bool = False,
+) -> FeedResult:
+    """Validate the rows of any table, number them, and send them or what of them has changed.
+
+    Each column of the mapping has its declared type or is text; the mapping's `format` and
+    `options` say nothing here, and its watermark limits nothing: choose the rows yourself. Where it
+    stops, running it again completes it. `is_batch` is for `foreachBatch`: a batch that comes again
+    may replace its own rejects. Raises JobRefused, with the reason in one line, for what its caller
+    can change, InvalidSettings, and what Spark raises if a task fails for good.
+    """
+    if not isinstance(mapping, SourceMapping):
+        mapping = SourceMapping.parse(mapping)
+    if not options.dry_run:
+        Settings.read(read_app_settings(options.settings))
+    source = extract_facts(prepare_table(table, mapping), mapping)
+    try:
+        return feed_facts(source, options, console, is_batch=is_batch)
+    finally:
+        source.release()
+
+
+def feed_facts(
+    source: SourceFacts, options: FeedConfig, console: JobConsole, *, is_batch: bool = False
+) -> FeedResult:
+    """Number facts, then send all of them or, by the manifest, those that changed."""
+    console.log(f"validating rows; rejected ones go to {options.rejects}")
+    with console.show_progress("validating"):
+        counts = account_for_rows(source, options.rejects, replace=is_batch)
+    writer = EventWriter(options.rate, options.batch, lanes=options.lanes)
+    if options.settings:
+        writer = replace(writer, settings=options.settings)
+    if options.manifest:
+        manifest = Manifest(source.facts.sparkSession, options.manifest)
+        policies = ChangePolicies(options.late, options.changed, options.changed_max)
+        origin = SourceOrigin(options.source, source.meaning, options.accept_mapping)
+        where = options.rejects, console, origin
+        by_manifest = IncrementalFeed(manifest, options.group, policies, writer, *where)
+        return FeedResult(counts, by_manifest.run(source, dry=options.dry_run))
+    if options.dry_run:
+        return FeedResult(counts)
+    console.log("sending" + (f", {options.rate:g} a second" if options.rate else ""))
+    events = number_facts(source.facts, options.group)
+    with console.show_progress("sending", counts.events) as display:
+        sent = replace(writer, progress=display.address).send(events)
+    return FeedResult(counts, SendResult(counts=sent))
