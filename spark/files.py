@@ -68,6 +68,21 @@ class SparkFiles:
             return []
         return [str(found.getPath().getName()) for found in system.listStatus(path)]
 
+    def read_text(self, place: str) -> str:
+        path = self.parse_path(place)
+        stream = self.find_system(path).open(path)
+        try:
+            java = self.spark.sparkContext._jvm
+            text = java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")  # type: ignore[union-attr]
+        finally:
+            stream.close()
+        return str(text)
+
+    def remove(self, place: str) -> None:
+        """Remove a file or a folder with all that is in it; nothing happens if it is not there."""
+        path = self.parse_path(place)
+        self.find_system(path).delete(path, True)
+
     def parse_path(self, place: str) -> Any:
         java = self.spark.sparkContext._jvm
         return java.org.apache.hadoop.fs.Path(place)  # type: ignore[union-attr]

@@ -16,6 +16,9 @@ from spark.manifest import Manifest, ManifestHistory, ManifestStep
 from spark.numbering import digest_event, number_facts
 from spark.sending import SendCounts
 
+# So many sessions are looked up by name in what was fed before.
+SESSIONS_NAMED_MAX = 200
+
 
 class Standing(StrEnum):
     NEW = "new"
@@ -119,8 +122,8 @@ class ChangePolicies:
 def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
     """Facts (schemas.FACTS) with their `standing`, and `begin`, the session's next number.
 
-    `plan` (schemas.PLAN) is what the group was bound to before. A fact is compared to the newest
-    event with its key.
+    `plan` (schemas.PLAN or NEWEST) is what the group was bound to before. A fact is compared to the
+    newest event with its key.
     """
     fed = plan.groupBy("session", "key").agg(
         F.max_by("digest", "sequence").alias("fed"),
@@ -137,6 +140,17 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
         .withColumn("standing", choose_standing())
         .select(*facts.columns, "standing", "begin")
     )
+
+
+def select_sessions_of(facts: DataFrame, fed: DataFrame) -> DataFrame:
+    """What was fed to the sessions of these facts, if they are few; else all of it.
+
+    A summary is sorted by session, so that most of its files need not be read for a few.
+    """
+    found = facts.select("session").distinct().limit(SESSIONS_NAMED_MAX + 1).collect()
+    if len(found) > SESSIONS_NAMED_MAX:
+        return fed
+    return fed.where(F.col("session").isin([row["session"] for row in found]))
 
 
 def choose_standing() -> Column:
@@ -206,7 +220,8 @@ class IncrementalFeed:
         history = self.manifest.read_history()
         self.origin.require_same(history.find_meaning(self.group, self.origin.name))
         resumed = SendCounts() if dry else self.resume(history)
-        fed = self.manifest.read_fed(self.group, history)
+        fed = self.manifest.read_newest(self.group, history)
+        fed = select_sessions_of(source.facts, fed)
         classified = classify_facts(source.facts, fed).persist()
         try:
             with self.console.show_progress("comparing with the manifest"):
@@ -224,6 +239,7 @@ class IncrementalFeed:
                 rejects = select_rejects(classified, self.policies)
                 rejects.coalesce(1).write.json(self.rejects, mode="append")
             sent = self.send_new(classified, found, source.watermark, history)
+            self.manifest.summarise()
             return SendResult(found, resumed.sent, resumed + sent)
         finally:
             classified.unpersist()

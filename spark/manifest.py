@@ -11,15 +11,20 @@ behind. Each writes a plan of its own, but only one of them gets the name of the
 other is refused before it has sent anything. A feed that begins while another one is sending sends
 that plan too (the same ids, numbers and bytes, so it has no second effect) and continues from it.
 
-A manifest grows with what was fed. To plan the next run, only the columns `session`, `key`,
-`place`, `digest` and `sequence` are read.
+A manifest grows with what was fed, but the time to plan a run must not grow with the number of
+runs. So every SUMMARISED_RUNS runs, once all are sent, they are summed up: the newest event of each
+key goes to one table, sorted by session, and the steps to one file, which is created last and once.
+A feed reads the newest summary and the runs after it. The plans stay: replay and reconcile read
+them. A crash before the file leaves a table that nobody reads, and that a later summary removes.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from secrets import token_hex
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +33,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from spark.failures import JobRefused
 from spark.files import SparkFiles
-from spark.schemas import LONG, PLAN, TEXT, build_schema
+from spark.schemas import LONG, NEWEST, PLAN, TEXT, build_schema
 
 PLANNED, SENT = "planned", "sent"
 RUN_OF_FEED = build_schema(run=IntegerType(), feed=TEXT).fields
@@ -40,6 +45,8 @@ STEPS = StructType(
     ]
 )
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
+SUMMARISED_RUNS = 32
+RUN_FOLDER = re.compile(r"run=(\d+)")
 
 
 class ManifestRefused(JobRefused):
@@ -68,9 +75,15 @@ class ManifestStep:
 
 @dataclass(frozen=True, slots=True)
 class ManifestHistory:
-    """All steps in a manifest, the oldest run first."""
+    """All steps in a manifest, the oldest run first.
+
+    Those up to the run `summarised` come from a summary, whose table of newest events is at the
+    path `summary`.
+    """
 
     steps: Sequence[ManifestStep] = ()
+    summarised: int = 0
+    summary: str | None = None
 
     @property
     def newest(self) -> int:
@@ -119,17 +132,89 @@ class Manifest:
 
     def read_history(self) -> ManifestHistory:
         """Every step until now. Raises ManifestRefused for steps without a feed's name."""
-        rows = self.read_table("steps", "json", STEPS).collect()
+        before = self.read_summary()
+        runs = self.list_runs("steps")
+        later = [f"{self.path}/steps/run={run}" for run in runs if run > before.summarised]
+        rows = self.read_table("steps", "json", STEPS, later).collect()
         if any(row["feed"] is None for row in rows):
             raise ManifestRefused(f"{self.path} has runs without a feed; use a new one")
         steps = [ManifestStep(*(row[name] for name in STEPS.names)) for row in rows]
-        return ManifestHistory(sorted(steps, key=lambda step: (step.run, step.step)))
+        steps.sort(key=lambda step: (step.run, step.step))
+        return replace(before, steps=(*before.steps, *steps))
+
+    def read_summary(self) -> ManifestHistory:
+        """The history up to the newest summary; empty before the first."""
+        runs = self.list_runs("summaries")
+        if not runs:
+            return ManifestHistory()
+        name = f"{self.path}/summaries/run={runs[-1]}/summary.json"
+        document = json.loads(SparkFiles(self.spark).read_text(name))
+        # All runs of a summary are sent.
+        planned = [ManifestStep(**step) for step in document["planned"]]
+        steps = [each for step in planned for each in (step, replace(step, step=SENT))]
+        return ManifestHistory(steps, runs[-1], self.locate_summary(runs[-1], document["feed"]))
+
+    def list_runs(self, table: str) -> list[int]:
+        """The numbers of the runs in a folder of the manifest, the lowest first."""
+        names = SparkFiles(self.spark).list_names(f"{self.path}/{table}")
+        found = [RUN_FOLDER.fullmatch(name) for name in names if not name.startswith((".", "_"))]
+        if None in found:
+            raise ManifestRefused(f"{self.path} is no manifest: {table} holds other files")
+        return sorted(int(match[1]) for match in found if match is not None)
 
     def read_fed(self, group: str, history: ManifestHistory) -> DataFrame:
         """All that the runs in a history are bound to for a group (schemas.PLAN)."""
         written = self.read_table("plan", "parquet", StructType([*PLAN.fields, *RUN_OF_FEED]))
         is_bound = F.concat_ws("/", "run", "feed").isin(history.bound)
         return written.where(is_bound & (F.col("group") == group)).select(*PLAN.names)
+
+    def read_newest(self, group: str, history: ManifestHistory) -> DataFrame:
+        """What a group is bound to, to compare facts with (schemas.NEWEST).
+
+        A key may be in it several times; what has its highest number is its newest event.
+        """
+        return self.read_all_newest(history).where(F.col("group") == group)
+
+    def read_all_newest(self, history: ManifestHistory) -> DataFrame:
+        later = [s for s in history.steps if s.step == PLANNED and s.run > history.summarised]
+        plans = [self.locate_plan(step.run, step.feed) for step in later]
+        found = self.read_table("plan", "parquet", PLAN, plans).select(*NEWEST.names)
+        if history.summary is None:
+            return found
+        return found.unionByName(self.spark.read.schema(NEWEST).parquet(history.summary))
+
+    def summarise(self) -> None:
+        """Sum up the runs, if there are enough since the last summary and all are sent.
+
+        Another feed may do the same at the same time; one of the two summaries is removed.
+        """
+        history = self.read_history()
+        run = history.newest
+        if run - history.summarised < SUMMARISED_RUNS or history.unsent:
+            return
+        place = self.locate_summary(run, self.feed)
+        newest = (
+            self.read_all_newest(history)
+            .groupBy("session", "group", "key")
+            .agg(
+                F.max("place").alias("place"),
+                F.max_by("digest", "sequence").alias("digest"),
+                F.max_by("version", "sequence").alias("version"),
+                F.max("sequence").alias("sequence"),
+            )
+        )
+        in_order = newest.select(*NEWEST.names).repartitionByRange("session")
+        in_order.sortWithinPartitions("session").write.parquet(place, mode="overwrite")
+        planned = [asdict(step) for step in history.steps if step.step == PLANNED]
+        text = json.dumps({"feed": self.feed, "planned": drop_old_meanings(planned)})
+        files = SparkFiles(self.spark)
+        if not files.create(f"{self.path}/summaries/run={run}/summary.json", text):
+            files.remove(place)
+        # The summary before this one stays for feeds that are reading it.
+        for table in ("summaries", "summary"):
+            for old in self.list_runs(table):
+                if old < history.summarised:
+                    files.remove(f"{self.path}/{table}/run={old}")
 
     def read_plan(self, step: ManifestStep) -> DataFrame:
         return self.spark.read.schema(PLAN).parquet(self.locate_plan(step.run, step.feed))
@@ -188,13 +273,21 @@ class Manifest:
     def locate_plan(self, run: int, feed: str) -> str:
         return f"{self.path}/plan/run={run}/feed={feed}"
 
+    def locate_summary(self, run: int, feed: str) -> str:
+        return f"{self.path}/summary/run={run}/feed={feed}"
+
     def require_exclusive(self) -> None:
         SparkFiles(self.spark).require_exclusive(self.path)
 
-    def read_table(self, table: str, form: str, schema: StructType) -> DataFrame:
-        """A table of the manifest; empty if nothing was written yet."""
+    def read_table(
+        self, table: str, form: str, schema: StructType, paths: Sequence[str] | None = None
+    ) -> DataFrame:
+        """A table of the manifest, or these folders of it; empty if nothing was written yet."""
+        root = f"{self.path}/{table}"
         try:
-            return self.spark.read.format(form).schema(schema).load(f"{self.path}/{table}")
+            if paths is None or paths:
+                reader = self.spark.read.format(form).schema(schema).option("basePath", root)
+                return reader.load(root if paths is None else list(paths))
         except AnalysisException as error:
             if error.getCondition() != PATH_NOT_FOUND:
                 refusal = f"{self.path} is no manifest: {error.getCondition()}"
@@ -202,6 +295,17 @@ class Manifest:
         # A table made from Python rows, even from none, would start a Python worker to read them.
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema)
         return self.spark.range(0).select(*nothing)
+
+
+def drop_old_meanings(planned: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps as documents, where only the newest of a group and source keeps its meaning."""
+    newest = {(s["group"], s["source"]): s["run"] for s in planned if s["meaning"] is not None}
+    return [
+        step
+        if newest.get((step["group"], step["source"])) == step["run"]
+        else step | {"meaning": None}
+        for step in planned
+    ]
 
 
 def format_now() -> str:

@@ -44,5 +44,11 @@ PLAN = StructType(
     [*EVENTS.fields, *build_schema(key=TEXT, place=TEXTS, digest=TEXT, version=TEXT).fields]
 )
 
+# What a plan must be compared with: of each key the newest event, with the highest place and number
+# that the key ever had.
+NEWEST = build_schema(
+    session=TEXT, group=TEXT, key=TEXT, place=TEXTS, digest=TEXT, version=TEXT, sequence=LONG
+)
+
 # A difference between source and journal: its kind, the event it concerns, and details for people.
 FINDINGS = build_schema(finding=TEXT, session=TEXT, sequence=LONG, id=TEXT, detail=TEXT)
