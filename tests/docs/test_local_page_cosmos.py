@@ -5,12 +5,8 @@ import re
 import pytest
 
 from local.cosmos.http import account, requests
-from local.cosmos.http.documents import (
-    BATCH_ACTIONS,
-    BATCH_BYTES_MAX,
-    OPERATIONS_MAX,
-    RANGE_GONE,
-)
+from local.cosmos.http.batches import BATCH_ACTIONS, BATCH_BYTES_MAX, OPERATIONS_MAX
+from local.cosmos.http.documents import RANGE_GONE
 from local.cosmos.http.requests import KINDS, parse_address
 from local.cosmos.items import charges, containers, documents, partitions, patch
 from local.cosmos.items.containers import KNOWN_PROPERTIES

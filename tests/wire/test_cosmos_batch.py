@@ -137,6 +137,8 @@ async def test_a_batch_above_two_megabytes_is_refused(
         ({"operationType": "Read"}, "needs an id"),
         ({"operationType": "Read", "id": "000", "ifMatch": "x"}, "ifMatch on the batch operation"),
         ({"operationType": "Read", "id": "000", "ifNoneMatch": "x"}, "'ifNoneMatch' in a batch"),
+        ({"operationType": "Create", "ifNoneMatch": '"1"'}, "'ifNoneMatch' in a batch"),
+        ({"operationType": "Read", "id": "000", "partitionKey": "[1]"}, "of an atomic batch"),
         ({"operationType": ["Read"], "id": "000"}, "['Read']"),
     ],
 )
@@ -169,3 +171,91 @@ def test_a_batch_counts_once_and_costs_the_sum_of_its_operations(account: Runnin
     row = account.counters.snapshot()["cosmos.journal"]["batch"]["200"]
     assert (row["count"], row["request_units"]) == (1, 6.0 + 6.0 + 12.0 + 2.0)
     assert account.counted("create") == {}
+
+
+BULK = {"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "False"}
+DIVIDED = "/dbs/lockstep/colls/divided/docs"
+PKRANGE = "x-ms-documentdb-partitionkeyrangeid"
+
+
+def fly(tail: str, item_id: str = "1") -> dict[str, Any]:
+    """A create in bulk, as the JavaScript SDK writes it: the key is JSON in a text."""
+    body = {"id": item_id, "tail": tail}
+    return {"operationType": "Create", "partitionKey": f'["{tail}"]', "resourceBody": body}
+
+
+def send_bulk(
+    account: RunningAccount, operations: list[Any], headers: dict[str, str]
+) -> tuple[int, list[dict[str, Any]]]:
+    """The status of a request, and the results of its operations."""
+    port = account.cosmos.port
+    status, _, results = account.ask(port, "POST", DIVIDED, operations, headers)
+    return status, results
+
+
+def tails_by_range(account: RunningAccount) -> dict[int, list[str]]:
+    """Some tails of each physical partition."""
+    ring: dict[int, list[str]] = {}
+    for number in range(40):
+        account.divided.create_item({"id": "probe", "tail": f"N{number}"})
+    for pkrange in range(5):
+        headers = {PKRANGE: str(pkrange)}
+        _, page = account.send("GET", DIVIDED, headers=headers)
+        ring[pkrange] = sorted({one["tail"] for one in page["Documents"]})
+    return ring
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_operations_in_bulk_stand_alone_and_stop_at_an_error_unless_told_to_go_on(
+    account: RunningAccount, goes_on: bool
+) -> None:
+    first, second, third = tails_by_range(account)[2][:3]
+    operations = [fly(first), fly(second), fly(first), fly(third)]
+    headers = BULK | {PKRANGE: "2", "x-ms-cosmos-batch-continue-on-error": str(goes_on)}
+
+    status, results = send_bulk(account, operations, headers)
+
+    query = "SELECT VALUE c.tail FROM c WHERE c.id = '1'"
+    found = account.divided.query_items(query, enable_cross_partition_query=True)
+    assert status == 207
+    assert [one["statusCode"] for one in results] == [201, 201, 409, 201 if goes_on else 424]
+    assert sorted(map(str, found)) == sorted([first, second, *([third] if goes_on else [])])
+
+
+def test_bulk_for_another_physical_partition_is_gone_and_writes_nothing(
+    account: RunningAccount,
+) -> None:
+    ring = tails_by_range(account)
+    headers = BULK | {PKRANGE: "2", "x-ms-cosmos-batch-continue-on-error": "True"}
+
+    status, results = send_bulk(account, [fly(ring[1][0]), fly(ring[2][0])], headers)
+
+    assert status == 207
+    assert [(one["statusCode"], one.get("subStatusCode")) for one in results] == [
+        (410, 1002),
+        (201, None),
+    ]
+
+
+def test_bulk_without_a_key_and_text_that_cannot_be_stored_fail_alone(
+    account: RunningAccount,
+) -> None:
+    half = fly("N1", "half")
+    half["resourceBody"]["text"] = "\ud800"
+    nameless = {key: value for key, value in fly("N1").items() if key != "partitionKey"}
+    number = fly("N1") | {"partitionKey": 7}
+    headers = BULK | {"x-ms-cosmos-batch-continue-on-error": "True"}
+
+    operations = [half, nameless, number, fly("N1", "good")]
+    status, results = send_bulk(account, operations, headers)
+
+    assert (status, [one["statusCode"] for one in results]) == (207, [400, 400, 400, 201])
+    assert account.divided.read_item("good", "N1")["tail"] == "N1"
+
+
+def test_a_batch_of_nothing_is_refused_in_the_words_that_clients_look_for(
+    account: RunningAccount,
+) -> None:
+    status, answer = account.send("POST", DIVIDED, [], BULK)
+
+    assert (status, answer["message"]) == (400, "Batch request has no operations.")

@@ -134,7 +134,14 @@ def test_a_body_that_is_no_document_is_refused(
         ({"X-MS-Indexing-Directive": "Exclude"}, "x-ms-indexing-directive"),
         ({"x-ms-documentdb-partitionkeyrangeid": "7"}, "range"),
         ({"If-None-Match": '"1"'}, "If-None-Match on a write"),
-        ({"x-ms-cosmos-is-batch-request": "true"}, "not atomic"),
+        (
+            {
+                "x-ms-cosmos-is-batch-request": "true",
+                "x-ms-cosmos-batch-atomic": "true",
+                "x-ms-cosmos-batch-continue-on-error": "true",
+            },
+            "atomic batches that continue on error",
+        ),
     ],
 )
 def test_a_header_that_is_not_honoured_is_refused_by_name(

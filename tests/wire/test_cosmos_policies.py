@@ -114,3 +114,21 @@ def escaped(characters: int) -> str:
     """An item whose text takes six bytes a character in the request, and two in the store."""
     text = "\\u00e9" * characters
     return f'{{"id":"{characters}","tail":"N1","text":"{text}"}}'
+
+
+def test_databases_and_containers_are_found_by_conditions() -> None:
+    with running_account() as account:
+        account.client.create_database("other")
+        named = [{"name": "@id", "value": "other"}]
+        text = "SELECT * FROM root r WHERE r.id = @id"
+        databases = [one["id"] for one in account.client.query_databases(text, parameters=named)]
+        paths: list[Any] = list(
+            account.database.query_containers(
+                "SELECT VALUE c.partitionKey.paths[0] FROM c WHERE c.id != 'journal'"
+            )
+        )
+        with pytest.raises(CosmosHttpResponseError, match="more than conditions"):
+            list(account.client.query_databases("SELECT TOP 1 * FROM c"))
+
+    assert databases == ["other"]
+    assert paths == ["/tail", "/tail"]

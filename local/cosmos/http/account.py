@@ -14,6 +14,9 @@ from local.cosmos.items import charges
 from local.cosmos.items.containers import Catalogue, Container
 from local.cosmos.items.partitions import count_partitions
 from local.cosmos.items.storage import Storage
+from local.cosmos.query.merging import needs_merging
+from local.cosmos.query.parser import parse_query
+from local.cosmos.query.values import UNDEFINED
 from local.cosmos.responses import (
     BadRequest,
     CosmosResponse,
@@ -162,7 +165,7 @@ class CosmosAccount:
         if request.address.kind == "docs":
             return self._respond_in_container(request)
         if request.is_query:
-            raise NotOffered(f"queries over {request.address.kind}")
+            return self._find_resources(request)
         match request.method, request.address.kind, request.address.is_feed:
             case "GET", "", _:
                 response = respond_with(self._describe(request.base_url))
@@ -220,6 +223,30 @@ class CosmosAccount:
             "userConsistencyPolicy": {"defaultConsistencyLevel": self.consistency},
             "queryEngineConfiguration": QUERY_ENGINE,
         }
+
+    def _find_resources(self, request: CosmosRequest) -> CosmosResponse:
+        """The databases, or the containers of one, for which a condition holds, in one page."""
+        address = request.address
+        if request.method != "POST" or not address.is_feed or address.kind not in ("dbs", "colls"):
+            raise NotOffered(f"queries over {address.kind or 'the account'}")
+        text, parameters, resume_filter = request.read_query()
+        query = parse_query(text, parameters)
+        if needs_merging(query) or resume_filter is not None or request.is_query_plan:
+            raise NotOffered(f"more than conditions in a query over {address.kind}")
+        if address.kind == "dbs":
+            key, rid = "Databases", ""
+            documents = [one.describe() for one in self.catalogue.list_databases()]
+        else:
+            owner = self.catalogue.find_database(address.database)
+            key, rid = "DocumentCollections", owner.rid
+            documents = [one.describe() for one in self.catalogue.list_containers(owner)]
+        found = [
+            shown
+            for document in documents
+            if query.condition is None or query.condition.evaluate(document) is True
+            if (shown := query.selection.evaluate(document)) is not UNDEFINED
+        ]
+        return respond_with({"_rid": rid, key: found, "_count": len(found)})
 
     def _respond_about_databases(self, request: CosmosRequest) -> CosmosResponse:
         name = request.address.database

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from local.cosmos.http.batches import run_batch, run_bulk
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
 from local.cosmos.items import charges
 from local.cosmos.items.containers import Container
-from local.cosmos.items.documents import ITEM_BYTES_MAX, ItemResult, PartitionItems, parse_json
+from local.cosmos.items.documents import ITEM_BYTES_MAX, ItemResult, PartitionItems
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.merging import build_merging_plan
@@ -26,25 +27,6 @@ from local.cosmos.responses import (
 
 RANGE_GONE = 1002
 TAG = re.compile(r'"?(\d+)"?')
-OPERATIONS_MAX = 100
-BATCH_BYTES_MAX = 2 * 1024 * 1024
-FAILED_DEPENDENCY = 424
-HYBRID_ROW = b"\x81"  # its version, the first byte of a batch of the .NET clients
-BATCH_KEYS = {"operationType", "id", "resourceBody", "ifMatch"}
-BY_ID = ("Read", "Replace", "Patch", "Delete")
-
-type BatchAction = Callable[[PartitionItems, dict[str, Any]], ItemResult]
-
-BATCH_ACTIONS: dict[str, BatchAction] = {
-    "Create": lambda items, op: items.create(op.get("resourceBody")),
-    "Read": lambda items, op: items.read(op["id"]),
-    "Replace": lambda items, op: items.replace(op["id"], op.get("resourceBody"), op.get("ifMatch")),
-    "Upsert": lambda items, op: items.upsert(op.get("resourceBody"), op.get("ifMatch")),
-    "Patch": lambda items, op: items.patch(
-        op["id"], parse_patch(op.get("resourceBody")), op.get("ifMatch")
-    ),
-    "Delete": lambda items, op: items.delete(op["id"], op.get("ifMatch")),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +39,7 @@ class DocumentRequests:
     def respond(self, request: CosmosRequest, container: Container) -> CosmosResponse:
         match request.method, request.address.is_feed:
             case "POST", True if request.is_batch:
-                items = self._find_items(request, container)
-                return run_batch(self.storage, items, request.body)
+                return self._run_batch(request, container)
             case "POST", True if request.is_query:
                 return self._query(request, container, *request.read_query())
             case "GET", True if request.is_change_feed:
@@ -105,6 +86,23 @@ class DocumentRequests:
         if key is None:
             raise BadRequest("the header x-ms-documentdb-partitionkey is required")
         return PartitionItems(self.storage, container, key, self.now)
+
+    def _run_batch(self, request: CosmosRequest, container: Container) -> CosmosResponse:
+        if request.is_atomic:
+            return run_batch(self.storage, self._find_items(request, container), request.body)
+        named = find_only(find_pkranges(request, container))
+
+        def find_items(key: str | None) -> PartitionItems:
+            key = request.key if key is None else key
+            if key is None:
+                raise BadRequest("an operation needs a partitionKey, or the request its header")
+            if named is not None and container.ring.find_partition(key) != named:
+                message = "the partition key is not in this partition key range"
+                raise RequestRefused(410, message, substatus=RANGE_GONE)
+            return PartitionItems(self.storage, container, key, self.now)
+
+        does_go_on = request.has_flag("x-ms-cosmos-batch-continue-on-error")
+        return run_bulk(self.storage, find_items, request.body, does_go_on=does_go_on)
 
     def _query(
         self,
@@ -237,67 +235,3 @@ def respond_with_item(result: ItemResult, *, is_minimal: bool) -> CosmosResponse
     headers = {"etag": result.etag} if result.etag else {}
     body = b"" if is_minimal else result.body.encode()
     return CosmosResponse(result.status, body, result.charge, headers)
-
-
-def run_batch(storage: Storage, items: PartitionItems, payload: bytes) -> CosmosResponse:
-    """Apply up to a hundred operations in one partition in order, or none.
-
-    Specification: "Transactional batch operations in Azure Cosmos DB". The HTTP status is 200, or
-    207. The response lists one result per operation; when one fails it carries its own status and
-    every other one 424.
-    """
-    operations = parse_operations(payload)
-    results: list[ItemResult] = []
-    try:
-        with storage.transaction():
-            for operation in operations:
-                action = BATCH_ACTIONS[operation["operationType"]]
-                results.append(action(items, operation))
-    except RequestRefused as refusal:  # by the operation after those that have results
-        return respond_with_failure(len(operations), len(results), refusal)
-    body = f"[{','.join(write_result(one) for one in results)}]"
-    return CosmosResponse(200, body.encode(), round(sum(one.charge for one in results), 2))
-
-
-def parse_operations(payload: bytes) -> list[dict[str, Any]]:
-    """Read and check the body; a refusal is of the whole batch."""
-    if len(payload) > BATCH_BYTES_MAX:
-        raise RequestRefused(413, f"a batch may have {BATCH_BYTES_MAX} bytes at most")
-    if payload.startswith(HYBRID_ROW):
-        raise NotOffered("batches and bulk in HybridRow, only in JSON")
-    operations = parse_json(payload)
-    if not isinstance(operations, list) or not 1 <= len(operations) <= OPERATIONS_MAX:
-        raise BadRequest(f"a batch must have 1 to {OPERATIONS_MAX} operations")
-    for operation in operations:
-        kind = operation.get("operationType") if isinstance(operation, dict) else None
-        if not isinstance(kind, str) or kind not in BATCH_ACTIONS:
-            raise NotOffered(f"the batch operation {kind!r}")
-        for key in operation:
-            if key not in BATCH_KEYS:
-                raise NotOffered(f"{key!r} in a batch operation")
-        if kind in BY_ID and not isinstance(operation.get("id"), str):
-            raise BadRequest(f"the batch operation {kind!r} needs an id")
-        if "ifMatch" in operation and kind in ("Create", "Read"):
-            raise NotOffered(f"ifMatch on the batch operation {kind!r}")
-    return operations
-
-
-def write_result(result: ItemResult) -> str:
-    """One result as JSON; the item's text is passed on as it is stored."""
-    head = {"statusCode": result.status, "requestCharge": result.charge}
-    if not result.body:
-        return write_json(head)
-    tagged = write_json(head | {"eTag": result.etag})
-    return f'{tagged[:-1]},"resourceBody":{result.body}}}'
-
-
-def respond_with_failure(count: int, index: int, refusal: RequestRefused) -> CosmosResponse:
-    """The results when the operation at an index was refused; only it is charged."""
-    results: list[dict[str, Any]] = [
-        {"statusCode": FAILED_DEPENDENCY, "requestCharge": 0.0} for _ in range(count)
-    ]
-    results[index] = {"statusCode": refusal.status, "requestCharge": charges.REFUSAL}
-    results[index]["message"] = refusal.message
-    if refusal.substatus is not None:
-        results[index]["subStatusCode"] = refusal.substatus
-    return CosmosResponse(207, write_json(results).encode(), charges.REFUSAL)

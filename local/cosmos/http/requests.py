@@ -263,6 +263,11 @@ class CosmosRequest:
         return self.has_flag("x-ms-cosmos-is-batch-request")
 
     @property
+    def is_atomic(self) -> bool:
+        """Whether it is a batch that is applied as a whole, or not at all."""
+        return self.is_batch and self.has_flag("x-ms-cosmos-batch-atomic")
+
+    @property
     def is_query(self) -> bool:
         content = self.headers.get("Content-Type", "")
         is_marked = self.has_flag("x-ms-documentdb-isquery") or self.is_query_plan
@@ -308,10 +313,8 @@ class CosmosRequest:
         means_nothing_new = if_none_match == "*" and self.operation == "create"
         if if_none_match is not None and self.method != "GET" and not means_nothing_new:
             raise NotOffered("If-None-Match on a write, but for * on a create")
-        if self.is_batch and not self.has_flag("x-ms-cosmos-batch-atomic"):
-            raise NotOffered("batches that are not atomic")
-        if self.is_batch and self.has_flag("x-ms-cosmos-batch-continue-on-error"):
-            raise NotOffered("batches that continue on error")
+        if self.is_atomic and self.has_flag("x-ms-cosmos-batch-continue-on-error"):
+            raise NotOffered("atomic batches that continue on error")
 
     def read_query(self) -> tuple[str, dict[str, Any], Any]:
         """Text and parameters of a query, and its `resumeFilter`, None if it has none."""
