@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from cproton import pn_link_flow  # type: ignore[import-untyped]
 from proton import Condition, Delivery, Endpoint, Link, Receiver, Sender, Terminus, symbol
 
 from local.faults import Action, Fault
@@ -246,7 +247,7 @@ class PlainOutgoingLink(OutgoingLink[PlainQueue]):
             self._queue.stop_waiting(self)
         self._queue.advance(self._broker.now())
         if self._link.drain_mode:
-            self._link.drained()
+            answer_drain(self._link)
             self._queue.stop_waiting(self)
 
     def on_link_closed(self) -> None:
@@ -290,7 +291,7 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
         self._queue.advance(self._broker.now())
         self.deliver()
         if self._link.drain_mode:
-            self._link.drained()
+            answer_drain(self._link)
 
     def on_link_closed(self) -> None:
         """The session is free for others at once; nothing counts as failed."""
@@ -359,6 +360,20 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
+
+
+def answer_drain(link: Sender) -> None:
+    """Use up what credit is left and say so in a flow, also when none is left, as Azure does.
+
+    Proton answers only when there is credit to give back. A client whose second drain comes at zero
+    credit would wait for the answer until its own time is up. One credit lent here makes Proton
+    write the flow. It is given back at once and never on the wire: the delivery count in the flow
+    counts what the client gave. The call is documented for receivers; its C code treats both alike.
+    Credit below zero, taken back while messages were under way, is left as it is: no answer.
+    """
+    if link.credit == 0:
+        pn_link_flow(link._impl, 1)
+    link.drained()
 
 
 def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetterReason | None]:

@@ -1,5 +1,6 @@
 """Sessions beyond the straight road: deferral, deletion on receipt, and the list of sessions."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -129,3 +130,30 @@ def test_a_drain_gives_what_there_is_and_takes_the_rest_of_the_credit_back(
         assert bus.namespace.depth(queue)["active"] == 1
 
     assert [str(message) for message in messages] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("queue", "session"), [(QUEUE, "N101"), ("parcels", None)])
+def test_every_drain_is_answered_also_at_zero_credit(
+    bus: Bus, queue: str, session: str | None
+) -> None:
+    bus.send(queue, "a", session=session)
+    flows: list[tuple[Any, ...]] = []
+    with bus.receiver(queue, session) as receiver:
+        receiver.complete_message(receive_one(receiver))
+        link: Any = receiver._handler._link
+        connection: Any = receiver._handler._connection
+        link._incoming_flow = lambda frame: flows.append((frame[5], frame[6], frame[8]))
+        for answers in (1, 2, 3):
+            link.flow(link_credit=0, drain=True)
+            deadline = time.monotonic() + 10
+            while len(flows) < answers:
+                assert time.monotonic() < deadline, f"{len(flows)} of {answers} drains are answered"
+                connection.listen(wait=0.05)
+        # The answers have cost no credit: one more gives one message, and no other is locked.
+        bus.send(queue, "b", "c", session=session)
+        assert bus.namespace.depth(queue)["active"] == 2
+        receiver.complete_message(receive_one(receiver))
+        assert bus.namespace.depth(queue)["active"] == 1
+
+    # Delivery count, credit and drain: one delivery so far, nothing left, each time.
+    assert flows == [(1, 0, True)] * 3
