@@ -1,0 +1,114 @@
+"""Every resource that would be deployed is what Azure's published types allow."""
+
+import pytest
+
+from tests.infra.bicep import Kind
+from tests.infra.evaluation import Template
+from tests.infra.parity import changed, deployment
+from tests.infra.published import findings, load_published, select, type_findings
+
+PUBLISHED = load_published()
+
+
+def templates(main: Template) -> dict[str, Template]:
+    return {"main": main} | {name: main.module(name) for name in main.bicep.of(Kind.MODULE)}
+
+
+@pytest.mark.parametrize("primary", ["east", "west"])
+def test_every_resource_is_what_the_published_types_allow(primary: str) -> None:
+    deployed = templates(deployment(primary=primary))
+
+    assert deployed.keys() == {"main", "journal", "east", "west", "eastAccess", "westAccess"}
+    assert type_findings(deployed.values(), PUBLISHED) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "old", "new", "said"),
+    [
+        (
+            "east",
+            "Microsoft.Storage/storageAccounts@2023-05-01'",
+            "Microsoft.Storage/storageAccounts@2023-05-02'",
+            "region.bicep: storage has a type that is not published",
+        ),
+        (
+            "eastAccess",
+            "Microsoft.Insights/components@2020-02-02' existing",
+            "Microsoft.Insights/component@2020-02-02' existing",
+            "access.bicep: insights has a type that is not published",
+        ),
+        ("east", "lockDuration:", "lockLength:", "queue.properties.lockLength is no property"),
+        ("east", "httpsOnly:", "HttpsOnly:", "app.properties.HttpsOnly is no property"),
+        ("east", "kind: 'StorageV2'", "", "storage.kind is required and missing"),
+        ("east", "kind: 'StorageV2'", "kind: 'StorageV3'", "storage.kind is 'StorageV3', none of"),
+        ("east", "requiresSession: true", "requiresSession: 'true'", "is 'true', not a boolean"),
+        ("east", "maxDeliveryCount: 750", "maxDeliveryCount: '750'", "is '750', not an integer"),
+        ("east", "retentionInDays: 30", "retentionInDays: true", "is True, not an integer"),
+        ("east", "lockDuration: 'PT30S'", "lockDuration: 30", "lockDuration is 30, not a string"),
+        (
+            "east",
+            "requiresSession: true",
+            "requiresSession: true\n    messageCount: 1",
+            "queue.properties.messageCount is read-only",
+        ),
+        ("east", "'st${region}${token}'", "'storage-${region}-${token}'", "outside its limits"),
+        ("east", "'lockstep-errors'", "''", "errorQueue.name is 0 characters long"),
+        (
+            "east",
+            "properties: { publicAccess: 'None' }",
+            "properties: 'None'",
+            "packages.properties is 'None', not an object",
+        ),
+        ("east", "  name: 'default'", "  name: 'main'", "blobs.name is 'main', not 'default'"),
+        ("east", "name: 'appsettings'", "name: 'settings'", "settings.name is 'settings', none of"),
+        (
+            "east",
+            "LOCKSTEP_HANDLER_SECONDS: '60'",
+            "LOCKSTEP_HANDLER_SECONDS: 60",
+            "settings.properties.LOCKSTEP_HANDLER_SECONDS is 60, not a string",
+        ),
+        (
+            "journal",
+            "paths: ['/session']",
+            "paths: '/session'",
+            "partitionKey.paths is '/session', not an array",
+        ),
+        (
+            "journal",
+            "failoverPriority: priority",
+            "failoverPriority: -1",
+            "locations[0].failoverPriority is -1, outside its limits",
+        ),
+    ],
+)
+def test_a_planted_error_is_named(where: str, old: str, new: str, said: str) -> None:
+    broken = changed(templates(deployment())[where], old, new)
+
+    found = type_findings([broken], PUBLISHED)
+
+    assert any(said in sentence for sentence in found), found
+
+
+def test_a_name_that_breaks_the_published_pattern_is_named() -> None:
+    pattern = {"$type": "StringType", "pattern": "^[a-z0-9]+$"}
+
+    assert list(findings("steast<uniqueString(a, b)>", pattern, ".name", PUBLISHED)) == []
+    assert list(findings("st-<uniqueString(a, b)>", pattern, ".name", PUBLISHED)) != []
+
+
+def test_the_stored_types_are_those_in_use_and_no_more() -> None:
+    used = {
+        resource.declaration.target
+        for template in templates(deployment()).values()
+        for resource in template.resources()
+    }
+
+    stored = {found["name"] for found in PUBLISHED if found["$type"] == "ResourceType"}
+
+    assert stored == used
+    assert select([PUBLISHED], used) == PUBLISHED
+
+
+def test_a_type_that_no_file_describes_is_refused_by_name() -> None:
+    with pytest.raises(LookupError, match=r"no file describes a\.b/c@2024-01-01"):
+        select([PUBLISHED], ["A.B/c@2024-01-01"])
