@@ -2,12 +2,40 @@
 
 import re
 from fnmatch import fnmatch
-from importlib.metadata import version
+from importlib.metadata import requires, version
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.infra.parity import ROOT, deployment, section
 
-SHIPPED_FILES = ["LICENSE", "function_app.py", "host.json", "requirements.txt"]
+SHIPPED_FILES = ["LICENSE", "constraints.txt", "function_app.py", "host.json", "requirements.txt"]
 SHIPPED_FOLDERS = ["functions", "shared"]
+
+
+def pins(name: str) -> dict[str, str]:
+    """The versions that a file of requirements or constraints pins, by canonical name."""
+    found = re.findall(
+        r"^([\w.-]+)==(\S+)$", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return {canonicalize_name(package): pinned for package, pinned in found}
+
+
+def needed_with(package: str) -> set[str]:
+    """A package and all that it needs, on this machine, by canonical name."""
+    found: set[str] = set()
+    waiting = [(package, "")]
+    seen = set(waiting)
+    while waiting:
+        name, extra = waiting.pop()
+        found.add(name)
+        for line in requires(name) or []:
+            need = Requirement(line)
+            if need.marker is None or need.marker.evaluate({"extra": extra}):
+                following = {(canonicalize_name(need.name), one) for one in ("", *need.extras)}
+                waiting += following - seen
+                seen |= following
+    return found
 
 
 def ignore_patterns() -> list[str]:
@@ -90,11 +118,31 @@ def test_the_library_that_finds_the_functions_is_deployed_with_the_app() -> None
     That copy meets the retry policies with another protobuf than theirs and stops at `Fail to
     convert to Duration`; the app then starts with 0 functions, and no error but a line in the log.
     """
-    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", requirements, re.MULTILINE))
-
-    pinned = pins.get("azure-functions-runtime")
+    pinned = pins("requirements.txt").get("azure-functions-runtime")
 
     assert pinned is not None
     assert tuple(map(int, pinned.split("."))) >= (1, 3, 0)
     assert pinned == version("azure-functions-runtime")
+
+
+def test_every_package_that_is_deployed_has_one_version() -> None:
+    """Not only the direct ones: a deployment next year installs what was tested this year."""
+    direct, constraints = pins("requirements.txt"), pins("constraints.txt")
+
+    needed = {name: version(name) for package in direct for name in needed_with(package)}
+
+    assert {"azure-core", "durabletask", "grpcio", "msal", "protobuf"} <= needed.keys()
+    assert {name: constraints.get(name) for name in needed} == needed
+    assert direct.items() <= constraints.items()
+
+
+def test_the_constraints_hold_in_a_deployment_and_no_file_names_an_index() -> None:
+    lines = {
+        name: (ROOT / name).read_text(encoding="utf-8").splitlines()
+        for name in ("requirements.txt", "requirements-dev.txt", "constraints.txt")
+    }
+    options = {line for found in lines.values() for line in found if line.startswith("-")}
+
+    assert "-c constraints.txt" in lines["requirements.txt"]
+    assert options == {"-c constraints.txt", "-r requirements.txt"}
+    assert not [line for found in lines.values() for line in found if "://" in line or "@" in line]
