@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import proton
@@ -67,6 +68,9 @@ class Receiver(LinkListener):
         self._attached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._prefetch = prefetch
         self._received: deque[ReceivedMessage] = deque()
+        self._waiting = 0  # calls that wait for one message each
+        self._credit_changing = asyncio.Lock()
+        self._random = Random(0)  # noqa: S311 - no secret, the same in every run
         self._change = asyncio.Event()
         self._settling: dict[bytes, asyncio.Future[None]] = {}
         self._lost: Exception | None = None
@@ -85,10 +89,34 @@ class Receiver(LinkListener):
 
         Without prefetch a message is asked for only here, so an abandoned one comes back first.
         """
-        self._request_messages(max(1, self._prefetch))
-        if not await self._wait_for(1, idle_seconds):
-            return None
+        self._waiting += 1
+        try:
+            async with self._credit_changing:
+                self._request_messages(max(self._waiting, self._prefetch))
+            if await self._wait_for(1, idle_seconds):
+                return self._take_one()
+        finally:
+            self._waiting -= 1
+        return None
+
+    def _take_one(self) -> ReceivedMessage:
+        """The first message, or any when several calls wait: their starts have no order."""
+        if self._waiting > 1:
+            self._received.rotate(-self._random.randrange(len(self._received)))
         return self._received.popleft()
+
+    async def take_back_credit(self) -> None:
+        """Drain what a receive without result has left, and give the others their credit again.
+
+        Without an answer in time the connection counts as lost.
+        """
+        async with self._credit_changing:
+            try:
+                async with asyncio.timeout(RESPONSE_SECONDS):
+                    await self._drain()
+            except TimeoutError as error:
+                raise ConnectionLost("no answer to a drain") from error
+            self._request_messages(self._waiting)
 
     async def receive_batch(
         self, least: int, most: int, idle_seconds: float | None, fill_seconds: float
@@ -105,6 +133,11 @@ class Receiver(LinkListener):
         if self._prefetch == 0:
             await self._drain()
         return [self._received.popleft() for _ in range(min(most, len(self._received)))]
+
+    async def fail_when_lost(self) -> None:
+        """Wait without end, and raise LockLost or ConnectionLost as soon as the link is gone."""
+        while True:
+            await self._next_change()
 
     async def complete(self, messages: Sequence[ReceivedMessage]) -> None:
         """Remove messages from the queue; raises LockLost when one is ours no more.

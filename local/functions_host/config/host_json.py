@@ -46,6 +46,7 @@ class ServiceBusOptions:
     min_batch: int = 1
     max_batch: int = 1000
     max_batch_wait_seconds: float = 30.0
+    max_calls_per_session: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,6 @@ def read_service_bus(extensions: HostJsonSection) -> ServiceBusOptions:
     section.take("autoCompleteMessages", exactly(True), True)
     section.take("enableCrossEntityTransactions", exactly(False), False)
     section.take("transportType", exactly("amqpTcp"), "amqpTcp")
-    section.take("maxConcurrentCallsPerSession", exactly(1), 1)
     options = ServiceBusOptions(
         section.take("prefetchCount", whole_number(0), 0),
         section.take("maxAutoLockRenewalDuration", parse_timespan, 300.0),
@@ -140,6 +140,7 @@ def read_service_bus(extensions: HostJsonSection) -> ServiceBusOptions:
         section.take("minMessageBatchSize", whole_number(1), 1),
         section.take("maxMessageBatchSize", whole_number(1), 1000),
         section.take("maxBatchWaitTime", parse_timespan, 30.0),
+        section.take("maxConcurrentCallsPerSession", whole_number(1), 1),
     )
     if options.min_batch > options.max_batch:
         where = "host.json: extensions: serviceBus"

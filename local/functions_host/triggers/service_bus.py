@@ -9,9 +9,10 @@ fails, all it was given are abandoned; they come again, first in their session.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 from local.functions_host.clients.amqp import ConnectionLost, LockLost, RequestRefused
 from local.functions_host.clients.receivers import (
@@ -96,21 +97,40 @@ class ServiceBusListener(Listener):
         if session is None:
             return
         renewer = None if self._is_batch else self._renew(session)
+        count = 1 if self._is_batch else self._options.max_calls_per_session
         try:
-            while not self._loops.is_stopping:
-                messages = await self._receive(session, self._options.session_idle_seconds)
-                if not messages:
-                    return
-                if renewer is not None:
-                    renewer.message_arrived()
-                with self._loops.busy():
-                    await self._process(session, messages, session.id)
+            if count == 1:
+                await self._call_in_session(session, renewer)
+            else:
+                calls = [
+                    self._call_in_session(session, renewer, session.take_back_credit)
+                    for _ in range(count)
+                ]
+                await self._loops.run_calls(calls, session.fail_when_lost())
         except (ConnectionLost, LockLost) as error:
             self._warn(f"session {session.id} ended early: {error}")
         finally:
             if renewer is not None:
                 renewer.stop()
             session.detach()
+
+    async def _call_in_session(
+        self,
+        session: SessionReceiver,
+        renewer: "LockRenewer | None",
+        end_idle: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Process one message, or batch, after another until none comes in time."""
+        while not self._loops.is_stopping:
+            messages = await self._receive(session, self._options.session_idle_seconds)
+            if not messages:
+                if end_idle is not None:
+                    await end_idle()
+                return
+            if renewer is not None:
+                renewer.message_arrived()
+            with self._loops.busy():
+                await self._process(session, messages, session.id)
 
     async def _serve_without_sessions(self) -> None:
         receiver = await self._entity.open_receiver()
@@ -184,12 +204,43 @@ class ReceiveLoops:
     def __init__(self, function: str) -> None:
         self._extra = {"function": function}
         self._tasks: list[asyncio.Task[None]] = []
+        self._calls: set[asyncio.Task[None]] = set()
         self._busy: set[asyncio.Task[None] | None] = set()
         self._refusal = ""
         self.is_stopping = False
 
     def start(self, count: int, receive: Callable[[], Awaitable[None]]) -> None:
         self._tasks = [asyncio.create_task(self._repeat(receive)) for _ in range(count)]
+
+    async def run_calls(
+        self, calls: Sequence[Coroutine[Any, Any, None]], loss: Coroutine[Any, Any, None]
+    ) -> None:
+        """Run them at once until all have ended, or one or `loss` raises, and then raise that.
+
+        After an error the calls in hand run on, and a stop waits for them; the idle ones end.
+        """
+        running = {asyncio.create_task(call) for call in calls}
+        self._calls |= running
+        for call in running:
+            call.add_done_callback(self._end_call)
+        watcher = asyncio.create_task(loss)
+        try:
+            with self.busy():
+                while running:
+                    done, _ = await asyncio.wait({*running, watcher}, return_when="FIRST_COMPLETED")
+                    running -= done
+                    for one in done:
+                        if not one.cancelled():
+                            one.result()
+        finally:
+            watcher.cancel()
+            for call in running - self._busy:
+                call.cancel()
+
+    def _end_call(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled() and (error := call.exception()) is not None:
+            log.warning("not settled, it comes again: %s", error, extra=self._extra)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -204,15 +255,16 @@ class ReceiveLoops:
     async def stop(self, drain_seconds: float) -> None:
         """End the idle loops now, and the busy ones when they are done or the limit is over."""
         self.is_stopping = True
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._calls]
+        for task in tasks:
             if task not in self._busy:
                 task.cancel()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=drain_seconds)
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=drain_seconds)
             for task in late:
                 log.warning("still running: cut off", extra=self._extra)
                 task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _repeat(self, receive: Callable[[], Awaitable[None]]) -> None:
         while not self.is_stopping:

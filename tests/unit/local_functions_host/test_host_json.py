@@ -41,7 +41,7 @@ def test_every_honoured_limit_is_read() -> None:
                     "autoCompleteMessages": True,
                     "maxAutoLockRenewalDuration": "-00:00:00.0010000",
                     "maxConcurrentSessions": 32,
-                    "maxConcurrentCallsPerSession": 1,
+                    "maxConcurrentCallsPerSession": 16,
                     "sessionIdleTimeout": "00:00:01.5",
                     "maxConcurrentCalls": 7,
                     "minMessageBatchSize": 2,
@@ -63,7 +63,7 @@ def test_every_honoured_limit_is_read() -> None:
     assert host == HostJson(
         function_timeout_seconds=300.0,
         route_prefix="v1",
-        service_bus=ServiceBusOptions(2, math.inf, 32, 1.5, 7, 2, 20, 5.0),
+        service_bus=ServiceBusOptions(2, math.inf, 32, 1.5, 7, 2, 20, 5.0, 16),
         durable=DurableOptions("hub", 3, 4, 5),
         log_levels={"default": logging.WARNING, "Function.receive": logging.DEBUG},
     )
@@ -83,7 +83,7 @@ def test_every_honoured_limit_is_read() -> None:
         ({"extensions": {"http": {"routePrefix": 1}}}, "routePrefix"),
         ({"extensions": {"serviceBus": {"maxMessageBatchSize": 0}}}, "maxMessageBatchSize"),
         ({"extensions": {"serviceBus": {"autoCompleteMessages": False}}}, "autoCompleteMessages"),
-        ({"extensions": {"serviceBus": {"maxConcurrentCallsPerSession": 2}}}, "CallsPerSession"),
+        ({"extensions": {"serviceBus": {"maxConcurrentCallsPerSession": 0}}}, "CallsPerSession"),
         ({"extensions": {"serviceBus": {"minMessageBatchSize": 1001}}}, "minMessageBatchSize"),
         ({"extensions": {"serviceBus": {"clientRetryOptions": {}}}}, "clientRetryOptions"),
         ({"extensions": {"durableTask": {"tracing": {}}}}, "tracing"),
