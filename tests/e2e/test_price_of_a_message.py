@@ -6,18 +6,23 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack, until
+from tests.wire.functions_host_process import KEY, eventually, request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(360)]
 
 SESSIONS = 20
 EACH = 10
 MESSAGES = SESSIONS * EACH
+# Queries of a process that is asked for its health: the question itself, and its look at the start.
+LOOK = 2
 
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    # The sweep costs a query per run, not per message: here it never runs.
-    with running_stack(tmp_path, LOCKSTEP_SWEEP_SCHEDULE="0 0 0 1 1 *") as stack:
+    # Timers cost queries per run, not per message: here they never run.
+    never = "0 0 0 1 1 *"
+    timers = {"LOCKSTEP_SWEEP_SCHEDULE": never, "LOCKSTEP_COMPACT_SCHEDULE": never}
+    with running_stack(tmp_path, **timers) as stack:
         yield stack
 
 
@@ -26,26 +31,45 @@ async def test_one_strong_write_at_most_one_read_and_no_abandon(stack: Stack) ->
 
     # The secondary looks when the primary is done, as it does after its delay.
     stack.cloud.control.act("west", "stop")
+    look(stack, "east")
     await stack.send(sent, LOCKSTEP_SECONDARY_DELAY_SECONDS="1")
     until(lambda: stack.completed("east") == MESSAGES, seconds=120, what="the primary's work")
     primary = journal_operations(stack)
     stack.cloud.control.act("west", "start")
+    look(stack, "west")
     until(lambda: stack.completed("west") == MESSAGES, seconds=120, what="the secondary's work")
+    until(lambda: queries(stack) >= SESSIONS + 2 * LOOK, seconds=60, what="the secondary's look")
     both = journal_operations(stack)
 
     # Each process looks once at the list of regions; the first of all, the sender, stores it.
     writes = {"batch": {"200": MESSAGES + 1}}
     # For the messages the primary reads nothing: it writes once for each.
-    assert primary == writes | {"read": {"404": 1, "200": 1}}
+    assert primary == writes | {"read": {"404": 1, "200": 1}, "query": {"200": LOOK}}
     # The secondary looks at the first message of each session, then at a page of the others.
     reads = {"404": 1, "200": 2 + SESSIONS}
-    assert both == writes | {"read": reads, "query": {"200": SESSIONS}}
+    assert both == writes | {"read": reads, "query": {"200": SESSIONS + 2 * LOOK}}
     for region in ("east", "west"):
         assert stack.ended(f"servicebus.{region}", "deliver") == {"ok": MESSAGES}
         assert stack.ended(f"servicebus.{region}", "abandon") == {}
         assert stack.ended(f"servicebus.{region}", "dead-letter") == {}
         assert stack.ended(f"servicebus.{region}", "expire-lock") == {}
     assert_once_and_in_order(stack.entries(), sent)
+
+
+def look(stack: Stack, region: str) -> None:
+    """Let a region's process look whether it can read the journal, which it does only once.
+
+    Otherwise it looks with the first changes that the feed brings, before or after the count.
+    """
+    before = queries(stack)
+    url = f"{stack.cloud.contract['hosts'][region]}/api/health"
+    eventually(lambda: request(url, headers=KEY).status == 200)
+    until(lambda: queries(stack) >= before + LOOK, seconds=60, what=f"the look of {region}")
+
+
+def queries(stack: Stack) -> int:
+    """How many queries the journal has answered."""
+    return stack.ended("cosmos.journal", "query").get("200", 0)
 
 
 def journal_operations(stack: Stack) -> dict[str, dict[str, int]]:

@@ -169,12 +169,16 @@ MUTANTS = (
         old="""
             if _IS_SAFE_:
                 _NOTIFY_
-            with _ERRORS_:
+            try:
                 _ACKNOWLEDGE_
+            except _ERRORS_ as _ERROR_:
+                _REPORT_
         """,
         new="""
-            with _ERRORS_:
+            try:
                 _ACKNOWLEDGE_
+            except _ERRORS_ as _ERROR_:
+                _REPORT_
             if _IS_SAFE_:
                 _NOTIFY_
         """,
