@@ -133,7 +133,7 @@ MUTANTS = (
         "Dispatcher.load_outputs",
         old="_ENTRY_ is not None and (_ENTRY_.outbox.regions or _ENTRY_.outbox.blocked)",
         new="True",
-        simulated=Simulated(400, profile="fair"),
+        simulated=Simulated(1000, profile="fair"),
     ),
     Mutant(
         "report a fault before it is committed",
