@@ -31,7 +31,9 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 def test_a_copy_that_sends_at_the_same_time_and_after_the_commit_adds_no_effect(
     stack: Stack, tmp_path: Path
 ) -> None:
-    facts = [(s.aircraft, f"[{s.line}]", [f"{s.line:03}"], TYPE, s.said, None) for s in STATUSES]
+    facts = [
+        (s.aircraft, f"[{s.line}]", [f"{s.line:03}"], TYPE, s.said, None, None) for s in STATUSES
+    ]
     (tmp_path / FACTS_FILE).write_text(json.dumps(facts))
     settings = QUICK | (stack.cloud.app_settings() | DELAY) | {"PYTHONPATH": str(ROOT)}
 
