@@ -1,6 +1,7 @@
 # make demo   the main job, on one machine, through the outage of a region
 # make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 CLIMATE=rough)
 # make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
+# make conformance   the live tests of Microsoft's SDKs, from the package index (SUITE=cosmos ARGS="--only 'test_q*'")
 # make test   lint, types, import contracts and every test, two files at a time
 SHELL := /bin/bash
 RUN := .venv/bin/python
@@ -12,7 +13,9 @@ SECONDS ?= 180
 MESSAGES ?=
 SEED ?= 1
 
-.PHONY: help demo demo-saga chaos up test lint unit spark-package clean simulate
+SUITE ?= cosmos
+
+.PHONY: help demo demo-saga chaos conformance up test lint unit spark-package clean simulate
 .DEFAULT_GOAL := help
 
 help:  ## say what can be made
@@ -42,6 +45,9 @@ simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=
 chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAGES=N SEED=1)
 	@$(RUN) -m chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \
 		--seed $(SEED) $(ARGS)
+
+conformance: .venv/ready  ## Microsoft's own live tests against Azure on one machine (SUITE=cosmos)
+	@$(RUN) -m tests.conformance $(SUITE) $(ARGS)
 
 lint: .venv/ready  ## ruff, mypy and the import contracts
 	@$(RUN) -m ruff check .

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from local.cloud import Cloud, CloudOptions
@@ -12,9 +13,15 @@ CONFIG = Path(__file__).parents[1] / "local.config.json"
 
 
 @contextmanager
-def running_cloud(logs: Path) -> Iterator[Cloud]:
-    """Two namespaces and an account, empty, without hosts."""
-    with Cloud(load_config(CONFIG), CloudOptions(logs=logs)) as cloud:
+def running_cloud(logs: Path, partitions: int = 1) -> Iterator[Cloud]:
+    """Two namespaces and an account, empty, without hosts.
+
+    Each container has so many physical `partitions`.
+    """
+    config = load_config(CONFIG)
+    containers = tuple(replace(one, partitions=partitions) for one in config.cosmos.containers)
+    config = replace(config, cosmos=replace(config.cosmos, containers=containers))
+    with Cloud(config, CloudOptions(logs=logs)) as cloud:
         yield cloud
 
 

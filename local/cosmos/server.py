@@ -172,6 +172,7 @@ class Gateway:
     ) -> web.Response:
         headers = {
             "Content-Type": "application/json",
+            "Content-Location": f"http://{http.host}{http.raw_path}",
             "x-ms-request-charge": str(response.charge),
             "x-ms-activity-id": http.headers.get("x-ms-activity-id") or str(uuid.uuid4()),
             "x-ms-gatewayversion": "version=2.14.0",

@@ -14,11 +14,11 @@ from shared.adapters.service_bus import ServiceBus
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
 from shared.domain.message import Message
-from shared.ports import Journal, WriteResult
+from shared.ports import Journal, SessionNeed, WriteResult
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
-from tests.contract.journal import JournalContract, session, step
+from tests.contract.journal import JournalContract, debt, session, step
 from tests.contract.journal_blocked import JournalBlockedContract
 from tests.contract.journal_extras import JournalExtrasContract
 from tests.contract.journal_signs import JournalSignsContract
@@ -28,10 +28,14 @@ __all__ = ["session"]
 
 pytestmark = pytest.mark.wire
 
+PARTITIONS = 3  # physical ones, whose results a client must merge
+JOURNAL = "cosmos.journal"
+
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with running_cloud(logs=Path(tmp_path_factory.mktemp("logs"))) as cloud:
+    logs = Path(tmp_path_factory.mktemp("logs"))
+    with running_cloud(logs, partitions=PARTITIONS) as cloud:
         yield cloud
 
 
@@ -50,6 +54,26 @@ class TestCosmosJournal(
     @pytest.fixture
     def journal(self, adapters: Adapters) -> Journal:
         return adapters.journal
+
+    async def test_sessions_of_all_physical_partitions_are_merged_by_the_client(
+        self, cloud: Cloud, journal: Journal, session: str
+    ) -> None:
+        for number in range(9):
+            await journal.add_pending(f"{session}-{number}", debt(f"{session}-{number}", "east"))
+        before = cloud.counters.snapshot()[JOURNAL]
+
+        found = await journal.sessions(
+            SessionNeed.DELIVERY, region="east", older_than_seconds=-5, limit=1_000
+        )
+
+        assert {one for one in found if session in one} == {f"{session}-{n}" for n in range(9)}
+        asked = cloud.counters.snapshot()[JOURNAL]
+        assert "query-plan" in asked
+        queries = (
+            asked["query"]["200"]["count"]
+            - before.get("query", {}).get("200", {"count": 0})["count"]
+        )
+        assert queries >= PARTITIONS
 
     @pytest.mark.parametrize("status", [429, 449])
     async def test_a_refused_append_changed_nothing(

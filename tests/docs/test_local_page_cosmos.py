@@ -113,7 +113,7 @@ def test_every_limit() -> None:
         *(BODY_BYTES_MAX // MEBIBYTE, documents.ITEM_BYTES_MAX // MEBIBYTE),
         *(OPERATIONS_MAX, BATCH_BYTES_MAX // MEBIBYTE, patch.CHANGES_MAX),
         *(PAGE_ITEMS, PAGE_BYTES // MEBIBYTE),
-        *(containers.ID_BYTES_MAX, partitions.KEY_BYTES_MAX),
+        *(containers.ID_BYTES_MAX, containers.NAME_CHARACTERS_MAX, partitions.KEY_BYTES_MAX),
         *(documents.LEVELS_MAX, DEPTH_MAX),
     ]
 

@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError
+from azure.cosmos.partition_key import NonePartitionKeyValue
 
 from local.cosmos.config import CosmosConfig
 from tests.wire.cosmos_account import SECTION, RunningAccount, running_account
 
 pytestmark = pytest.mark.wire
 
+COUNT = "SELECT VALUE COUNT(1) FROM c"
+METRICS = "x-ms-documentdb-query-metrics"
 ROOT = {"path": "/*"}
 ETAG = {"path": '/"_etag"/?'}
 
@@ -20,8 +23,9 @@ ETAG = {"path": '/"_etag"/?'}
     [
         ({"indexingMode": "consistent"}, [ROOT], [ETAG]),
         ({"includedPaths": [], "excludedPaths": []}, [ROOT], [ETAG]),
-        ({"excludedPaths": [{"path": "/big/*"}]}, [ROOT], [{"path": "/big/*"}]),
-        ({"includedPaths": [{"path": "/"}]}, [{"path": "/"}], []),
+        ({"excludedPaths": [{"path": "/big/*"}]}, [ROOT], [{"path": "/big/*"}, ETAG]),
+        ({"includedPaths": [{"path": "/"}]}, [{"path": "/"}], [ETAG]),
+        ({"includedPaths": [{**ROOT, "indexes": [{"kind": "Hash"}]}]}, [ROOT], [ETAG]),
         (
             {"includedPaths": [{"path": "/a/?"}], "excludedPaths": [ROOT]},
             [{"path": "/a/?"}],
@@ -46,6 +50,95 @@ def test_a_root_that_no_path_speaks_of_is_indexed(
             assert found == [{"id": "1"}]
 
     assert (kept["includedPaths"], kept.get("excludedPaths", [])) == (included, excluded)
+
+
+@pytest.mark.parametrize(
+    ("path", "item", "key"),
+    [
+        ('/"level\' 1"/"le/vel"', {"level' 1": {"le/vel": "a"}}, "a"),
+        ("/'level\" 1'/'le/vel'", {'level" 1': {"le/vel": "b"}}, "b"),
+        ("/address", {"address": {"state": "WA"}}, NonePartitionKeyValue),
+        ("/", {"a": "c"}, NonePartitionKeyValue),
+    ],
+)
+def test_the_path_of_a_key_may_be_quoted_or_lead_to_an_object(
+    path: str, item: dict[str, Any], key: Any
+) -> None:
+    with running_account() as account:
+        container = account.database.create_container("c", partition_key=PartitionKey(path))
+        container.create_item({"id": "1", **item})
+        read = container.read_item("1", partition_key=key)
+        patched = container.patch_item("1", key, [{"op": "add", "path": "/n", "value": 1}])
+        found = [one["id"] for one in container.query_items("SELECT * FROM c", partition_key=key)]
+
+    assert {name: read[name] for name in item} == item
+    assert (patched["n"], found) == (1, ["1"])
+
+
+@pytest.mark.parametrize("path", ["", "a", "//", "/a/", '/"a', "/a'b"])
+def test_a_path_of_a_key_that_leads_nowhere_is_refused(path: str) -> None:
+    with running_account() as account, pytest.raises(CosmosHttpResponseError, match="path"):
+        account.database.create_container("c", partition_key=PartitionKey(path))
+
+
+def test_a_key_that_is_an_array_is_refused() -> None:
+    with running_account() as account, pytest.raises(CosmosHttpResponseError, match="key value"):
+        account.flights.create_item({"id": "1", "tail": ["N1"]})
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "a/b", "a\tb", "a?", "a#", "a\\b", "a "])
+def test_a_name_of_a_container_that_azure_refuses_is_refused_here(name: str) -> None:
+    body = {"id": name, "partitionKey": {"paths": ["/a"]}}
+    with running_account() as account:
+        refused = [account.send("POST", "/dbs", {"id": name})]
+        refused += [account.send("POST", "/dbs/lockstep/colls", body)]
+        status, _ = account.send("POST", "/dbs/lockstep/colls", {**body, "id": "x" * 255})
+
+    assert [answer[0] for answer in refused] == [400, 400]
+    assert all("less than '255' characters" in answer["message"] for _, answer in refused)
+    assert status == 201
+
+
+def test_whole_numbers_are_doubles_and_what_no_double_holds_changes() -> None:
+    path = "/dbs/lockstep/colls/flights/docs"
+    headers = {"x-ms-documentdb-partitionkey": '["N1"]'}
+    text = '{"id":"1","tail":"N1","n":9007199254740993,"m":-9007199254740991,"d":1e3}'
+    with running_account() as account:
+        account.send("POST", path, text, headers)
+        stored = account.flights.read_item("1", "N1")
+
+    assert (stored["n"], stored["m"], stored["d"]) == (9007199254740992, -9007199254740991, 1000)
+
+
+def test_an_answer_says_where_it_was_found() -> None:
+    path = "/dbs/lockstep/colls/flights"
+    with running_account() as account:
+        _, received, _ = account.ask(account.cosmos.port, "GET", path)
+
+    assert received["content-location"] == f"http://127.0.0.1:{account.cosmos.port}{path}"
+
+
+@pytest.mark.parametrize(
+    ("text", "loaded", "given"),
+    [("SELECT * FROM c", 4, 4), ("SELECT * FROM c WHERE c.n + 0 = 2", 4, 1), (COUNT, 0, 1)],
+)
+def test_the_metrics_of_a_query_tell_what_it_loaded(text: str, loaded: int, given: int) -> None:
+    with running_account() as account:
+        for number in range(4):
+            account.flights.create_item({"id": str(number), "tail": "N1", "n": number})
+        asked = account.flights.query_items(text, partition_key="N1", populate_query_metrics=True)
+        found = list(asked)
+        silent = account.flights.query_items(text, partition_key="N1")
+        list(silent)
+        header = asked.get_response_headers()[METRICS]  # type: ignore[attr-defined]
+        other = silent.get_response_headers()  # type: ignore[attr-defined]
+
+    metrics = dict(entry.split("=") for entry in header.split(";"))
+    assert len(found) == given
+    assert int(metrics["retrievedDocumentCount"]) == loaded
+    assert int(metrics["outputDocumentCount"]) == given
+    assert float(metrics["indexUtilizationRatio"]) == (given / loaded if loaded else 1.0)
+    assert METRICS not in other
 
 
 def test_a_container_without_an_index_stays_without_one() -> None:

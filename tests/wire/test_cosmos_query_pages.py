@@ -126,8 +126,34 @@ async def test_a_query_without_an_order_is_resumed_over_all_partitions(divided: 
 
     resumed = await pages_of(everywhere(divided, text, **asked).by_page(pages.continuation_token))
 
-    assert [len(page) for page in (shown, *resumed)] == [17, 17, 17, 9]
-    assert sorted([*shown, *(one for page in resumed for one in page)]) == list(range(40, 100))
+    pages_of_numbers = [shown, *resumed]
+    assert [len(page) for page in pages_of_numbers] == [15, 9, 15, 6, 15]
+    assert sorted(one for page in pages_of_numbers for one in page) == list(range(40, 100))
+
+
+async def test_a_page_ends_with_its_physical_partition_be_it_empty(
+    account: RunningAccount, divided: Any
+) -> None:
+    text = "SELECT VALUE c.n FROM c WHERE c.n IN (1, 2, 3)"
+    before = account.counted("query").get("200", 0)
+    pages = await pages_of(everywhere(divided, text, max_item_count=100).by_page())
+
+    # The clients pass over the pages of three partitions, in which there is nothing.
+    assert [sorted(page) for page in pages] == [[1, 3], [2]]
+    assert account.counted("query")["200"] - before == 5
+
+
+async def test_without_an_order_items_come_as_they_were_created_not_by_their_ids(
+    account: RunningAccount,
+) -> None:
+    ids = ["b", "d", "a", "c"]
+    for item_id in ids:
+        account.flights.create_item({"id": item_id, "tail": "mixed"})
+    account.flights.upsert_item({"id": "d", "tail": "mixed", "changed": True})
+    asked: dict[str, Any] = {"partition_key": "mixed", "max_item_count": 3}
+    pages = await pages_of(account.flights.query_items("SELECT * FROM c", **asked).by_page())
+
+    assert [one["id"] for page in pages for one in page] == ids
 
 
 async def test_partitions_are_merged_in_the_order_asked_for(divided: Any) -> None:

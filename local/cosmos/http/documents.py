@@ -122,7 +122,7 @@ class DocumentRequests:
             parameters,
             key=request.key,
             key_range=request.key_range,
-            pkrange=None if is_narrowed else find_only(find_pkranges(request, container)),
+            pkranges=() if is_narrowed else find_pkranges(request, container),
             is_cross_partition=request.may_cross_partitions,
             names_partition=RANGE_HEADER in request.headers,
             page_items=request.page_items,
@@ -134,6 +134,8 @@ class DocumentRequests:
         headers = {"x-ms-item-count": str(len(page.results))}
         if page.continuation:
             headers["x-ms-continuation"] = page.continuation
+        if request.has_flag("x-ms-documentdb-populatequerymetrics"):
+            headers["x-ms-documentdb-query-metrics"] = page.write_metrics()
         body = write_item_list(container.rid, page.results)
         return CosmosResponse(200, body, page.charge, headers)
 

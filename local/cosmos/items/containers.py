@@ -16,7 +16,9 @@ SYSTEM_PROPERTIES = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 DATABASE_BYTES, CONTAINER_BYTES = 4, 8
 CONTAINER_BIT = 1 << 31
 ID_BYTES_MAX = 1023
+NAME_CHARACTERS_MAX = 255  # of a database or a container
 FORBIDDEN_IN_ID = frozenset("/\\?#")
+NOT_IN_NAME = FORBIDDEN_IN_ID | frozenset("\t\r\n")
 KNOWN_PROPERTIES = {
     "id",
     "partitionKey",
@@ -107,7 +109,7 @@ class Catalogue:
         raise RequestRefused(404, f"database {name!r} does not exist")
 
     def create_database(self, name: Any) -> Database:
-        check_id(name)
+        check_name(name)
         if any(d.name == name for d in self.list_databases()):
             raise RequestRefused(409, f"database {name!r} exists already")
         self._connection.execute(
@@ -142,7 +144,7 @@ class Catalogue:
     ) -> Container:
         """Create from a resource document; 409 when the name is taken, 400 for bad settings."""
         owner = self.find_database(database)
-        name = check_id(document.get("id"))
+        name = check_name(document.get("id"))
         if any(c.name == name for c in self.list_containers(owner)):
             raise RequestRefused(409, f"container {name!r} exists already")
         properties = write_json(fill_defaults(document))
@@ -193,6 +195,18 @@ def parse_container(
         default_ttl=default_ttl,
         ring=cut_ring(partitions),
     )
+
+
+def check_name(value: Any) -> str:
+    """The id of a database or a container itself; a 400 when it breaks the service's rules."""
+    is_long = isinstance(value, str) and len(value) > NAME_CHARACTERS_MAX
+    if is_long or (isinstance(value, str) and (value[-1:].isspace() or set(value) & NOT_IN_NAME)):
+        # The words that clients look for.
+        raise BadRequest(
+            f"The resource id {value[:80]!r} is not allowed. Ensure to provide a unique non-empty"
+            f" string less than '{NAME_CHARACTERS_MAX}' characters."
+        )
+    return check_id(value)
 
 
 def check_id(value: Any) -> str:

@@ -94,17 +94,29 @@ def parse_policy(document: Any) -> IndexingPolicy:
 def add_root(document: dict[str, Any]) -> dict[str, Any]:
     """The policy as the service keeps it: where no path says what is with the root, it is indexed.
 
-    A policy that names no path at all gets the default paths.
+    Then `_etag` is not. A policy that names no path at all gets the default paths. What kinds of
+    index an included path asks for is an old setting without effect, and is not kept.
     """
     if str(document.get("indexingMode", "consistent")).lower() == "none":
         return document
-    named = read_list(document, "includedPaths") + read_list(document, "excludedPaths")
-    if any(isinstance(one, dict) and one.get("path") in ("/", "/*") for one in named):
-        return document
-    if not named:
+    included, excluded = read_list(document, "includedPaths"), read_list(document, "excludedPaths")
+    if not included and not excluded:
         return DEFAULT_POLICY | {key: value for key, value in document.items() if value}
-    included = [{"path": "/*"}, *read_list(document, "includedPaths")]
-    return document | {"includedPaths": included}
+    if not any(is_root(one) for one in included + excluded):
+        included = [{"path": "/*"}, *included]
+    included = [
+        {key: value for key, value in one.items() if key != "indexes"}
+        if isinstance(one, dict)
+        else one
+        for one in included
+    ]
+    if any(is_root(one) for one in included):
+        excluded += [path for path in DEFAULT_POLICY["excludedPaths"] if path not in excluded]
+    return document | {"includedPaths": included, "excludedPaths": excluded}
+
+
+def is_root(entry: Any) -> bool:
+    return isinstance(entry, dict) and entry.get("path") in ("/", "/*")
 
 
 def parse_rule(entry: Any, *, is_included: bool) -> PathRule:
@@ -121,7 +133,7 @@ def read_list(document: dict[str, Any], key: str) -> list[Any]:
     value = document.get(key) or []
     if not isinstance(value, list):
         raise BadRequest(f"{key} of an indexing policy must be a list")
-    return value
+    return list(value)
 
 
 def split_path(text: str) -> IndexPath:

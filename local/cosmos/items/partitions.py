@@ -7,6 +7,7 @@ partition by its number. Nothing is ever split or merged.
 """
 
 import json
+import re
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -23,23 +24,29 @@ UNDEFINED = "{}"  # how the wire writes the key of an item that lacks the path
 MAX_RANGE = "FF"
 PARTITIONS_MAX = 64
 PARTITION_THROUGHPUT = 10_000  # request units a second that one physical partition serves
+# A step of a path may stand in quotes of either kind, and then hold a slash.
+STEP = re.compile(r"""/(?:"([^"]+)"|'([^']+)'|([^/"']+))""")
+PATH = re.compile(rf"/|(?:{STEP.pattern})+")
 KEYS = 1 << 126  # effective keys have 128 bits, and the highest two are zero
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPath:
-    """The property path of a container's partition key, `/a/b` as ("a", "b")."""
+    """The property path of a container's partition key, `/a/"b/c"` as ("a", "b/c")."""
 
     names: tuple[str, ...]
 
     def read(self, document: dict[str, Any]) -> str:
-        """The canonical key of a document; UNDEFINED when the path is absent."""
+        """The canonical key of a document; UNDEFINED when the path leads to nothing, or an object.
+
+        The path `/` has no names, so all items have the same key.
+        """
         value: Any = document
         for name in self.names:
             if not isinstance(value, dict) or name not in value:
                 return UNDEFINED
             value = value[name]
-        return canonicalize(value)
+        return UNDEFINED if isinstance(value, dict) else canonicalize(value)
 
 
 def parse_key_path(definition: Any) -> KeyPath:
@@ -51,7 +58,10 @@ def parse_key_path(definition: Any) -> KeyPath:
         raise NotOffered("hierarchical partition keys")
     if definition.get("version", 2) != 2:
         raise NotOffered("partition keys of version 1")
-    return KeyPath(tuple(paths[0].strip("/").split("/")))
+    if PATH.fullmatch(paths[0]) is None:
+        raise BadRequest(f'a partition key path must look like /a/b or /"a b", not {paths[0]!r}')
+    steps = STEP.findall(paths[0])
+    return KeyPath(tuple(double or single or plain for double, single, plain in steps))
 
 
 @lru_cache(maxsize=4096)

@@ -1,9 +1,10 @@
 """Running a query: a page of results, what it cost, and where the next page begins.
 
 A page resumes after the last row taken, whatever was written in between; only without repeats, by
-SELECT DISTINCT, does it resume by count. Where no index has the order, all rows are sorted: by type
-first, and items with the same values as they were created, or the other way round where an order is
-descending, as clients that resume a merged query expect.
+SELECT DISTINCT, does it resume by count. It ends where a physical partition ends, even when it is
+empty. Where no index has the order, all rows are sorted: by type first, and items with the same
+values as they were created, or the other way round where an order is descending, as clients that
+resume a merged query expect.
 """
 
 import base64
@@ -23,7 +24,7 @@ from local.cosmos.query.functions import AGGREGATES
 from local.cosmos.query.merging import NOT_SERVABLE, build_merging_plan, needs_merging
 from local.cosmos.query.parser import parse_query
 from local.cosmos.query.plan import QueryPlan, plan_query
-from local.cosmos.query.syntax import Expression, PropertyPath, Query
+from local.cosmos.query.syntax import Aggregate, Expression, Literal, PropertyPath, Query
 from local.cosmos.query.values import UNDEFINED, find_value, make_identity_key, make_sort_key
 from local.cosmos.responses import BadRequest, NotOffered, write_json
 
@@ -52,14 +53,15 @@ class ItemRow:
 class QueryRequest:
     """A query as it was sent.
 
-    `key` binds it to a partition, `pkrange` to a physical one, `key_range` to a part of the ring.
+    `key` binds it to a partition, `key_range` to a part of the ring, which is in the physical
+    partitions `pkranges`; there are none where all is in one, or the key tells which.
     `names_partition` tells that the client chose the physical one, so it merges by itself.
     """
 
     text: str
     parameters: dict[str, Any]
     key: str | None = None
-    pkrange: int | None = None
+    pkranges: tuple[int, ...] = ()
     key_range: KeyRange = WHOLE_RING
     is_cross_partition: bool = False
     names_partition: bool = False
@@ -71,11 +73,27 @@ class QueryRequest:
 
 @dataclass(frozen=True, slots=True)
 class QueryPage:
-    """JSON texts of results; `continuation` None means there is no more."""
+    """JSON texts of results; `continuation` None means there is no more.
+
+    `looked_at` are the sizes of the items that no index ruled out.
+    """
 
     results: list[str]
     charge: float
     continuation: str | None
+    looked_at: list[int]
+
+    def write_metrics(self) -> str:
+        """What the query had to load and gave out, as clients read it; times are left out."""
+        loaded, given = len(self.looked_at), len(self.results)
+        counts = {
+            "retrievedDocumentCount": loaded,
+            "retrievedDocumentSize": sum(self.looked_at),
+            "outputDocumentCount": given,
+            "outputDocumentSize": sum(len(one.encode()) for one in self.results),
+            "indexUtilizationRatio": f"{min(1.0, given / loaded) if loaded else 1.0:.2f}",
+        }
+        return ";".join(f"{name}={count}" for name, count in counts.items())
 
 
 class QueryRun:
@@ -85,15 +103,21 @@ class QueryRun:
         self._request = request
         self._query = parse_query(request.text, request.parameters)
         self._plan = plan_query(self._query, container, request.key)
-        if request.pkrange is not None:
-            # The plus keeps SQLite from using the index for it: other indexes are narrower.
-            self._plan.narrow("+pkrange = ?", request.pkrange)
         # A token is bound to what it was given for, but not to the condition, to which clients that
         # resume a merged query add another. Where a page resumes by count it is.
         texts = self._query.texts
         bound_to = write_json([texts.source, texts.value, *texts.order])
         self._token_mark = request.text if self._query.is_distinct else bound_to
         self._start = parse_continuation(request.continuation, self._token_mark)
+        # A condition that names the key tells the partition, too, unless the client chose another.
+        is_found = self._plan.has_partition and not request.names_partition
+        self._pkranges = () if is_found else request.pkranges
+        if self._start.place >= max(1, len(self._pkranges)):
+            raise BadRequest("the continuation token belongs to another container")
+        if self._pkranges:
+            # The plus keeps SQLite from using the index for it where others are narrower.
+            column = "+pkrange" if self._plan.has_partition else "pkrange"
+            self._plan.narrow(f"{column} = ?", self._pkranges[self._start.place])
         self._resume: OrderPosition | None = None
         if request.resume_filter is not None:
             self._resume = parse_resume_filter(request.resume_filter, self._query)
@@ -107,18 +131,22 @@ class QueryRun:
         else:
             results, rest = self._fill_page(self._list_rows(now))
         charge = charges.query(self._sizes, is_strong=self._request.is_strong)
-        return QueryPage(results, charge, rest.write_token(self._token_mark) if rest else None)
+        token = rest.write_token(self._token_mark) if rest else None
+        return QueryPage(results, charge, token, self._sizes)
 
     def _check_servable(self) -> None:
         order = tuple((key.path, key.is_descending) for key in self._query.order)
         if order and not self._container.policy.can_order_by(order):
             paths = ", ".join("/" + "/".join(path) for path, _ in order)
             raise BadRequest(f"ORDER BY needs an index the container does not have: {paths}")
-        if self._plan.has_partition:
+        if self._request.key is not None:
+            return
+        # A condition that names the key is enough for all but aggregates.
+        if self._plan.has_partition and not self._query.aggregates:
             return
         if self._request.key_range.is_everything and not self._request.is_cross_partition:
             raise BadRequest("a cross-partition query is needed but was not enabled")
-        is_chosen = self._request.names_partition or self._request.pkrange is not None
+        is_chosen = self._request.names_partition or len(self._request.pkranges) == 1
         if not is_chosen and needs_merging(self._query):
             # Where there is only one physical partition, too. The substatus makes clients ask for
             # the plan.
@@ -135,6 +163,8 @@ class QueryRun:
                 value = aggregate.argument.evaluate(row.item)
                 if value is not UNDEFINED:
                     values.append(value)
+        if not self._plan.scanned and all(is_count_of_items(one) for one in self._query.aggregates):
+            self._sizes.clear()  # an index counts items without a look at them
         names = (aggregate.name for aggregate in self._query.aggregates)
         totals = [AGGREGATES[name](values) for name, values in zip(names, columns, strict=True)]
         shown = self._query.selection.evaluate({}, totals)
@@ -151,7 +181,8 @@ class QueryRun:
             if (row := next(rows, None)) is None:
                 break
             if last and (len(results) >= self._request.page_items or size >= PAGE_BYTES):
-                return results, Continuation(consumed, shown, self._find_position(last))
+                position = self._find_position(last)
+                return results, Continuation(consumed, shown, position, self._start.place)
             result = None if consumed < self._query.offset else self._show(row)
             if result is not None:
                 results.append(result)
@@ -159,6 +190,8 @@ class QueryRun:
                 shown += 1
             consumed += 1
             last = row
+        if (place := self._start.place + 1) < len(self._pkranges):
+            return results, Continuation(consumed, shown, None, place)
         return results, None
 
     def _show(self, row: ItemRow) -> str | None:
@@ -171,7 +204,7 @@ class QueryRun:
         if self._query.is_distinct:
             return None
         if self._plan.is_ordered:
-            return [row.id, row.number] if self._query.order else [row.partition, row.id]
+            return [row.id, row.number] if self._query.order else [row.number]
         return [[make_order_key(key.path, row) for key in self._query.order], row.number]
 
     def _list_rows(self, now: int) -> Iterator[ItemRow]:
@@ -207,12 +240,17 @@ def write_statement(plan: QueryPlan, now: int, after: Position | None) -> tuple[
     where = [*plan.where, "(expires IS NULL OR expires > ?)"]
     values = [*plan.values, now]
     if after is not None:
-        where.append(f"({plan.keys}) {'<' if plan.is_descending else '>'} (?, ?)")
+        places = ", ".join("?" * len(plan.keys))
+        where.append(f"({', '.join(plan.keys)}) {'<' if plan.is_descending else '>'} ({places})")
         values += after
     direction = "DESC" if plan.is_descending else "ASC"
-    order = ", ".join(f"{key} {direction}" for key in plan.keys.split(", "))
+    order = ", ".join(f"{key} {direction}" for key in plan.keys)
     sql = f"SELECT {COLUMNS} FROM items WHERE {' AND '.join(where)} ORDER BY {order}"  # noqa: S608 - built from constants, values are bound
     return sql, values
+
+
+def is_count_of_items(aggregate: Aggregate) -> bool:
+    return aggregate.name == "COUNT" and isinstance(aggregate.argument, Literal)
 
 
 def meets_all(conditions: list[Expression], row: ItemRow) -> bool:
@@ -297,16 +335,20 @@ def parse_resume_filter(document: Any, query: Query) -> OrderPosition:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """`consumed` rows were read, `shown` of them given out; `after` is the last one's position."""
+    """`consumed` rows were read, `shown` of them given out; `after` is the last one's position.
+
+    `place` counts the physical partitions that were read to their end.
+    """
 
     consumed: int = 0
     shown: int = 0
     after: Position | None = None
+    place: int = 0
 
     def write_token(self, query: str) -> str:
         """An opaque text that only fits this query."""
         check = zlib.crc32(query.encode())
-        fields = write_json([check, self.consumed, self.shown, self.after])
+        fields = write_json([check, self.consumed, self.shown, self.after, self.place])
         return base64.urlsafe_b64encode(fields.encode()).decode()
 
 
@@ -315,8 +357,8 @@ def parse_continuation(token: str | None, query: str) -> Continuation:
     if not token:
         return Continuation()
     try:
-        check, consumed, shown, after = json.loads(base64.urlsafe_b64decode(token))
-        continuation = Continuation(int(consumed), int(shown), after)
+        check, consumed, shown, after, place = json.loads(base64.urlsafe_b64decode(token))
+        continuation = Continuation(int(consumed), int(shown), after, int(place))
     except (ValueError, TypeError) as error:
         raise BadRequest("the continuation token is damaged") from error
     if check != zlib.crc32(query.encode()):

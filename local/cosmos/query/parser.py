@@ -161,9 +161,11 @@ class QueryBuilder(Interpreter[Token, Any]):
         order_keys, order_texts = self.visit(order) if order else ((), ())
         if top and limit:
             raise BadRequest("TOP and OFFSET LIMIT exclude each other")
-        if self._aggregates and (distinct or top or order or limit):
-            what = "an aggregate together with DISTINCT, TOP, ORDER BY or OFFSET LIMIT"
+        if self._aggregates and (distinct or top or limit):
+            what = "an aggregate together with DISTINCT, TOP or OFFSET LIMIT"
             raise NotOffered(what)
+        if self._aggregates:  # there is one result, which has no order
+            order_keys, order_texts = (), ()
         condition_text = self._quote(condition) if condition else ""
         source_text = self._quote(source)
         return Query(

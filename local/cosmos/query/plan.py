@@ -50,7 +50,7 @@ class QueryPlan:
     values: list[Any] = field(default_factory=list)
     served: list[Expression] = field(default_factory=list)
     scanned: list[Expression] = field(default_factory=list)
-    keys: str = "partition, id"
+    keys: tuple[str, ...] = ("birth",)  # without ORDER BY, as items were created
     is_ordered: bool = True
     is_descending: bool = False
     has_partition: bool = False
@@ -77,7 +77,7 @@ def plan_query(query: Query, container: Container, key: str | None) -> QueryPlan
         else:
             plan.scanned.append(conjunct)
     if len(query.order) == 1 and query.order[0].path == ("id",):
-        plan.keys = "id, birth"
+        plan.keys = ("id", "birth")
         plan.is_descending = query.order[0].is_descending
     elif query.order:
         plan.is_ordered = False

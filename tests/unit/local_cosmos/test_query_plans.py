@@ -43,8 +43,8 @@ def steps(storage: Storage, plan: QueryPlan) -> str:
     [
         "SELECT TOP 1 * FROM c ORDER BY c.id DESC",
         "SELECT TOP 1 * FROM c WHERE c.id < '5' ORDER BY c.id DESC",
-        "SELECT * FROM c WHERE c.id >= '1' AND c.id < '5'",
-        "SELECT * FROM c WHERE STARTSWITH(c.id, '00')",
+        "SELECT * FROM c WHERE c.id >= '1' AND c.id < '5' ORDER BY c.id",
+        "SELECT * FROM c WHERE STARTSWITH(c.id, '00') ORDER BY c.id",
     ],
 )
 def test_ids_of_one_partition_are_walked_in_the_index_without_sorting(
@@ -53,6 +53,19 @@ def test_ids_of_one_partition_are_walked_in_the_index_without_sorting(
     seen = steps(storage, plan_of(journal, text, '"DL1742"'))
 
     assert "items_by_id (container=? AND partition=?" in seen
+    assert "TEMP B-TREE" not in seen
+
+
+@pytest.mark.parametrize(("key", "index"), [('"DL1742"', "of_a_partition"), (None, "by_birth")])
+def test_what_has_no_order_is_read_as_it_was_created_without_sorting(
+    storage: Storage, journal: Container, key: str | None, index: str
+) -> None:
+    plan = plan_of(journal, "SELECT * FROM c", key)
+    if key is None:
+        plan.narrow("pkrange = ?", 0)
+    seen = steps(storage, plan)
+
+    assert f"items_{index} (container=? AND p" in seen
     assert "TEMP B-TREE" not in seen
 
 
