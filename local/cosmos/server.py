@@ -98,13 +98,21 @@ class Gateway:
             address = resolve_self_link(address, self.account.catalogue)
         except RequestRefused as refusal:
             return self._write_response(http, refusal.to_response(), 0.0)
-        request = CosmosRequest(http.method, address, http.headers, b"", f"http://{http.host}/")
         # Only the description of the account at its own endpoint has no region: losing a region
         # does not take it away. Anything else there goes on to the write region.
         regions = self.account.regions
         port = http.transport.get_extra_info("sockname")[1] if http.transport else 0
         region = regions.find_by_port(port) or (regions.write if address.kind else None)
-        request = replace(request, region=region, account_level=self.account.consistency)
+        request = CosmosRequest(
+            http.method,
+            address,
+            http.headers,
+            b"",
+            # By whatever name a client came, the account says its own, as Azure does.
+            f"http://{HOST}:{port}/",
+            region=region,
+            account_level=self.account.consistency,
+        )
         operation = request.operation
         component = f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
         if self.faults.is_down(component, region):

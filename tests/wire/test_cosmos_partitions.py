@@ -229,7 +229,7 @@ def test_throughput_decides_how_many_partitions_a_new_container_gets(
 ) -> None:
     key = PartitionKey("/k")
     scaled = ThroughputProperties(auto_scale_max_throughput=40_000)
-    throughputs = (("a", None, 1), ("b", 10_000, 1), ("c", 25_000, 3), ("d", scaled, 4))
+    throughputs = (("a", None, 1), ("b", 10_000, 1), ("c", 25_000, 5), ("d", scaled, 7))
     for name, throughput, expected in throughputs:
         made = account.database.create_container(name, key, offer_throughput=throughput)
         assert len(list(made.read_feed_ranges())) == expected
@@ -249,7 +249,7 @@ def test_a_client_follows_a_container_that_was_made_anew_with_more_partitions(
         fill(database.create_container("extra", key, offer_throughput=30_000))
 
     assert names([old.read_item("000", "N0")]) == [("N0", "000")]
-    assert len(list(old.read_feed_ranges(force_refresh=True))) == 3
+    assert len(list(old.read_feed_ranges(force_refresh=True))) == 5
     assert sorted(feed_of(old, start_time="Beginning")[0]) == sorted(ALL)
 
 

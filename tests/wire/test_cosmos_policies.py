@@ -130,8 +130,8 @@ def test_the_metrics_of_a_query_tell_what_it_loaded(text: str, loaded: int, give
         found = list(asked)
         silent = account.flights.query_items(text, partition_key="N1")
         list(silent)
-        header = asked.get_response_headers()[METRICS]  # type: ignore[attr-defined]
-        other = silent.get_response_headers()  # type: ignore[attr-defined]
+        header = asked.get_response_headers()[METRICS]
+        other = silent.get_response_headers()
 
     metrics = dict(entry.split("=") for entry in header.split(";"))
     assert len(found) == given

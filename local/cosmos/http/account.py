@@ -88,7 +88,7 @@ class AccountRegions:
     def list_locations(self, base_url: str) -> tuple[dict[str, str], list[dict[str, str]]]:
         """Where to write, and where to read, the write region first.
 
-        `base_url` is how the client got here: the endpoint of an account of one region.
+        `base_url` is where the request came in: the endpoint of an account of one region.
         """
         urls = {name: f"http://{HOST}:{port}/" for port, name in self.ports.items()}
         read = [

@@ -23,7 +23,8 @@ KEY_BYTES_MAX = 2048
 UNDEFINED = "{}"  # how the wire writes the key of an item that lacks the path
 MAX_RANGE = "FF"
 PARTITIONS_MAX = 64
-PARTITION_THROUGHPUT = 10_000  # request units a second that one physical partition serves
+ONE_PARTITION_MAX = 10_000  # request units a second that one physical partition serves
+PARTITION_THROUGHPUT = 6_000  # what each one gets of more than that when a container is created
 # A step of a path may stand in quotes of either kind, and then hold a slash.
 STEP = re.compile(r"""/(?:"([^"]+)"|'([^']+)'|([^/"']+))""")
 PATH = re.compile(rf"/|(?:{STEP.pattern})+")
@@ -143,14 +144,17 @@ class HashRing:
 def count_partitions(throughput: int) -> int:
     """How many physical partitions a container is created with for so many request units a second.
 
-    Specification: "Partitioning and horizontal scaling in Azure Cosmos DB".
+    Specification: "Best practices for scaling provisioned throughput" of Azure Cosmos DB.
     """
-    return min(PARTITIONS_MAX, max(1, ceil(throughput / PARTITION_THROUGHPUT)))
+    if throughput <= ONE_PARTITION_MAX:
+        return 1
+    return min(PARTITIONS_MAX, ceil(throughput / PARTITION_THROUGHPUT))
 
 
 @lru_cache
 def cut_ring(count: int) -> HashRing:
-    inner = [f"{KEYS * number // count:032X}" for number in range(1, count)]
+    width = (KEYS - 1) // count  # the last one takes what is left over
+    inner = [f"{width * number:032X}" for number in range(1, count)]
     starts = ("", *inner)
     ranges = tuple(KeyRange(*bounds) for bounds in zip(starts, (*inner, MAX_RANGE), strict=True))
     return HashRing(ranges, starts, tuple(range(count)))

@@ -37,6 +37,12 @@ def test_a_key_is_in_the_partition_that_covers_it_and_all_partitions_are_used(co
         assert sum(one.covers(key) for one in ring.ranges) == 1
 
 
+def test_the_ring_is_cut_where_the_service_cuts_it() -> None:
+    fourth = cut_ring(5).ranges[3]
+
+    assert fourth == KeyRange("26666666666666666666666666666664", "3" * 31 + "0")
+
+
 def test_a_part_of_the_ring_is_in_one_partition_or_in_none() -> None:
     ring = cut_ring(2)
     first, second = ring.ranges
@@ -51,7 +57,8 @@ def test_a_part_of_the_ring_is_in_one_partition_or_in_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("throughput", "partitions"), [(0, 1), (400, 1), (10_000, 1), (10_001, 2), (10**9, 64)]
+    ("throughput", "partitions"),
+    [(0, 1), (400, 1), (10_000, 1), (10_001, 2), (12_000, 2), (30_000, 5), (10**9, 64)],
 )
 def test_one_partition_serves_ten_thousand_units_a_second(throughput: int, partitions: int) -> None:
     assert count_partitions(throughput) == partitions
