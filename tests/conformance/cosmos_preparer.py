@@ -4,6 +4,7 @@ Their package of test utilities is in no index, so the two names they take from 
 """
 
 import sys
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +21,12 @@ def prepare() -> None:
     config.is_emulator = True
     config.local_host = config.host
     config.credential = config.credential_async = config.masterKey
-    config.create_single_partition_prefix_pk_container_if_not_exist = make_no_container
-    config.create_multi_partition_prefix_pk_container_if_not_exist = make_no_container
+    config.create_single_partition_prefix_pk_container_if_not_exist = partial(
+        make_container, config, config.TEST_SINGLE_PARTITION_PREFIX_PK_CONTAINER_ID, 400
+    )
+    config.create_multi_partition_prefix_pk_container_if_not_exist = partial(
+        make_container, config, config.TEST_MULTI_PARTITION_PREFIX_PK_CONTAINER_ID, 30_000
+    )
 
 
 def no_token(**_options: Any) -> None:
@@ -32,8 +37,17 @@ def is_live() -> bool:
     return True
 
 
-def make_no_container(_client: Any) -> None:
-    """Keys of several paths are refused, and every process would end with that at its start."""
+def make_container(config: Any, name: str, throughput: int, client: Any) -> Any:
+    """A container whose key should have two paths, here with the first one alone.
+
+    Keys of several paths are refused, and every process would end with that at its start. A test
+    that sends such a key is refused by name later.
+    """
+    from azure.cosmos import PartitionKey
+
+    database = config.create_database_if_not_exist(client)
+    key = PartitionKey(config.TEST_CONTAINER_PREFIX_PARTITION_KEY_PATH[0])
+    return database.create_container_if_not_exists(name, key, offer_throughput=throughput)
 
 
 prepare()

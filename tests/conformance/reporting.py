@@ -10,9 +10,13 @@ from tests.conformance.catalogue import SUITES
 from tests.conformance.suite import REPORT, SUITE
 
 
+@pytest.hookimpl(trylast=True)  # after pytest's own choice by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     suite = SUITES[os.environ[SUITE]]
-    reasons = {item.nodeid: suite.find_reason(item.nodeid) for item in items}
+    reasons = {
+        item.nodeid: suite.find_reason(item.nodeid, {mark.name for mark in item.iter_markers()})
+        for item in items
+    }
     for test, reason in reasons.items():
         if reason is not None:
             write_outcome(test, "deselected", reason)

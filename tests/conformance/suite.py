@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TEST_SECONDS = 60
+TEST_SECONDS = 180
 FILE_SECONDS = 600
 REPORT = "CONFORMANCE_REPORT"  # the file that a process of pytest writes its outcomes to
 SUITE = "CONFORMANCE_SUITE"  # the suite by its name
@@ -35,6 +35,7 @@ class NotApplicable:
 class Suite:
     """The tests below `folder` of a source distribution that have one of `marks`.
 
+    Those that have none of them, but one of `other_marks`, are not applicable, for its reason.
     `start` runs the service for as long as the context lasts and gives the environment of the
     tests. `preparer` is a module that replaces the suite's own configuration when pytest loads it.
     A test that fails with the text `refusal` was refused by name.
@@ -44,13 +45,16 @@ class Suite:
     version: str
     folder: str
     marks: tuple[str, ...]
+    other_marks: Mapping[str, str]
     preparer: str
     start: Callable[[], AbstractContextManager[Mapping[str, str]]]
     refusal: str
     not_applicable: tuple[NotApplicable, ...]
 
-    def find_reason(self, test: str) -> str | None:
-        """Why a test is not applicable, None when it is."""
+    def find_reason(self, test: str, marks: set[str]) -> str | None:
+        """Why a test with these marks is not applicable, None when it is."""
+        if marks.isdisjoint(self.marks):
+            return next(reason for mark, reason in self.other_marks.items() if mark in marks)
         fits = (
             one.reason
             for one in self.not_applicable
@@ -100,7 +104,7 @@ def run_file(
 ) -> list[Outcome]:
     """All outcomes of a file; one more, a failure, when it could not be run to its end."""
     report = file.with_suffix(".report")
-    marks = " or ".join(suite.marks)
+    marks = " or ".join([*suite.marks, *suite.other_marks])
     command = [sys.executable, "-m", "pytest", str(file.relative_to(folder)), "-m", marks, "-q"]
     command += ["-p", suite.preparer, "-p", "tests.conformance.reporting", "--tb=short"]
     command += ["-p", "no:cacheprovider", "--show-capture=no", f"--timeout={TEST_SECONDS}"]

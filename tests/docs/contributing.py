@@ -17,7 +17,7 @@ from tests.infra.evaluation import evaluate
 from tests.infra.parity import app_settings, deployment, grants, load
 
 HANDLERS = ROOT / "functions/handlers"
-QUERY_TESTS = ROOT / "tests/wire/test_cosmos_query.py"
+QUERY_TESTS = [ROOT / f"tests/wire/test_cosmos_{name}.py" for name in ("query", "functions")]
 ENTITY_TYPES = {"Microsoft.ServiceBus/namespaces/queues", "Microsoft.ServiceBus/namespaces/topics"}
 
 
@@ -199,8 +199,8 @@ def missing_for_query_function(name: str) -> list[str]:
         missing.append(f"local/cosmos/query/functions.py: FUNCTIONS has no {name}")
     if not any(f"{name}(" in query for query in names_on_local_page("Cosmos DB", "query", 1)):
         missing.append(f"docs/local.md: no query among the honoured ones shows {name}")
-    if f"{name}(" not in QUERY_TESTS.read_text():
-        missing.append(f"tests/wire/test_cosmos_query.py: no test calls {name}")
+    if not any(f"{name}(" in tests.read_text() for tests in QUERY_TESTS):
+        missing.append(f"tests/wire/test_cosmos_functions.py: no test calls {name}")
     return missing
 
 

@@ -213,7 +213,7 @@ def test_the_steps_of_a_query_function_are_the_parts_that_can_be_missing() -> No
     assert missing == [
         "local/cosmos/query/functions.py: FUNCTIONS has no NEW_FUNCTION",
         "docs/local.md: no query among the honoured ones shows NEW_FUNCTION",
-        "tests/wire/test_cosmos_query.py: no test calls NEW_FUNCTION",
+        "tests/wire/test_cosmos_functions.py: no test calls NEW_FUNCTION",
     ]
     assert_steps_name_the_files("Add a query function to the local Cosmos DB", missing)
 

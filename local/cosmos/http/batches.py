@@ -129,8 +129,11 @@ def parse_operations(payload: bytes) -> list[dict[str, Any]]:
     operations = parse_json(payload)
     if operations == []:
         raise BadRequest("Batch request has no operations.")  # clients look for these words
-    if not isinstance(operations, list) or not 1 <= len(operations) <= OPERATIONS_MAX:
-        raise BadRequest(f"a batch must have 1 to {OPERATIONS_MAX} operations")
+    if not isinstance(operations, list):
+        raise BadRequest("a batch must be a list of operations")
+    if len(operations) > OPERATIONS_MAX:
+        message = "Batch request has more operations than what is supported."
+        raise BadRequest(f"{message} It may have {OPERATIONS_MAX} at most.")
     for operation in operations:
         check_operation(operation)
     return operations

@@ -10,6 +10,7 @@ from typing import Any
 from local.cosmos.items.indexing import DEFAULT_POLICY, IndexingPolicy, add_root, parse_policy
 from local.cosmos.items.partitions import HashRing, KeyPath, cut_ring, parse_key_path
 from local.cosmos.items.storage import Storage
+from local.cosmos.items.unique_keys import UniqueKey, parse_unique_keys
 from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
 
 SYSTEM_PROPERTIES = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
@@ -26,6 +27,7 @@ KNOWN_PROPERTIES = {
     "indexingPolicy",
     "conflictResolutionPolicy",
     "geospatialConfig",
+    "uniqueKeyPolicy",
 }
 
 
@@ -61,6 +63,7 @@ class Container:
     policy: IndexingPolicy
     default_ttl: int | None
     ring: HashRing
+    unique_keys: tuple[UniqueKey, ...] = ()
 
     @property
     def rid_bytes(self) -> bytes:
@@ -194,18 +197,16 @@ def parse_container(
         policy=parse_policy(properties.get("indexingPolicy", DEFAULT_POLICY)),
         default_ttl=default_ttl,
         ring=cut_ring(partitions),
+        unique_keys=parse_unique_keys(properties.get("uniqueKeyPolicy")),
     )
 
 
 def check_name(value: Any) -> str:
     """The id of a database or a container itself; a 400 when it breaks the service's rules."""
-    is_long = isinstance(value, str) and len(value) > NAME_CHARACTERS_MAX
-    if is_long or (isinstance(value, str) and (value[-1:].isspace() or set(value) & NOT_IN_NAME)):
-        # The words that clients look for.
-        raise BadRequest(
-            f"The resource id {value[:80]!r} is not allowed. Ensure to provide a unique non-empty"
-            f" string less than '{NAME_CHARACTERS_MAX}' characters."
-        )
+    if isinstance(value, str):
+        is_odd = value[-1:].isspace() or not NOT_IN_NAME.isdisjoint(value)
+        if is_odd or len(value) > NAME_CHARACTERS_MAX:
+            raise refuse_id(value, NAME_CHARACTERS_MAX)
     return check_id(value)
 
 
@@ -214,10 +215,18 @@ def check_id(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise BadRequest("the required property 'id' is missing or is not a string")
     if len(value.encode()) > ID_BYTES_MAX:
-        raise BadRequest(f"id may have {ID_BYTES_MAX} bytes at most")
+        raise refuse_id(value, ID_BYTES_MAX + 1)
     if FORBIDDEN_IN_ID.intersection(value):
         raise BadRequest(f"id {value!r} holds one of the forbidden characters / \\ ? #")
     return value
+
+
+def refuse_id(value: str, limit: int) -> BadRequest:
+    """A refusal in the words that clients look for."""
+    return BadRequest(
+        f"The resource id {value[:80]!r} is not allowed. Ensure to provide a unique non-empty"
+        f" string less than '{limit}' characters."
+    )
 
 
 def is_ttl(value: Any) -> bool:

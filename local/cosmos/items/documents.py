@@ -18,6 +18,7 @@ from local.cosmos.items.containers import (
 )
 from local.cosmos.items.patch import ItemPatch
 from local.cosmos.items.storage import Storage
+from local.cosmos.items.unique_keys import check_unique
 from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
 
 ITEM_BYTES_MAX = 2 * 1024 * 1024
@@ -177,6 +178,14 @@ class PartitionItems:
         now = int(self._now())
         container = self._container
         own = {name: value for name, value in document.items() if name not in SYSTEM_PROPERTIES}
+        check_unique(
+            self._storage,
+            container.unique_keys,
+            own,
+            place=(container.number, self._key),
+            number=number,
+            now=now,
+        )
         # Clients that merge a sorted query read the number of an item, lowest byte first, from the
         # end of its resource id.
         rid = write_resource_id(container.rid_bytes + number.to_bytes(8, "little"))

@@ -59,9 +59,14 @@ def parse_key_path(definition: Any) -> KeyPath:
         raise NotOffered("hierarchical partition keys")
     if definition.get("version", 2) != 2:
         raise NotOffered("partition keys of version 1")
-    if PATH.fullmatch(paths[0]) is None:
-        raise BadRequest(f'a partition key path must look like /a/b or /"a b", not {paths[0]!r}')
-    steps = STEP.findall(paths[0])
+    return parse_path(paths[0])
+
+
+def parse_path(text: Any) -> KeyPath:
+    """Read `/a/"b/c"`; a 400 when it is no path."""
+    if not isinstance(text, str) or PATH.fullmatch(text) is None:
+        raise BadRequest(f'the path of a key must look like /a/b or /"a b", not {text!r}')
+    steps = STEP.findall(text)
     return KeyPath(tuple(double or single or plain for double, single, plain in steps))
 
 
@@ -72,7 +77,9 @@ def parse_key_header(header: str) -> str:
         values = json.loads(header)
     except json.JSONDecodeError as error:
         raise BadRequest(f"partition key {header!r} is not JSON") from error
-    if not isinstance(values, list) or len(values) != 1:
+    if isinstance(values, list) and len(values) > 1:
+        raise NotOffered("hierarchical partition keys")
+    if not isinstance(values, list) or not values:
         raise BadRequest(f"partition key {header!r} must hold one value")
     return UNDEFINED if values[0] == {} else canonicalize(values[0])
 

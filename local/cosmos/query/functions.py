@@ -5,24 +5,28 @@ IIF take any. Whether an index can serve a function is told by `is_served`, as "
 "Indexing in Azure Cosmos DB" lists it.
 """
 
+import json
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from operator import add
+from operator import add, or_
 from typing import Any
 
+from local.cosmos.query import dates
 from local.cosmos.query.values import (
     UNDEFINED,
     is_number,
     is_same,
+    make_identity_key,
     make_sort_key,
     normalize_number,
 )
-from local.cosmos.responses import BadRequest
+from local.cosmos.responses import BadRequest, write_json
 
 PATTERNS_MAX = 256
+MODIFIERS = {"m": re.MULTILINE, "s": re.DOTALL, "i": re.IGNORECASE, "x": re.VERBOSE}
 PATTERN_PARTS = re.compile(r"%|_|\[\^?\]?[^\]]*\]|.", re.DOTALL)
 
 
@@ -110,8 +114,92 @@ def translate_part(part: str) -> str:
     return f"[{negation}{inside}]" if inside else re.escape(part)
 
 
+def match_expression(text: str, pattern: str, modifiers: str = "") -> Any:
+    """RegexMatch: whether a part of a text fits a regular expression."""
+    if not set(modifiers) <= MODIFIERS.keys():
+        return UNDEFINED
+    flags = reduce(or_, (MODIFIERS[letter] for letter in modifiers), re.NOFLAG)
+    try:
+        return re.search(pattern, text, flags) is not None
+    except re.error as error:
+        raise BadRequest(f"{pattern!r} is not a regular expression") from error
+
+
+def write_text(value: Any) -> Any:
+    """ToString: JSON of anything but a text, which stays what it is."""
+    if value is UNDEFINED or isinstance(value, str):
+        return value
+    return write_json(normalize_number(value) if is_number(value) else value)
+
+
+def read_finite(text: str) -> int | float:
+    number = normalize_number(float(text))
+    if not is_number(number):
+        raise ValueError(text)
+    return number
+
+
+def read_text(text: str, kind: type | tuple[type, ...]) -> Any:
+    """StringToArray and so on: what a text of JSON means, if it is of the wanted kind."""
+    try:
+        value = json.loads(
+            text, parse_int=read_finite, parse_float=read_finite, parse_constant=read_finite
+        )
+    except ValueError:
+        return UNDEFINED
+    is_wanted = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    return value if is_wanted else UNDEFINED
+
+
+def concatenate(*arrays: Any) -> Any:
+    return [one for array in arrays for one in array]
+
+
+def slice_array(array: list[Any], start: float, length: float | None = None) -> Any:
+    """Elements from an index on, counted from the end where it is negative."""
+    first = max(0, int(start) + (len(array) if start < 0 else 0))
+    return array[first:] if length is None else array[first : first + max(0, int(length))]
+
+
+def intersect(left: list[Any], right: list[Any]) -> Any:
+    """SetIntersect: what is in both, once each."""
+    wanted = {make_identity_key(one) for one in right}
+    return unite([one for one in left if make_identity_key(one) in wanted], [])
+
+
+def unite(left: list[Any], right: list[Any]) -> Any:
+    """SetUnion: what is in either, once each."""
+    found: dict[Any, Any] = {}
+    for one in left + right:
+        found.setdefault(make_identity_key(one), one)
+    return list(found.values())
+
+
+def calculate(implementation: Callable[..., float]) -> BuiltInFunction:
+    """A function of one number; what is no number, or too large, is undefined."""
+
+    def apply(number: float) -> Any:
+        try:
+            return normalize_number(implementation(number))
+        except (ArithmeticError, ValueError):
+            return UNDEFINED
+
+    return BuiltInFunction(apply, (1,), (float,))
+
+
+def raise_to_power(base: float, exponent: float) -> Any:
+    try:
+        return normalize_number(math.pow(base, exponent))
+    except (ArithmeticError, ValueError):
+        return UNDEFINED
+
+
 def type_check(implementation: Callable[[Any], bool]) -> BuiltInFunction:
     return BuiltInFunction(implementation, (1,), None, is_served=True)
+
+
+def text_reader(kind: type | tuple[type, ...]) -> BuiltInFunction:
+    return BuiltInFunction(lambda text: read_text(text, kind), (1,), (str,))
 
 
 def text_check(implementation: Callable[[str, str], bool]) -> BuiltInFunction:
@@ -153,6 +241,30 @@ FUNCTIONS: dict[str, BuiltInFunction] = {
     "CEILING": BuiltInFunction(lambda value: normalize_number(math.ceil(value)), (1,), (float,)),
     "FLOOR": BuiltInFunction(lambda value: normalize_number(math.floor(value)), (1,), (float,)),
     "ROUND": BuiltInFunction(round_half_up, (1,), (float,)),
+    "SIGN": calculate(lambda number: (number > 0) - (number < 0)),
+    "SQRT": calculate(math.sqrt),
+    "SQUARE": calculate(lambda number: number * number),
+    "TRUNC": calculate(math.trunc),
+    "EXP": calculate(math.exp),
+    "POWER": BuiltInFunction(raise_to_power, (2,), (float, float)),
+    "REGEXMATCH": BuiltInFunction(match_expression, (2, 3), (str, str, str)),
+    "TOSTRING": BuiltInFunction(write_text, (1,), None),
+    "LTRIM": BuiltInFunction(str.lstrip, (1,), (str,)),
+    "RTRIM": BuiltInFunction(str.rstrip, (1,), (str,)),
+    "REVERSE": BuiltInFunction(lambda text: text[::-1], (1,), (str,)),
+    "STRINGTOARRAY": text_reader(list),
+    "STRINGTOBOOLEAN": text_reader(bool),
+    "STRINGTONUMBER": text_reader((int, float)),
+    "STRINGTOOBJECT": text_reader(dict),
+    "ARRAY_CONCAT": BuiltInFunction(concatenate, tuple(range(2, 65)), (list,) * 64),
+    "ARRAY_SLICE": BuiltInFunction(slice_array, (2, 3), (list, float, float)),
+    "SETINTERSECT": BuiltInFunction(intersect, (2,), (list, list)),
+    "SETUNION": BuiltInFunction(unite, (2,), (list, list)),
+    "DATETIMEPART": BuiltInFunction(dates.read_part, (2,), (str, str)),
+    "DATETIMETOTICKS": BuiltInFunction(dates.to_ticks, (1,), (str,)),
+    "DATETIMETOTIMESTAMP": BuiltInFunction(dates.to_timestamp, (1,), (str,)),
+    "TICKSTODATETIME": BuiltInFunction(dates.from_ticks, (1,), (float,)),
+    "TIMESTAMPTODATETIME": BuiltInFunction(dates.from_timestamp, (1,), (float,)),
     "IIF": BuiltInFunction(lambda test, yes, no: yes if test is True else no, (3,), None),
 }
 BUILT_IN = FUNCTIONS | {"LIKE": BuiltInFunction(like, (2, 3), (str, str, str), is_served=True)}
