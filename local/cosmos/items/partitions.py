@@ -59,10 +59,10 @@ def parse_key_path(definition: Any) -> KeyPath:
         raise NotOffered("hierarchical partition keys")
     if definition.get("version", 2) != 2:
         raise NotOffered("partition keys of version 1")
-    return parse_path(paths[0])
+    return parse_quoted_path(paths[0])
 
 
-def parse_path(text: Any) -> KeyPath:
+def parse_quoted_path(text: Any) -> KeyPath:
     """Read `/a/"b/c"`; a 400 when it is no path."""
     if not isinstance(text, str) or PATH.fullmatch(text) is None:
         raise BadRequest(f'the path of a key must look like /a/b or /"a b", not {text!r}')

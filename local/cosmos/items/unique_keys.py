@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.items.partitions import KeyPath, parse_path
+from local.cosmos.items.partitions import KeyPath, parse_quoted_path
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.values import UNDEFINED, find_value, make_identity_key
 from local.cosmos.responses import BadRequest, RequestRefused
@@ -41,7 +41,7 @@ def parse_unique_keys(policy: Any) -> tuple[UniqueKey, ...]:
 def parse_unique_key(key: Any) -> UniqueKey:
     match key:
         case {"paths": [_, *_] as paths, **rest} if not rest and len(paths) <= PATHS_MAX:
-            return UniqueKey(tuple(map(parse_path, paths)))
+            return UniqueKey(tuple(map(parse_quoted_path, paths)))
         case _:
             raise BadRequest(f"a unique key has paths, from 1 to {PATHS_MAX}")
 

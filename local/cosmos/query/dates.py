@@ -52,7 +52,7 @@ def write_moment(ticks: int) -> Any:
     return f"{moment.isoformat()}.{fraction:07}Z"
 
 
-def read_part(name: str, text: str) -> Any:
+def read_date_part(name: str, text: str) -> Any:
     """DateTimePart: a part of a date as a number."""
     part, ticks = PARTS.get(name.lower()), parse_moment(text)
     if part is None or ticks is None:

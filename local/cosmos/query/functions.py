@@ -139,7 +139,7 @@ def read_finite(text: str) -> int | float:
     return number
 
 
-def read_text(text: str, kind: type | tuple[type, ...]) -> Any:
+def read_json(text: str, kind: type | tuple[type, ...]) -> Any:
     """StringToArray and so on: what a text of JSON means, if it is of the wanted kind."""
     try:
         value = json.loads(
@@ -199,7 +199,7 @@ def type_check(implementation: Callable[[Any], bool]) -> BuiltInFunction:
 
 
 def text_reader(kind: type | tuple[type, ...]) -> BuiltInFunction:
-    return BuiltInFunction(lambda text: read_text(text, kind), (1,), (str,))
+    return BuiltInFunction(lambda text: read_json(text, kind), (1,), (str,))
 
 
 def text_check(implementation: Callable[[str, str], bool]) -> BuiltInFunction:
@@ -260,7 +260,7 @@ FUNCTIONS: dict[str, BuiltInFunction] = {
     "ARRAY_SLICE": BuiltInFunction(slice_array, (2, 3), (list, float, float)),
     "SETINTERSECT": BuiltInFunction(intersect, (2,), (list, list)),
     "SETUNION": BuiltInFunction(unite, (2,), (list, list)),
-    "DATETIMEPART": BuiltInFunction(dates.read_part, (2,), (str, str)),
+    "DATETIMEPART": BuiltInFunction(dates.read_date_part, (2,), (str, str)),
     "DATETIMETOTICKS": BuiltInFunction(dates.to_ticks, (1,), (str,)),
     "DATETIMETOTIMESTAMP": BuiltInFunction(dates.to_timestamp, (1,), (str,)),
     "TICKSTODATETIME": BuiltInFunction(dates.from_ticks, (1,), (float,)),
