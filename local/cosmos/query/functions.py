@@ -139,7 +139,7 @@ def read_finite(text: str) -> int | float:
     return number
 
 
-def read_json(text: str, kind: type | tuple[type, ...]) -> Any:
+def read_json_of_kind(text: str, kind: type | tuple[type, ...]) -> Any:
     """StringToArray and so on: what a text of JSON means, if it is of the wanted kind."""
     try:
         value = json.loads(
@@ -199,7 +199,7 @@ def type_check(implementation: Callable[[Any], bool]) -> BuiltInFunction:
 
 
 def text_reader(kind: type | tuple[type, ...]) -> BuiltInFunction:
-    return BuiltInFunction(lambda text: read_json(text, kind), (1,), (str,))
+    return BuiltInFunction(lambda text: read_json_of_kind(text, kind), (1,), (str,))
 
 
 def text_check(implementation: Callable[[str, str], bool]) -> BuiltInFunction:
