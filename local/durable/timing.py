@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, override
 
+import grpc  # type: ignore[import-untyped]
 from durabletask.internal import helpers
 from durabletask.internal import orchestrator_service_pb2 as pb
 from durabletask.testing.in_memory_backend import (
@@ -64,8 +65,15 @@ class TimedBackend(InMemoryOrchestrationBackend):
 
     @override
     def StartInstance(self, request: pb.CreateInstanceRequest, context: Any) -> Any:
-        """Create an instance; one with a start time in the future stays pending until then."""
+        """Create an instance; one with a start time in the future stays pending until then.
+
+        The id of an instance that is over starts anew, as the extension's default has it
+        (`overridableExistingInstanceStates` = NonRunningStates); a client may name other states.
+        """
         with self._lock:
+            policy = request.orchestrationIdReusePolicy
+            if not policy.replaceableStatus:
+                policy.replaceableStatus.extend(OVER)
             response = super().StartInstance(request, context)
             instance_id = response.instanceId
             self._starts.pop(instance_id, None)  # of an instance this one replaces
@@ -78,6 +86,16 @@ class TimedBackend(InMemoryOrchestrationBackend):
                 self._orchestration_queue_set.discard(instance_id)
                 self._timers.after(seconds_until(start), partial(self._begin, instance_id, start))
             return response
+
+    @override
+    def RaiseEvent(self, request: pb.RaiseEventRequest, context: Any) -> Any:
+        """Give an instance an event; one that is over refuses it, as with Azure Storage."""
+        with self._lock:
+            instance = self._instances.get(request.instanceId)
+            if instance is not None and instance.status in OVER:
+                ended = f"the orchestration instance {request.instanceId!r} is not running"
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, ended)
+            return super().RaiseEvent(request, context)
 
     @override
     def TerminateInstance(self, request: pb.TerminateRequest, context: Any) -> Any:

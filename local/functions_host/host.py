@@ -89,7 +89,8 @@ class FunctionsHost:
         cls, app: Path, port: int, region: str, settings: AppSettings, limits: HostJson
     ) -> "FunctionsHost":
         """Load the app and make its listeners; nothing listens yet. Raises Unsupported."""
-        worker = await AppWorker.load(app, limits.function_timeout_seconds)
+        timeout = limits.function_timeout_seconds
+        worker = await AppWorker.load(app, timeout, settings.invocation_seconds())
         keys = Keys.read(settings.values)
         durable = DurableExtension(region, settings, limits.durable, keys, worker)
         web = WebServer(port)

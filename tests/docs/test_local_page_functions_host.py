@@ -15,7 +15,7 @@ from local.functions_host.admin import Admin
 from local.functions_host.config import host_json, keys
 from local.functions_host.config.functions import BESIDE_A_TRIGGER, RETRIED
 from local.functions_host.config.keys import Keys
-from local.functions_host.config.settings import DISABLED, EMULATOR_ADDRESSES
+from local.functions_host.config.settings import DISABLED, EMULATOR_ADDRESSES, INVOCATION_COST
 from local.functions_host.durable import extension, management
 from local.functions_host.host import LISTENERS, NAME_KEYS, DurableListener
 from local.functions_host.web import Route, WebHandler, WebServer
@@ -84,6 +84,7 @@ def test_every_admin_route_and_setting() -> None:
 
     assert names("Functions host", "route") == server.routes
     settings = {timer_trigger.DATA_SETTING, extension.ADDRESS_SETTING, keys.MASTER}
+    settings.add(INVOCATION_COST)
     settings |= {f"{keys.HOST_PREFIX}KEY", f"{keys.FUNCTION_PREFIX}FUNCTION.KEY"}
     settings |= {f"{keys.SYSTEM_PREFIX}{management.EXTENSION}", f"{host_json.PREFIX}PATH__KEY"}
     settings |= {name.replace("{function}", "FUNCTION") for name in DISABLED}

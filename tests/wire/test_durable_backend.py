@@ -192,6 +192,43 @@ def test_an_id_that_is_taken_is_refused(client: TaskHubGrpcClient) -> None:
     assert refusal.value.code() is grpc.StatusCode.ALREADY_EXISTS
 
 
+def test_the_id_of_an_instance_that_is_over_starts_anew(
+    backend: DurableBackend, client: TaskHubGrpcClient
+) -> None:
+    client.schedule_new_orchestration("saga", instance_id="one", input="first")
+    with worker(backend) as only:
+        only.schedule(only.next(), "pay")
+        activity = only.next()
+        client.terminate_orchestration("one")
+        only.finish(only.next(), "ended")
+        assert output_of(client, "one") == "ended"
+
+        client.schedule_new_orchestration("saga", instance_id="one", input="second")
+
+        turn = only.next()
+        begun = [e for e in turn.orchestratorRequest.newEvents if e.HasField("executionStarted")]
+        assert [event.executionStarted.input.value for event in begun] == ['"second"']
+        assert not turn.orchestratorRequest.pastEvents
+        only.answer(activity, "of the first run")  # reaches nobody
+        only.finish(turn, "done")
+
+    assert output_of(client, "one") == "done"
+
+
+def test_an_instance_that_is_over_refuses_an_event(
+    backend: DurableBackend, client: TaskHubGrpcClient
+) -> None:
+    instance = client.schedule_new_orchestration("saga")
+    with worker(backend) as only:
+        only.finish(only.next(), "done")
+    assert output_of(client, instance) == "done"
+
+    with pytest.raises(grpc.RpcError) as refusal:
+        client.raise_orchestration_event(instance, "late")
+
+    assert refusal.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
 def test_only_this_machine_reaches_it_and_a_taken_port_is_refused(backend: DurableBackend) -> None:
     with pytest.raises(PortTaken, match=r"durable\.east"):
         DurableBackend("east", port=backend.port).start()

@@ -10,6 +10,7 @@ from azure.cosmos import ContainerProxy, CosmosClient
 
 from local.cosmos.config import CosmosConfig
 from local.cosmos.server import Cosmos
+from local.faults import Action, Fault, Faults
 from tests.wire.functions_host_process import HostProcess, eventually, running_host
 
 pytestmark = pytest.mark.wire
@@ -71,6 +72,32 @@ def test_changes_from_the_beginning_arrive_in_order_and_in_batches(
         first = host.seen("documents")[0][0]
         assert (first["size"], first["session"]) == (5, "a")
         assert {"_etag", "_lsn", "_rid", "_ts"} <= first.keys()
+
+
+@pytest.mark.parametrize(("status", "is_dead"), [(403, True), (404, True), (503, False)])
+def test_a_listener_that_is_refused_at_its_start_stays_dead_until_the_host_restarts(
+    tmp_path: Path, status: int, is_dead: bool
+) -> None:
+    def count(host: HostProcess, text: str) -> int:
+        lines = [line for line in host.log() if line.get("function") == "follow"]
+        return sum(text in line["message"] for line in lines)
+
+    faults = Faults()
+    with Cosmos(CosmosConfig.parse(CONFIG), faults=faults) as account:
+        faults.arm(Fault("cosmos.leases", Action.STATUS, status=status))
+        with running_host(tmp_path, name="first", Cosmos=account.connection_string) as host:
+            word = "stays dead" if is_dead else "trying again"
+            eventually(lambda: count(host, word))
+            faults.disarm()
+            with CosmosClient(account.endpoint, account.key) as client:
+                create(client.get_database_client("sample").get_container_client("things"), "a1")
+            if not is_dead:
+                eventually(lambda: ids_seen(host) == ["a1"])
+                return
+            with running_host(tmp_path, name="again", Cosmos=account.connection_string) as again:
+                eventually(lambda: ids_seen(again) == ["a1"])
+                assert ids_seen(host) == []
+                assert (count(host, "stays dead"), count(host, "trying again")) == (1, 0)
 
 
 def test_a_failing_function_does_not_hold_the_lease(

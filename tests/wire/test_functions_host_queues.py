@@ -1,9 +1,11 @@
 """Queues without sessions, subscriptions, dead letters, and bodies as text and as bytes."""
 
+import time
 from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from local.servicebus.server import Namespace
 from tests.wire.functions_host_bus import (
@@ -127,6 +129,36 @@ def test_bodies_that_are_no_text_arrive_whole_only_as_binary(
     eventually(lambda: all(len(taken(kind)) == 2 for kind in ("text", "raw", "raws")))
     assert taken("raw") == taken("raws") == bodies
     assert taken("text") == ["\x00\ufffd\ufffd".encode(), bodies[1]]
+
+
+def test_the_data_sections_of_a_body_arrive_joined(namespace: Namespace, host: HostProcess) -> None:
+    sections = [[b'{"a": ', b"1}"], [b"x", b"", b"y" * 300], [b"first", b""], [b"", b"last"]]
+    with bus_client(namespace.connection_string) as client:
+        for queue in ("text", "raw", "raws"):
+            with client.get_queue_sender(queue) as sender:
+                for body in sections:
+                    sender.send_messages(AmqpAnnotatedMessage(data_body=body))
+
+    def taken(kind: str) -> list[bytes]:
+        return sorted(bytes.fromhex(body) for run in host.seen(kind) for body in run)
+
+    kinds = ("text", "raw", "raws")
+    eventually(lambda: all(len(taken(kind)) == len(sections) for kind in kinds))
+    for kind in kinds:
+        assert taken(kind) == sorted(b"".join(body) for body in sections)
+
+
+def test_invocations_cost_the_host_what_the_setting_says_one_after_another(tmp_path: Path) -> None:
+    count, cost_seconds = 9, 0.1
+    with running_namespace() as namespace:
+        settings = {"ServiceBus": namespace.connection_string, "LOCAL_HOST_INVOCATION_MS": "100"}
+        with running_host(tmp_path, BUS_APP, **settings) as host:
+            began = time.monotonic()
+            send(namespace, "plain", (message({"n": n}) for n in range(count)))
+
+            found = runs(host, "plain", count)
+
+        assert max(run["ended"] for run in found) - began >= count * cost_seconds
 
 
 @pytest.mark.parametrize(

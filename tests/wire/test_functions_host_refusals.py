@@ -50,11 +50,11 @@ def follow(d: func.DocumentList) -> None: ...
 PLAIN: dict[str, Any] = {"version": "2.0"}
 
 
-def refusal(tmp_path: Path, app: str, limits: dict[str, Any]) -> str:
+def refusal(tmp_path: Path, app: str, limits: dict[str, Any], **settings: str) -> str:
     """Start an app that must be refused; return what the host logged."""
     (tmp_path / "function_app.py").write_text(app)
     (tmp_path / "host.json").write_text(json.dumps(limits))
-    process = start(tmp_path, tmp_path / "host.log", {})
+    process = start(tmp_path, tmp_path / "host.log", settings)
     stdout, _ = process.communicate(timeout=110)
     assert (process.returncode, stdout) == (1, "")
     lines = (tmp_path / "host.log").read_text().splitlines()
@@ -77,3 +77,10 @@ def test_the_reason_names_function_and_cause(
     tmp_path: Path, app: str, limits: dict[str, Any], named: str
 ) -> None:
     assert named in refusal(tmp_path, app, limits)
+
+
+@pytest.mark.parametrize("cost", ["fast", "-1", "1e9", "nan"])
+def test_a_cost_of_invocations_that_is_no_time_is_refused(tmp_path: Path, cost: str) -> None:
+    reason = refusal(tmp_path, OUTPUT, PLAIN, LOCAL_HOST_INVOCATION_MS=cost)
+
+    assert reason == f"the app setting LOCAL_HOST_INVOCATION_MS must be milliseconds, not {cost!r}"

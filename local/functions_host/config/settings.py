@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import NoReturn
 
 DISABLED = ("AzureWebJobs.{function}.Disabled", "AzureWebJobs_{function}_Disabled")
+INVOCATION_COST = "LOCAL_HOST_INVOCATION_MS"
 PLACEHOLDER = re.compile(r"%([^%]+)%")
+DECIMAL = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 
 SERVICE_BUS_KEY = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
 COSMOS_KEY = (  # published by the emulators, it protects nothing
@@ -67,6 +69,18 @@ class AppSettings:
         if f"{name}__credential" in self.values:
             self._refuse_identity(f"{name}__credential", name, function)
         return self._required(name, function)
+
+    def invocation_seconds(self) -> float:
+        """What the host spends on each invocation, one after another; a wrong one is Unsupported.
+
+        The real host is a process of its own beside the worker, and heavier than this one.
+        """
+        text = self.values.get(INVOCATION_COST) or "0"
+        if not DECIMAL.fullmatch(text):
+            raise Unsupported(
+                f"the app setting {INVOCATION_COST} must be milliseconds, not {text!r}"
+            )
+        return float(text) / 1000
 
     def disables(self, function: str) -> bool:
         """Whether a function is switched off, by the setting the platform has for that."""

@@ -25,6 +25,7 @@ from local.functions_host.worker.protos import TypedData
 
 if TYPE_CHECKING:  # the client is heavy: an app without this trigger never imports it
     from azure.cosmos.aio import CosmosClient
+    from azure.cosmos.exceptions import CosmosHttpResponseError
 
     from local.functions_host.clients.change_feed import ChangeFeedProcessor, FeedOptions, FeedStart
 
@@ -79,7 +80,11 @@ class CosmosListener(Listener):
         self._is_stopping = False
 
     async def start(self) -> None:
-        """Begin to follow; an account that is down or lacks a container is tried again."""
+        """Begin to follow; an account that is down is tried again.
+
+        One that refuses, or lacks a container, leaves the listener dead until the host restarts:
+        the extension can build its processor only once (4.8.2).
+        """
         self._running = asyncio.create_task(self._run())
 
     async def stop(self, drain_seconds: float) -> None:
@@ -95,13 +100,18 @@ class CosmosListener(Listener):
 
     async def _run(self) -> None:
         from azure.core.exceptions import AzureError
+        from azure.cosmos.exceptions import CosmosHttpResponseError
 
         while not self._is_stopping:
             try:
                 await self._process()
             except AzureError as error:
                 text = (str(error) or type(error).__name__).splitlines()[0]
-                log.warning("trying again: %s", text, extra={"function": self._function.name})
+                extra = {"function": self._function.name}
+                if isinstance(error, CosmosHttpResponseError) and is_refusal(error):
+                    log.error("the listener did not start and stays dead: %s", text, extra=extra)
+                    return
+                log.warning("trying again: %s", text, extra=extra)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _process(self) -> None:
@@ -137,6 +147,15 @@ class CosmosListener(Listener):
             text = "the lease advances all the same: %d changes are lost to this function"
             log.error(text, len(documents), extra={"function": function.name})
         return end is not RetriesEnd.STOPPED
+
+
+def is_refusal(error: "CosmosHttpResponseError") -> bool:
+    """Whether an account forbids what a listener needs at its start, or has not got it.
+
+    Not so while its write region moves, or a replica is behind.
+    """
+    answer = error.status_code, error.sub_status
+    return answer[0] in (403, 404) and answer not in ((403, 3), (404, 1002))
 
 
 def check_binding(binding: Binding) -> None:

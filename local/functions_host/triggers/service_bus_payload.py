@@ -26,6 +26,7 @@ import proton
 
 from local.functions_host.clients.receivers import ReceivedMessage
 from local.functions_host.worker.protos import TypedData
+from local.servicebus.protocol.message_format import DATA, content_of, read_sections
 
 END_OF_TIME = "9999-12-31T23:59:59.9999999"
 ACTIONS = (
@@ -74,7 +75,7 @@ def message_payload(
     decoded = message.decode()
     if decoded.body is not None and not is_data(decoded):
         raise BodyNotBound("Value cannot be retrieved using the Body property")
-    body = body_bytes(decoded.body)
+    body = body_bytes(message.content, decoded)
     metadata = message_metadata(decoded, session_id or decoded.group_id, message.tag)
     metadata["sys"] = system_entry(function)
     if binary:
@@ -89,7 +90,11 @@ def batch_payload(
 ) -> MessagePayload:
     """Build the payload of cardinality many; `binary` hands the bodies over as bytes."""
     decoded = [message.decode() for message in messages]
-    bodies = [body for one in decoded if (body := body_bytes(one.body))]
+    bodies = [
+        body
+        for one, message in zip(decoded, messages, strict=True)
+        if (body := body_bytes(message.content, one))
+    ]
     entries = [
         message_metadata(one, session_id or one.group_id, message.tag)
         for one, message in zip(decoded, messages, strict=True)
@@ -107,11 +112,24 @@ def is_data(decoded: proton.Message) -> bool:
     return bool(decoded.inferred) and isinstance(decoded.body, bytes | bytearray | memoryview)
 
 
-def body_bytes(body: Any) -> bytes:
-    """The bytes of a data section; any other kind of body is empty here."""
-    if isinstance(body, str):
-        return body.encode()
-    return bytes(body) if isinstance(body, bytes | bytearray | memoryview) else b""
+def body_bytes(content: bytes, decoded: proton.Message) -> bytes:
+    """The bytes of all data sections, joined; any other kind of body is empty here.
+
+    Of several data sections Proton keeps the last one only, so they are read from the encoded
+    message.
+    """
+    if isinstance(decoded.body, str):
+        return decoded.body.encode()
+    if not isinstance(decoded.body, bytes | bytearray | memoryview):
+        return b""
+    places = [
+        content_of(content, section.value)
+        for section in read_sections(content)
+        if section.code == DATA
+    ]
+    if len(places) < 2:
+        return bytes(decoded.body)
+    return b"".join(content[start : start + size] for start, size in places)
 
 
 def message_metadata(

@@ -47,16 +47,25 @@ class AppWorker:
     """Runs functions of one app; there is one worker in a process, as the library keeps globals."""
 
     def __init__(
-        self, metadata: tuple[RpcFunctionMetadata, ...], function_timeout_seconds: float
+        self,
+        metadata: tuple[RpcFunctionMetadata, ...],
+        function_timeout_seconds: float,
+        invocation_seconds: float,
     ) -> None:
         self.metadata = metadata
+        self._invocation_seconds = invocation_seconds
+        self._free_at = 0.0  # by the loop's clock: when every invocation so far has been paid for
         limitless = math.isinf(function_timeout_seconds)
         self._timeout_seconds = None if limitless else function_timeout_seconds
         self._bound: dict[str, dict[str, TypedData]] = {}
 
     @classmethod
-    async def load(cls, app_directory: Path, function_timeout_seconds: float) -> "AppWorker":
+    async def load(
+        cls, app_directory: Path, function_timeout_seconds: float, invocation_seconds: float
+    ) -> "AppWorker":
         """Import the app's function_app.py and index it.
+
+        Each invocation costs `invocation_seconds`, one after another, before its function runs.
 
         The app's directory becomes the working directory and comes first on the import path. An
         app that cannot be imported or indexed is Unsupported, with the worker's own reason.
@@ -76,7 +85,7 @@ class AppWorker:
         for metadata in found:
             load = SimpleNamespace(function_id=metadata.function_id, metadata=metadata)
             await send_request(library.function_load_request, "function_load_request", load)
-        return cls(found, function_timeout_seconds)
+        return cls(found, function_timeout_seconds, invocation_seconds)
 
     def bind(self, function_id: str, name: str, data: TypedData) -> None:
         """Give a function an input that is the same in every run."""
@@ -114,6 +123,10 @@ class AppWorker:
             ),
         )
         message = SimpleNamespace(request=SimpleNamespace(invocation_request=invocation))
+        if self._invocation_seconds:
+            now = asyncio.get_running_loop().time()
+            self._free_at = max(self._free_at, now) + self._invocation_seconds
+            await asyncio.sleep(self._free_at - now)
         with logs.attribute_records(name, invocation_id):
             try:
                 async with asyncio.timeout(self._timeout_seconds):
