@@ -389,8 +389,9 @@ class Bus(Protocol):
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
-        """Send messages of one session, in order; they become visible after the delay.
+        """Send messages, in order; they become visible after the delay.
 
+        They are of one session, unless the caller knows that the queue takes several in a batch.
         Sending again after OutcomeUnknown or Unavailable is safe: receivers know the numbers.
         Raises InvalidMessage where the queue will never take one of them.
         """

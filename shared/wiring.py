@@ -91,9 +91,11 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
 
 
 @asynccontextmanager
-async def open_producer(settings: Settings) -> AsyncIterator[Producer]:
+async def open_producer(
+    settings: Settings, adapters: Adapters | None = None
+) -> AsyncIterator[Producer]:
     """A producer outside a function app, such as a Spark executor; closed at the end."""
-    outside = Adapters.of(settings)
+    outside = adapters or Adapters.of(settings)
     try:
         yield Producer(outside.journal, outside.delivery, settings.replaced_regions)
     finally:

@@ -18,8 +18,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +37,7 @@ from pyspark.sql.types import StructType
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.settings import Settings
+from spark.gathering import GatheringBus
 from spark.numbering import arrange_in_event_order, arrange_in_runs
 from spark.options import ROWS_MAX_DEFAULT, OptionRefused, WriteOptions
 from spark.progress import TaskProgress
@@ -80,10 +81,18 @@ class PartitionSent(WriterCommitMessage):
 
 @asynccontextmanager
 async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
-    """Send through the product's producer, which is open inside the `with`."""
-    from shared.wiring import open_producer
+    """Send through the product's producer, which is open inside the `with`.
 
-    async with open_producer(Settings.read(settings)) as producer:
+    Sends of several sessions share their batches, see gathering.py.
+    """
+    from shared.wiring import Adapters, open_producer
+
+    chosen = Settings.read(settings)
+    adapters = Adapters.of(chosen)
+    bus = GatheringBus(adapters.bus)
+    adapters = replace(adapters, delivery=replace(adapters.delivery, bus=bus))
+    async with open_producer(chosen, adapters) as producer, AsyncExitStack() as ending:
+        ending.push_async_callback(bus.close)
 
         async def send(messages: Sequence[Message]) -> SendCounts:
             published = await producer.send(messages)

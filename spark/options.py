@@ -1,6 +1,7 @@
 """The options of `df.write.format("lockstep")`, and the app settings in the environment.
 
-Spark turns the names of options into lower case; the names of app settings get their case back.
+Spark turns the names of options into lower case; the names of app settings get their case back. An
+option is written as here or, as Spark's own are, in camel case.
 """
 
 import os
@@ -53,6 +54,11 @@ class WriteOptions:
     def read(cls, options: Mapping[str, str]) -> "WriteOptions":
         """Check the options; raises OptionRefused, or InvalidSettings for the app settings."""
         given = {name.lower(): value for name, value in options.items()}
+        for name in WRITE_OPTIONS:
+            if (other := name.replace("_", "")) != name and other in given:
+                if name in given:
+                    raise OptionRefused(f"{name} is given twice, also as {other}")
+                given[name] = given.pop(other)
         settings = read_app_settings(given)
         Settings.read(settings)
         known = {name.lower() for name in list_setting_names(settings)}

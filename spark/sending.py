@@ -16,10 +16,14 @@ from pyspark.sql import Row
 from shared.domain.errors import InvalidMessage, Misconfigured, OutcomeUnknown, Unavailable
 from shared.domain.message import Message, Number, refuse_reserved
 from shared.domain.producer import ProducerOptions
+from spark.gathering import GATHERED_BYTES_MAX, estimate_size
 from spark.schemas import EVENTS
 
-# To how many sessions a task sends at the same time.
-SESSIONS_AT_ONCE = 16
+# To how many sessions a task sends at the same time. Small ones share batches (gathering.py); of
+# large ones there are so few that the last waits for some batches only, also in a far region.
+SESSIONS_AT_ONCE = 128
+SESSIONS_AT_ONCE_MIN = 4
+BYTES_AT_ONCE = 4 * GATHERED_BYTES_MAX
 # What an event must have; the time may be left out.
 REQUIRED = tuple(name for name in EVENTS.names if name != "time")
 # With a rate, a buffer holds no more than this share of a second: four small bursts a second
@@ -160,7 +164,7 @@ async def send_sessions(
     messages: Sequence[Message], send: SendMessages, retry: SendRetry
 ) -> SendCounts:
     """Send the messages of each session, several sessions at once; the first failure ends all."""
-    slots = asyncio.Semaphore(SESSIONS_AT_ONCE)
+    slots = asyncio.Semaphore(limit_sessions(messages))
 
     async def send_session(part: Sequence[Message]) -> SendCounts:
         done = SendCounts()
@@ -178,6 +182,13 @@ async def send_sessions(
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return sum((task.result() for task in tasks), SendCounts())
+
+
+def limit_sessions(messages: Sequence[Message]) -> int:
+    """To how many sessions of a buffer to send at the same time, by the size of an average one."""
+    sessions = len({message.session for message in messages})
+    size = estimate_size(messages) / max(sessions, 1)
+    return max(SESSIONS_AT_ONCE_MIN, min(SESSIONS_AT_ONCE, int(BYTES_AT_ONCE / max(size, 1))))
 
 
 def split_into_runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:

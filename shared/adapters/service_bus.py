@@ -128,7 +128,7 @@ class ServiceBus:
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
-        """See Bus.send: as few batches as the size limit allows, one session in each.
+        """See Bus.send: as few batches as the size limit allows.
 
         A send that has no answer after `send_seconds_max` is an unknown outcome as well.
         """

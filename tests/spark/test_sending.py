@@ -102,12 +102,12 @@ async def test_a_row_becomes_the_message_it_stands_for() -> None:
 
 async def test_sessions_are_sent_at_once_but_each_in_its_order() -> None:
     producer = Producer()
-    fleet = [f"N{number}" for number in range(40)]
+    fleet = [f"N{number}" for number in range(SESSIONS_AT_ONCE + 10)]
     rows = [row(session, sequence) for sequence in range(6) for session in fleet]
 
-    counts = await send(rows, producer, rows_max=100)
+    counts = await send(rows, producer, rows_max=200)
 
-    assert counts == SendCounts(sent=240, pending=producer.calls)
+    assert counts == SendCounts(sent=len(rows), pending=producer.calls)
     assert all(producer.of(session) == list(range(6)) for session in fleet)
     assert producer.at_once_max == SESSIONS_AT_ONCE
 

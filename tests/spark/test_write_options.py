@@ -36,6 +36,13 @@ def as_spark_gives_them(**options: str) -> dict[str, str]:
     return {name.lower(): value for name, value in (SETTINGS | options).items()}
 
 
+def test_an_option_may_be_written_in_camel_case_but_not_in_two_ways() -> None:
+    options = WriteOptions.read(as_spark_gives_them(ownerLevel="3"))
+    assert options.owner_level == 3
+    with pytest.raises(OptionRefused, match="given twice"):
+        WriteOptions.read(as_spark_gives_them(ownerLevel="3", owner_level="3"))
+
+
 def test_settings_come_from_options_whatever_case_spark_leaves_them_in() -> None:
     options = WriteOptions.read(as_spark_gives_them())
 

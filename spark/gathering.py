@@ -1,0 +1,169 @@
+"""Send what several sessions have for one queue in one batch, over one connection to a namespace.
+
+The producer sends session by session, and nothing of that changes: each of its sends still has an
+outcome of its own. Only on their way to a queue sends that wait at the same time share a batch.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Sequence, Sized
+from dataclasses import dataclass
+
+from shared.domain.errors import InvalidMessage, Misconfigured
+from shared.domain.message import Message
+from shared.ports import Bus, DeadLetter
+
+# What is gathered fits one batch of every tier (256 KB in Standard), so all of it is taken or none.
+GATHERED_BYTES_MAX = 240_000
+# What a message has beside its body: its properties, most of which are names.
+MESSAGE_OVERHEAD_BYTES = 800
+# So many turns of the event loop without another send mean that no session is ready with one.
+TURNS_WITHOUT_MORE = 5
+# More is not waited for: that many sends of one message each fill a batch.
+SENDS_AT_ONCE = GATHERED_BYTES_MAX // MESSAGE_OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingSend:
+    """A send that waits for its turn; `outcome` is what its caller gets."""
+
+    messages: Sequence[Message]
+    delay_seconds: float
+    outcome: asyncio.Future[None]
+
+    @property
+    def size(self) -> int:
+        return estimate_size(self.messages)
+
+
+class GatheringBus:
+    """A Bus whose sends to one queue go one after another, many sessions at a time.
+
+    A queue of a partitioned namespace refuses several sessions in one batch. Such a refusal is
+    noticed, and from then on each send to that queue goes as it would without this class.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.waiting: defaultdict[tuple[str, str], deque[WaitingSend]] = defaultdict(deque)
+        self.running: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self.partitioned: set[tuple[str, str]] = set()
+
+    async def send(
+        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
+    ) -> None:
+        """See Bus.send: a failure of a batch is one of every send that was in it."""
+        place = (region, queue)
+        if place in self.partitioned:
+            await self.bus.send(region, queue, messages, delay_seconds=delay_seconds)
+            return
+        outcome = asyncio.get_running_loop().create_future()
+        self.waiting[place].append(WaitingSend(messages, delay_seconds, outcome))
+        if place not in self.running:
+            self.running[place] = asyncio.create_task(self.send_waiting(region, queue))
+        await outcome
+
+    async def send_waiting(self, region: str, queue: str) -> None:
+        """Send until nothing waits; what comes meanwhile gathers."""
+        waiting = self.waiting[region, queue]
+        try:
+            await wait_for_more(waiting)
+            while sends := take_batch(waiting):
+                await self.send_together(region, queue, sends)
+                await wait_for_more(waiting)
+        finally:
+            del self.running[region, queue]
+            # There is none unless this was cancelled.
+            for send in waiting:
+                send.outcome.cancel()
+
+    async def send_together(self, region: str, queue: str, sends: Sequence[WaitingSend]) -> None:
+        """Send as one; after a refusal for good send apart, so that only its own caller fails."""
+        try:
+            error = await self.attempt(region, queue, sends)
+            if len(sends) == 1 or not isinstance(error, InvalidMessage | Misconfigured):
+                settle(sends, error)
+                return
+            was_queue_refused = isinstance(error, Misconfigured)
+            for place, send in enumerate(sends):
+                error = await self.attempt(region, queue, [send])
+                if error is not None and not isinstance(error, InvalidMessage):
+                    # This stands in the way of those after it as well.
+                    settle(sends[place:], error)
+                    return
+                if was_queue_refused and error is None:
+                    self.partitioned.add((region, queue))
+                settle([send], error)
+        except BaseException:
+            for send in sends:
+                send.outcome.cancel()
+            raise
+
+    async def attempt(
+        self, region: str, queue: str, sends: Sequence[WaitingSend]
+    ) -> Exception | None:
+        """What the bus raises for these messages in one send, or None if it took them."""
+        messages = [message for send in sends for message in send.messages]
+        delay = sends[0].delay_seconds
+        try:
+            await self.bus.send(region, queue, messages, delay_seconds=delay)
+        except Exception as error:
+            return error
+        return None
+
+    async def end_dead_letters(
+        self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]
+    ) -> int:
+        return await self.bus.end_dead_letters(region, queue, limit, end)
+
+    async def look(self, region: str, queue: str) -> None:
+        await self.bus.look(region, queue)
+
+    async def close(self) -> None:
+        """Give up what still waits; the bus itself stays open."""
+        tasks = list(self.running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def wait_for_more(waiting: Sized) -> None:
+    """Let the sessions that are ready come, which they do one after another; no time is waited."""
+    turns = 0
+    while turns < TURNS_WITHOUT_MORE and len(waiting) < SENDS_AT_ONCE:
+        before = len(waiting)
+        await asyncio.sleep(0)
+        turns = 0 if len(waiting) > before else turns + 1
+
+
+def settle(sends: Sequence[WaitingSend], error: Exception | None) -> None:
+    """Give the callers their outcome, but for those that were cancelled meanwhile."""
+    for send in sends:
+        if send.outcome.done():
+            continue
+        if error is None:
+            send.outcome.set_result(None)
+        else:
+            send.outcome.set_exception(error)
+
+
+def take_batch(waiting: deque[WaitingSend]) -> list[WaitingSend]:
+    """Remove the first sends that have one delay and fit one batch; at least one, if any waits."""
+    sends: list[WaitingSend] = []
+    size = 0
+    while waiting:
+        first = waiting[0]
+        if first.outcome.done():
+            # Its caller has gone, and nothing of it was sent.
+            waiting.popleft()
+            continue
+        size += first.size
+        if sends and (size > GATHERED_BYTES_MAX or first.delay_seconds != sends[0].delay_seconds):
+            break
+        sends.append(waiting.popleft())
+    return sends
+
+
+def estimate_size(messages: Sequence[Message]) -> int:
+    """About how many bytes messages have on the wire."""
+    return sum(len(message.body) + MESSAGE_OVERHEAD_BYTES for message in messages)

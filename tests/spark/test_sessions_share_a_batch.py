@@ -1,0 +1,259 @@
+"""Sends of several sessions on their way to one queue: what is shared, and what is not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from local.cloud import Cloud
+from shared.adapters.memory_bus import MemoryBus
+from shared.adapters.memory_store import VirtualClock
+from shared.adapters.service_bus import ServiceBus
+from shared.domain.errors import InvalidMessage, LockstepError, Misconfigured, OutcomeUnknown
+from shared.domain.message import Message, Number
+from shared.ports import Bus
+from shared.wiring import Adapters
+from spark.gathering import GATHERED_BYTES_MAX, GatheringBus
+from spark.sending import SESSIONS_AT_ONCE, SESSIONS_AT_ONCE_MIN, limit_sessions
+from tests.cloud import running_cloud, settings_of
+
+EAST, WEST, QUEUE = "east", "west", "lockstep"
+SESSIONS = tuple(f"acc-{place}" for place in range(6))
+
+
+def message(session: str, sequence: int = 0, body: bytes = b'{"amount":1}') -> Message:
+    number = Number("bank", 0, sequence)
+    identity = f"{session}-{sequence}"
+    return Message(identity, session, "account.add", body, number, "2026-01-02T03:04:05+00:00")
+
+
+@dataclass
+class Queue(MemoryBus):
+    """Remembers each send; refuses several sessions in one if it is of a partitioned namespace."""
+
+    is_partitioned: bool = False
+    failures: list[LockstepError] = field(default_factory=list)
+    sends: list[list[Message]] = field(default_factory=list)
+    has_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    under_way: int = 0
+    under_way_max: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__(VirtualClock())
+
+    async def send(
+        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
+    ) -> None:
+        self.sends.append(list(messages))
+        self.has_begun.set()
+        self.under_way += 1
+        self.under_way_max = max(self.under_way_max, self.under_way)
+        try:
+            await asyncio.sleep(0)
+            if self.failures:
+                raise self.failures.pop(0)
+            if self.is_partitioned and len({message.session for message in messages}) > 1:
+                raise Misconfigured("distinct SessionId is not supported with partitioning")
+            await super().send(region, queue, messages, delay_seconds=delay_seconds)
+        finally:
+            self.under_way -= 1
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(each) for each in self.sends]
+
+
+async def send_all(bus: Bus, messages: Sequence[Message]) -> list[BaseException | None]:
+    """Send each by itself, all at the same time; what each of them raised."""
+    sends = (bus.send(EAST, QUEUE, [each]) for each in messages)
+    return await asyncio.gather(*sends, return_exceptions=True)
+
+
+async def test_sessions_that_send_at_the_same_time_share_one_send() -> None:
+    queue = Queue()
+    assert await send_all(GatheringBus(queue), [message(each) for each in SESSIONS]) == [None] * 6
+    assert queue.sizes == [6]
+    assert queue.messages(EAST, QUEUE) == [message(each) for each in SESSIONS]
+
+
+async def test_one_send_to_a_queue_is_under_way_and_what_comes_meanwhile_gathers() -> None:
+    queue = Queue()
+    bus = GatheringBus(queue)
+    first = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-0")]))
+    await queue.has_begun.wait()
+    await send_all(bus, [message(each) for each in SESSIONS[1:]])
+    await first
+    assert (queue.sizes, queue.under_way_max) == ([1, 5], 1)
+
+
+async def test_a_send_is_no_larger_than_one_batch_of_the_smallest_tier() -> None:
+    queue = Queue()
+    body = b'"' + b"x" * (GATHERED_BYTES_MAX // 3) + b'"'
+    await send_all(GatheringBus(queue), [message(each, body=body) for each in SESSIONS])
+    assert queue.sizes == [2, 2, 2]
+
+
+async def test_messages_with_different_delays_do_not_share_a_send() -> None:
+    queue = Queue()
+    bus = GatheringBus(queue)
+    await asyncio.gather(
+        bus.send(EAST, QUEUE, [message("acc-0")], delay_seconds=15.0),
+        bus.send(EAST, QUEUE, [message("acc-1")]),
+    )
+    delays = [each.visible_at - queue.clock.now() for each in queue.queues[EAST, QUEUE]]
+    assert (queue.sizes, delays) == ([1, 1], [15.0, 0.0])
+
+
+async def test_when_a_namespace_is_partitioned_each_session_is_sent_alone_from_then_on() -> None:
+    queue = Queue(is_partitioned=True)
+    bus = GatheringBus(queue)
+    assert await send_all(bus, [message(each) for each in SESSIONS]) == [None] * 6
+    assert await send_all(bus, [message(each, 1) for each in SESSIONS]) == [None] * 6
+    assert queue.sizes == [6] + 12 * [1]
+    sent = [each for number in (0, 1) for each in (message(s, number) for s in SESSIONS)]
+    assert queue.messages(EAST, QUEUE) == sent
+
+
+async def test_when_a_queue_refuses_everything_two_sends_say_so_to_all() -> None:
+    queue = Queue()
+    queue.missing.add(EAST)
+    bus = GatheringBus(queue)
+    answers = await send_all(bus, [message(each) for each in SESSIONS])
+    assert [type(answer) for answer in answers] == [Misconfigured] * 6
+    assert (queue.sizes, bus.partitioned) == ([6, 1], set())
+
+
+async def test_when_one_message_is_too_large_only_its_own_send_fails() -> None:
+    queue = Queue()
+    queue.largest[EAST, QUEUE] = 20
+    large = message("acc-2", body=b'"a body that no queue takes"')
+    messages = [large if each == "acc-2" else message(each) for each in SESSIONS]
+    answers = await send_all(GatheringBus(queue), messages)
+    assert [isinstance(answer, InvalidMessage) for answer in answers] == [
+        each == "acc-2" for each in SESSIONS
+    ]
+    taken = {each.session for each in queue.messages(EAST, QUEUE)}
+    assert taken == set(SESSIONS) - {"acc-2"}
+
+
+async def test_when_the_answer_of_a_batch_is_lost_each_of_its_sends_has_an_unknown_outcome() -> (
+    None
+):
+    queue = Queue(failures=[OutcomeUnknown("no answer")])
+    bus = GatheringBus(queue)
+    answers = await send_all(bus, [message(each) for each in SESSIONS])
+    assert [type(answer) for answer in answers] == [OutcomeUnknown] * 6
+    assert queue.sizes == [6], "what has an unknown outcome is for the caller to send again"
+    assert await send_all(bus, [message(each) for each in SESSIONS]) == [None] * 6
+
+
+async def test_when_a_caller_is_cancelled_before_its_turn_nothing_of_it_is_sent() -> None:
+    queue = Queue()
+    bus = GatheringBus(queue)
+    first = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-0")]))
+    await queue.has_begun.wait()
+    gone = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-1")]))
+    stays = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-2")]))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(first, stays)
+    assert queue.messages(EAST, QUEUE) == [message("acc-0"), message("acc-2")]
+
+
+async def test_when_a_silent_region_is_given_up_nobody_waits_for_ever() -> None:
+    queue = Queue()
+    queue.silent.add(WEST)
+    bus = GatheringBus(queue)
+    sends = [asyncio.create_task(bus.send(WEST, QUEUE, [message(each)])) for each in SESSIONS]
+    await queue.has_begun.wait()
+    late = asyncio.create_task(bus.send(WEST, QUEUE, [message("acc-9")]))
+    # The other region is not kept waiting by it.
+    assert await send_all(bus, [message("acc-0")]) == [None]
+    await bus.close()
+    done, _ = await asyncio.wait([*sends, late], timeout=5.0)
+    assert len(done) == 7
+    assert all(send.cancelled() for send in done)
+
+
+def test_large_sessions_are_fewer_at_the_same_time() -> None:
+    small = [message(f"acc-{place}") for place in range(500)]
+    large = [message(f"acc-{place}", body=b"x" * 10**6) for place in range(20)]
+    assert limit_sessions(small) == SESSIONS_AT_ONCE
+    assert limit_sessions(large) == SESSIONS_AT_ONCE_MIN
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with running_cloud(logs=Path(tmp_path_factory.mktemp("logs"))) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+async def bus(cloud: Cloud) -> AsyncIterator[ServiceBus]:
+    adapters = Adapters.of(settings_of(cloud))
+    yield adapters.bus
+    await adapters.close()
+
+
+async def read_queue(cloud: Cloud, region: str) -> dict[str, list[tuple[object, ...]]]:
+    """All that a reader with plain azure-servicebus finds, by session, and takes out."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+    connection = cloud.namespaces[region].connection_string
+    async with ServiceBusClient.from_connection_string(connection) as client:
+        while len(found) < len(SESSIONS):
+            async with client.get_queue_receiver(
+                QUEUE, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5
+            ) as receiver:
+                received = await receiver.receive_messages(10, max_wait_time=2)
+                found[str(receiver.session.session_id)] = [describe(each) for each in received]
+                for each in received:
+                    await receiver.complete_message(each)
+    return found
+
+
+def describe(received: ServiceBusReceivedMessage) -> tuple[object, ...]:
+    """Everything that a sender has said of a message."""
+    return (
+        b"".join(received.body),
+        received.body_type,
+        received.application_properties,
+        received.message_id,
+        received.session_id,
+        received.content_type,
+        received.partition_key,
+        received.time_to_live,
+    )
+
+
+@pytest.mark.wire
+async def test_a_reader_finds_in_a_shared_batch_what_it_finds_in_batches_of_one_session(
+    cloud: Cloud, bus: ServiceBus
+) -> None:
+    texts = ('{"note":"plain"}', '{"note":"\\"quoted\\"\\nZürich 東京 🚀"}', "1.5")
+    messages = {
+        session: [message(session, place, text.encode()) for place, text in enumerate(texts)]
+        for session in SESSIONS
+    }
+    for each in messages.values():
+        await bus.send(EAST, QUEUE, each)
+    alone = await read_queue(cloud, EAST)
+    gathering = GatheringBus(bus)
+    await asyncio.gather(*(gathering.send(EAST, QUEUE, each) for each in messages.values()))
+    together = await read_queue(cloud, EAST)
+    assert not gathering.partitioned
+    bodies = {session: [each[0] for each in found] for session, found in together.items()}
+    assert bodies == {session: [text.encode() for text in texts] for session in SESSIONS}
+    assert together == alone
+
+
+@pytest.mark.wire
+async def test_a_task_has_one_connection_to_a_namespace(bus: ServiceBus) -> None:
+    gathering = GatheringBus(bus)
+    for sequence in range(3):
+        sends = (gathering.send(WEST, QUEUE, [message(each, sequence)]) for each in SESSIONS)
+        await asyncio.gather(*sends)
+    assert len(bus.namespaces[WEST].idle[QUEUE]) == 1
