@@ -75,7 +75,6 @@ SETTINGS = (
     Setting(
         "LOCKSTEP_PREFERENCE", "first: one region leads; spread: each session has its own", "first"
     ),
-    Setting("LOCKSTEP_CARDINALITY", "one: an entry a message; many: an entry a batch", "one"),
     Setting("LOCKSTEP_COMPACT_SCHEDULE", "when compaction runs (NCRONTAB)", "0 */10 * * * *"),
     Setting("LOCKSTEP_SWEEP_SCHEDULE", "when the sweep runs (NCRONTAB)", "*/15 * * * * *"),
     Setting(
@@ -126,7 +125,6 @@ class Settings:
     window_days: float
     retention_days: float
     affinity: bool
-    batches: bool
     cosmos_locations: tuple[str, ...]
     # Such an address may carry a key.
     notice_url: str = field(repr=False)
@@ -177,7 +175,6 @@ class Settings:
             window_days=window,
             retention_days=retention,
             affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
-            batches=choice(values, "LOCKSTEP_CARDINALITY", "one", "many") == "many",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
             notice_url=url(values, "LOCKSTEP_NOTICE_URL"),
             service_bus={r: service_bus_connection(values, r) for r in regions},

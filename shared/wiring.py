@@ -70,7 +70,6 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         handler_seconds=settings.handler_seconds,
         window_seconds=settings.window_days * DAY_SECONDS,
         retention_seconds=settings.retention_days * DAY_SECONDS,
-        batches=settings.batches,
         reply_queues=settings.reply_queues,
     )
     producer = Producer(outside.journal, outside.delivery, settings.replaced_regions)

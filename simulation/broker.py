@@ -5,7 +5,7 @@ is injected reorders them. What is not settled while the lock holds is delivered
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from shared.domain.errors import InvalidMessage
@@ -22,6 +22,7 @@ BODY_BYTES_MAX = 1_500
 class QueuedMessage:
     message: Message
     visible_at: float
+    sequence: int
     deliveries: int = 0
 
 
@@ -63,11 +64,12 @@ class Namespace:
         for message in messages:
             if len(message.body) > BODY_BYTES_MAX:
                 raise InvalidMessage(f"a message is too large for {queue!r}")
-            self.put(queue, QueuedMessage(message, visible_at))
+            self.put(queue, message, visible_at)
             if injector.inject(injector.profile.duplicates, "duplicate", where, visible_at):
-                self.put(queue, QueuedMessage(message, visible_at))
+                self.put(queue, message, visible_at)
 
-    def put(self, queue: str, queued: QueuedMessage) -> None:
+    def put(self, queue: str, message: Message, visible_at: float) -> None:
+        queued = QueuedMessage(message, visible_at, len(self.accepted[queue]))
         self.queues[queue].append(queued)
         self.accepted[queue].append(queued)
         self.signal.notify_at(queued.visible_at)
@@ -95,23 +97,28 @@ class Namespace:
         known = self.locks.get((queue, lock.session))
         return known is lock and now < lock.until and not self.signal.is_down(now)
 
-    def deliver(self, queue: str, lock: SessionLock, now: float, most: int) -> list[QueuedMessage]:
+    def deliver(
+        self, queue: str, lock: SessionLock, now: float, in_hand: Collection[QueuedMessage]
+    ) -> QueuedMessage | None:
+        """The session's next message that the lock's holder does not have in hand."""
         if not self.holds(queue, lock, now):
-            return []
+            return None
         session = lock.session
         ready = [
-            q for q in self.queues[queue] if q.message.session == session and q.visible_at <= now
+            q
+            for q in self.queues[queue]
+            if q.message.session == session and q.visible_at <= now and q not in in_hand
         ]
         injector = self.injector
         if len(ready) > 1 and injector.inject(
             injector.profile.reorders, "reorder", f"{self.region} {session}", now
         ):
             ready.insert(0, ready.pop(1))
-        taken = ready[:most]
-        for queued in taken:
+        for queued in ready[:1]:
             queued.deliveries += 1
             self.redeliveries += queued.deliveries > 1
-        return taken
+            return queued
+        return None
 
     def complete(self, queue: str, lock: SessionLock, queued: QueuedMessage, now: float) -> bool:
         """Settle, while the lock holds; the settlement may get lost."""

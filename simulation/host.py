@@ -1,9 +1,9 @@
 """A region's function app: sessions taken side by side, the change feed, timers and sagas."""
 
+import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -29,7 +29,6 @@ from simulation.virtual_time import now
 QUEUE = "in"
 QUEUES = AppQueues(here=QUEUE, outputs="out", errors="errors")
 SESSIONS_AT_ONCE = 2
-BATCH_MESSAGES = 5
 # How long the host keeps a session for which nothing comes, and how often it asks meanwhile.
 IDLE_SECONDS = 1.0
 RECEIVES_WHILE_IDLE = 4
@@ -200,6 +199,7 @@ class Host:
     feed: ChangeFeed
     observed: Observations
     saga_worker: SagaWorker | None = None
+    calls: int = 1
 
     def start(self) -> None:
         for _ in range(SESSIONS_AT_ONCE):
@@ -234,50 +234,63 @@ class Host:
             self.namespace.renew(QUEUE, lock, now())
 
     async def process_session(self, lock: SessionLock) -> None:
-        while taken := await self.next_messages(lock):
-            if not await self.consume_deliveries([queued.message for queued in taken]):
-                return
-            await self.process.wait(self.process.injector.rng.delay(0.02))
-            settled = [self.namespace.complete(QUEUE, lock, queued, now()) for queued in taken]
-            if not all(settled):
-                return
-
-    async def next_messages(self, lock: SessionLock) -> list[QueuedMessage]:
-        most = BATCH_MESSAGES if self.services.worker.policy.batches else 1
-        for _ in range(RECEIVES_WHILE_IDLE):
-            if taken := self.namespace.deliver(QUEUE, lock, now(), most):
-                return taken
-            await self.process.wait(IDLE_SECONDS / RECEIVES_WHILE_IDLE)
-        return []
-
-    async def consume_deliveries(self, messages: Sequence[Message]) -> bool:
-        """Consume deliveries as the triggers do; whether they may be settled."""
+        """Process what a session has in several calls at once, until nothing comes."""
+        in_hand: dict[QueuedMessage, None] = {}
+        calls = [self.process.start(self.make_calls(lock, in_hand)) for _ in range(self.calls)]
         try:
-            for is_numbered, group in groupby(messages, lambda message: message.number is not None):
-                await self.consume(list(group), is_numbered=is_numbered)
+            await asyncio.wait(calls)
+        finally:
+            for call in calls:
+                call.cancel()
+
+    async def make_calls(self, lock: SessionLock, in_hand: dict[QueuedMessage, None]) -> None:
+        """One call after another; what fails comes back while the session's other calls go on."""
+        while queued := await self.next_message(lock, in_hand):
+            in_hand[queued] = None
+            try:
+                # Calls begin in no certain order.
+                await self.process.wait(self.process.injector.rng.delay(0.002))
+                if not await self.consume_delivery(queued):
+                    if self.calls == 1:
+                        return
+                    continue
+                await self.process.wait(self.process.injector.rng.delay(0.02))
+                if not self.namespace.complete(QUEUE, lock, queued, now()):
+                    return
+            finally:
+                del in_hand[queued]
+
+    async def next_message(
+        self, lock: SessionLock, in_hand: dict[QueuedMessage, None]
+    ) -> QueuedMessage | None:
+        for _ in range(RECEIVES_WHILE_IDLE):
+            if queued := self.namespace.deliver(QUEUE, lock, now(), in_hand):
+                return queued
+            await self.process.wait(IDLE_SECONDS / RECEIVES_WHILE_IDLE)
+        return None
+
+    async def consume_delivery(self, queued: QueuedMessage) -> bool:
+        """Consume a delivery as the trigger does; whether it may be settled."""
+        try:
+            await self.consume(queued)
         except LockstepError as error:
             self.observed.abandoned.append(f"{now():.3f} s {self.process.name}: {error!r}")
         except Exception as surprise:
             self.observed.surprises.append(f"{self.process.name}: {surprise!r}")
         else:
             return True
-        # The messages are delivered again at once, so do not spin on a store that is unavailable.
+        # The message is delivered again at once, so do not spin on a store that is unavailable.
         await self.process.wait(1.0)
         return False
 
-    async def consume(self, messages: Sequence[Message], *, is_numbered: bool) -> None:
-        if is_numbered and self.services.worker.policy.batches:
-            outcomes = await self.services.batches.consume(messages)
-            for message, outcome in zip(messages, outcomes, strict=True):
-                await self.handle_outcome(message, outcome)
-            return
-        for message in messages:
-            try:
-                outcome = await self.services.consumer.consume(message)
-            except InvalidMessage as error:
-                await self.reject(message, str(error))
-            else:
-                await self.handle_outcome(message, outcome)
+    async def consume(self, queued: QueuedMessage) -> None:
+        message = queued.message
+        try:
+            outcome = await self.services.gatherer.consume(message, queued.sequence)
+        except InvalidMessage as error:
+            await self.reject(message, str(error))
+        else:
+            await self.handle_outcome(message, outcome)
 
     async def handle_outcome(self, message: Message, outcome: Outcome) -> None:
         self.observed.outcomes[type(outcome).__name__] += 1

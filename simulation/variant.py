@@ -45,6 +45,7 @@ LONG_DELAY_SECONDS = 40.0
 class Variant:
     """`small_limits` makes the engine stage outputs and compact journals within a short run.
 
+    `calls` is how many messages of a session a host hands over at once.
     `write_seconds` is how far away the store is; a read takes half as long as a write.
     With `few_cursors` it evicts cursors of sessions that have more than one sender.
     """
@@ -52,7 +53,7 @@ class Variant:
     sessions: int = 2
     messages: int = 6
     hosts: int = 2
-    batches: bool = False
+    calls: int = 1
     delay_seconds: float = 3.0
     affinity: bool = False
     acknowledge_seconds: float = 1.0
@@ -69,7 +70,6 @@ class Variant:
             acknowledge_seconds=self.acknowledge_seconds,
             lease_seconds=6.0,
             retention_seconds=15.0 if self.small_limits else 7 * 24 * 3600.0,
-            batches=self.batches,
         )
 
 
@@ -80,7 +80,7 @@ def variant_of(rng: SeededRandom) -> Variant:
         sessions=1 if is_long else draw.choice((1, 1, 2, 2, 3)),
         messages=draw.randint(9, 12) if is_long else draw.randint(1, 4),
         hosts=draw.randint(1, 2),
-        batches=draw.random() < 0.25,
+        calls=draw.choice((1, 1, 4, 4)),
         # Both regions see a message at once, or one after the other, or long after it is done.
         delay_seconds=draw.choice((0.0, 3.0, 3.0, 3.0, LONG_DELAY_SECONDS)),
         affinity=draw.random() < 0.25,

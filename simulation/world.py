@@ -64,7 +64,7 @@ class World(Cloud):
             process = self.new_process(name, region)
             services = self.services(process)
             namespace, feed = self.namespaces[region], self.feeds[region]
-            host = Host(process, services, namespace, feed, self.observed)
+            host = Host(process, services, namespace, feed, self.observed, calls=self.variant.calls)
             if region in self.hubs:
                 hub, saga_feed = self.hubs[region], self.saga_feeds[region]
                 host.saga_worker = SagaWorker(process, services, hub, saga_feed, self.observed)

@@ -10,7 +10,7 @@ from shared.domain.errors import LockstepError
 from shared.domain.handler import Handlers
 from shared.domain.message import Message
 from shared.engine.worker import Policy
-from shared.testkit.regions import call_faults
+from shared.testkit.regions import call_faults, consume_together
 from tests.world import LAG_SECONDS, POLICY, World
 
 type Work = Callable[[World], Awaitable[None]]
@@ -51,7 +51,7 @@ async def until_settled(world: World, batch: Sequence[Message]) -> None:
     for attempt in range(6):
         worker = (world.east, world.west)[attempt % 2]
         try:
-            await worker.batches.consume(batch)
+            await consume_together(worker, batch)
         except (LockstepError, ProcessKilled):
             world.east, world.west = world.worker("east"), world.worker("west")
             world.clock.seconds += LAG_SECONDS

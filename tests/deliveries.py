@@ -10,7 +10,7 @@ from shared.domain.message import Message
 
 
 def delivery(
-    body: bytes, properties: Mapping[str, object], count: int = 1
+    body: bytes, properties: Mapping[str, object], count: int = 1, arrival: int = 0
 ) -> func.ServiceBusMessage:
     """Any delivery, the first unless told otherwise; its broker properties are not the sender's."""
     return ServiceBusMessage(
@@ -19,10 +19,11 @@ def delivery(
         message_id="spoofed",
         session_id="spoofed",
         delivery_count=count,
+        sequence_number=arrival,
         user_properties={},
     )
 
 
-def delivery_of(sent: Message, count: int = 1) -> func.ServiceBusMessage:
+def delivery_of(sent: Message, count: int = 1, arrival: int = 0) -> func.ServiceBusMessage:
     """A message as it arrives."""
-    return delivery(sent.body, wire.to_properties(sent), count)
+    return delivery(sent.body, wire.to_properties(sent), count, arrival)

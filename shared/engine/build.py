@@ -8,11 +8,11 @@ from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
 from shared.engine.commit.acknowledge import Acknowledgements
 from shared.engine.commit.commit import Committer
-from shared.engine.consume.batches import BatchConsumer
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.consume import Consumer
 from shared.engine.consume.duplicates import Duplicates
 from shared.engine.consume.fold import Folder
+from shared.engine.consume.gather import Gatherer
 from shared.engine.consume.park import Parking
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.dispatch.dispatch import Dispatcher
@@ -38,7 +38,7 @@ class Services:
 
     worker: Worker
     consumer: Consumer
-    batches: BatchConsumer
+    gatherer: Gatherer
     commands: Commands
     rejecter: Rejecter
     dead_letters: DeadLetters
@@ -93,7 +93,7 @@ def build(
     return Services(
         worker=worker,
         consumer=consumer,
-        batches=BatchConsumer(consumer),
+        gatherer=Gatherer(consumer),
         commands=Commands(consumer),
         rejecter=rejecter,
         dead_letters=DeadLetters(consumer, rejecter, delivery),

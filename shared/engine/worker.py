@@ -73,7 +73,6 @@ class Policy:
     window_seconds: float = 7 * 24 * 3600.0
     retention_seconds: float = 7 * 24 * 3600.0
     handler_seconds: float = 60.0
-    batches: bool = False
     reply_queues: frozenset[str] = frozenset()
 
     @property

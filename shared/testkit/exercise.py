@@ -24,7 +24,7 @@ from shared.testkit.regions import ERROR_QUEUE, REGIONS, TwoRegions, call_faults
 
 RUNS_MAX = 1_000
 HASH_SEEDS = (1, 2)
-BATCH = 10
+AT_ONCE = 10
 EAST, WEST = REGIONS
 
 # A region's queue, a session in it, and the producer group that orders what was sent to it.
@@ -190,11 +190,11 @@ async def backwards(regions: TwoRegions, messages: Sequence[Message]) -> None:
     await in_turn(regions, messages[::-1])
 
 
-async def in_batches(regions: TwoRegions, messages: Sequence[Message]) -> None:
+async def together(regions: TwoRegions, messages: Sequence[Message]) -> None:
     for _, group in groupby(messages, lambda message: message.session):
-        together = list(group)
-        for start in range(0, len(together), BATCH):
-            await regions.settle(EAST, *together[start : start + BATCH])
+        gathered = list(group)
+        for start in range(0, len(gathered), AT_ONCE):
+            await regions.settle(EAST, *gathered[start : start + AT_ONCE])
 
 
 async def during_an_outage(regions: TwoRegions, messages: Sequence[Message]) -> None:
@@ -219,7 +219,7 @@ def disturbances(messages: Sequence[Message]) -> Iterator[tuple[str, Deliver]]:
     yield "when each message comes twice", twice
     yield "when both regions take each message at once", in_both_regions
     yield "when copies of all messages come late", with_late_copies
-    yield "when they come in batches", in_batches
+    yield "when several come at once", together
     yield "when one region is unavailable for a while", during_an_outage
     # Un-numbered messages have no order but that of their arrival.
     if all(message.number for message in messages):

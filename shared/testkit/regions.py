@@ -19,6 +19,7 @@ from shared.domain.message import Message
 from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.consume.claim import RENEWALS_PER_LEASE
+from shared.engine.consume.outcomes import Outcome
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
@@ -130,14 +131,8 @@ class TwoRegions:
     async def deliver(self, region: str, messages: Sequence[Message]) -> bool:
         """Deliver messages of one session together; whether the region's worker settled them."""
 
-        async def consume(worker: Services) -> None:
-            if len(messages) == 1:
-                await worker.consumer.consume(messages[0])
-            else:
-                await worker.batches.consume(messages)
-
         try:
-            await self.attempt(region, consume)
+            await self.attempt(region, lambda worker: consume_together(worker, messages))
         except LockstepError:
             return False
         return True
@@ -176,3 +171,30 @@ class TwoRegions:
                     await self.new_worker(region).recovery.sweep()
                 await self.follow()
         self.faults.is_over = True
+
+
+async def consume_together(worker: Services, messages: Sequence[Message]) -> list[Outcome]:
+    """The outcomes of messages that a host hands over at once, in their order.
+
+    Raises what a call raised, and ProcessKilled first of all: a call that dies takes the worker's
+    other calls with it.
+    """
+    calls: list[asyncio.Task[Outcome]] = []
+
+    async def call(message: Message, arrival: int) -> Outcome:
+        try:
+            return await worker.gatherer.consume(message, arrival)
+        except ProcessKilled:
+            for other in calls:
+                other.cancel()
+            raise
+
+    calls += [asyncio.create_task(call(message, n)) for n, message in enumerate(messages)]
+    await asyncio.wait(calls)
+    killed = [one for one in calls if one.cancelled() or isinstance(one.exception(), ProcessKilled)]
+    for one in killed or calls:
+        if not one.cancelled():
+            one.result()
+    if killed:
+        raise ProcessKilled
+    return [one.result() for one in calls]

@@ -8,6 +8,7 @@ FAILURES = "tests/unit/shared/test_failures.py"
 HANDLERS = "tests/unit/shared/test_handler.py"
 OWNER_DIES = SCENARIO("the_owner_dies_after_commit")
 RECEIVING = "tests/unit/functions/test_receive.py"
+GATHERING = SCENARIO("calls_of_a_session_gather")
 SLOW = SCENARIO("a_handler_is_slower_than_its_lease")
 TOO_LONG = SCENARIO("a_handler_takes_too_long")
 
@@ -23,23 +24,56 @@ MUTANTS = (
     Mutant(
         "settle before the journal has it",
         "P1",
-        "Consumer.consume",
-        old="await self.process_in_turn(_MESSAGE_)",
+        "Consumer.try_to_consume",
+        old="await self.process_in_turn(_MESSAGE_, may_wait=_MAY_)",
         new="AlreadyDone()",
         simulated=Simulated(),
     ),
     Mutant(
         "put messages of several sessions into one entry",
         "P2",
-        "shared_by",
-        old="return _MESSAGE_.session, _A_",
-        new="return '', _A_",
+        "Gatherer.consume",
+        old="self.gatherings[_SESSION_]",
+        new="self.gatherings['']",
         tests=RECEIVING,
+    ),
+    Mutant(
+        "settle calls that the fold did not take",
+        "P1",
+        "Gatherer.take_turn",
+        old="_TAKEN_[: len(_ENTRY_.identities)]",
+        new="_TAKEN_",
+        tests=SCENARIO("several_come_at_once"),
+        simulated=Simulated(),
+    ),
+    Mutant(
+        "leave the calls of a leader that was cancelled to themselves",
+        "P6",
+        "Gathering.leave",
+        old="wake(_LEADER_)",
+        new="None",
+        tests=GATHERING,
+    ),
+    Mutant(
+        "keep a call behind a gap for ever",
+        "P6",
+        "Gatherer.take_turn",
+        old="await self.consumer.try_to_consume(_MESSAGE_, may_wait=_MAY_)",
+        new="await self.consumer.try_to_consume(_MESSAGE_, may_wait=True)",
+        tests=SCENARIO("several_come_at_once"),
+    ),
+    Mutant(
+        "settle what an error kept out of the journal",
+        "P1",
+        "Gatherer.consume",
+        old="raise call.result",
+        new="return Processed(None)",
+        tests=GATHERING,
     ),
     Mutant(
         "do not drain after a message",
         "P1",
-        "Consumer.consume",
+        "Consumer.try_to_consume",
         old="await self.drain(_SESSION_)",
         new="None",
         tests=SCENARIO("an_earlier_message_is_missing"),
@@ -157,12 +191,8 @@ MUTANTS = (
         "give a claimed message's copies back to their queue",
         "P7",
         "Consumer.wait",
-        old="return Claimed() if _IS_SAME_ else _PARKED_",
-        new="""
-            if _IS_SAME_:
-                raise TimeoutError
-            return _PARKED_
-        """,
+        old="_OUTCOME_ = Claimed()",
+        new="raise TimeoutError",
         tests=SLOW,
     ),
     Mutant(

@@ -13,6 +13,7 @@ from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.testkit.regions import consume_together
 from tests.business import LEASE_OVER, Outside, dies, payment, processed_and_died, world_of
 from tests.deliveries import delivery_of
 from tests.world import REGIONS, World, message
@@ -106,8 +107,8 @@ async def test_before_a_group_that_has_the_session_ever_since() -> None:
 
 async def test_in_a_batch_that_is_one_entry() -> None:
     world = World()
-    await world.east.batches.consume([message(n) for n in range(60)])
-    await world.east.batches.consume([message(n) for n in range(60, 120)])
+    await consume_together(world.east, [message(n) for n in range(60)])
+    await consume_together(world.east, [message(n) for n in range(60, 120)])
     assert len(world.entries()) == 2
 
     for worker in workers(world):

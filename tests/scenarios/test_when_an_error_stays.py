@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from functions.receive import PAUSE_SECONDS_MAX, pause_seconds, receive_batch, receive_message
+from functions.receive import PAUSE_SECONDS_MAX, pause_seconds, receive_message
 from shared.adapters.injected_faults import FaultPlan
 from shared.domain.failures import (
     BUS,
@@ -143,16 +143,6 @@ async def test_what_cannot_be_rejected_waits_as_well() -> None:
             await receive_message(world.east, delivery(b"no message", {}, count))
 
     assert count < DELIVERIES_MAX
-
-
-async def test_a_batch_waits_for_the_delivery_that_failed_most_often() -> None:
-    world = World()
-    world.journal.fault_plan = FailingPlan(world, STORE, STORE_FAILURES["a defect"], "everything")
-
-    with pytest.raises(RuntimeError):
-        await receive_batch(world.east, [delivery_of(message(0), 5), delivery_of(message(1), 1)])
-
-    assert world.clock.now() == pytest.approx(pause_seconds(5))
 
 
 async def test_a_slow_failure_waits_no_longer_than_a_fast_one() -> None:

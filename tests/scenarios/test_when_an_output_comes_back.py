@@ -11,6 +11,7 @@ from shared.domain.message import Number
 from shared.domain.outbox import AppQueues
 from shared.engine.consume.outcomes import Parked, Processed
 from shared.engine.dispatch.deliver import Delivery
+from shared.testkit.regions import consume_together
 from tests.world import DELAY_SECONDS, LAG_SECONDS, REGIONS, Account, Amount, World, message
 
 TARGET = "ledger"
@@ -90,7 +91,7 @@ async def test_what_comes_back_is_processed_once_and_in_order(kind: Kind) -> Non
 async def test_a_batch_sends_what_its_messages_would_send_one_by_one() -> None:
     world = World(handlers=telling(Kind.PURE))
 
-    await world.east.batches.consume([told(n) for n in range(3)])
+    await consume_together(world.east, [told(n) for n in range(3)])
 
     assert len(world.entries()) == 1
     await bring_back(world)

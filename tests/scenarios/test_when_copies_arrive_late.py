@@ -7,6 +7,7 @@ import pytest
 
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone
+from shared.testkit.regions import consume_together
 from tests.business import Outside, world_of
 from tests.world import World, message
 
@@ -80,7 +81,7 @@ async def test_copies_of_batches_cost_few_reads() -> None:
     world = world_of(Outside())
     flow = [message(n) for n in range(MANY)]
     for start in range(0, MANY, 10):
-        await world.east.batches.consume(flow[start : start + 10])
+        await consume_together(world.east, flow[start : start + 10])
     assert len(world.entries()) == MANY // 10
     world.journal.fault_plan.calls.clear()
 

@@ -14,6 +14,7 @@ from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.storage.documents import GENESIS_ID, cursor_id, encode_entry
+from shared.testkit.regions import consume_together
 from tests.business import LEASE_OVER, Outside, business, payment, plain
 from tests.schedules import race
 from tests.world import POLICY, World, message
@@ -237,7 +238,7 @@ async def test_a_batch_of_many_senders_is_one_entry_where_their_cursors_have_roo
     others = [message(0, 7, group=f"other-{n}") for n in range(6)]
     await consume(world, [*rounds(1), *others])
 
-    outcomes = await world.east.batches.consume([m for m in rounds(3) if m not in rounds(1)])
+    outcomes = await consume_together(world.east, [m for m in rounds(3) if m not in rounds(1)])
 
     assert {type(outcome) for outcome in outcomes} == {Processed}
     assert [len(entry["covers"]) for entry in world.entries()][12:] == [12]
@@ -251,7 +252,7 @@ async def test_a_batch_never_evicts_the_cursor_of_its_own_message(world: World) 
 
     for batch in batches:
         for worker in (world.worker("east"), world.worker("west"), world.worker("east")):
-            await worker.batches.consume(batch)
+            await consume_together(worker, batch)
 
     assert world.amounts() == amounts(rounds(4))
 

@@ -43,6 +43,7 @@ from shared.engine.consume.outcomes import (
     Claimed,
     Expired,
     Faulted,
+    NotYet,
     Outcome,
     Parked,
     PassedThrough,
@@ -95,6 +96,17 @@ class Consumer:
         that can never be taken, Unavailable or OutcomeUnknown when the store did not help; then the
         message must stay in its queue.
         """
+        # Waiting inside the invocation spends no delivery.
+        give_up_at = self.clock.now() + self.waits.gap_seconds
+        while True:
+            may_wait = self.clock.now() < give_up_at
+            outcome = await self.try_to_consume(message, may_wait=may_wait)
+            if not isinstance(outcome, NotYet):
+                return outcome
+            await self.clock.sleep(self.waits.poll_seconds)
+
+    async def try_to_consume(self, message: Message, *, may_wait: bool) -> Outcome | NotYet:
+        """See `consume`; NotYet, where the caller may wait, for one whose turn has not come."""
         if message.number is None:
             # An idempotent handler may run any number of times, so nothing is read or written for
             # it. With a number it goes through the journal, for the sake of order.
@@ -108,11 +120,13 @@ class Consumer:
                 return Expired(reason)
         # The region that leads the session expects new messages; the others expect copies of what
         # it has done, and search for those first: one read answers for many of them.
-        outcome: Outcome | None = None
+        outcome: Outcome | NotYet | None = None
         if not self.leads(message.session):
             outcome = await self.find_copy(message)
         if outcome is None:
-            outcome = await self.process_in_turn(message)
+            outcome = await self.process_in_turn(message, may_wait=may_wait)
+        if isinstance(outcome, NotYet):
+            return outcome
         # Draining comes before settling, on the way of copies too: if the worker that committed the
         # missing message died before it drained, the redelivery of that message drains here.
         head = self.worker.remembered_head(message.session)
@@ -158,16 +172,15 @@ class Consumer:
             head = await self.worker.read_head(session, newest=False)
         return head
 
-    async def process_in_turn(self, message: Message) -> Outcome:
+    async def process_in_turn(self, message: Message, *, may_wait: bool) -> Outcome | NotYet:
         """Decide on a head that may be old, and on the newest whenever that was too old."""
-        # A round ends with None when another worker was first, when the head may be too old to wait
-        # on, or after a short wait. Waiting ends at `give_up_at`, and races are counted: whoever
-        # keeps losing them is parked, which runs no handler and so is quicker, and then drained.
-        give_up_at, races, rounds = 0.0, 0, 0
+        # A round ends with None when another worker was first, or when the head may be too old to
+        # wait on. Races are counted: whoever keeps losing them is parked, which runs no handler and
+        # so is quicker, and then drained.
+        races = 0
         head, is_fresh = await self.first_head(message), False
-        while rounds < ROUNDS_PER_RACE * self.waits.races_max:
-            outcome: Outcome | None = None
-            is_waiting = False
+        for _ in range(ROUNDS_PER_RACE * self.waits.races_max):
+            outcome: Outcome | NotYet | None = None
             if head is not None and head.has_evicted and message.number is not None:
                 # The entry names only the groups used last, so this one's cursor may lie beside it.
                 head = await self.worker.with_cursors(head, [message.number.group])
@@ -186,14 +199,10 @@ class Consumer:
                     # No fresh head is read for this: on one that is too old, parking fails.
                     outcome = await self.parking.park(head, message)
                 case (Gap() | Busy()) as obstacle if is_fresh:
-                    # Wait inside the invocation, which spends no delivery; then let the journal
-                    # wait. On a head that may be old nobody waits: it is read again first.
-                    give_up_at = give_up_at or self.clock.now() + self.waits.gap_seconds
-                    is_waiting = self.clock.now() < give_up_at
-                    outcome = await self.wait(head, message, obstacle, give_up_at)
+                    # On a head that may be old nobody waits: it is read again first.
+                    outcome = await self.wait(head, message, obstacle, may_wait=may_wait)
             if outcome is not None:
                 return outcome
-            rounds += not is_waiting
             head, is_fresh = await self.worker.read_head(message.session), True
         raise Unavailable(f"other workers keep being first in session {message.session!r}", 1.0)
 
@@ -282,20 +291,18 @@ class Consumer:
         return AlreadyDone()
 
     async def wait(
-        self, head: Entry | None, message: Message, obstacle: Gap | Busy, give_up_at: float
-    ) -> Outcome | None:
-        """Wait a little for what comes first, or take over, or park; None to look again.
+        self, head: Entry | None, message: Message, obstacle: Gap | Busy, *, may_wait: bool
+    ) -> Outcome | NotYet | None:
+        """Wait for what comes first, or take over, or park; None to look again at once.
 
         Where others of its group are parked, somebody has waited in vain: of many messages behind
         one gap only the first waits.
         """
         group = message.number.group if message.number else ARRIVALS
         others_wait = head is not None and bool(head.parked.get(group))
-        in_time = self.clock.now() < give_up_at
         if isinstance(obstacle, Gap):
-            if message.number is not None and in_time and not others_wait:
-                await self.clock.sleep(self.waits.poll_seconds)
-                return None
+            if message.number is not None and may_wait and not others_wait:
+                return NotYet()
             # Parked and then settled: its queue must not hold what only a later message can free,
             # or deliveries of it would be counted until the broker dead-letters it.
             return await self.parking.park(head, message)
@@ -307,11 +314,15 @@ class Consumer:
             # its version of the claim is out of date, so it can end nothing.
             entry = await self.claims.take_over(claim)
             return outcome_of(entry) if obstacle.same else None
-        if in_time and (obstacle.same or not others_wait):
-            await self.clock.sleep(self.waits.poll_seconds)
-            return None
-        # The claim holds its own message whole, so a copy may go; any other message waits beside.
-        return Claimed() if obstacle.same else await self.parking.park_beside(claim, message)
+        outcome: Outcome | None = None
+        if not (may_wait and (obstacle.same or not others_wait)):
+            # The claim holds its own message whole, so a copy may go; any other waits beside it.
+            if obstacle.same:
+                outcome = Claimed()
+            else:
+                outcome = await self.parking.park_beside(claim, message)
+        # What cannot wait beside the claim waits in its invocation.
+        return NotYet() if outcome is None and may_wait else outcome
 
     async def drain(self, session: str, end_at: float | None = None) -> None:
         """Process what was parked behind the remembered head; stops at a fault or a gap.

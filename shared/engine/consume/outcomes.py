@@ -64,6 +64,11 @@ class PassedThrough:
     fault: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """No outcome: the message waits for another one, or for the end of a claim."""
+
+
 type Outcome = (
     Processed
     | AlreadyDone

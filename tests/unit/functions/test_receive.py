@@ -1,17 +1,19 @@
 """The session trigger: parse, consume, and only then let the host settle."""
 
+import asyncio
 import base64
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import azure.functions as func
 import pytest
 
-from functions.receive import describe, parse, receive_batch, receive_message
+from functions.receive import describe, receive_message
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain import wire
-from shared.domain.errors import InvalidMessage, OutcomeUnknown
+from shared.domain.errors import OutcomeUnknown
 from shared.engine.consume.outcomes import AlreadyDone
 from tests.deliveries import delivery, delivery_of
 from tests.world import World, message
@@ -20,13 +22,12 @@ UNNUMBERED = replace(message(0), number=None)
 NOW = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
 
-def test_identity_comes_from_the_application_properties_alone() -> None:
-    assert parse(delivery_of(message(3))) == message(3)
+async def test_identity_comes_from_the_application_properties_alone() -> None:
+    world = World()
 
+    await receive_message(world.east, delivery_of(message(0)))
 
-def test_a_delivery_that_is_no_message_of_ours_is_refused() -> None:
-    with pytest.raises(InvalidMessage, match="specversion"):
-        parse(delivery(b"{}", {}))
+    assert [entry["covers"][0]["id"] for entry in world.entries()] == [message(0).id]
 
 
 @pytest.mark.parametrize(
@@ -84,29 +85,35 @@ async def test_an_unknown_type_is_kept_as_a_fault_and_settled() -> None:
     assert entry["reason"].startswith("no handler for type 'account.melt'")
 
 
-async def test_of_a_batch_each_message_gets_what_it_would_have_got_alone() -> None:
+async def test_calls_that_come_at_once_in_any_order_share_an_entry() -> None:
     world = World()
     odd = replace(message(7), number=None, time=NOW)
-    other = replace(odd, id="other")
+    other = replace(odd, id="other", body=b'{"amount":9}')
     sent = [message(0), message(1), odd, message(2), other]
+    deliveries = [delivery_of(one, arrival=n) for n, one in enumerate(sent)]
 
-    await receive_batch(world.east, [delivery(b"{}", {}), *map(delivery_of, sent)])
+    await receive_all(world, [delivery(b"{}", {}), *reversed(deliveries)])
 
-    assert world.amounts() == [1, 2, 8, 3, 8]
-    assert [len(entry["covers"]) for entry in world.entries()] == [2, 1, 1, 1]
+    assert world.amounts() == [1, 2, 3, 8, 9]
+    assert [len(entry["covers"]) for entry in world.entries()] == [3, 1, 1]
     assert len(world.bus.messages("east", "errors")) == 1
 
 
-async def test_messages_that_name_other_sessions_than_their_batch_stay_apart() -> None:
+async def test_messages_are_of_the_session_that_they_name_whatever_the_broker_says() -> None:
     world = World()
     sent = [message(0), message(1), message(2, session="acc-8"), message(0, session="acc-8")]
 
-    await receive_batch(world.east, [delivery_of(one) for one in sent])
+    await receive_all(world, [delivery_of(one) for one in sent])
 
-    assert world.amounts() == [1, 2]
+    assert (world.amounts(), world.amounts("acc-8")) == ([1, 2], [1])
     head = await world.journal.head("acc-8")
     assert head is not None
-    assert [head.state, dict(head.parked)] == [{"amounts": [1]}, {"bank": 1}]
+    assert dict(head.parked) == {"bank": 1}
+
+
+async def receive_all(world: World, deliveries: Iterable[func.ServiceBusMessage]) -> None:
+    """Let the east's worker receive all at once."""
+    await asyncio.gather(*(receive_message(world.east, one) for one in deliveries))
 
 
 async def test_each_outcome_is_one_line_in_the_log() -> None:

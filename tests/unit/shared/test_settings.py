@@ -86,7 +86,6 @@ def test_an_entry_is_kept_for_as_long_as_its_command_is_remembered() -> None:
     ("name", "value", "reason"),
     [
         ("LOCKSTEP_PREFERENCE", "nearest", "must be first or spread"),
-        ("LOCKSTEP_CARDINALITY", "2", "must be one or many"),
         ("LOCKSTEP_NOTICE_URL", "notices.example.org", "must begin with http:// or https://"),
         ("LOCKSTEP_LEASE_SECONDS", "0", "from 1 on"),
         ("LOCKSTEP_REPLY_QUEUES", "out,lockstep-errors", "the app's own queue"),

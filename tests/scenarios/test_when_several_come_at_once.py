@@ -17,6 +17,7 @@ from shared.engine.consume.outcomes import (
     Processed,
 )
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.testkit.regions import consume_together
 from tests.crashes import rest, sent, until_settled, worlds
 from tests.letters import WRITER, writing
 from tests.letters import handlers as letter_handlers
@@ -56,7 +57,7 @@ async def one_by_one(messages: Sequence[Message]) -> World:
 
 
 async def test_ten_messages_are_one_entry_and_one_write(world: World) -> None:
-    outcomes = await world.east.batches.consume(TEN)
+    outcomes = await consume_together(world.east, TEN)
 
     assert names(outcomes) == ["Processed"] * 10
     assert covered(world) == [10]
@@ -65,7 +66,7 @@ async def test_ten_messages_are_one_entry_and_one_write(world: World) -> None:
 
 
 async def test_its_outputs_are_those_of_messages_that_come_alone(world: World) -> None:
-    await world.east.batches.consume(TEN)
+    await consume_together(world.east, TEN)
 
     alone = await one_by_one(TEN)
     assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
@@ -75,8 +76,8 @@ async def test_its_outputs_are_those_of_messages_that_come_alone(world: World) -
 
 
 async def test_the_next_batch_goes_on_from_the_state_of_the_last(world: World) -> None:
-    await world.east.batches.consume(TEN[:5])
-    await world.east.batches.consume(TEN[5:])
+    await consume_together(world.east, TEN[:5])
+    await consume_together(world.east, TEN[5:])
 
     assert covered(world) == [5, 5]
     assert [entry["state"]["amounts"] for entry in world.entries()] == [
@@ -90,7 +91,7 @@ async def test_the_next_batch_goes_on_from_the_state_of_the_last(world: World) -
 async def test_a_poison_commits_what_came_before_it_and_parks_what_comes_after(
     world: World, at: int
 ) -> None:
-    outcomes = await world.east.batches.consume(poisoned(at))
+    outcomes = await consume_together(world.east, poisoned(at))
 
     assert names(outcomes) == ["Processed"] * at + ["Faulted"] + ["Parked"] * (9 - at)
     assert covered(world) == [at] * bool(at) + [1] * (10 - at)
@@ -116,8 +117,8 @@ async def test_the_only_message_before_a_poison_is_run_once() -> None:
 
     world = World(handlers=counting, policy=IMPATIENT)
 
-    outcomes = await world.east.batches.consume(
-        [message(0, kind="account.count"), message(1, kind="account.burn")]
+    outcomes = await consume_together(
+        world.east, [message(0, kind="account.count"), message(1, kind="account.burn")]
     )
 
     assert names(outcomes) == ["Processed", "Faulted"]
@@ -127,7 +128,7 @@ async def test_the_only_message_before_a_poison_is_run_once() -> None:
 async def test_copies_inside_a_batch_are_found_to_be_done(world: World) -> None:
     batch = [*TEN[:4], TEN[1], TEN[3], *TEN[4:], TEN[9]]
 
-    outcomes = await world.east.batches.consume(batch)
+    outcomes = await consume_together(world.east, batch)
 
     assert [n for n, outcome in enumerate(outcomes) if outcome == AlreadyDone()] == [4, 5, 12]
     assert world.amounts() == list(range(1, 11))
@@ -137,20 +138,20 @@ async def test_copies_inside_a_batch_are_found_to_be_done(world: World) -> None:
 async def test_another_message_under_a_number_of_the_same_batch_is_refused(world: World) -> None:
     other = replace(message(2, kind="account.bill"), id="other", body=b'{"amount":99}')
 
-    outcomes = await world.east.batches.consume([*TEN[:4], other, *TEN[4:]])
+    outcomes = await consume_together(world.east, [*TEN[:4], other, *TEN[4:]])
 
     assert isinstance(outcomes[4], Conflicting)
     assert world.amounts() == list(range(1, 11))
 
 
 async def test_a_gap_inside_a_batch_parks_what_follows_it(world: World) -> None:
-    outcomes = await world.east.batches.consume([*TEN[:3], *TEN[4:]])
+    outcomes = await consume_together(world.east, [*TEN[:3], *TEN[4:]])
 
     assert names(outcomes) == ["Processed"] * 3 + ["Parked"] * 6
     assert isinstance(outcomes[3], Parked)
     assert world.amounts() == [1, 2, 3]
 
-    await world.east.batches.consume([TEN[3]])
+    await consume_together(world.east, [TEN[3]])
 
     assert world.amounts() == list(range(1, 11))
     assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
@@ -160,25 +161,25 @@ async def test_what_a_whole_batch_waits_for_is_waited_for_once() -> None:
     world = World()
     began = world.clock.now()
 
-    outcomes = await world.east.batches.consume(TEN[1:])
+    outcomes = await consume_together(world.east, TEN[1:])
 
     assert names(outcomes) == ["Parked"] * 9
     assert GAP_SECONDS <= world.clock.now() - began < GAP_SECONDS + 1
 
 
 async def test_a_batch_that_comes_in_reverse_is_put_in_order(world: World) -> None:
-    await world.east.batches.consume(TEN[::-1])
+    await consume_together(world.east, TEN[::-1])
 
     assert world.amounts() == list(range(1, 11))
     assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
 
 
 async def test_another_worker_was_first_with_some_of_it(world: World) -> None:
-    await world.east.batches.consume(TEN[:2])
+    await consume_together(world.east, TEN[:2])
     other = world.worker("east")
-    await other.batches.consume(TEN[:5])
+    await consume_together(other, TEN[:5])
 
-    outcomes = await world.east.batches.consume(TEN[2:])
+    outcomes = await consume_together(world.east, TEN[2:])
 
     assert names(outcomes) == ["AlreadyDone"] * 3 + ["Processed"] * 5
     assert world.amounts() == list(range(1, 11))
@@ -186,17 +187,17 @@ async def test_another_worker_was_first_with_some_of_it(world: World) -> None:
 
 
 async def test_the_other_regions_copy_of_a_batch_is_done_without_a_write(world: World) -> None:
-    await world.east.batches.consume(TEN)
+    await consume_together(world.east, TEN)
     world.journal.fault_plan.calls.clear()
 
-    outcomes = await world.west.batches.consume(TEN)
+    outcomes = await consume_together(world.west, TEN)
 
     assert names(outcomes) == ["AlreadyDone"] * 10
     assert world.journal.fault_plan.calls["append"] == 0
 
 
 async def test_a_hundred_and_fifty_messages_are_two_entries(world: World) -> None:
-    await world.east.batches.consume([message(n) for n in range(150)])
+    await consume_together(world.east, [message(n) for n in range(150)])
 
     assert covered(world) == [100, 50]
     assert world.amounts() == list(range(1, 151))
@@ -206,7 +207,7 @@ async def test_outputs_beyond_an_entry_split_the_batch_where_they_no_longer_fit(
     world = World(handlers=letter_handlers, policy=IMPATIENT)
     batch = [writing([150_000], n) for n in range(4)] + [writing([600_000], 4), writing([1], 5)]
 
-    outcomes = await world.east.batches.consume(batch)
+    outcomes = await consume_together(world.east, batch)
 
     assert names(outcomes) == ["Processed"] * 6
     assert [len(entry["covers"]) for entry in world.entries(WRITER)] == [2, 2, 1, 1]
@@ -219,7 +220,7 @@ async def test_a_message_that_makes_the_state_too_large_does_not_take_the_others
     world = World(handlers=letter_handlers, policy=IMPATIENT)
     batch = [writing([1], 0), writing([2], 1), writing([3], 2, remember=3_000_000)]
 
-    outcomes = await world.east.batches.consume(batch)
+    outcomes = await consume_together(world.east, batch)
 
     assert names(outcomes) == ["Processed", "Processed", "Faulted"]
     assert isinstance(outcomes[2], Faulted)
@@ -230,7 +231,7 @@ async def test_a_message_that_makes_the_state_too_large_does_not_take_the_others
 async def test_a_fault_that_is_skipped_lets_the_rest_of_the_batch_follow(world: World) -> None:
     batch = [*TEN[:4], message(4, kind="account.hint"), *TEN[5:]]
 
-    outcomes = await world.east.batches.consume(batch)
+    outcomes = await consume_together(world.east, batch)
 
     assert names(outcomes) == ["Processed"] * 4 + ["Faulted"] + ["Processed"] * 5
     assert all(isinstance(outcome, Processed | Faulted) for outcome in outcomes)

@@ -1,0 +1,213 @@
+"""Several calls of one session at once: one commits for all, and none is lost with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shared.adapters.injected_faults import CallFault
+from shared.adapters.memory_store import EPOCH_SECONDS
+from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.message import Message
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import AlreadyDone, Outcome, Parked, Processed
+from tests.world import GAP_SECONDS, POLICY, World, message
+
+TEN = [message(n, kind="account.bill") for n in range(10)]
+TURNS_MAX = 100
+TIME = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
+
+
+class SlowJournal:
+    """A journal in which each write waits until it is let through."""
+
+    def __init__(self, journal: Any) -> None:
+        self.journal = journal
+        self.open = asyncio.Event()
+        self.writing = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.journal, name)
+
+    async def append(self, *arguments: Any) -> Any:
+        self.writing.set()
+        await self.open.wait()
+        return await self.journal.append(*arguments)
+
+
+def begin(worker: Services, messages: Sequence[Message]) -> list[asyncio.Task[Outcome]]:
+    """Calls that begin in this order; the broker's order is that of the numbers."""
+    calls = []
+    for one in messages:
+        assert one.number is not None
+        calls.append(asyncio.create_task(worker.gatherer.consume(one, one.number.sequence)))
+    return calls
+
+
+def covered(world: World) -> list[int]:
+    """How many messages each entry covers."""
+    return [len(entry["covers"]) for entry in world.entries()]
+
+
+@asynccontextmanager
+async def during_a_write(world: World, first: Message) -> AsyncIterator[asyncio.Task[Outcome]]:
+    """A call whose write is under way inside the block, and goes through at its end."""
+    slow = SlowJournal(world.journal)
+    world.east.worker.journal = slow
+    (call,) = begin(world.east, [first])
+    await slow.writing.wait()
+    yield call
+    slow.open.set()
+
+
+async def wait_a_moment() -> None:
+    """Let everything go on that can."""
+    for _ in range(TURNS_MAX):
+        await asyncio.sleep(0)
+
+
+async def test_what_arrives_during_a_write_becomes_the_next_entry_in_whatever_order() -> None:
+    world = World()
+
+    async with during_a_write(world, TEN[0]) as first:
+        others = begin(world.east, [TEN[n] for n in (7, 2, 9, 1, 4, 3, 8, 5, 6)])
+        await wait_a_moment()
+    outcomes = await asyncio.gather(first, *others)
+
+    assert {type(outcome) for outcome in outcomes} == {Processed}
+    assert covered(world) == [1, 9]
+    assert world.amounts() == list(range(1, 11))
+    alone = World()
+    for one in TEN:
+        await alone.east.consumer.consume(one)
+    assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
+
+
+async def test_a_message_that_comes_alone_costs_what_it_cost_before() -> None:
+    world = World()
+
+    for one in TEN:
+        await world.east.gatherer.consume(one)
+
+    assert covered(world) == [1] * 10
+    calls = world.journal.fault_plan.calls
+    assert (calls["append"], calls["head"], world.clock.now()) == (10, 0, 0)
+    assert not world.east.gatherer.gatherings
+
+
+@pytest.mark.parametrize("leader_dies", [True, False])
+async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool) -> None:
+    world = World()
+
+    async with during_a_write(world, TEN[0]) as first:
+        others = begin(world.east, TEN[1:])
+        await wait_a_moment()
+        (first if leader_dies else others[3]).cancel()
+        await wait_a_moment()
+    outcomes = await asyncio.gather(first, *others, return_exceptions=True)
+
+    assert sum(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes) == 1
+    # What was cancelled is delivered again, and so is what waited for it in vain.
+    again = await asyncio.gather(*begin(world.west, TEN))
+    assert {type(outcome) for outcome in again} <= {Processed, AlreadyDone}
+    assert world.amounts() == list(range(1, 11))
+    assert not world.east.gatherer.gatherings
+
+
+@pytest.mark.parametrize(
+    ("fault", "result"),
+    [
+        (CallFault.REFUSED, Unavailable),
+        (CallFault.LOST, OutcomeUnknown),
+        # It is read back, and found.
+        (CallFault.UNANSWERED, Processed),
+    ],
+)
+async def test_what_became_of_a_write_is_known_to_every_call_that_waited_for_it(
+    fault: CallFault, result: type
+) -> None:
+    world = World(policy=replace(POLICY, waits=replace(POLICY.waits, unknown_tries=1)))
+    plan = world.journal.fault_plan
+    plan.plan("append", fault)
+
+    outcomes = await asyncio.gather(*begin(world.east, TEN), return_exceptions=True)
+
+    assert [type(outcome) for outcome in outcomes] == [result] * 10
+    assert sum(name.endswith("append") for name in plan.made) == 1
+    again = await asyncio.gather(*begin(world.east, TEN))
+    assert {type(outcome) for outcome in again} <= {Processed, AlreadyDone}
+    assert world.amounts() == list(range(1, 11))
+
+
+async def test_a_call_behind_a_gap_keeps_no_other_waiting_and_goes_on_with_what_it_waits_for() -> (
+    None
+):
+    world = World()
+    other = message(0, 70, group="shop")
+
+    held = begin(world.east, [message(2), message(1)])
+    await asyncio.gather(*begin(world.east, [other]))
+    assert not any(call.done() for call in held)
+    outcomes = await asyncio.gather(*begin(world.east, [message(0)]), *held)
+
+    assert {type(outcome) for outcome in outcomes} == {Processed}
+    assert world.amounts() == [70, 1, 2, 3]
+    assert world.clock.now() < GAP_SECONDS
+
+
+async def test_calls_behind_a_gap_that_stays_are_parked_after_waiting_once_side_by_side() -> None:
+    world = World()
+
+    outcomes = await asyncio.gather(*begin(world.east, TEN[1:]))
+
+    assert outcomes == [Parked()] * 9
+    assert GAP_SECONDS <= world.clock.now() < GAP_SECONDS + 1
+    (outcome,) = await asyncio.gather(*begin(world.east, TEN[:1]))
+    assert isinstance(outcome, Processed)
+    assert world.amounts() == list(range(1, 11))
+
+
+async def test_messages_handed_out_again_while_their_old_calls_run_have_one_effect() -> None:
+    world = World()
+
+    async with during_a_write(world, TEN[0]) as first:
+        old = begin(world.east, TEN[1:])
+        await wait_a_moment()
+        new = begin(world.east, TEN)
+        await wait_a_moment()
+    outcomes = await asyncio.gather(first, *old, *new)
+
+    kinds = [type(outcome) for outcome in outcomes]
+    assert (kinds.count(Processed), kinds.count(AlreadyDone)) == (10, 10)
+    assert world.amounts() == list(range(1, 11))
+    assert len(world.outputs("east")) == len(world.outputs("west")) == 10
+
+
+async def test_two_regions_that_fold_the_same_session_at_once_have_one_effect_each() -> None:
+    world = World()
+
+    async with during_a_write(world, TEN[0]) as first:
+        east = begin(world.east, TEN[1:])
+        await wait_a_moment()
+        west = await asyncio.gather(*begin(world.west, TEN[:6]))
+    outcomes = await asyncio.gather(first, *east)
+
+    assert {type(outcome) for outcome in (*outcomes, *west)} == {Processed, AlreadyDone}
+    assert world.amounts() == list(range(1, 11))
+    sent = dict(world.outputs("east"))
+    assert sent == dict(world.outputs("west"))
+    assert len(sent) == 10
+
+
+async def test_messages_without_numbers_are_taken_in_the_brokers_order() -> None:
+    world = World()
+    plain = [replace(message(n), number=None, id=f"id-{n}", time=TIME) for n in range(5)]
+
+    calls = [asyncio.create_task(world.east.gatherer.consume(plain[n], n)) for n in (3, 0, 4, 1, 2)]
+    await asyncio.gather(*calls)
+
+    assert world.amounts() == [1, 2, 3, 4, 5]
