@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shared.settings import CALLS_SETTING
+
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "bench" / "baselines"
 
@@ -26,9 +28,7 @@ class System:
 NEW_YEAR = "0 0 0 1 1 *"
 NO_CLOCKWORK = {"LOCKSTEP_SWEEP_SCHEDULE": NEW_YEAR, "LOCKSTEP_COMPACT_SCHEDULE": NEW_YEAR}
 OURS = System("lockstep", ROOT, "lockstep", NO_CLOCKWORK)
-IN_BATCHES = System(
-    "lockstep, batches", ROOT, "lockstep", {**NO_CLOCKWORK, "LOCKSTEP_CARDINALITY": "many"}
-)
+ONE_CALL = System("lockstep, one call", ROOT, "lockstep", {**NO_CLOCKWORK, CALLS_SETTING: "1"})
 CLAIM_AND_UPDATE = System("claim_and_update", BASELINES / "claim_and_update", "baseline")
 READ_BATCH_MARK = System(
     "read_batch_mark", BASELINES / "read_batch_mark", "baseline", batch_documents=2

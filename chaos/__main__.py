@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.options import Cardinality, ChaosOptions
+from chaos.options import ChaosOptions
 from chaos.plan import plan_degradations, plan_outages
 from chaos.run import check_run, run
 from testbed.command import exit_status, parse_count, parse_positive, run_program
@@ -81,9 +81,8 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
     add_number("--backlog", type=parse_count, default=2000, help=backlog)
     operation = "messages published at once, at most (default: 8, or 25 with --messages)"
     add_number("--operation", type=parse_count, help=operation)
-    taken = "what a host takes at a time (default: one)"
-    add_cardinality = partial(parser.add_argument, "--cardinality", type=Cardinality)
-    add_cardinality(choices=list(Cardinality), default=Cardinality.ONE, help=taken)
+    calls = "messages of a session that a host hands over at once (default: 16)"
+    add_number("--calls", type=parse_count, default=16, help=calls)
     add_path = partial(parser.add_argument, type=Path)
     data = "where everything is kept; emptied at the beginning (default: .chaos)"
     add_path("--data", default=Path(".chaos"), metavar="DIR", help=data)
@@ -104,7 +103,7 @@ def parse_options(arguments: Namespace) -> ChaosOptions:
         backlog_max=arguments.backlog,
         operation_max=arguments.operation or OPERATIONS[usual],
         pause_factor=arguments.pause_factor or PAUSE_FACTORS[usual],
-        cardinality=arguments.cardinality,
+        calls=arguments.calls,
         report=(arguments.report or data / "report.html").resolve(),
         is_plain=arguments.plain,
     )

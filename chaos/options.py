@@ -2,16 +2,10 @@
 
 import json
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 
 # What makes a run what it is, for a later check of it.
-STORED = ("seed", "seconds", "messages", "rate", "operation_max", "pause_factor", "cardinality")
-
-
-class Cardinality(StrEnum):
-    ONE = "one"
-    MANY = "many"
+STORED = ("seed", "seconds", "messages", "rate", "operation_max", "pause_factor", "calls")
 
 
 class RunFiles:
@@ -36,7 +30,8 @@ class ChaosOptions:
 
     `rate` is in messages a second and an upper limit; above `backlog_max` messages in a queue the
     sender pauses. `operation_max` is how many messages it publishes at once. Pauses between faults
-    are `pause_factor` times as long as usual.
+    are `pause_factor` times as long as usual. `calls` is how many messages of a session a host
+    hands over at once.
     """
 
     data: Path
@@ -47,7 +42,7 @@ class ChaosOptions:
     backlog_max: int
     operation_max: int
     pause_factor: float
-    cardinality: Cardinality
+    calls: int
     report: Path
     is_plain: bool = False
 

@@ -13,8 +13,14 @@ from typing import Any
 
 from chaos.messages import BUSES_SETTING, EFFECTS_QUEUE, FULL_RATE_SIGNAL, RUNS_SETTING
 from chaos.options import ChaosOptions, RunFiles
+from shared.settings import CALLS_SETTING
 from testbed.children import ROOT, Child
-from testbed.cloud import SECONDARY_DELAY_SECONDS, CloudProcess, reserve_ports, running_cloud
+from testbed.cloud import (
+    SECONDARY_DELAY_SECONDS,
+    CloudProcess,
+    reserve_ports,
+    running_cloud,
+)
 
 # How old an entry is before it may be compacted, and how often that is done: P8 in minutes.
 RETENTION_SECONDS = 30
@@ -41,7 +47,7 @@ def running_app_cloud(options: ChaosOptions, files: RunFiles) -> Iterator[CloudP
         "LOCKSTEP_COMPACT_SCHEDULE": f"*/{COMPACT_SECONDS} * * * * *",
         "LOCKSTEP_WINDOW_DAYS": days,
         "LOCKSTEP_RETENTION_DAYS": days,
-        "LOCKSTEP_CARDINALITY": options.cardinality,
+        CALLS_SETTING: str(options.calls),
         RUNS_SETTING: str(files.runs),
     }
     with reserve_ports() as base:

@@ -143,7 +143,7 @@ def describe_options(options: ChaosOptions) -> list[ReportRow]:
         ReportRow("asked for", asked),
         ReportRow("at most", limits),
         ReportRow("pauses between faults", f"{options.pause_factor:g} times the usual ones"),
-        ReportRow("hosts take", f"{options.cardinality} at a time"),
+        ReportRow("calls of a session at once", f"{options.calls}"),
     ]
 
 

@@ -276,6 +276,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_WINDOW_DAYS: '7'
     LOCKSTEP_RETENTION_DAYS: '7'
     LOCKSTEP_PREFERENCE: 'first'
+    LOCKSTEP_UNNUMBERED_ORDER: 'any'
     LOCKSTEP_COMPACT_SCHEDULE: '0 */10 * * * *'
     LOCKSTEP_SWEEP_SCHEDULE: '*/15 * * * * *'
     // Both namespaces in both regions: an app listens on its own and dispatches outputs to both.

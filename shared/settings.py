@@ -7,6 +7,8 @@ an address reached with a managed identity (`NAME__clientId`, `NAME__credential`
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# By this the host overrules its host.json.
+CALLS_SETTING = "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCallsPerSession"
 SERVICE_BUS_PREFIX = "ServiceBus_"
 
 
@@ -74,6 +76,12 @@ SETTINGS = (
     Setting("LOCKSTEP_RETENTION_DAYS", "how old an entry is before it may be compacted", "7"),
     Setting(
         "LOCKSTEP_PREFERENCE", "first: one region leads; spread: each session has its own", "first"
+    ),
+    Setting(
+        "LOCKSTEP_UNNUMBERED_ORDER",
+        "any: messages without numbers in about the order of their arrival; arrival: exactly in it,"
+        " with one call of a session at a time",
+        "any",
     ),
     Setting("LOCKSTEP_COMPACT_SCHEDULE", "when compaction runs (NCRONTAB)", "0 */10 * * * *"),
     Setting("LOCKSTEP_SWEEP_SCHEDULE", "when the sweep runs (NCRONTAB)", "*/15 * * * * *"),
@@ -154,6 +162,7 @@ class Settings:
             # Whoever may only ask would make the app say there what nobody else may.
             raise InvalidSettings(f"LOCKSTEP_REPLY_QUEUES names the app's own queue {own[0]!r}")
         window, retention = memory_days(values)
+        require_one_call(values)
         return cls(
             region=region,
             regions=regions,
@@ -193,6 +202,19 @@ def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
             f" LOCKSTEP_WINDOW_DAYS {window:g}"
         )
     return window, retention
+
+
+def require_one_call(values: Mapping[str, str]) -> None:
+    """Refuse the order of arrival with a host that may make several calls of a session at once.
+
+    Whatever host.json says, an app setting overrules it. Raises InvalidSettings.
+    """
+    order = choice(values, "LOCKSTEP_UNNUMBERED_ORDER", "any", "arrival")
+    if order == "arrival" and values.get(CALLS_SETTING) != "1":
+        raise InvalidSettings(
+            "LOCKSTEP_UNNUMBERED_ORDER arrival needs one call of a session at a time:"
+            f" set {CALLS_SETTING} to 1"
+        )
 
 
 def service_bus_connection(values: Mapping[str, str], region: str) -> Connection:

@@ -29,9 +29,7 @@ WAVE_SECONDS_MAX = 120.0
 COUNT_QUERY = "SELECT VALUE COUNT(1) FROM c"
 # The change feed is looked at every five seconds.
 FEED_SECONDS = 6.0
-BATCH_MESSAGES = 10
-# With batches a host takes one session at a time and holds an empty one for a second.
-BATCH_SESSIONS = 5
+BACKLOG_SESSIONS, BACKLOG_MESSAGES = 5, 60
 WRITES = frozenset({"create", "upsert", "replace", "delete", "patch", "batch"})
 READS = frozenset({"read", "query"})
 GIVEN_BACK = frozenset({"abandon", "dead-letter", "expire-lock"})
@@ -236,11 +234,12 @@ def count_visits(system: System, plan: CountPlan) -> VisitCosts:
     )
 
 
-def count_batches(system: System) -> MessageCosts:
+def count_backlog(system: System) -> MessageCosts:
+    """What a message costs of sessions that have many waiting."""
     with running_waves(system) as waves:
-        sessions = [f"batch-{n}" for n in range(BATCH_SESSIONS)]
-        costs = waves.run(sessions, range(BATCH_MESSAGES))
-    return costs.per(BATCH_SESSIONS * BATCH_MESSAGES)
+        sessions = [f"backlog-{n}" for n in range(BACKLOG_SESSIONS)]
+        costs = waves.run(sessions, range(BACKLOG_MESSAGES))
+    return costs.per(BACKLOG_SESSIONS * BACKLOG_MESSAGES)
 
 
 @contextmanager

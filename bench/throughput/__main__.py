@@ -19,15 +19,13 @@ from functools import partial
 from itertools import islice
 from statistics import median
 
-from bench.systems import CLAIM_AND_UPDATE, EMPTY, IN_BATCHES, OURS, SYSTEMS, System
+from bench.systems import CLAIM_AND_UPDATE, EMPTY, ONE_CALL, OURS, SYSTEMS, System
 from bench.throughput import consuming
 from bench.throughput.consuming import Consumption, ProcessId, Rate, Shape, with_host
 from bench.throughput.profile import Profile, sample_system
 from testbed.command import exit_status, parse_count, run_program
 
 SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
-# With batches a host takes one session at a time and holds a drained one for a second.
-BATCH_SESSIONS_MAX = 10
 BARE_AIM, PATTERN_AIM = 0.7, 3.0
 BARE = "bare receiver"
 NAME_WIDTH = 20
@@ -50,11 +48,9 @@ class Contestant:
         )
 
 
-def list_contestants(shape: Shape) -> list[Contestant]:
-    """Everybody; ours in batches too, where sessions are few and deep."""
-    systems = [EMPTY, *SYSTEMS]
-    if shape.sessions <= BATCH_SESSIONS_MAX:
-        systems.append(IN_BATCHES)
+def list_contestants() -> list[Contestant]:
+    """Everybody; ours also with one call of a session at a time."""
+    systems = [EMPTY, *SYSTEMS, ONE_CALL]
     hosted = [Contestant(one.name, one) for one in systems]
     return [Contestant(BARE, EMPTY, consuming.with_bare_receiver), *hosted]
 
@@ -83,7 +79,7 @@ def parse_shape(text: str) -> Shape:
 def measure(shape: Shape, rounds: int) -> dict[str, list[Rate]]:
     rates: defaultdict[str, list[Rate]] = defaultdict(list)
     with ExitStack() as running:
-        everybody = list_contestants(shape)
+        everybody = list_contestants()
         clouds = {one.name: running.enter_context(one.running) for one in everybody}
         for number in range(1, rounds + 1):
             for one in everybody:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.settings import CALLS_SETTING
 from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack, until
 from tests.wire.functions_host_process import KEY, eventually, request
 
@@ -22,7 +23,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     # Timers cost queries per run, not per message: here they never run.
     never = "0 0 0 1 1 *"
     timers = {"LOCKSTEP_SWEEP_SCHEDULE": never, "LOCKSTEP_COMPACT_SCHEDULE": never}
-    with running_stack(tmp_path, **timers) as stack:
+    # With one call of a session at a time nothing is folded, whatever waits.
+    with running_stack(tmp_path, **timers, **{CALLS_SETTING: "1"}) as stack:
         yield stack
 
 

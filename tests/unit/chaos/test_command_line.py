@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from chaos.__main__ import main, parse_arguments, parse_options
-from chaos.options import Cardinality
 
 
 def test_three_minutes_are_usual_and_many_messages_have_their_own_usual_values() -> None:
@@ -20,7 +19,7 @@ def test_three_minutes_are_usual_and_many_messages_have_their_own_usual_values()
     assert minutes.messages_max == 180 * 40
     assert messages.messages_max == 100_000
     assert messages.rate > minutes.rate
-    assert minutes.cardinality is Cardinality.ONE
+    assert minutes.calls == 16
 
 
 @pytest.mark.parametrize(
@@ -30,7 +29,7 @@ def test_three_minutes_are_usual_and_many_messages_have_their_own_usual_values()
         ["--messages", "-1"],
         ["--messages", "1.5"],
         ["--rate", "fast"],
-        ["--cardinality", "two"],
+        ["--calls", "0"],
         ["--nonsense"],
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.checker.promises import check_history
 from chaos.figures import Latency, PhaseInterval, RunTimeline, compute_figures
-from chaos.options import Cardinality, ChaosOptions
+from chaos.options import ChaosOptions
 from chaos.plan import OutageKind
 from chaos.progress import FaultInterval
 from chaos.report import ChaosReport, draw_run
@@ -43,7 +43,7 @@ def options(tmp_path: Path) -> ChaosOptions:
         backlog_max=100,
         operation_max=8,
         pause_factor=1,
-        cardinality=Cardinality.ONE,
+        calls=16,
         report=tmp_path / "pages" / "report.html",
     )
 

@@ -86,6 +86,8 @@ def test_an_entry_is_kept_for_as_long_as_its_command_is_remembered() -> None:
     ("name", "value", "reason"),
     [
         ("LOCKSTEP_PREFERENCE", "nearest", "must be first or spread"),
+        ("LOCKSTEP_UNNUMBERED_ORDER", "sorted", "must be any or arrival"),
+        ("LOCKSTEP_UNNUMBERED_ORDER", "arrival", "set AzureFunctionsJobHost__"),
         ("LOCKSTEP_NOTICE_URL", "notices.example.org", "must begin with http:// or https://"),
         ("LOCKSTEP_LEASE_SECONDS", "0", "from 1 on"),
         ("LOCKSTEP_REPLY_QUEUES", "out,lockstep-errors", "the app's own queue"),
