@@ -21,7 +21,14 @@ from statistics import median
 
 from bench.systems import CLAIM_AND_UPDATE, EMPTY, ONE_CALL, OURS, SYSTEMS, System
 from bench.throughput import consuming
-from bench.throughput.consuming import Consumption, ProcessId, Rate, Shape, with_host
+from bench.throughput.consuming import (
+    Consumption,
+    Latencies,
+    ProcessId,
+    Rate,
+    Shape,
+    with_host,
+)
 from bench.throughput.profile import Profile, sample_system
 from testbed.command import exit_status, parse_count, run_program
 
@@ -65,6 +72,14 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=parse_count, default=3, help=rounds)
     add_shape = partial(parser.add_argument, "--shape", metavar="SESSIONSxEACH")
     add_shape(type=parse_shape, action="append", help=shape)
+    for name, what in (
+        ("write", "each write of a store"),
+        ("read", "each read of a store"),
+        ("settle", "each settlement"),
+    ):
+        parser.add_argument(
+            f"--{name}-ms", type=float, default=0.0, metavar="MS", help=f"{what} waits so long (0)"
+        )
     parser.add_argument("--no-profile", action="store_true", help="do not sample ours at the end")
     return parser.parse_args(words)
 
@@ -76,11 +91,13 @@ def parse_shape(text: str) -> Shape:
     return Shape(int(sessions), int(each))
 
 
-def measure(shape: Shape, rounds: int) -> dict[str, list[Rate]]:
+def measure(shape: Shape, rounds: int, latencies: Latencies) -> dict[str, list[Rate]]:
     rates: defaultdict[str, list[Rate]] = defaultdict(list)
     with ExitStack() as running:
         everybody = list_contestants()
         clouds = {one.name: running.enter_context(one.running) for one in everybody}
+        for cloud in clouds.values():
+            cloud.put_at_a_distance(latencies)
         for number in range(1, rounds + 1):
             for one in everybody:
                 show_progress(f"{shape.sessions}x{shape.each}, round {number}: {one.name}")
@@ -145,8 +162,14 @@ def format_profile(rate: Rate, profile: Profile) -> Iterator[str]:
 
 def run(options: argparse.Namespace) -> int:
     shapes = options.shape or SHAPES
+    latencies = Latencies(options.write_ms, options.read_ms, options.settle_ms)
+    if latencies != Latencies():
+        print(
+            f"each write waits {latencies.write_ms:g} ms, each read {latencies.read_ms:g} ms,"
+            f" each settlement {latencies.settle_ms:g} ms\n"
+        )
     for shape in shapes:
-        rates = measure(shape, options.rounds)
+        rates = measure(shape, options.rounds, latencies)
         print("\n".join(format_table(shape, rates, OURS.name)))
         print("\n".join(compare_with_aims(rates)), end="\n\n")
     if not options.no_profile:

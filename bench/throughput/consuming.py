@@ -25,6 +25,8 @@ from testbed.control import count_operations
 
 LOOK_SECONDS = 0.1
 RUN_SECONDS_MAX = 300.0
+WRITES = ("create", "upsert", "replace", "delete", "patch", "batch")
+READS = ("read", "query")
 
 # The process id of a consumer, None until it has one.
 type ProcessId = Callable[[], int | None]
@@ -38,6 +40,15 @@ class Shape:
     @property
     def messages(self) -> int:
         return self.sessions * self.each
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """How many milliseconds each write and read of a store and each settlement waits."""
+
+    write_ms: float = 0.0
+    read_ms: float = 0.0
+    settle_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,19 @@ class Consumption:
 
     def host(self) -> dict[str, Any]:
         return dict(self.cloud.control.read_hosts()[self.region])
+
+    def put_at_a_distance(self, latencies: Latencies) -> None:
+        """Let the stores and the broker answer as late as these say, from now on."""
+        bus, cosmos = f"servicebus.{self.region}", "cosmos"
+        places = [(bus, "complete", latencies.settle_ms)]
+        # A system without a store has no such component.
+        if self.cloud.contract["containers"]:
+            places += [(cosmos, name, latencies.write_ms) for name in WRITES]
+            places += [(cosmos, name, latencies.read_ms) for name in READS]
+        for component, operation, ms in places:
+            if ms:
+                fault = {"component": component, "operation": operation, "action": "delay"}
+                self.cloud.control.arm(fault | {"seconds": ms / 1000})
 
     def load(self, shape: Shape) -> None:
         self.loads += 1

@@ -118,6 +118,36 @@ async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool
     assert not world.east.gatherer.gatherings
 
 
+async def test_a_call_that_is_cancelled_during_the_write_for_it_fails_no_other() -> None:
+    world = World()
+    slow = SlowJournal(world.journal)
+    world.east.worker.journal = slow
+    calls = begin(world.east, TEN)
+    await slow.writing.wait()
+
+    calls[3].cancel()
+    slow.open.set()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(o) for o in outcomes if not isinstance(o, Processed)] == [asyncio.CancelledError]
+    assert covered(world) == [10]
+    assert await world.west.gatherer.consume(TEN[3]) == AlreadyDone()
+
+
+async def test_a_call_that_comes_when_the_others_return_is_alone_and_served() -> None:
+    world = World()
+    calls = begin(world.east, TEN[:3])
+    while not all(call.done() for call in calls):
+        await asyncio.sleep(0)
+        if world.entries() and len(calls) == 3:
+            calls += begin(world.east, TEN[3:])
+
+    assert {type(await call) for call in calls} == {Processed}
+    assert world.amounts() == list(range(1, 11))
+    assert world.journal.fault_plan.calls["head"] == 0
+    assert not world.east.gatherer.gatherings
+
+
 @pytest.mark.parametrize(
     ("fault", "result"),
     [

@@ -56,9 +56,9 @@ class Gathering:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def conclude(self, calls: Iterable[Call], result: Outcome | Exception) -> None:
-        """Give calls their result and let them return."""
+        """Give calls their result and let them return, as far as they were not cancelled."""
         for call in calls:
-            if call.result is None:
+            if call in self.calls:
                 call.result = result
                 self.calls.remove(call)
                 wake(call)
@@ -113,8 +113,8 @@ class Gatherer:
             # A leader that is cancelled may have an entry under way. The next one meets it as it
             # would that of a dead process.
             gathering.leave(call)
-            if not gathering.calls:
-                self.gatherings.pop(session, None)
+            if not gathering.calls and self.gatherings.get(session) is gathering:
+                del self.gatherings[session]
         if isinstance(call.result, Exception):
             raise call.result
         return call.result
