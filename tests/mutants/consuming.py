@@ -44,7 +44,6 @@ MUTANTS = (
         old="_TAKEN_[: len(_ENTRY_.identities)]",
         new="_TAKEN_",
         tests=SCENARIO("several_come_at_once"),
-        simulated=Simulated(),
     ),
     Mutant(
         "leave the calls of a leader that was cancelled to themselves",
@@ -60,7 +59,7 @@ MUTANTS = (
         "Gatherer.take_turn",
         old="await self.consumer.try_to_consume(_MESSAGE_, may_wait=_MAY_)",
         new="await self.consumer.try_to_consume(_MESSAGE_, may_wait=True)",
-        tests=SCENARIO("several_come_at_once"),
+        tests=GATHERING,
     ),
     Mutant(
         "settle what an error kept out of the journal",
@@ -140,7 +139,7 @@ MUTANTS = (
         "Consumer.wait",
         old="_A_ and _IN_TIME_ and not _OTHERS_",
         new="_A_ and _IN_TIME_",
-        tests=SCENARIO("a_batch_arrives"),
+        tests=SCENARIO("several_come_at_once"),
     ),
     Mutant(
         "do not record a handler that sends nothing",

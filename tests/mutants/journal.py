@@ -202,7 +202,7 @@ MUTANTS = (
         "next_entry.fold",
         old="_FIRST_.identities + _SECOND_.identities",
         new="_SECOND_.identities",
-        tests=SCENARIO("a_batch_arrives"),
+        tests=SCENARIO("several_come_at_once"),
     ),
     Mutant(
         "upsert instead of create",

@@ -19,6 +19,7 @@ from tests.world import GAP_SECONDS, POLICY, World, message
 
 TEN = [message(n, kind="account.bill") for n in range(10)]
 TURNS_MAX = 100
+SECONDS_MAX = 10.0
 TIME = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
 
@@ -62,6 +63,12 @@ async def during_a_write(world: World, first: Message) -> AsyncIterator[asyncio.
     await slow.writing.wait()
     yield call
     slow.open.set()
+
+
+async def end(*calls: asyncio.Task[Outcome]) -> list[Outcome | BaseException]:
+    """What became of calls, which all end within moments of real time."""
+    async with asyncio.timeout(SECONDS_MAX):
+        return await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def wait_a_moment() -> None:
@@ -108,7 +115,7 @@ async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool
         await wait_a_moment()
         (first if leader_dies else others[3]).cancel()
         await wait_a_moment()
-    outcomes = await asyncio.gather(first, *others, return_exceptions=True)
+    outcomes = await end(first, *others)
 
     assert sum(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes) == 1
     # What was cancelled is delivered again, and so is what waited for it in vain.
@@ -192,7 +199,7 @@ async def test_a_call_behind_a_gap_keeps_no_other_waiting_and_goes_on_with_what_
 async def test_calls_behind_a_gap_that_stays_are_parked_after_waiting_once_side_by_side() -> None:
     world = World()
 
-    outcomes = await asyncio.gather(*begin(world.east, TEN[1:]))
+    outcomes = await end(*begin(world.east, TEN[1:]))
 
     assert outcomes == [Parked()] * 9
     assert GAP_SECONDS <= world.clock.now() < GAP_SECONDS + 1

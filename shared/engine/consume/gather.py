@@ -36,13 +36,14 @@ class Call:
     """One invocation with its message. `arrival` is the broker's sequence number.
 
     It is parked where its turn has not come at `give_up_at`, and looked at in the store no earlier
-    than `look_at`.
+    than `look_at`. `waits_until` is later than now where the store said that it has to wait.
     """
 
     message: Message
     arrival: int
     give_up_at: float
     look_at: float
+    waits_until: float
     woken: asyncio.Future[None]
     result: Outcome | Exception | None = None
 
@@ -98,7 +99,7 @@ class Gatherer:
         # soon will be. Elsewhere the other region may have written it: the store says.
         patience = self.waits.poll_seconds if self.worker.own_head(session) else 0.0
         woken = asyncio.get_running_loop().create_future()
-        call = Call(message, arrival, now + self.waits.gap_seconds, now + patience, woken)
+        call = Call(message, arrival, now + self.waits.gap_seconds, now + patience, now, woken)
         gathering = self.gatherings[session]
         gathering.calls.append(call)
         gathering.arrived.set()
@@ -126,7 +127,7 @@ class Gatherer:
         calls = sorted(gathering.calls, key=lambda call: call.arrival)
         gathering.arrived.clear()
         now = self.clock.now()
-        run, copies = find_ready(self.worker.remembered_head(session), calls)
+        run, copies = find_ready(self.worker.remembered_head(session), calls, now)
         ready = [*copies, *run]
         held = (call for call in calls if call not in ready)
         chosen = min(ready, key=lambda call: call.arrival, default=None) or next(
@@ -159,7 +160,7 @@ class Gatherer:
                 look_at = self.clock.now() + self.waits.poll_seconds
                 for call in calls:
                     if group_of(call) == group_of(taken[0]):
-                        call.look_at = look_at
+                        call.look_at = call.waits_until = look_at
             else:
                 gathering.conclude(taken, outcome)
 
@@ -204,7 +205,9 @@ class Gatherer:
         return self.consumer.duplicates.recall(message) is None
 
 
-def find_ready(head: Entry | None, calls: Sequence[Call]) -> tuple[list[Call], list[Call]]:
+def find_ready(
+    head: Entry | None, calls: Sequence[Call], now: float
+) -> tuple[list[Call], list[Call]]:
     """Of the calls of a session those whose turn has come, as far as this head says.
 
     First the calls to fold, in order: of each group the numbers without a gap from the next one
@@ -218,7 +221,7 @@ def find_ready(head: Entry | None, calls: Sequence[Call]) -> tuple[list[Call], l
     for call in calls:
         number = call.message.number
         if number is None:
-            alone.append(call)
+            alone += [call] if now >= call.waits_until else []
         else:
             groups[number.group].append((number, call))
     run: list[tuple[int, Call]] = []
@@ -227,6 +230,8 @@ def find_ready(head: Entry | None, calls: Sequence[Call]) -> tuple[list[Call], l
         first, first_call = members[0]
         # Where the cursor lies beside the journal, whoever folds reads it.
         is_unknown = lacks_cursor(head, first_call.message)
+        if is_unknown and now < first_call.waits_until:
+            continue
         begin = first.sequence if is_unknown else cursor_of(head, group).next
         in_turn: list[Call] = []
         for number, call in members:
