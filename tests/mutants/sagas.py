@@ -73,7 +73,7 @@ MUTANTS = (
         "record.explain_refusal",
         old="_RECORD_.state.is_end",
         new="False",
-        simulated=Orders(),
+        simulated=Orders(1000),
     ),
     Mutant(
         "start a saga again with other content",

@@ -83,7 +83,7 @@ async def test_what_arrives_during_a_write_becomes_the_next_entry_in_whatever_or
     async with during_a_write(world, TEN[0]) as first:
         others = begin(world.east, [TEN[n] for n in (7, 2, 9, 1, 4, 3, 8, 5, 6)])
         await wait_a_moment()
-    outcomes = await asyncio.gather(first, *others)
+    outcomes = await end(first, *others)
 
     assert {type(outcome) for outcome in outcomes} == {Processed}
     assert covered(world) == [1, 9]
@@ -119,7 +119,7 @@ async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool
 
     assert sum(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes) == 1
     # What was cancelled is delivered again, and so is what waited for it in vain.
-    again = await asyncio.gather(*begin(world.west, TEN))
+    again = await end(*begin(world.west, TEN))
     assert {type(outcome) for outcome in again} <= {Processed, AlreadyDone}
     assert world.amounts() == list(range(1, 11))
     assert not world.east.gatherer.gatherings
@@ -134,7 +134,7 @@ async def test_a_call_that_is_cancelled_during_the_write_for_it_fails_no_other()
 
     calls[3].cancel()
     slow.open.set()
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    outcomes = await end(*calls)
 
     assert [type(o) for o in outcomes if not isinstance(o, Processed)] == [asyncio.CancelledError]
     assert covered(world) == [10]
@@ -149,7 +149,7 @@ async def test_a_call_that_comes_when_the_others_return_is_alone_and_served() ->
         if world.entries() and len(calls) == 3:
             calls += begin(world.east, TEN[3:])
 
-    assert {type(await call) for call in calls} == {Processed}
+    assert {type(outcome) for outcome in await end(*calls)} == {Processed}
     assert world.amounts() == list(range(1, 11))
     assert world.journal.fault_plan.calls["head"] == 0
     assert not world.east.gatherer.gatherings
@@ -171,11 +171,11 @@ async def test_what_became_of_a_write_is_known_to_every_call_that_waited_for_it(
     plan = world.journal.fault_plan
     plan.plan("append", fault)
 
-    outcomes = await asyncio.gather(*begin(world.east, TEN), return_exceptions=True)
+    outcomes = await end(*begin(world.east, TEN))
 
     assert [type(outcome) for outcome in outcomes] == [result] * 10
     assert sum(name.endswith("append") for name in plan.made) == 1
-    again = await asyncio.gather(*begin(world.east, TEN))
+    again = await end(*begin(world.east, TEN))
     assert {type(outcome) for outcome in again} <= {Processed, AlreadyDone}
     assert world.amounts() == list(range(1, 11))
 
@@ -187,9 +187,9 @@ async def test_a_call_behind_a_gap_keeps_no_other_waiting_and_goes_on_with_what_
     other = message(0, 70, group="shop")
 
     held = begin(world.east, [message(2), message(1)])
-    await asyncio.gather(*begin(world.east, [other]))
+    await end(*begin(world.east, [other]))
     assert not any(call.done() for call in held)
-    outcomes = await asyncio.gather(*begin(world.east, [message(0)]), *held)
+    outcomes = await end(*begin(world.east, [message(0)]), *held)
 
     assert {type(outcome) for outcome in outcomes} == {Processed}
     assert world.amounts() == [70, 1, 2, 3]
@@ -203,7 +203,7 @@ async def test_calls_behind_a_gap_that_stays_are_parked_after_waiting_once_side_
 
     assert outcomes == [Parked()] * 9
     assert GAP_SECONDS <= world.clock.now() < GAP_SECONDS + 1
-    (outcome,) = await asyncio.gather(*begin(world.east, TEN[:1]))
+    (outcome,) = await end(*begin(world.east, TEN[:1]))
     assert isinstance(outcome, Processed)
     assert world.amounts() == list(range(1, 11))
 
@@ -216,7 +216,7 @@ async def test_messages_handed_out_again_while_their_old_calls_run_have_one_effe
         await wait_a_moment()
         new = begin(world.east, TEN)
         await wait_a_moment()
-    outcomes = await asyncio.gather(first, *old, *new)
+    outcomes = await end(first, *old, *new)
 
     kinds = [type(outcome) for outcome in outcomes]
     assert (kinds.count(Processed), kinds.count(AlreadyDone)) == (10, 10)
@@ -230,8 +230,8 @@ async def test_two_regions_that_fold_the_same_session_at_once_have_one_effect_ea
     async with during_a_write(world, TEN[0]) as first:
         east = begin(world.east, TEN[1:])
         await wait_a_moment()
-        west = await asyncio.gather(*begin(world.west, TEN[:6]))
-    outcomes = await asyncio.gather(first, *east)
+        west = await end(*begin(world.west, TEN[:6]))
+    outcomes = await end(first, *east)
 
     assert {type(outcome) for outcome in (*outcomes, *west)} == {Processed, AlreadyDone}
     assert world.amounts() == list(range(1, 11))
@@ -245,6 +245,6 @@ async def test_messages_without_numbers_are_taken_in_the_brokers_order() -> None
     plain = [replace(message(n), number=None, id=f"id-{n}", time=TIME) for n in range(5)]
 
     calls = [asyncio.create_task(world.east.gatherer.consume(plain[n], n)) for n in (3, 0, 4, 1, 2)]
-    await asyncio.gather(*calls)
+    await end(*calls)
 
     assert world.amounts() == [1, 2, 3, 4, 5]
