@@ -33,8 +33,8 @@ MUTANTS = (
         "put messages of several sessions into one entry",
         "P2",
         "Gatherer.consume",
-        old="self.gatherings[_SESSION_]",
-        new="self.gatherings['']",
+        old="_GATHERING_ = self.gatherings[_SESSION_]",
+        new="_GATHERING_ = self.gatherings['']",
         tests=RECEIVING,
     ),
     Mutant(
