@@ -13,9 +13,9 @@ from typing import Any
 
 from chaos.messages import BUSES_SETTING, EFFECTS_QUEUE, FULL_RATE_SIGNAL, RUNS_SETTING
 from chaos.options import ChaosOptions, RunFiles
-from shared.settings import CALLS_SETTING
 from testbed.children import ROOT, Child
 from testbed.cloud import (
+    CALLS_SETTING,
     SECONDARY_DELAY_SECONDS,
     CloudProcess,
     reserve_ports,

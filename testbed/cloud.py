@@ -23,6 +23,8 @@ READY_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 60.0
 # How long after the primary region's copy of a message the secondary's becomes visible.
 SECONDARY_DELAY_SECONDS = 5
+# By this a host overrules how many messages of a session its host.json hands over at once.
+CALLS_SETTING = "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCallsPerSession"
 # A cloud takes a row of so many ports, below those that the system gives to clients.
 PORTS = 16
 PORT_BASES = (20_000, 30_000)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.settings import CALLS_SETTING
+from testbed.cloud import CALLS_SETTING
 from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack, until
 from tests.wire.functions_host_process import KEY, eventually, request
 
