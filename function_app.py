@@ -7,6 +7,7 @@ import azure.functions as func
 from functions.handlers import notices, orders, shooting_range, tracking
 from functions.ingest import build_ingest_blueprint
 from functions.operate import build_operate_blueprint
+from functions.page import build_page_blueprint
 from functions.receive import build_receive_blueprint
 from functions.rescue import build_recovery_blueprint
 from functions.sagas import build_saga_blueprint
@@ -32,6 +33,7 @@ for build_blueprint in (
     build_recovery_blueprint,
     build_ingest_blueprint,
     build_operate_blueprint,
+    build_page_blueprint,
     build_saga_blueprint,
     build_saga_routes,
 ):

@@ -42,6 +42,12 @@ GRACE_SECONDS = 5.0
 TRY = """\
 Things to try:
 
+  {host}/api/operate?code=lockstep-local       the operations page, in a browser
+  curl -X POST '{host}/api/sessions/N14228/messages?type=flight.status&code=lockstep-local' \\
+    -H 'Idempotency-Key: first' -d '{{"status":"departed","flight":"UA1545","origin":"EWR",
+    "destination":"IAH","at":"2013-01-01T05:17:00"}}'              send a message
+  curl '{host}/api/sessions/N14228?code=lockstep-local'    look at its session
+  curl '{host}/api/faults?code=lockstep-local'             list what stands still
   curl {control}/counters                      what every component counted, what the queues hold
   curl {control}/hosts                         which hosts run, and where their logs are
   curl {host}/admin/functions?code=lockstep-local      the functions of the app

@@ -186,18 +186,22 @@ async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpR
     try:
         session = read_name(request, SESSION)
         require_text("session", session)
-        decision = read_resolution(request.get_body())
-        if decision.action is ResolutionAction.DELIVER:
-            left = await services.resolver.deliver(session, decision)
-            return respond({"session": session, "pending": list(left)})
-        if decision.queue is not None:
-            blocked = await services.resolver.decide_outputs(session, decision.queue, decision)
-            regions = sorted({region for one in blocked for region in one.outbox.blocked})
-            return respond({"session": session, "blocked": regions})
-        entry = await services.resolver.resolve(session, decision)
+        return respond(await decide(services, session, read_resolution(request.get_body())))
     except LockstepError as error:
         return respond_problem(error)
-    return respond({"session": session, "entry": describe_entry(entry)})
+
+
+async def decide(services: Services, session: str, decision: ResolutionRequest) -> dict[str, Any]:
+    """Carry out a decision and say what came of it; raises as `Resolver` does."""
+    if decision.action is ResolutionAction.DELIVER:
+        left = await services.resolver.deliver(session, decision)
+        return {"session": session, "pending": list(left)}
+    if decision.queue is not None:
+        blocked = await services.resolver.decide_outputs(session, decision.queue, decision)
+        regions = sorted({region for one in blocked for region in one.outbox.blocked})
+        return {"session": session, "blocked": regions}
+    entry = await services.resolver.resolve(session, decision)
+    return {"session": session, "entry": describe_entry(entry)}
 
 
 def read_resolution(body: bytes) -> ResolutionRequest:

@@ -147,6 +147,13 @@ async def list_over_http(
         wanted = read_state(request.params)
     except LockstepError as error:
         return respond_problem(error)
+    return respond({"sagas": await find_sagas(client, wanted)})
+
+
+async def find_sagas(
+    client: df.DurableFunctionsClient, wanted: SagaState | None
+) -> list[dict[str, Any]]:
+    """The sagas that this region's task hub knows, by key; at most LISTED_MAX."""
     query = OrchestrationQuery(
         runtime_status=runtime_statuses(wanted),
         max_instance_count=LISTED_MAX,
@@ -154,7 +161,7 @@ async def list_over_http(
     )
     found = [describe_instance(one) for one in await client.get_all_orchestration_states(query)]
     sagas = [one for one in found if one and wanted in (None, one["state"])]
-    return respond({"sagas": sorted(sagas, key=lambda saga: str(saga["key"]))})
+    return sorted(sagas, key=lambda saga: str(saga["key"]))
 
 
 async def respond_changed(

@@ -58,7 +58,7 @@ def test_nothing_the_app_needs_is_left_at_home() -> None:
         str(path.relative_to(ROOT))
         for folder in SHIPPED_FOLDERS
         for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".typed")
+        if path.suffix in (".py", ".typed", ".html")
     ]
 
     assert "shared/py.typed" in modules

@@ -1,0 +1,207 @@
+"""The operations page: what stands still, sessions and sagas as HTML, and decisions about them.
+
+It shows what the JSON routes say and decides by the same verbs. It needs no script and loads
+nothing from elsewhere.
+"""
+
+from collections.abc import Awaitable
+from typing import Any
+
+import azure.functions as func
+
+from functions.descriptions import describe_entry, describe_standstill
+from functions.operate import STANDSTILLS_MAX, encode_place, read_kinds, read_limit, read_place
+from functions.page_decisions import answer_form
+from functions.page_view import compare_states, group_by_cause, render, render_problem
+from functions.requests import require_request
+from functions.sagas import with_client
+from functions.sagas_http import describe_saga, find_sagas, read_state
+from shared.domain.errors import InvalidMessage, LockstepError
+from shared.domain.journal import Entry
+from shared.domain.message import require_text
+from shared.domain.saga.plan import SagaState
+from shared.domain.standstill import StandstillKind
+from shared.engine.build import Services
+from shared.engine.operate.resolve import POSITION_MAX
+from shared.engine.sagas.sagas import Sagas
+
+# Entries and sagas on one page.
+ENTRIES_SHOWN = 20
+SAGAS_SHOWN = 50
+FUNCTION = func.AuthLevel.FUNCTION
+
+
+def build_page_blueprint(services: Services) -> func.Blueprint:
+    """Below `/api/operate`, all with a function key."""
+    bp = func.Blueprint()
+    sagas = Sagas(services.commands)
+
+    @bp.route(route="operate", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
+    async def page(request: func.HttpRequest) -> func.HttpResponse:
+        return await answer(request, show_overview(services, request))
+
+    @bp.route(
+        route="operate/session", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
+    )
+    async def page_session(request: func.HttpRequest) -> func.HttpResponse:
+        return await answer(request, show_timeline(services, request))
+
+    @bp.route(
+        route="operate/decision", methods=["POST"], auth_level=FUNCTION, trigger_arg_name="request"
+    )
+    async def page_decision(request: func.HttpRequest) -> func.HttpResponse:
+        return await answer(request, answer_form(services, request))
+
+    @bp.route(
+        route="operate/saga", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
+    )
+    async def page_saga(request: func.HttpRequest) -> func.HttpResponse:
+        return await answer(request, show_saga_steps(sagas, request))
+
+    @bp.route(
+        route="operate/sagas", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
+    )
+    @with_client(bp)
+    async def page_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
+        return await answer(request, show_sagas(client, request))
+
+    return bp
+
+
+async def answer(
+    request: func.HttpRequest, shown: Awaitable[func.HttpResponse]
+) -> func.HttpResponse:
+    """The page, or one that says what went wrong, with the status that JSON would have."""
+    try:
+        return await shown
+    except LockstepError as error:
+        return render_problem(request, error)
+
+
+async def show_overview(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """This region's health, and a page of what stands still, grouped by cause."""
+    require_request(request, frozenset({"kind", "after", "limit"}))
+    services.look.begin()
+    found = await services.standstills.find(
+        read_kinds(request.params),
+        after=read_place(request.params.get("after")),
+        limit=read_limit(request.params.get("limit")),
+    )
+    listed = [describe_standstill(one) for one in found.standstills]
+    return render(
+        request,
+        "overview.html",
+        region=services.region,
+        regions=services.standstills.regions,
+        missing=dict(services.look.missing),
+        groups=group_by_cause(listed),
+        count=len(listed),
+        after=encode_place(found.after) if found.after else None,
+        kinds=list(StandstillKind),
+        kind=request.params.get("kind", ""),
+        limit=request.params.get("limit", ""),
+    )
+
+
+async def show_timeline(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """A session's state, what stands still in it, and its entries, the newest first.
+
+    `before` is the position that the shown entries come before.
+    """
+    require_request(request, frozenset({"session", "before"}))
+    session = request.params.get("session", "").strip()
+    require_text("session", session)
+    before = read_whole("before", request.params.get("before"), POSITION_MAX + 1)
+    head = await services.journal.head(session)
+    found = await services.standstills.find(session=session, limit=STANDSTILLS_MAX)
+    state = (await services.worker.input_after(head)).state
+    top = min(head.position + 1, before or POSITION_MAX + 1) if head else 0
+    bottom = max(0, top - ENTRIES_SHOWN)
+    # The entry below the page is read, too: the lowest one shown is compared with it.
+    entries = {
+        position: entry
+        for position in range(max(0, bottom - 1), top)
+        if (entry := await services.journal.entry(session, position))
+    }
+    shown = [
+        describe_entry(entries[position])
+        | {"changes": await find_changes(services, entries, position)}
+        for position in range(top - 1, bottom - 1, -1)
+        if position in entries
+    ]
+    fault = await services.journal.entry(session, head.halt.at) if head and head.halt else None
+    return render(
+        request,
+        "session.html",
+        200 if head or found.standstills else 404,
+        session=session,
+        head=describe_entry(head) if head else None,
+        state=dict(state),
+        fault=describe_entry(fault) if fault else None,
+        groups=group_by_cause([describe_standstill(one) for one in found.standstills]),
+        entries=shown,
+        compacted=top - bottom - len(shown),
+        before=bottom,
+    )
+
+
+async def find_changes(
+    services: Services, entries: dict[int, Entry], position: int
+) -> list[tuple[str, str, str]] | None:
+    """What an entry changed in the state; None where what was before it is compacted away."""
+    entry = entries[position]
+    if entry.state is None:
+        return []
+    if position == 0:
+        return compare_states({}, dict(entry.state))
+    earlier = entries.get(position - 1)
+    if earlier is not None and earlier.state is None and earlier.state_at is not None:
+        at = earlier.state_at
+        if at not in entries and (read := await services.journal.entry(entry.session, at)):
+            entries[at] = read
+        earlier = entries.get(at)
+    elif earlier is not None and earlier.state is None:
+        return compare_states({}, dict(entry.state))
+    if earlier is None or earlier.state is None:
+        return None
+    return compare_states(dict(earlier.state), dict(entry.state))
+
+
+async def show_saga_steps(sagas: Sagas, request: func.HttpRequest) -> func.HttpResponse:
+    """Where a saga stands, with every step and wait."""
+    require_request(request, frozenset({"key"}))
+    key = request.params.get("key", "").strip()
+    require_text("key", key)
+    record = await sagas.read_record(key)
+    if record is None:
+        return render(request, "saga.html", 404, key=key, saga=None, sessions={})
+    saga = describe_saga(key, record, await sagas.read_outcomes(key, record))
+    steps = record.plan.steps if record.plan else ()
+    sessions = {step.name: step.do.session for step in steps}
+    return render(request, "saga.html", key=key, saga=saga, sessions=sessions)
+
+
+async def show_sagas(client: Any, request: func.HttpRequest) -> func.HttpResponse:
+    """The sagas that this region's task hub knows, by key, from the one numbered `first`."""
+    require_request(request, frozenset({"state", "first"}))
+    found = await find_sagas(client, read_state(request.params))
+    first = read_whole("first", request.params.get("first"), len(found)) or 0
+    return render(
+        request,
+        "sagas.html",
+        sagas=found[first : first + SAGAS_SHOWN],
+        count=len(found),
+        first=first,
+        following=first + SAGAS_SHOWN if first + SAGAS_SHOWN < len(found) else None,
+        states=list(SagaState),
+        state=request.params.get("state", ""),
+    )
+
+
+def read_whole(name: str, text: str | None, most: int) -> int | None:
+    """A whole number from 0 to `most`; raises InvalidMessage."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 13 and int(text) <= most):
+        raise InvalidMessage(f"{name} is a whole number from 0 to {most}")
+    return int(text)

@@ -1,0 +1,109 @@
+"""How the operations page is rendered: templates, links, and what they are given."""
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import azure.functions as func
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from functions.requests import HOST_PARAMETERS
+from functions.responses import retry_headers, status_of
+from shared.domain.errors import LockstepError
+from shared.domain.reports import shorten
+
+ROUTE = "/operate"
+# Platform authentication of Azure gives the name of who logged in. It fills a field in, no more.
+PRINCIPAL = "x-ms-client-principal-name"
+# Nothing is loaded or run, nothing is kept, and no address (it may hold a key) is told elsewhere.
+# With no-referrer a browser would say of a form here that it is of no origin at all.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@cache
+def load_templates() -> Environment:
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["json"] = write_json
+    return templates
+
+
+def write_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def render(
+    request: func.HttpRequest, template: str, status: int = 200, **shown: Any
+) -> func.HttpResponse:
+    """A page; its links carry the key on where the request had it in its query."""
+    who = request.headers.get(PRINCIPAL, "")
+    values = {"link": partial(link, request), "keys": keys_of(request), "who": who, **shown}
+    text = load_templates().get_template(template).render(values)
+    return func.HttpResponse(text, status_code=status, mimetype="text/html", headers=HEADERS)
+
+
+def render_problem(request: func.HttpRequest, error: LockstepError) -> func.HttpResponse:
+    """What went wrong, by the name of the error."""
+    status = status_of(error)
+    problem = {"type": type(error).__name__, "detail": shorten(str(error))}
+    response = render(request, "problem.html", status, problem=problem)
+    response.headers.update(retry_headers(error))
+    return response
+
+
+def link(request: func.HttpRequest, page: str = "", **parameters: Any) -> str:
+    """The path of another of these pages, wherever the host has put the routes."""
+    prefix = urlsplit(request.url).path.partition(ROUTE)[0]
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    query = urlencode(given | keys_of(request))
+    return f"{prefix}{ROUTE}{page}" + (f"?{query}" if query else "")
+
+
+def keys_of(request: func.HttpRequest) -> dict[str, str]:
+    """The key of a request, where it had it in its query."""
+    return {name: request.params[name] for name in HOST_PARAMETERS & request.params.keys()}
+
+
+def group_by_cause(listed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What stands still for the same cause, with the verbs that all of it has in common.
+
+    `choice` is what a form sends of each: its session, and the verbs about it.
+    """
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in listed:
+        actions = [verb["action"] for verb in one["verbs"]]
+        empty = {"kind": one["kind"], "cause": one["cause"], "actions": actions, "members": []}
+        group = groups.setdefault((one["kind"], one["cause"]), empty)
+        choice = write_json({"session": one["session"], "verbs": one["verbs"]})
+        group["members"].append({**one, "choice": choice})
+    return list(groups.values())
+
+
+def compare_states(before: Any, after: Any, path: str = "") -> list[tuple[str, str, str]]:
+    """Each field that differs, with its JSON before and after; empty where it is absent."""
+    if not (isinstance(before, Mapping) and isinstance(after, Mapping)):
+        return [] if before == after else [(path, write_json(before), write_json(after))]
+    changes: list[tuple[str, str, str]] = []
+    for name in sorted(before.keys() | after.keys()):
+        inner = f"{path}.{name}" if path else name
+        if name not in before:
+            changes.append((inner, "", write_json(after[name])))
+        elif name not in after:
+            changes.append((inner, write_json(before[name]), ""))
+        else:
+            changes += compare_states(before[name], after[name], inner)
+    return changes

@@ -1,0 +1,110 @@
+"""The operations page in a browser, over the real app on the local host."""
+
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from shared.domain.message import Message, derive_id
+from testbed.cloud import running_cloud
+from tests.e2e.stack import Stack, status, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+SESSION = "N14228"
+GOOD_BODY = status(SESSION, 0).body.decode()
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    if CHROMIUM is None:
+        reason = "there is no chromium on PATH: install Debian's package of that name"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    async with async_playwright() as playwright:
+        running = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield running
+        await running.close()
+
+
+async def find_violations(page: Page) -> list[str]:
+    """What axe finds wrong on a page, by the name of the rule and the place."""
+    found = (await Axe().run(page)).response["violations"]
+    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
+
+
+async def look(page: Page, theme: str, name: str, folder: Path) -> None:
+    """Look at a page by axe in one theme, and keep a picture of it among the test's files."""
+    await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    await page.screenshot(path=folder / f"{name}-{theme}.png", full_page=True)
+    assert await find_violations(page) == []
+
+
+async def preview(page: Page, action: str, who: str, why: str) -> None:
+    await page.get_by_label("Who decides").fill(who)
+    await page.get_by_label("Why").fill(why)
+    await page.get_by_role("button", name=f"Preview {action}").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text(f"Preview: {action} 1")
+
+
+async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_order(
+    tmp_path: Path, browser: Browser
+) -> None:
+    with running_cloud(logs=tmp_path, settings={}) as cloud:
+        stack = Stack(cloud)
+        sent = [status(SESSION, n) for n in range(4)]
+        bad = Message(derive_id("bad"), SESSION, "flight.status", b'{"at":1}', sent[0].number)
+        await stack.send({SESSION: [bad, *sent[1:]]})
+        until(lambda: len(stack.entries().get(SESSION, [])) == 4, seconds=90, what="parking")
+        page = await browser.new_page()
+        start = f"{cloud.contract['hosts']['west']}/api/operate?code=lockstep-local"
+
+        await page.goto(start)
+        await expect(page.get_by_text("flight: Field required")).to_be_visible()
+        for theme in ("light", "dark"):
+            await look(page, theme, "overview", tmp_path)
+
+        # Two operators look at the same fault, and both carry out a retry.
+        other = await browser.new_page()
+        await other.goto(start)
+        for one, who in ((page, "Ada"), (other, "Bob")):
+            await preview(one, "retry", who, "perhaps it was the handler")
+            await one.get_by_role("button", name="Carry out").click()
+            await expect(one.get_by_role("heading", level=1)).to_have_text("What was done")
+        await expect(other.get_by_text(re.compile("NotHalted"))).to_be_visible()
+        decisions = [e for e in stack.entries()[SESSION] if e.get("resolution")]
+        assert [e["resolution"]["who"] for e in decisions] == ["Ada"]
+
+        await page.get_by_role("link", name=SESSION).click()
+        for theme in ("light", "dark"):
+            await look(page, theme, "session", tmp_path)
+        await page.get_by_label("Body of the message").fill(GOOD_BODY)
+        await page.get_by_label("Who edits").fill("Ada")
+        await page.get_by_label("Reason").fill("the producer was wrong")
+        await page.get_by_role("button", name="Preview edit").click()
+        await expect(page.get_by_text('{"at":1}')).to_be_visible()
+        await look(page, "dark", "preview", tmp_path)
+        await page.get_by_role("button", name="Carry out").click()
+        await expect(page.get_by_text("1 of 1 done")).to_be_visible()
+        await look(page, "light", "outcomes", tmp_path)
+
+        entries = stack.entries()[SESSION]
+        completed = [e for e in entries if e["status"] == "completed"]
+        assert [c["id"] for e in completed for c in e["covers"]] == [
+            bad.id,
+            *(m.id for m in sent[1:]),
+        ]
+        assert completed[-1]["state"]["events"] == 4
+        await page.get_by_role("link", name="What stands still now").click()
+        await expect(page.get_by_text("Nothing stands still.")).to_be_visible()
+        await page.get_by_role("link", name="Sagas", exact=True).click()
+        await look(page, "light", "sagas", tmp_path)

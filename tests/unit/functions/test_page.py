@@ -1,0 +1,160 @@
+"""The operations page without a browser: what is shown, and that a form decides once."""
+
+import re
+from html import unescape
+from urllib.parse import urlencode
+
+import azure.functions as func
+import pytest
+
+from functions.page import answer, show_overview, show_timeline
+from functions.page_decisions import answer_form
+from functions.page_view import compare_states
+from tests.world import World, message
+
+HOST = "http://host"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def asked(page: str = "", **params: str) -> func.HttpRequest:
+    return func.HttpRequest("GET", f"{HOST}/api/operate{page}", params=params, body=b"")
+
+
+def form(fields: list[tuple[str, str]], **headers: str) -> func.HttpRequest:
+    body = urlencode(fields).encode()
+    return func.HttpRequest("POST", f"{HOST}/api/operate/decision", headers=headers, body=body)
+
+
+async def send(world: World, fields: list[tuple[str, str]], **headers: str) -> tuple[int, str]:
+    request = form(fields, **headers)
+    response = await answer(request, answer_form(world.east, request))
+    return response.status_code, response.get_body().decode()
+
+
+async def halt(world: World, *sessions: str) -> None:
+    for session in sessions:
+        await world.east.consumer.consume(message(0, session=session, kind="account.burn"))
+        await world.east.consumer.consume(message(1, session=session))
+
+
+async def overview(world: World, **params: str) -> str:
+    request = asked(**params)
+    return (await answer(request, show_overview(world.east, request))).get_body().decode()
+
+
+def choices(page: str) -> list[str]:
+    return [unescape(value) for value in re.findall(r'name="what" value="([^"]*)"', page)]
+
+
+def fields(page: str, action: str, **more: str) -> list[tuple[str, str]]:
+    said = {"action": action, "who": "Ada", "why": "checked", **more}
+    return [*(("what", one) for one in choices(page)), *said.items()]
+
+
+async def test_what_stands_still_is_grouped_by_cause_and_paged(world: World) -> None:
+    await halt(world, "acc-1", "acc-2")
+
+    page = await overview(world)
+    first = await overview(world, limit="1")
+
+    assert page.count('<section aria-labelledby="group-') == 1
+    assert len(choices(page)) == 2
+    assert len(choices(first)) == 1
+    assert "Next page" in first
+    assert "Next page" not in page
+
+
+async def test_a_preview_changes_nothing_and_a_group_is_then_decided_with_who_and_why(
+    world: World,
+) -> None:
+    await halt(world, "acc-1", "acc-2")
+    page = await overview(world)
+
+    status, preview = await send(world, fields(page, "skip"))
+    assert (status, len(choices(await overview(world)))) == (200, 2)
+    status, done = await send(world, fields(preview, "skip", confirmed="yes"))
+
+    assert (status, "2 of 2 done" in done) == (200, True)
+    assert choices(await overview(world)) == []
+    entries = [await world.journal.entry("acc-1", n) for n in range(4)]
+    decided = [one.resolution for one in entries if one and one.resolution]
+    assert [(one.action, one.who, one.why) for one in decided] == [("skip", "Ada", "checked")]
+
+
+async def test_when_a_form_is_sent_twice_the_second_has_no_effect(world: World) -> None:
+    await halt(world, "acc-1")
+    decision = fields(await overview(world), "skip", confirmed="yes")
+
+    await send(world, decision)
+    head = await world.journal.head("acc-1")
+    _, second = await send(world, decision)
+
+    assert "0 of 1 done" in second
+    assert "NotHalted" in second
+    assert await world.journal.head("acc-1") == head
+
+
+async def test_a_form_of_another_site_is_refused(world: World) -> None:
+    await halt(world, "acc-1")
+    decision = fields(await overview(world), "skip", confirmed="yes")
+
+    status, _ = await send(world, decision, **{"sec-fetch-site": "cross-site"})
+
+    assert status == 403
+    assert len(choices(await overview(world))) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        [("action", "skip")],
+        [("what", "{}"), ("action", "skip")],
+        [("what", '{"session":"a","verbs":[]}'), ("action", "skip")],
+        [("what", '{"session":"a","verbs":[{"action":"skip","at":0}]}'), ("action", "skip")],
+        [("what", "{}"), ("action", "skip"), ("action", "edit")],
+        [("what", "{}"), ("odd", "1")],
+    ],
+)
+async def test_a_wrong_form_is_refused_by_name(world: World, wrong: list[tuple[str, str]]) -> None:
+    status, page = await send(world, wrong)
+
+    assert status == 400
+    assert "Invalid" in page
+
+
+async def test_a_timeline_shows_changes_and_text_of_strangers_as_text(world: World) -> None:
+    for number in range(25):
+        await world.east.consumer.consume(message(number, session="<b>x</b>"))
+    request = asked("/session", session="<b>x</b>")
+
+    page = (await answer(request, show_timeline(world.east, request))).get_body().decode()
+    request = asked("/session", session="<b>x</b>", before="5")
+    earlier = (await answer(request, show_timeline(world.east, request))).get_body().decode()
+
+    assert "<b>x</b>" not in page
+    assert re.findall(r"Position (\d+):", page) == [str(n) for n in range(24, 4, -1)]
+    assert re.findall(r"Position (\d+):", earlier) == ["4", "3", "2", "1", "0"]
+    assert page.count("Changes of the state") == 20
+    assert earlier.count("Changes of the state") == 5
+
+
+async def test_links_carry_a_key_only_where_the_address_had_it(world: World) -> None:
+    assert "code=k1" in await overview(world, code="k1")
+    assert "code=" not in await overview(world)
+
+
+def test_states_are_compared_field_by_field() -> None:
+    before = {"a": {"b": 1, "c": 2}, "d": [1], "e": 0}
+    after = {"a": {"b": 1, "c": 3}, "d": [1, 2], "f": None}
+
+    assert compare_states(before, after) == [
+        ("a.c", "2", "3"),
+        ("d", "[1]", "[1, 2]"),
+        ("e", "0", ""),
+        ("f", "", "null"),
+    ]
