@@ -186,12 +186,16 @@ async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpR
     try:
         session = read_name(request, SESSION)
         require_text("session", session)
-        return respond(await decide(services, session, read_resolution(request.get_body())))
+        return respond(
+            await decide_and_describe(services, session, read_resolution(request.get_body()))
+        )
     except LockstepError as error:
         return respond_problem(error)
 
 
-async def decide(services: Services, session: str, decision: ResolutionRequest) -> dict[str, Any]:
+async def decide_and_describe(
+    services: Services, session: str, decision: ResolutionRequest
+) -> dict[str, Any]:
     """Carry out a decision and say what came of it; raises as `Resolver` does."""
     if decision.action is ResolutionAction.DELIVER:
         left = await services.resolver.deliver(session, decision)

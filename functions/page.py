@@ -38,39 +38,37 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
 
     @bp.route(route="operate", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
     async def page(request: func.HttpRequest) -> func.HttpResponse:
-        return await answer(request, show_overview(services, request))
+        return await show(request, show_overview(services, request))
 
     @bp.route(
         route="operate/session", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
     )
     async def page_session(request: func.HttpRequest) -> func.HttpResponse:
-        return await answer(request, show_timeline(services, request))
+        return await show(request, show_timeline(services, request))
 
     @bp.route(
         route="operate/decision", methods=["POST"], auth_level=FUNCTION, trigger_arg_name="request"
     )
     async def page_decision(request: func.HttpRequest) -> func.HttpResponse:
-        return await answer(request, answer_form(services, request))
+        return await show(request, answer_form(services, request))
 
     @bp.route(
         route="operate/saga", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
     )
     async def page_saga(request: func.HttpRequest) -> func.HttpResponse:
-        return await answer(request, show_saga_steps(sagas, request))
+        return await show(request, show_saga_steps(sagas, request))
 
     @bp.route(
         route="operate/sagas", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
     )
     @with_client(bp)
     async def page_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await answer(request, show_sagas(client, request))
+        return await show(request, show_sagas(client, request))
 
     return bp
 
 
-async def answer(
-    request: func.HttpRequest, shown: Awaitable[func.HttpResponse]
-) -> func.HttpResponse:
+async def show(request: func.HttpRequest, shown: Awaitable[func.HttpResponse]) -> func.HttpResponse:
     """The page, or one that says what went wrong, with the status that JSON would have."""
     try:
         return await shown

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.operate import STANDSTILLS_MAX, decide, read_resolution
+from functions.operate import STANDSTILLS_MAX, decide_and_describe, read_resolution
 from functions.page_view import render
 from functions.requests import require_request
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, NotAllowed
@@ -38,7 +38,7 @@ class Choice(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ChosenVerb:
     session: str
     request: ResolutionRequest
 
@@ -84,7 +84,7 @@ def read_fields(body: bytes) -> Mapping[str, list[str]]:
     return fields
 
 
-def read_decisions(fields: Mapping[str, list[str]]) -> list[Decision]:
+def read_decisions(fields: Mapping[str, list[str]]) -> list[ChosenVerb]:
     """What is to be decided, each once; raises InvalidBody or InvalidMessage."""
     chosen = list(dict.fromkeys(fields.get("what", [])))
     action = fields.get("action", [""])[0]
@@ -95,7 +95,7 @@ def read_decisions(fields: Mapping[str, list[str]]) -> list[Decision]:
     return [read_decision(text, action, fields) for text in chosen]
 
 
-def read_decision(text: str, action: str, fields: Mapping[str, list[str]]) -> Decision:
+def read_decision(text: str, action: str, fields: Mapping[str, list[str]]) -> ChosenVerb:
     """The decision about one choice, read as one that came as JSON is."""
     try:
         choice = Choice.model_validate_json(text)
@@ -114,10 +114,10 @@ def read_decision(text: str, action: str, fields: Mapping[str, list[str]]) -> De
         document = json.dumps({"who": "", "why": ""} | said, allow_nan=False)
     except ValueError as error:
         raise InvalidBody(f"body: {error}") from error
-    return Decision(choice.session, read_resolution(document.encode()))
+    return ChosenVerb(choice.session, read_resolution(document.encode()))
 
 
-async def read_replaced(services: Services, decisions: list[Decision]) -> str | None:
+async def read_replaced(services: Services, decisions: list[ChosenVerb]) -> str | None:
     """The body that an edit replaces, as it is in the journal."""
     one = decisions[0]
     if one.request.action is not ResolutionAction.EDIT or one.request.at is None:
@@ -126,7 +126,7 @@ async def read_replaced(services: Services, decisions: list[Decision]) -> str | 
     return entry.message.body.decode(errors="replace") if entry and entry.message else None
 
 
-async def carry_out_all(services: Services, decisions: list[Decision]) -> list[dict[str, Any]]:
+async def carry_out_all(services: Services, decisions: list[ChosenVerb]) -> list[dict[str, Any]]:
     """What came of each decision, in order; one that fails does not stop the others."""
     until = services.worker.clock.now() + CARRY_OUT_SECONDS
     outcomes: list[dict[str, Any]] = []
@@ -136,7 +136,9 @@ async def carry_out_all(services: Services, decisions: list[Decision]) -> list[d
             outcome |= {"done": False, "text": "not begun: time was up; it still stands still"}
         else:
             try:
-                outcome |= describe_outcome(await decide(services, one.session, one.request))
+                outcome |= describe_outcome(
+                    await decide_and_describe(services, one.session, one.request)
+                )
             except LockstepError as error:
                 text = f"{type(error).__name__}: {shorten(str(error))}"
                 outcome |= {"done": False, "text": text}

@@ -133,12 +133,12 @@ async def running_worker() -> AsyncIterator[tuple[Services, Cloud]]:
 
 
 async def record_message(services: Services) -> RecordedPath:
-    """From `Consumer.consume` to its answer: a numbered message for a pure handler, in turn."""
+    """From `Gatherer.consume` to its answer: a numbered message for a pure handler, in turn."""
     for number in range(WARM_UPS):
-        await services.consumer.consume(make_status("N1", number))
+        await services.gatherer.consume(make_status("N1", number))
     message = make_status("N1", WARM_UPS)
     with recording(PRODUCT) as path:
-        await services.consumer.consume(message)
+        await services.gatherer.consume(message)
     return path
 
 

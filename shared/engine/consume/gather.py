@@ -64,6 +64,12 @@ class Gathering:
                 self.calls.remove(call)
                 wake(call)
 
+    def put_off(self, group: str | None, until: float) -> None:
+        """Let the calls of a producer group wait: what stops one of them stops all."""
+        for call in self.calls:
+            if group_of(call) == group:
+                call.look_at = call.waits_until = until
+
     def leave(self, call: Call) -> None:
         """Take out a call that returns or is cancelled; another one leads in its place."""
         if call in self.calls:
@@ -139,7 +145,9 @@ class Gatherer:
             return
         taken = run if chosen in run else [chosen]
         try:
-            entry = await self.fold([call.message for call in taken])
+            entry = None
+            if len(taken) > 1:
+                entry = await self.fold([call.message for call in taken])
             if entry is not None:
                 gathering.conclude(taken[: len(entry.identities)], Processed(entry))
                 return
@@ -157,10 +165,7 @@ class Gatherer:
             gathering.conclude(taken, error)
         else:
             if isinstance(outcome, NotYet):
-                look_at = self.clock.now() + self.waits.poll_seconds
-                for call in calls:
-                    if group_of(call) == group_of(taken[0]):
-                        call.look_at = call.waits_until = look_at
+                gathering.put_off(group_of(taken[0]), self.clock.now() + self.waits.poll_seconds)
             else:
                 gathering.conclude(taken, outcome)
 
@@ -182,7 +187,7 @@ class Gatherer:
         Raises Unavailable or OutcomeUnknown.
         """
         # A region that does not lead mostly gets copies: there is nothing to commit for them.
-        if len(messages) == 1 or not self.consumer.leads(messages[0].session):
+        if not self.consumer.leads(messages[0].session):
             return None
         head = await self.consumer.first_head(messages[0])
         # Where messages are parked, each new one has to be compared with them and may let some go

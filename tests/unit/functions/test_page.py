@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import azure.functions as func
 import pytest
 
-from functions.page import answer, show_overview, show_timeline
+from functions.page import show, show_overview, show_timeline
 from functions.page_decisions import answer_form
 from functions.page_view import compare_states
 from tests.world import World, message
@@ -31,7 +31,7 @@ def form(fields: list[tuple[str, str]], **headers: str) -> func.HttpRequest:
 
 async def send(world: World, fields: list[tuple[str, str]], **headers: str) -> tuple[int, str]:
     request = form(fields, **headers)
-    response = await answer(request, answer_form(world.east, request))
+    response = await show(request, answer_form(world.east, request))
     return response.status_code, response.get_body().decode()
 
 
@@ -43,7 +43,7 @@ async def halt(world: World, *sessions: str) -> None:
 
 async def overview(world: World, **params: str) -> str:
     request = asked(**params)
-    return (await answer(request, show_overview(world.east, request))).get_body().decode()
+    return (await show(request, show_overview(world.east, request))).get_body().decode()
 
 
 def choices(page: str) -> list[str]:
@@ -132,9 +132,9 @@ async def test_a_timeline_shows_changes_and_text_of_strangers_as_text(world: Wor
         await world.east.consumer.consume(message(number, session="<b>x</b>"))
     request = asked("/session", session="<b>x</b>")
 
-    page = (await answer(request, show_timeline(world.east, request))).get_body().decode()
+    page = (await show(request, show_timeline(world.east, request))).get_body().decode()
     request = asked("/session", session="<b>x</b>", before="5")
-    earlier = (await answer(request, show_timeline(world.east, request))).get_body().decode()
+    earlier = (await show(request, show_timeline(world.east, request))).get_body().decode()
 
     assert "<b>x</b>" not in page
     assert re.findall(r"Position (\d+):", page) == [str(n) for n in range(24, 4, -1)]
