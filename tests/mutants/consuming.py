@@ -134,14 +134,6 @@ MUTANTS = (
         tests=SCENARIO("a_number_is_used_again"),
     ),
     Mutant(
-        "wait for each message of a batch",
-        "P7",
-        "Consumer.wait",
-        old="_A_ and _IN_TIME_ and not _OTHERS_",
-        new="_A_ and _IN_TIME_",
-        tests=SCENARIO("several_come_at_once"),
-    ),
-    Mutant(
         "do not record a handler that sends nothing",
         "P2",
         "Consumer.give_entry",

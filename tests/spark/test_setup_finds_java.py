@@ -61,9 +61,9 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A compiler, npm, the tools of every system, and an ordinary user."""
+    """A compiler, npm, a browser, the tools of every system, and an ordinary user."""
     machine = Machine(tmp_path)
-    for name in ("cc", "npm"):
+    for name in ("cc", "npm", "chromium"):
         machine.command(name)
     for name in NEEDED:
         found = shutil.which(name)

@@ -226,6 +226,9 @@ class Consumer:
             # In each region outputs keep the order of the journal: older ones are sent first. A
             # region that still misses some is named in the entry, and gets none of its outputs yet.
             if head.outbox.regions or head.lagging:
+                # A copy has nothing to wait for, and whoever made the entry may be about to send.
+                if message.number is None and (copy := await self.find_copy(message)) is not None:
+                    return copy
                 made_from = replace(made_from, lagging=await self.dispatcher.catch_up(head))
         entry = await self.give_entry(made_from)
         if entry is None and message.number is None:
