@@ -311,7 +311,7 @@ MUTANTS = (
         old="_RESULT_ is not WriteResult.CREATED and await self.is_ours(_ENTRY_)",
         new="_RESULT_ is None",
         tests=LOST_ANSWER,
-        simulated=Simulated(),
+        simulated=Simulated(1000),
         crash_point="in turn",
     ),
     Mutant(
