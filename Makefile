@@ -21,7 +21,7 @@ SUITE ?= cosmos
 help:  ## say what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-.venv/ready: requirements.txt requirements-dev.txt constraints.txt tools/setup
+.venv/ready: requirements.txt requirements-cli.txt requirements-dev.txt constraints.txt tools/setup
 	@tools/setup
 
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")
@@ -30,8 +30,8 @@ demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ..."
 demo-saga: .venv/ready  ## run orders as sagas through the outage of a region (ARGS="--orders N ...")
 	@$(RUN) -m demo.sagas $(ARGS)
 
-up: .venv/ready  ## start Azure on one machine and leave it running until Ctrl-C
-	@$(RUN) -m demo up $(ARGS)
+up: .venv/ready  ## Azure on one machine until Ctrl-C, with the page, a producer's settings and curls (ARGS="--reload")
+	@$(RUN) -m cli up $(ARGS)
 
 test: lint  ## lint, then every test that can run here
 	@$(RUN) -m pytest -n 2 $(ARGS)

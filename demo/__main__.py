@@ -1,12 +1,12 @@
 """`python -m demo`: the main job on one machine, through the outage of a region."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from demo.options import DemoOptions
-from demo.run import run, up
+from demo.run import run
 from testbed.command import exit_status, parse_count, parse_positive, run_program
 
 DESCRIPTION = """\
@@ -20,15 +20,10 @@ EPILOG = """\
 exit status: 0 every promise held, 1 one was broken or no failover was seen, 2 the run could not
 be done, 130 interrupted"""
 
-UP_DESCRIPTION = """\
-Starts Azure on this machine with both Functions hosts, says how to reach it, and keeps it up until
-Ctrl-C. The data directory keeps queues and journal for the next time."""
-
 
 def main(words: Sequence[str]) -> int:
     arguments = parse_arguments(words)
-    command = up if arguments.command == "up" else run
-    return exit_status("python -m demo", lambda: command(parse_options(arguments)))
+    return exit_status("python -m demo", lambda: run(parse_options(arguments)))
 
 
 def parse_arguments(words: Sequence[str]) -> Namespace:
@@ -40,19 +35,11 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
     )
     add_data_options(parser)
     add_run_options(parser)
-    commands = parser.add_subparsers(dest="command", metavar="[up]")
-    playing = commands.add_parser(
-        "up",
-        help="start the cloud without a run, to play with",
-        description=UP_DESCRIPTION,
-        argument_default=SUPPRESS,
-    )
-    add_data_options(playing)
     return parser.parse_args(words)
 
 
 def add_data_options(parser: ArgumentParser) -> None:
-    kept = "where queues, journal and logs are kept (default: .demo, or .up with up)"
+    kept = "where queues, journal and logs are kept (default: .demo)"
     parser.add_argument("--data", type=Path, metavar="DIR", help=kept)
     parser.add_argument(
         "--fresh", action="store_const", const=True, help="delete the data of earlier runs first"
@@ -76,7 +63,7 @@ def add_run_options(parser: ArgumentParser) -> None:
 
 
 def parse_options(arguments: Namespace) -> DemoOptions:
-    data = (arguments.data or Path(f".{arguments.command or 'demo'}")).resolve()
+    data = (arguments.data or Path(".demo")).resolve()
     return DemoOptions(
         days=arguments.days,
         source=arguments.source and arguments.source.resolve(),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from demo import checker
 from demo.checker import DemoHistory, StoredEntry, StoredStatus, check_history
@@ -22,6 +21,7 @@ from testbed.children import Child
 from testbed.cloud import SECONDARY_DELAY_SECONDS, CloudProcess, running_cloud
 from testbed.control import Counters
 from testbed.faults import region_down, run_in_background
+from testbed.kept import KEY, keep_up, tell_how_to_reach
 from testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
 
 POLL_SECONDS = 0.5
@@ -38,25 +38,6 @@ RATE_MIN = 1.0
 NEWS = b"feed: "
 # Spark has nothing to lose by being killed: what was sent is safe, and so is sending it again.
 GRACE_SECONDS = 5.0
-
-TRY = """\
-Things to try:
-
-  {host}/api/operate?code=lockstep-local       the operations page, in a browser
-  curl -X POST '{host}/api/sessions/N14228/messages?type=flight.status&code=lockstep-local' \\
-    -H 'Idempotency-Key: first' -d '{{"status":"departed","flight":"UA1545","origin":"EWR",
-    "destination":"IAH","at":"2013-01-01T05:17:00"}}'              send a message
-  curl '{host}/api/sessions/N14228?code=lockstep-local'    look at its session
-  curl '{host}/api/faults?code=lockstep-local'             list what stands still
-  curl {control}/counters                      what every component counted, what the queues hold
-  curl {control}/hosts                         which hosts run, and where their logs are
-  curl {host}/admin/functions?code=lockstep-local      the functions of the app
-  curl -X POST {control}/faults -d '{{"component": "servicebus.{region}", "action": "down"}}'
-  curl -X POST {control}/hosts/{region} -d '{{"action": "kill"}}'
-  curl -X POST {control}/hosts/{region} -d '{{"action": "start"}}'
-  curl -X DELETE {control}/faults              mend everything
-
-Any Azure SDK takes the connection strings above. Ctrl-C stops everything."""
 
 
 class RunStalled(Exception):
@@ -143,27 +124,6 @@ def start_cloud(options: DemoOptions) -> AbstractContextManager[CloudProcess]:
     return running_cloud(*data, logs=options.logs, settings=delay)
 
 
-def up(options: DemoOptions) -> int:
-    console = Console(highlight=False)
-    with options.open_directory():
-        console.print("starting Azure on this machine")
-        with start_cloud(options) as cloud:
-            keep_up(console, cloud)
-    return 0
-
-
-def keep_up(console: Console, cloud: CloudProcess) -> None:
-    """Say how to reach the cloud and wait; raises ChildFailed when it ends by itself."""
-    region = cloud.regions[0]
-    control, host = cloud.contract["control"], cloud.contract["hosts"][region]
-    tries = TRY.format(control=control, host=host, region=region)
-    contract = json.dumps(cloud.contract, indent=2)
-    console.print(Text(f"\n{contract}\n\n{tries}"), soft_wrap=True)
-    while cloud.child.is_running:
-        time.sleep(0.5)
-    raise cloud.child.failure("the local cloud ended")
-
-
 def run(options: DemoOptions) -> int:
     """Run the demo; returns the exit status: 0 when every promise held, else 1."""
     console = Console(highlight=False)
@@ -177,13 +137,16 @@ def run(options: DemoOptions) -> int:
             raise flights.SourceUnreadable(f"{source} holds no flight that could become messages")
         console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
         cloud = running.enter_context(start_cloud(options))
+        for host in cloud.contract["hosts"].values():
+            console.print(f"watch it on the operations page: {host}/api/operate?code={KEY}")
         is_live = console.is_terminal and not options.is_plain
         display = LiveDisplay(console) if is_live else PlainDisplay()
         result = run_and_check(cloud, options, expected, timeline, display)
         build_page(result).write(options.report)
         print_summary(console, result)
         if options.keeps_running:
-            keep_up(console, cloud)
+            tell_how_to_reach(cloud)
+            keep_up(cloud)
     return 1 if result.problems() else 0
 
 

@@ -24,7 +24,7 @@ from bench.systems import ROOT
 AIM_MISSED, NOT_MEASURED = 1, 2
 ENGINE = "shared.engine"
 PRODUCT = ("function_app.py", "functions", "shared", "spark")
-OTHERS = ("local", "simulation", "chaos", "demo", "bench", "testbed", "samples")
+OTHERS = ("cli", "local", "simulation", "chaos", "demo", "bench", "testbed", "samples")
 # Every module that is run with `python -m` has a `main`.
 CONVENTIONAL = frozenset({"main"})
 

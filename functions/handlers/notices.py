@@ -1,8 +1,8 @@
 """Notices: a handler that calls an outside service, through a client that is given to it.
 
 A session is a recipient. Copy this module for a handler that must act outside the journal: the
-client is a small Protocol, `build_handlers` takes one, and function_app.py gives it the real one. A
-test gives it another.
+client is a small Protocol, and `build_handlers` takes one. A test gives it its own, and
+`connect_handlers`, which the app finds, the real one.
 
 What is promised: notices of a recipient are posted one after the other, in the sender's order, and
 an entry says that a notice was accepted only after the service answered. What is not: that the
@@ -90,3 +90,15 @@ def build_handlers(service: NoticeService) -> Handlers:
         return NoticeLog(accepted=log.accepted + 1, receipt=receipt)
 
     return handlers
+
+
+class NoticeSettings(Protocol):
+    """What the handlers of notices need of the app's settings."""
+
+    @property
+    def notice_url(self) -> str: ...
+
+
+def connect_handlers(settings: NoticeSettings) -> Handlers:
+    """The handlers of notices with the service of the app's settings; nothing is called yet."""
+    return build_handlers(HttpNoticeService(settings.notice_url))

@@ -21,17 +21,17 @@ QUERY_TESTS = [ROOT / f"tests/wire/test_cosmos_{name}.py" for name in ("query", 
 ENTITY_TYPES = {"Microsoft.ServiceBus/namespaces/queues", "Microsoft.ServiceBus/namespaces/topics"}
 
 
-def missing_for_handler(module: str, joined: set[str], page: dict[str, set[str]]) -> list[str]:
+def missing_for_handler(module: str, found: set[str], page: dict[str, set[str]]) -> list[str]:
     """What a module in functions/handlers lacks.
 
-    `joined` are the modules whose handlers the app has; `page` holds the modules in the table of
+    `found` are the modules whose handlers the app has; `page` holds the modules in the table of
     CONTRIBUTING.md, each with its message types.
     """
     missing = []
     if not (HANDLERS / f"{module}.py").exists():
         missing.append(f"functions/handlers/{module}.py: there is no such module")
-    if module not in joined:
-        missing.append(f"function_app.py: the handlers of {module} are not joined")
+    if module not in found:
+        missing.append(f"functions/handlers/{module}.py: the app finds no `handlers` in it")
     if not exercises(ROOT / f"tests/unit/functions/test_{module}.py", module):
         test = f"tests/unit/functions/test_{module}.py"
         missing.append(f"{test}: no test runs `exercise` on the handlers of {module}")

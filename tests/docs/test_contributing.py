@@ -74,13 +74,13 @@ def registered() -> dict[str, str]:
     return dict(json.loads(run.stdout))
 
 
-def joined_modules(registered: dict[str, str]) -> set[str]:
+def found_modules(registered: dict[str, str]) -> set[str]:
     return {module.rpartition(".")[2] for module in registered.values()}
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_nothing_is_missing_for_a_handler(module: str, registered: dict[str, str]) -> None:
-    missing = missing_for_handler(module, joined_modules(registered), handlers_on_page())
+    missing = missing_for_handler(module, found_modules(registered), handlers_on_page())
 
     assert not missing, "\n".join(missing)
 
@@ -100,7 +100,7 @@ def test_the_steps_of_a_handler_are_the_parts_that_can_be_missing() -> None:
 
     assert missing == [
         "functions/handlers/example.py: there is no such module",
-        "function_app.py: the handlers of example are not joined",
+        "functions/handlers/example.py: the app finds no `handlers` in it",
         "tests/unit/functions/test_example.py: no test runs `exercise` on the handlers of example",
         "CONTRIBUTING.md: the table of handlers has no row for example",
     ]

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    *("functions", "shared", "spark", "samples", "local", "testbed"),
+    *("functions", "shared", "spark", "samples", "cli", "local", "testbed"),
     *("simulation", "chaos", "demo", "bench"),
 )
 # Names that a library or a user's business gives, each with the reason.

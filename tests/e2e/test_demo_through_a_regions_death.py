@@ -141,15 +141,16 @@ def marked(word: str) -> list[int]:
 @pytest.mark.parametrize(
     ("words", "moment", "ending"),
     [
-        ([], "feed: starting Spark", signal.SIGINT),
-        (["up"], "Ctrl-C stops everything", signal.SIGTERM),
+        (["demo", "--source", "SOURCE"], "feed: starting Spark", signal.SIGINT),
+        (["cli", "up"], "Ctrl-C stops everything", signal.SIGTERM),
     ],
 )
-def test_an_interrupted_demo_leaves_no_process(
+def test_an_interrupted_demo_or_cloud_leaves_no_process(
     tmp_path: Path, source: Path, mark: str, words: list[str], moment: str, ending: signal.Signals
 ) -> None:
+    asked = [word.replace("SOURCE", str(source)) for word in words]
     with subprocess.Popen(
-        demo(tmp_path / "data", "--source", str(source), *words),
+        [sys.executable, "-m", *asked, "--data", str(tmp_path / "data")],
         cwd=ROOT,
         env={**os.environ, "DEMO_TEST_MARK": mark},
         stdout=subprocess.PIPE,

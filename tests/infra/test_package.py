@@ -139,10 +139,13 @@ def test_every_package_that_is_deployed_has_one_version() -> None:
 def test_the_constraints_hold_in_a_deployment_and_no_file_names_an_index() -> None:
     lines = {
         name: (ROOT / name).read_text(encoding="utf-8").splitlines()
-        for name in ("requirements.txt", "requirements-dev.txt", "constraints.txt")
+        for name in (
+            *("requirements.txt", "requirements-cli.txt", "requirements-dev.txt"),
+            "constraints.txt",
+        )
     }
     options = {line for found in lines.values() for line in found if line.startswith("-")}
 
     assert "-c constraints.txt" in lines["requirements.txt"]
-    assert options == {"-c constraints.txt", "-r requirements.txt"}
+    assert options == {"-c constraints.txt", "-r requirements.txt", "-r requirements-cli.txt"}
     assert not [line for found in lines.values() for line in found if "://" in line or "@" in line]

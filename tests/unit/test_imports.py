@@ -13,6 +13,7 @@ PACKAGES = (
     "simulation",
     "spark",
     "samples",
+    "cli",
     "local",
     "testbed",
     "demo",

@@ -1,0 +1,25 @@
+"""How commands end: the exit statuses, and the errors that become them."""
+
+DONE, REFUSED, MISUSED, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 130
+
+EXIT_STATUSES = """\
+exit status: 0 done, 1 the app refused it or something is wrong, 2 the command line is wrong,
+3 no app answered or nobody knows what came of it, 130 interrupted"""
+
+
+class CommandFailed(Exception):
+    """A command could not be done; the text says why and what to do next."""
+
+    status = REFUSED
+
+
+class Misuse(CommandFailed):
+    """What was asked makes no sense: nothing was done."""
+
+    status = MISUSED
+
+
+class NoAnswer(CommandFailed):
+    """No app could be reached, or none answered in time."""
+
+    status = NO_ANSWER

@@ -1,0 +1,124 @@
+"""An app's folder: made from templates, tested, and packaged for a deployment."""
+
+import keyword
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from string import Template
+
+from cli.failures import Misuse
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATES = Path(__file__).parent / "templates"
+# What every app has of Lockstep when it is deployed.
+SHIPPED = ("functions", "shared", "constraints.txt", "requirements.txt", "LICENSE", "host.json")
+# What an app's own folder holds for its makers only.
+LEFT_OUT = shutil.ignore_patterns(
+    *(".*", "__pycache__", "tests", "conftest.py", "sample.json", "local.config.json", "*.md")
+)
+
+
+def require_app(folder: Path) -> Path:
+    """The folder, absolute; raises Misuse where there is no function_app.py in it."""
+    if not (folder / "function_app.py").is_file():
+        raise Misuse(f"{folder} is no app: there is no function_app.py in it")
+    return folder.resolve()
+
+
+def write_app(folder: Path) -> list[Path]:
+    """A new app with one handler, its test and a sample message; raises Misuse."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Misuse(f"{folder} is there already and not empty: nothing was written")
+    name = folder.resolve().name
+    words = words_of(name)
+    written = []
+    for template in sorted((TEMPLATES / "app").rglob("*.txt")):
+        path = folder / template.relative_to(TEMPLATES / "app").with_suffix("")
+        written.append(write_file(path, template, words))
+    shutil.copy(ROOT / "host.json", folder / "host.json")
+    return [*written, folder / "host.json", *write_handler(folder, name)]
+
+
+def write_handler(folder: Path, name: str, kind: str = "handler") -> list[Path]:
+    """A module of handlers and its test, of a kind of template: `handler` or `saga`.
+
+    Raises Misuse for a name that cannot be one, and where one of the files is there already.
+    """
+    words = words_of(name)
+    app = require_app(folder)
+    package = "functions/handlers" if (app / "functions/handlers").is_dir() else "handlers"
+    tests = app / ("tests/unit/functions" if package != "handlers" else "tests")
+    module, test = app / package / f"{words['module']}.py", tests / f"test_{words['module']}.py"
+    for path in (module, test):
+        if path.exists():
+            raise Misuse(f"{path} is there already: nothing was written")
+    words["package"] = package.replace("/", ".")
+    return [
+        write_file(module, TEMPLATES / f"{kind}.py.txt", words),
+        write_file(test, TEMPLATES / f"test_{kind}.py.txt", words),
+    ]
+
+
+def words_of(name: str) -> dict[str, str]:
+    """What a template is filled with; raises Misuse for a name that no module can have."""
+    module = name.replace("-", "_")
+    if not re.fullmatch("[a-z][a-z0-9_]{0,39}", module) or keyword.iskeyword(module):
+        raise Misuse(
+            f"{name!r} cannot be the name: take small letters, digits and hyphens, a letter first"
+        )
+    parts = [part for part in module.split("_") if part]
+    return {"name": name, "module": module, "Class": "".join(map(str.capitalize, parts))}
+
+
+def write_file(path: Path, template: Path, words: dict[str, str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(Template(template.read_text("utf-8")).substitute(words), encoding="utf-8")
+    return path
+
+
+def run_tests(folder: Path, arguments: list[str]) -> int:
+    """Run an app's tests with pytest; returns its exit status."""
+    app = require_app(folder)
+    # Without these the plug-in for asyncio warns of a default that it will change.
+    modes = ["asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function"]
+    options = [word for mode in modes for word in ("-o", mode)]
+    command = [sys.executable, "-m", "pytest", "--rootdir", str(app), *options, *arguments, "tests"]
+    return subprocess.run(command, cwd=app, check=False).returncode  # noqa: S603 - pytest itself
+
+
+def package_app(folder: Path, to: Path) -> None:
+    """Put an app and what it needs of Lockstep into one folder, ready to be published.
+
+    The app's own requirements.txt is added to Lockstep's; its host.json takes the place of
+    Lockstep's. What the target held of an earlier package is replaced. Raises Misuse.
+    """
+    app = require_app(folder)
+    for name in ("functions", "shared"):
+        if app != ROOT and (app / name).exists():
+            raise Misuse(f"{app / name}: an own app cannot have a folder of this name")
+    marker = to / ".lockstep-package"
+    if to.exists() and any(to.iterdir()) and not marker.exists():
+        raise Misuse(f"{to} is not empty and holds no package: nothing was written")
+    if app == to.resolve() or app.is_relative_to(to.resolve()):
+        raise Misuse(f"{to} holds the app itself: nothing was written")
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    marker.touch()
+    for name in SHIPPED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, to / name)
+    if app == ROOT:
+        shutil.copy(app / "function_app.py", to)
+        return
+    # The examples of Lockstep are not the app's.
+    shutil.rmtree(to / "functions/handlers")
+    own = app / "requirements.txt"
+    lines = (ROOT / "requirements.txt").read_text("utf-8")
+    shutil.copytree(app, to, ignore=LEFT_OUT, dirs_exist_ok=True)
+    if own.exists():
+        (to / "requirements.txt").write_text(lines + own.read_text("utf-8"), encoding="utf-8")

@@ -1,0 +1,132 @@
+"""An app in a folder of its own: written from templates, tested, packaged."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from cli.folders import ROOT, words_of
+
+SETTINGS = {
+    "LOCKSTEP_REGION": "east",
+    "LOCKSTEP_REGIONS": "east",
+    "ServiceBus_east": "Endpoint=sb://nowhere/",
+    "Cosmos": "AccountEndpoint=http://nowhere/;AccountKey=bm90aGluZw==;",
+}
+PROGRAM = """
+import json, function_app as a, functions.app
+names = sorted(f.get_function_name() for f in a.app.get_functions())
+print(json.dumps([functions.app.__file__, sorted(a.handlers.by_type), names]))
+"""
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    folder = tmp_path / "bank"
+    assert main(["new", "app", str(folder)]) == 0
+    return folder
+
+
+def describe_app(folder: Path) -> tuple[Path, list[str], list[str]]:
+    """Where the app in a folder has Lockstep from, its message types and its functions."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | SETTINGS
+    command = [sys.executable, "-c", PROGRAM]
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
+    source, types, names = json.loads(run.stdout)
+    return Path(source), types, names
+
+
+def test_what_is_written_passes_its_own_tests(
+    bank: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert main(["new", "handler", "loan", "--app", str(bank)]) == 0
+    assert main(["new", "saga", "move-money", "--app", str(bank)]) == 0
+
+    status = main(["test", str(bank), "--", "-q", "-p", "no:cacheprovider"])
+
+    assert status == 0
+    assert "6 passed" in capfd.readouterr().out
+
+
+def test_a_broken_handler_fails_its_own_tests(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    module = bank / "handlers/bank.py"
+    module.write_text(module.read_text().replace("state.total + body.amount", "body.amount"))
+
+    assert main(["test", str(bank), "--", "-q", "-p", "no:cacheprovider"]) == 1
+
+
+def test_the_function_app_of_an_own_folder_has_about_ten_lines(bank: Path) -> None:
+    lines = (bank / "function_app.py").read_text().splitlines()
+
+    assert len([line for line in lines if line]) <= 10
+
+
+def test_a_package_runs_without_the_checkout_and_has_no_handlers_but_its_own(
+    bank: Path, tmp_path: Path
+) -> None:
+    (bank / "requirements.txt").write_text("holidays==0.99\n")
+    target = tmp_path / "dist"
+
+    assert main(["package", str(bank), "--to", str(target)]) == 0
+    # Again: what an earlier package left is replaced.
+    (target / "old.py").touch()
+    assert main(["package", str(bank), "--to", str(target)]) == 0
+
+    source, types, functions = describe_app(target)
+    assert source == target / "functions/app.py"
+    assert types == ["bank.add"]
+    assert functions == describe_app(ROOT)[2]
+    assert {path.name for path in target.iterdir()} == {
+        *("LICENSE", "constraints.txt", "function_app.py", "functions", "handlers", "host.json"),
+        *("requirements.txt", "shared", ".lockstep-package"),
+    }
+    requirements = (target / "requirements.txt").read_text()
+    assert requirements == (ROOT / "requirements.txt").read_text() + "holidays==0.99\n"
+
+
+def test_only_a_folder_that_holds_a_package_is_replaced(
+    bank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("dear")
+
+    assert main(["package", str(bank), "--to", str(tmp_path / "mine")]) == 2
+
+    assert "holds no package" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("name", ["Bank", "2nd", "ba/nk", "class", "b" * 41, "-x"])
+def test_a_name_that_no_module_can_have_is_refused(name: str) -> None:
+    with pytest.raises(Exception, match="cannot be the name"):
+        words_of(name)
+
+
+@pytest.mark.parametrize("what", ["app", "handler"])
+def test_nothing_that_is_there_is_written_over(
+    what: str, bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()}
+    words = [str(bank)] if what == "app" else ["bank", "--app", str(bank)]
+
+    assert main(["new", what, *words]) == 2
+
+    assert "nothing was written" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "words", [["test", "DIR"], ["package", "DIR"], ["new", "handler", "x", "--app", "DIR"]]
+)
+def test_a_folder_without_an_app_is_named(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word.replace("DIR", str(tmp_path)) for word in words]) == 2
+
+    assert f"{tmp_path} is no app" in capsys.readouterr().err
