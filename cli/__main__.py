@@ -1,14 +1,20 @@
 """`lockstep`: make an app, run it on this machine, and look after one that runs."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.client import AppClient
+from cli.decide import VERBS, build_verb, edit, redirect, replace_state
+from cli.display import tell
+from cli.doctor import doctor
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
 from cli.folders import ROOT, package_app, run_tests, write_app, write_handler
+from cli.look import check_health, list_faults, list_sagas, list_sessions, print_session
+from cli.send import publish, send_one, sweep
 from cli.up import keep_app_up
 from testbed.command import run_program
 
@@ -21,6 +27,25 @@ app = typer.Typer(
 new = typer.Typer(no_args_is_help=True, help="Write an app, or a part of one, with its own test.")
 app.add_typer(new, name="new")
 
+COMMANDS: dict[str, Callable[..., None]] = {
+    "sessions": list_sessions,
+    "show": print_session,
+    "faults": list_faults,
+    "edit": edit,
+    "redirect": redirect,
+    "set-state": replace_state,
+    "sagas": list_sagas,
+    "send": send_one,
+    "publish": publish,
+    "sweep": sweep,
+    "health": check_health,
+    "doctor": doctor,
+}
+for name, command in COMMANDS.items():
+    app.command(name)(command)
+for action, meaning in VERBS.items():
+    app.command(action, help=meaning)(build_verb(action))
+
 AppFolder = Annotated[
     Path, typer.Option("--app", metavar="DIR", help="where function_app.py is (default: here)")
 ]
@@ -29,6 +54,24 @@ AppFolder = Annotated[
 def tell_written(paths: Sequence[Path]) -> None:
     for path in paths:
         typer.echo(f"wrote {path}")
+
+
+@app.callback()
+def choose_app(
+    context: typer.Context,
+    url: Annotated[
+        str,
+        typer.Option(envvar="LOCKSTEP_URL", help="the app in each region, comma separated"),
+    ] = "",
+    key: Annotated[
+        str, typer.Option(envvar="LOCKSTEP_KEY", help="a function key", show_envvar=True)
+    ] = "",
+    timeout: Annotated[
+        float, typer.Option(envvar="LOCKSTEP_TIMEOUT", min=0.1, help="seconds for an answer")
+    ] = 30.0,
+) -> None:
+    # Made by the commands that need it: the others ask nobody.
+    context.obj = lambda: AppClient.of(url, key, timeout, tell)
 
 
 @new.command("app")
@@ -69,7 +112,7 @@ def package_folder(
     typer.echo(f"next: (cd {to} && func azure functionapp publish NAME --python)")
 
 
-@app.command()
+@app.command("up")
 def up(
     folder: Annotated[
         Path | None, typer.Option("--app", metavar="DIR", help="where function_app.py is")

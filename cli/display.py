@@ -1,0 +1,48 @@
+"""What commands print: tables and progress for people, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+WIDTH_MAX = 10_000
+
+
+def print_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], none: str) -> None:
+    """A table, or what to say where there are no rows. Values are shown as they are, not styled."""
+    listed = [[Text("" if value is None else str(value)) for value in row] for row in rows]
+    # A file or a pipe has no width: nothing is cut or wrapped there.
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_MAX)
+    if not listed:
+        console.print(none)
+        return
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in listed:
+        table.add_row(*row)
+    console.print(table)
+
+
+def tell(text: str) -> None:
+    """Say something beside the result."""
+    sys.stderr.write(f"lockstep: {text}\n")
+
+
+def open_progress() -> Progress:
+    """Progress on standard error, on a terminal only; it leaves nothing there."""
+    console = Console(stderr=True)
+    return Progress(
+        *(SpinnerColumn(), TextColumn("{task.description}")),
+        *(TextColumn("{task.completed:.0f}"), TimeElapsedColumn()),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

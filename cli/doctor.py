@@ -1,0 +1,263 @@
+"""`doctor`: what is wrong with settings, host.json, versions, apps, queues and roles.
+
+It reads and changes nothing. Each finding names the next step.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.client import AppClient, AppRefused, NotReached
+from cli.display import print_json, print_table
+from cli.failures import REFUSED, Misuse, NoAnswer
+from cli.folders import ROOT
+from cli.look import AsJson, client_of
+from shared.settings import SETTINGS, InvalidSettings, Settings
+
+PYTHON_LEAST = (3, 13)
+HOST_SETTING = "AzureFunctionsJobHost__"
+# Four runs of a handler and half a minute have to fit: docs/reference.md says so of the setting.
+RUNS, REST_SECONDS = 4, 30.0
+
+# What the app says of a queue or container that it could not open, and what to do. The texts are
+# those of the rules in shared/domain/failures.py; a test holds them together.
+ADVICE = {
+    "The queue is missing, or it is disabled.": (
+        "create the queue in this region's namespace, or correct the setting that names it"
+    ),
+    "The key, the role or the connection string is wrong.": (
+        "give the app's identity the roles of infra/access.bicep on this namespace, or correct"
+        " ServiceBus_<region>; then restart the app"
+    ),
+    "The queue is of another kind than the app needs.": (
+        "create the queue anew with sessions, as infra/region.bicep declares it"
+    ),
+    "The container or the database is missing.": (
+        "create it as infra/journal.bicep declares it, or correct LOCKSTEP_DATABASE,"
+        " LOCKSTEP_JOURNAL or LOCKSTEP_LEASES"
+    ),
+    "The key or the token is wrong.": "correct the connection Cosmos of the app",
+    "A key, a role, a firewall or a limit forbids it.": (
+        "give the app's identity the role on the account that infra/access.bicep declares, and let"
+        " the account's firewall take the app"
+    ),
+    "The key or the identity gives no token.": "set Cosmos__clientId to the app's identity",
+    "The container has another partition key.": "create the container anew with the key /session",
+    "The container lacks an index.": "deploy infra/ again: the journal's index has paths it lacks",
+}
+SAYS_NOTHING = "look into the app's log, and run doctor again"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong: what was checked, what was found, and the next step."""
+
+    check: str
+    wrong: str
+    next: str
+
+
+def check_settings(values: Mapping[str, str]) -> Iterator[Finding]:
+    """What an app with these settings would stop at, or read otherwise than was meant."""
+    known = {one.name for one in SETTINGS}
+    for name in sorted(values):
+        if name.startswith("LOCKSTEP_") and name not in known | OWN_NAMES:
+            near = get_close_matches(name, known, 1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            yield Finding("settings", f"{name} is no setting", f"{meant}remove or rename it")
+    try:
+        Settings.read(values)
+    except InvalidSettings as error:
+        named = re.search(r"\b(LOCKSTEP_\w+|ServiceBus_\w+|Cosmos\w*)", str(error))
+        name = named[1] if named else "it"
+        step = f"correct {name}: docs/reference.md says what it takes; then run doctor again"
+        yield Finding("settings", str(error), step)
+    unset = [
+        one.name for one in SETTINGS if one.name.startswith("LOCKSTEP_") and one.name not in values
+    ]
+    if unset:
+        text = f"{', '.join(unset)}: not set, and the trigger bindings know no defaults"
+        yield Finding("settings", text, "set every LOCKSTEP_ name: infra/region.bicep has them all")
+
+
+def check_host(document: Any, values: Mapping[str, str]) -> Iterator[Finding]:
+    """What in a host.json takes away what order, quiet and liveness rest on."""
+    bus = read_path(document, "extensions", "serviceBus") or {}
+    values = {name.removeprefix(HOST_SETTING): text for name, text in values.items()}
+
+    def of(name: str, default: Any) -> Any:
+        return values.get(f"extensions__serviceBus__{name}", bus.get(name, default))
+
+    if str(of("prefetchCount", 0)) != "0":
+        text = "prefetchCount is not 0: messages wait in the host while their locks run out"
+        yield Finding("host.json", text, "set extensions.serviceBus.prefetchCount to 0")
+    if str(of("autoCompleteMessages", True)).lower() != "true":
+        text = "autoCompleteMessages is off: no message is ever settled"
+        yield Finding("host.json", text, "set extensions.serviceBus.autoCompleteMessages to true")
+    if read_seconds(of("sessionIdleTimeout", "00:01:00")) > 5:
+        text = "sessionIdleTimeout is over 5 s: a drained session keeps others from their turn"
+        yield Finding(
+            "host.json", text, 'set extensions.serviceBus.sessionIdleTimeout to "00:00:01"'
+        )
+    handler = read_float(values.get("LOCKSTEP_HANDLER_SECONDS"), 60.0)
+    timeout = values.get("functionTimeout", read_path(document, "functionTimeout") or "00:30:00")
+    if 0 < read_seconds(timeout) < RUNS * handler + REST_SECONDS:
+        text = f"functionTimeout {timeout} is too short for LOCKSTEP_HANDLER_SECONDS {handler:g}"
+        least = f"{RUNS * handler + REST_SECONDS:.0f} s"
+        yield Finding(
+            "host.json", text, f"raise functionTimeout to {least} or more, or lower the setting"
+        )
+    prefix = read_path(document, "extensions", "http", "routePrefix")
+    if prefix not in (None, "api"):
+        text = f"routePrefix is {prefix!r}: the links that the app gives begin with /api/"
+        yield Finding("host.json", text, 'set extensions.http.routePrefix to "api"')
+
+
+def check_versions(requirements: Path) -> Iterator[Finding]:
+    """Whether this Python and its packages are those that were tested."""
+    if sys.version_info[:2] < PYTHON_LEAST:
+        wanted = ".".join(map(str, PYTHON_LEAST))
+        found = ".".join(map(str, sys.version_info[:3]))
+        yield Finding("versions", f"Python is {found}", f"install Python {wanted} or newer")
+    for name, pinned in re.findall(
+        r"^([\w.-]+)==(\S+)$", requirements.read_text("utf-8"), re.MULTILINE
+    ):
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            found = "missing"
+        if found != pinned:
+            step = f"run: pip install -r {requirements}"
+            yield Finding("versions", f"{name} is {found}, and {pinned} was tested", step)
+
+
+def check_apps(client: AppClient) -> Iterator[Finding]:
+    """What the running apps say of themselves, each asked for its health and with the key."""
+    regions: dict[str, str] = {}
+    for url in client.urls:
+        try:
+            health = client.ask_region(url, "GET", "/api/health")
+        except NotReached as error:
+            step = "correct LOCKSTEP_URL, start the app, or let this machine through its firewall"
+            yield Finding("apps", str(error), step)
+            continue
+        except (NoAnswer, AppRefused) as error:
+            yield Finding("apps", str(error), advise(str(error)))
+            continue
+        if not isinstance(health, dict) or "missing" not in health:
+            step = "correct LOCKSTEP_URL: docs/deploy.md says where the addresses are"
+            yield Finding("apps", f"{url} is no Lockstep app, or an older one", step)
+            continue
+        region = health["region"]
+        if region in regions:
+            text = f"{url} and {regions[region]} both say that they are region {region}"
+            yield Finding("apps", text, "set LOCKSTEP_REGION of one of them to its own region")
+        regions[region] = url
+        for place, reason in health["missing"].items():
+            text = f"{url} cannot use {place}: {reason}"
+            yield Finding("queues and roles", text, advise(reason))
+        try:
+            client.ask_region(url, "GET", "/api/faults?limit=1")
+        except AppRefused as error:
+            step = "take a function key from the app: az functionapp keys list"
+            yield Finding(
+                "key", str(error), step if error.kind == "KeyRefused" else advise(str(error))
+            )
+        except NoAnswer as error:
+            yield Finding("apps", str(error), SAYS_NOTHING)
+
+
+def advise(reason: str) -> str:
+    return next((step for text, step in ADVICE.items() if text in reason), SAYS_NOTHING)
+
+
+def read_path(document: Any, *names: str) -> Any:
+    for name in names:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
+
+
+def read_seconds(clock: Any) -> float:
+    """The seconds of hh:mm:ss; -1 is no limit; 0 for what is neither."""
+    parts = str(clock).split(":")
+    if str(clock) == "-1" or len(parts) != 3:
+        return 0.0
+    hours, minutes, seconds = (read_float(part, 0.0) for part in parts)
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def read_float(text: str | None, default: float) -> float:
+    try:
+        return float(text) if text else default
+    except ValueError:
+        return default
+
+
+def read_values(file: Path) -> dict[str, str]:
+    """App settings from local.settings.json, or as `az functionapp config appsettings list` prints.
+
+    Raises Misuse for anything else.
+    """
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Misuse(f"{file} holds no settings: {error}") from None
+    if isinstance(found, list):
+        found = {one.get("name"): one.get("value") for one in found if isinstance(one, dict)}
+    elif isinstance(found, dict):
+        found = found.get("Values", found)
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise Misuse(f"{file} holds no settings: names with texts were expected")
+    return found
+
+
+# Settings of the command line itself, which may stand in the same environment.
+OWN_NAMES = {"LOCKSTEP_URL", "LOCKSTEP_KEY", "LOCKSTEP_WHO", "LOCKSTEP_TIMEOUT"}
+
+
+def doctor(
+    context: typer.Context,
+    settings: Annotated[
+        Path | None, typer.Option(help="settings of the app, as JSON (default: the environment)")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--app", help="where host.json is")] = ROOT,
+    as_json: AsJson = False,
+) -> None:
+    """Check settings, host.json, versions, and the apps of LOCKSTEP_URL with queues and roles."""
+    values = read_values(settings) if settings else dict(os.environ)
+    checked, skipped = ["versions"], []
+    findings = list(check_versions(ROOT / "requirements.txt"))
+    if settings or any(one.name in values for one in SETTINGS):
+        checked.append("settings")
+        findings += check_settings(values)
+    else:
+        skipped.append("settings: there are none in the environment, and --settings names no file")
+    host = folder / "host.json"
+    try:
+        findings += check_host(json.loads(host.read_text(encoding="utf-8")), values)
+        checked.append("host.json")
+    except (OSError, ValueError) as error:
+        findings.append(Finding("host.json", f"{host}: {error}", "lockstep new app writes one"))
+    try:
+        findings += check_apps(client_of(context))
+        checked.append("apps, key, queues and roles")
+    except Misuse as error:
+        skipped.append(f"apps: {error}")
+    if as_json:
+        listed = [asdict(one) for one in findings]
+        print_json({"findings": listed, "checked": checked, "skipped": skipped})
+    else:
+        rows = [(one.check, one.wrong, one.next) for one in findings]
+        print_table(("check", "what is wrong", "next step"), rows, "Nothing is wrong.")
+        print_table(("checked", "not checked"), [(", ".join(checked), "; ".join(skipped))], "")
+    if findings:
+        raise typer.Exit(REFUSED)

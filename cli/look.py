@@ -1,0 +1,176 @@
+"""Commands that only look: sessions, what stands still, sagas, health."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from cli.client import AppClient
+from cli.display import open_progress, print_json, print_table
+from cli.failures import NO_ANSWER, REFUSED, NoAnswer
+
+PAGE = 100
+FAULTS_MAX = 1_000
+
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, as the app answers it")]
+SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="the session's name")]
+KindNames = Annotated[
+    str | None,
+    typer.Option("--kind", help="halt, gap, alert, blocked, refused, pending; comma separated"),
+]
+Limit = Annotated[int, typer.Option(min=1, help="so many standstills at most")]
+
+
+def client_of(context: typer.Context) -> AppClient:
+    client: AppClient = context.obj()
+    return client
+
+
+def find_standstills(
+    client: AppClient, kind: str | None = None, limit: int = FAULTS_MAX
+) -> Iterator[dict[str, Any]]:
+    """What stands still, the newest first, page by page."""
+    after, left = None, limit
+    with open_progress() as progress:
+        task = progress.add_task("standstills")
+        while True:
+            page = client.get("faults", kind=kind, limit=str(min(PAGE, left)), after=after)
+            yield from page["standstills"]
+            left -= len(page["standstills"])
+            progress.advance(task, len(page["standstills"]))
+            after = page["after"]
+            if after is None or left <= 0:
+                return
+
+
+def read_session(client: AppClient, session: str) -> dict[str, Any]:
+    # `-` and a parameter: not every name can stand in a path.
+    found: dict[str, Any] = client.get("sessions/-", session=session)
+    return found
+
+
+def list_sessions(
+    context: typer.Context,
+    kind: KindNames = None,
+    limit: Limit = FAULTS_MAX,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions that stand still, with what stops each. No route lists the others."""
+    sessions: dict[str, dict[str, Any]] = {}
+    for one in find_standstills(client_of(context), kind, limit):
+        row = sessions.setdefault(
+            one["session"],
+            {"session": one["session"], "kinds": [], "since": one["since"], "parked": 0},
+        )
+        row["kinds"] = sorted({*row["kinds"], one["kind"]})
+        row["since"] = min(row["since"], one["since"])
+        row["parked"] = max(row["parked"], one.get("parked", 0))
+    if as_json:
+        print_json({"sessions": list(sessions.values())})
+        return
+    rows = [
+        (row["session"], ", ".join(row["kinds"]), row["since"][:19], row["parked"])
+        for row in sessions.values()
+    ]
+    print_table(
+        ("session", "what stands still", "since (UTC)", "parked"), rows, "Nothing stands still."
+    )
+
+
+def print_session(context: typer.Context, session: SessionName, as_json: AsJson = False) -> None:
+    """Show a session: its newest entry, its state, and what stands still about it."""
+    found = read_session(client_of(context), session)
+    if as_json:
+        print_json(found)
+        return
+    head = found["head"] or {}
+    facts = [("session", session), ("state", json.dumps(found["state"]))]
+    if head:
+        owner = head["owner"]
+        facts += [
+            ("newest entry", f"{head['position']}, {head['status']}"),
+            ("written by", f"{owner['instance']} in {owner['region']}"),
+            ("messages", ", ".join(f"{one['type']} {one['id']}" for one in head["messages"])),
+        ]
+    if found["fault"]:
+        facts += [("fault", found["fault"].get("reason"))]
+        facts += [("its message", found["fault"].get("message", {}).get("body"))]
+    print_table(("", ""), facts, "")
+    print_standstills(found["standstills"])
+
+
+def list_faults(
+    context: typer.Context, kind: KindNames = None, limit: Limit = PAGE, as_json: AsJson = False
+) -> None:
+    """List what stands still in any session, the newest first, with the verbs that end it."""
+    found = list(find_standstills(client_of(context), kind, limit))
+    if as_json:
+        print_json({"standstills": found})
+        return
+    print_standstills(found)
+
+
+def print_standstills(standstills: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            *(one["kind"], one["session"], one.get("position"), one["since"][:19]),
+            *(one.get("parked", 0), ", ".join(verb["action"] for verb in one["verbs"])),
+            one["cause"],
+        )
+        for one in standstills
+    ]
+    columns = ("kind", "session", "at", "since (UTC)", "parked", "ended by", "cause")
+    print_table(columns, rows, "Nothing stands still.")
+
+
+def list_sagas(
+    context: typer.Context,
+    key: Annotated[str | None, typer.Argument(help="one saga's key: shows its steps")] = None,
+    state: Annotated[str | None, typer.Option(help="only those in this state")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sagas that the region's task hub knows, or show one with its steps."""
+    client = client_of(context)
+    found = client.get("sagas/-", key=key) if key is not None else client.get("sagas", state=state)
+    if as_json:
+        print_json(found)
+    elif key is None:
+        rows = [(one["key"], one["state"]) for one in found["sagas"]]
+        print_table(("saga", "state"), rows, "There is no such saga in this region's task hub.")
+    else:
+        facts = [("saga", key), ("kind", found["kind"]), ("state", found["state"])]
+        print_table(("", ""), [*facts, ("reason", found["reason"])], "")
+        steps = [(one["name"], one["outcome"] or "open", one["session"]) for one in found["steps"]]
+        waits = [(one["name"], one["decision"] or "open", "") for one in found["waits"]]
+        print_table(("step or wait", "outcome", "session"), steps + waits, "It has no steps.")
+
+
+def check_health(context: typer.Context, as_json: AsJson = False) -> None:
+    """Ask every region how it is. Exit status 1: something is missing; 3: one gave no answer."""
+    client = client_of(context)
+    found = [ask_health(client, url) for url in client.urls]
+    if as_json:
+        print_json({"regions": found})
+    else:
+        rows = [
+            (one["url"], one.get("region"), one.get("journal"), describe_missing(one))
+            for one in found
+        ]
+        print_table(("app", "region", "journal", "what is wrong"), rows, "")
+    if any("error" in one for one in found):
+        raise typer.Exit(NO_ANSWER)
+    if any(one["missing"] for one in found):
+        raise typer.Exit(REFUSED)
+
+
+def ask_health(client: AppClient, url: str) -> dict[str, Any]:
+    try:
+        return {"url": url, **client.ask_region(url, "GET", "/api/health")}
+    except NoAnswer as error:
+        return {"url": url, "error": str(error)}
+
+
+def describe_missing(health: Mapping[str, Any]) -> str:
+    missing = [f"{place}: {reason}" for place, reason in health.get("missing", {}).items()]
+    return str(health.get("error", "; ".join(missing) or "nothing"))

@@ -1,0 +1,150 @@
+"""The command line against the real app on the local host, in both regions."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.__main__ import main
+from shared.domain.message import Message, Number, derive_id
+from testbed.cloud import running_cloud
+from testbed.kept import KEY
+from tests.e2e.stack import GROUP, REGIONS, SagaStack, Stack, status, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+
+GOOD = status("N1", 0).body.decode()
+
+
+@pytest.fixture
+def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    with running_cloud(logs=tmp_path, settings={"LOCKSTEP_OUTPUT_QUEUE": "nowhere"}) as cloud:
+        monkeypatch.setenv("LOCKSTEP_URL", ",".join(cloud.contract["hosts"].values()))
+        monkeypatch.setenv("LOCKSTEP_KEY", KEY)
+        monkeypatch.setenv("LOCKSTEP_WHO", "Ada")
+        yield Stack(cloud)
+
+
+def bad(session: str, n: int = 0) -> Message:
+    """A status that no aircraft has."""
+    number = Number(GROUP, 0, n)
+    return Message(derive_id(session, "bad"), session, "flight.status", b'{"at":1}', number)
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: str, ends: int = 0) -> Any:
+        """What a command prints with --json, and that it ends so."""
+        ended = main([*words, "--json"])
+        out, error = capsys.readouterr()
+        assert ended == ends, error
+        return json.loads(out)
+
+    return run
+
+
+async def test_an_operator_needs_the_command_line_alone(
+    stack: Stack, ask: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["N1", "N/2", "-"]
+    await stack.send({name: [bad(name), *(status(name, n) for n in (1, 2))] for name in names})
+    until(lambda: len(ask("sessions")["sessions"]) == 3, seconds=90, what="three halts")
+    until(
+        lambda: {one["parked"] for one in ask("sessions")["sessions"]} == {2},
+        seconds=60,
+        what="parking",
+    )
+    listed = ask("faults", "--kind", "halt")["standstills"]
+    assert sorted(one["session"] for one in listed) == sorted(names)
+    assert all("flight: Field required" in one["cause"] for one in listed)
+
+    # People see the same.
+    assert main(["faults"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in names)
+    assert "flight: Field required" in shown
+
+    # It fails again, and the exit status says so. With another body what waited follows.
+    again = ask("retry", "N1", "--why", "perhaps", "--yes", ends=1)["outcomes"]
+    assert again[0]["outcome"].startswith("entry ")
+    assert " faulted again: " in again[0]["outcome"]
+    (edited,) = ask("edit", "N1", "--body", GOOD, "--why", "typo", "--yes")["outcomes"]
+    assert edited["done"]
+    until(
+        lambda: ask("show", "N1")["state"].get("events") == 3, seconds=60, what="draining in order"
+    )
+    decided = [e["resolution"] for e in stack.entries()["N1"] if e.get("resolution")]
+    assert [(one["action"], one["who"], one["why"]) for one in decided] == [
+        ("retry", "Ada", "perhaps"),
+        ("edit", "Ada", "typo"),
+    ]
+
+    # The rest by its cause.
+    skipped = ask("skip", "--cause", "flight: Field required", "--why", "no flights", "--yes")
+    assert sorted(one["session"] for one in skipped["outcomes"]) == ["-", "N/2"]
+    until(lambda: ask("sessions")["sessions"] == [], seconds=60, what="going on")
+    assert {name: ask("show", name)["state"]["events"] for name in names} == {
+        "N1": 3,
+        "N/2": 2,
+        "-": 2,
+    }
+
+    # Messages: one, and a file, each with one effect however often it is sent.
+    for _ in range(2):
+        ask("send", "S/1", "flight.status", GOOD, "--id", "once")
+    lines = [
+        json.dumps({"session": s, "type": "flight.status", "body": json.loads(status(s, n).body)})
+        for n in range(4)
+        for s in ("S2", "S3")
+    ]
+    (tmp_path / "file").write_text("\n".join(lines))
+    for _ in range(2):
+        assert ask("publish", str(tmp_path / "file")) == {"sent": 8, "of": 8, "failed": []}
+    until(
+        lambda: [len(stack.entries().get(s, [])) > 0 for s in ("S/1", "S2", "S3")] == [True] * 3,
+        seconds=60,
+        what="the effects",
+    )
+    until(
+        lambda: [ask("show", s)["state"].get("events") for s in ("S/1", "S2", "S3")] == [1, 4, 4],
+        seconds=60,
+        what="each effect once",
+    )
+
+    assert len(ask("sweep")["started"]) == len(REGIONS)
+
+    # What was planted in the settings is found by health and by doctor, in both regions.
+    # The look at every queue goes on while health is asked for the first time.
+    def missing() -> list[int]:
+        main(["health", "--json"])
+        return [len(one["missing"]) for one in json.loads(capsys.readouterr().out)["regions"]]
+
+    until(lambda: missing() == [2, 2], seconds=60, what="a look at every queue")
+    ask("health", ends=1)
+    findings = ask("doctor", ends=1)["findings"]
+    assert {one["check"] for one in findings} == {"queues and roles"}
+    assert all("'nowhere'" in one["wrong"] for one in findings)
+    assert all(one["next"].startswith("create the queue") for one in findings)
+    assert main(["--key", "wrong", "faults"]) == 1
+    assert "does not take the key" in capsys.readouterr().err
+
+    # A region is lost: the other one is asked.
+    stack.cloud.control.act("east", "kill")
+    assert ask("show", "N1")["state"]["events"] == 3
+    assert [("error" in one) for one in ask("health", ends=3)["regions"]] == [True, False]
+
+
+async def test_sagas_are_listed_and_shown(stack: Stack, ask: Any) -> None:
+    http = SagaStack(stack.cloud)
+    started, _ = http.start_saga("east", "O-1", lines=[{"product": "p", "quantity": 1}])
+    assert started == 202
+
+    until(lambda: ask("sagas", "O-1")["state"] == "compensated", seconds=90, what="turning back")
+
+    assert [one["key"] for one in ask("sagas")["sagas"]] == ["O-1"]
+    assert {one["name"]: one["outcome"] for one in ask("sagas", "O-1")["steps"]}["submit"] == (
+        "undone"
+    )
+    assert main(["sagas", "none"]) == 1

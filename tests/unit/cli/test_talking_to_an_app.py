@@ -1,0 +1,334 @@
+"""The command line against an app that answers, refuses, is silent or is not there."""
+
+import json
+import socket
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.__main__ import main
+from tests.unit.cli.fake_app import Asked, running_app
+
+HALT = {
+    "kind": "halt",
+    "session": "N1/a",
+    "since": "2026-01-01T00:00:00+00:00",
+    "cause": "flight: Field required",
+    "verbs": [{"action": name, "at": 4} for name in ("retry", "edit", "skip")],
+    "resolution": "sessions/-/resolution?session=N1%2Fa",
+    "position": 4,
+    "parked": 3,
+}
+SESSION: dict[str, Any] = {
+    "session": "N1/a",
+    "head": None,
+    "state": {},
+    "fault": None,
+    "standstills": [HALT],
+}
+RESOLVED = {"session": "N1/a", "entry": {"position": 5, "status": "completed"}}
+
+
+def closed_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def stand_still(asked: Asked) -> tuple[int, Any]:
+    """An app in which one session is halted."""
+    if asked.method == "POST":
+        return 200, RESOLVED
+    return 200, SESSION if "sessions/" in asked.path else {"standstills": [HALT], "after": None}
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(words)
+    return status, *capsys.readouterr()
+
+
+def test_without_an_address_nothing_is_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCKSTEP_URL", raising=False)
+
+    assert run(capsys, "faults") == (
+        2,
+        "",
+        "lockstep: no app is named: set LOCKSTEP_URL to its address, or say --url\n",
+    )
+
+
+@pytest.mark.parametrize("url", ["nowhere", "ftp://x", "https:///x", "https://x?code=1"])
+def test_what_is_no_address_is_refused_by_name(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, error = run(capsys, "--url", url, "faults")
+
+    assert (status, repr(url) in error) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["faults", "sessions", "sagas", "sweep"])
+def test_when_no_app_is_there_it_is_said_with_the_address(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = closed_port()
+
+    status, _, error = run(capsys, "--url", url, command)
+
+    assert (status, f"{url} cannot be reached" in error) == (3, True)
+
+
+def test_when_the_first_region_is_dead_the_next_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dead = closed_port()
+    with running_app(stand_still) as west:
+        status, out, error = run(capsys, "--url", f"{dead},{west.url}", "faults", "--json")
+
+    assert status == 0
+    assert json.loads(out) == {"standstills": [HALT]}
+    assert f"{dead} cannot be reached" in error
+
+
+def test_when_an_app_is_silent_a_question_goes_on_to_the_next_region(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with running_app(lambda _: (200, None)) as east, running_app(stand_still) as west:
+        words = ("--url", f"{east.url},{west.url}", "--timeout", "0.3", "faults", "--json")
+        status, out, error = run(capsys, *words)
+
+    assert (status, json.loads(out)["standstills"]) == (0, [HALT])
+    assert f"{east.url} gave no answer within 0.3 s" in error
+
+
+def test_when_an_app_is_silent_about_a_decision_no_other_region_is_asked_to_decide(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def hear_and_say_nothing(asked: Asked) -> tuple[int, Any]:
+        return (200, None) if asked.method == "POST" else stand_still(asked)
+
+    with running_app(hear_and_say_nothing) as east, running_app(stand_still) as west:
+        urls = f"{east.url},{west.url}"
+        status, out, error = run(
+            capsys, "--url", urls, "--timeout", "0.3", "retry", "N1/a", "--why", "w", "--yes"
+        )
+
+    assert status == 3
+    assert "unknown" in out
+    assert "lockstep faults says what still stands" in error
+    assert west.asked == []
+
+
+def test_a_decision_is_about_what_was_shown_and_says_who_and_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with running_app(stand_still) as app:
+        words = ("--url", app.url, "--key", "k", "edit", "N1/a", "--body", '{"a":1}')
+        status, out, _ = run(capsys, *words, "--who", "Ada", "--why", "typo", "--yes", "--json")
+
+    assert status == 0
+    assert json.loads(out)["outcomes"][0]["outcome"] == "entry 5, completed"
+    assert [(one.method, one.path) for one in app.asked] == [
+        ("GET", "/api/sessions/-?session=N1%2Fa"),
+        ("POST", "/api/sessions/-/resolution?session=N1%2Fa"),
+    ]
+    assert {one.key for one in app.asked} == {"k"}
+    assert app.asked[1].body == {
+        "action": "edit",
+        "at": 4,
+        "body": {"a": 1},
+        "who": "Ada",
+        "why": "typo",
+    }
+
+
+def test_without_a_yes_nothing_is_decided_where_nobody_can_be_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with running_app(stand_still) as app:
+        status, out, error = run(capsys, "--url", app.url, "skip", "--all", "--why", "w")
+
+    assert (status, "nothing was decided" in error) == (2, True)
+    assert "flight: Field required" in out
+    assert {one.method for one in app.asked} == {"GET"}
+
+
+def test_of_several_decisions_a_refusal_keeps_no_other_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    others = [HALT | {"session": name} for name in ("a", "b", "c")]
+
+    def refuse_b(asked: Asked) -> tuple[int, Any]:
+        if asked.method == "GET":
+            return 200, {"standstills": others, "after": None}
+        if asked.path.endswith("=b"):
+            return 409, {"type": "NotHalted", "status": 409, "detail": "it goes on"}
+        return 200, RESOLVED
+
+    with running_app(refuse_b) as app:
+        status, out, _ = run(
+            capsys, "--url", app.url, "retry", "--all", "--why", "w", "--yes", "--json"
+        )
+
+    assert status == 1
+    assert [one["outcome"] for one in json.loads(out)["outcomes"]] == [
+        *("entry 5, completed", "NotHalted: it goes on", "entry 5, completed")
+    ]
+
+
+def test_when_the_app_falls_silent_between_decisions_the_rest_is_not_begun(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    others = [HALT | {"session": name} for name in ("a", "b", "c")]
+
+    def fall_silent(asked: Asked) -> tuple[int, Any]:
+        if asked.method == "GET":
+            return 200, {"standstills": others, "after": None}
+        return 200, None if asked.path.endswith("=b") else RESOLVED
+
+    with running_app(fall_silent) as app:
+        words = ("retry", "--all", "--why", "w", "--yes", "--json")
+        status, out, _ = run(capsys, "--url", app.url, "--timeout", "0.3", *words)
+
+    outcomes = [one["outcome"] for one in json.loads(out)["outcomes"]]
+    assert status == 3
+    assert (outcomes[0], outcomes[2]) == ("entry 5, completed", "not begun")
+    assert outcomes[1].startswith("unknown: ")
+    assert [one.path[-1] for one in app.asked if one.method == "POST"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["retry", "--why", "w"], "say which"),
+        (["retry", "a", "--all", "--why", "w"], "say which"),
+        (["retry", "a", "b", "--at", "3", "--why", "w"], "it goes with one session"),
+        (["edit", "a", "--why", "w"], "needs --body or --type"),
+        (["edit", "a", "--body", "{", "--why", "w"], "the body is not JSON"),
+        (["edit", "a", "--body", "@/no/file", "--why", "w"], "the body cannot be read"),
+        (["retry", "a"], "Missing option '--why'"),
+        (["faults", "--limit", "0"], "0 is not in the range"),
+        (["no-such-command"], "No such command"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_asked(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, error = run(capsys, "--url", closed_port(), *words)
+
+    assert (status, complaint in error) == (2, True), error
+
+
+def test_a_key_that_is_not_taken_is_said_with_the_next_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with running_app(lambda _: (401, "")) as app:
+        status, _, error = run(capsys, "--url", app.url, "faults")
+
+    assert (status, "set LOCKSTEP_KEY" in error) == (1, True)
+
+
+def test_every_page_is_followed_and_the_limit_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    def page(asked: Asked) -> tuple[int, Any]:
+        number = int(asked.path.partition("after=")[2] or 0)
+        listed = [HALT | {"session": f"s{number}-{n}"} for n in range(100)]
+        return 200, {"standstills": listed, "after": str(number + 1) if number < 5 else None}
+
+    with running_app(page) as app:
+        _, out, _ = run(capsys, "--url", app.url, "sessions", "--json", "--limit", "250")
+        limits = [one.path for one in app.asked]
+
+    names = [one["session"] for one in json.loads(out)["sessions"]]
+    assert names[:100] == [f"s0-{n}" for n in range(100)]
+    assert ["limit=100" in path for path in limits] == [True, True, False]
+    assert "limit=50" in limits[2]
+
+
+def test_a_file_is_sent_in_order_of_each_session_and_again_after_a_503(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [json.dumps({"session": f"s{n % 3}", "type": "t", "body": {"n": n}}) for n in range(12)]
+    (tmp_path / "file").write_text("\n".join([*lines, ""]))
+    refused: Counter[str | None] = Counter()
+
+    def refuse_the_first_try_of_some(asked: Asked) -> tuple[int, Any]:
+        refused[asked.idempotency_key] += 1
+        if asked.body["n"] % 4 == 0 and refused[asked.idempotency_key] == 1:
+            return 503, {"type": "Unavailable", "status": 503, "detail": "busy"}
+        return 202, {"id": asked.idempotency_key, "session": "s", "sequence": 0}
+
+    with running_app(refuse_the_first_try_of_some) as app:
+        words = ("publish", str(tmp_path / "file"), "--json")
+        status, out, _ = run(capsys, "--url", app.url, *words)
+
+    assert (status, json.loads(out)) == (0, {"sent": 12, "of": 12, "failed": []})
+    accepted = [a for n, a in enumerate(app.asked) if a not in app.asked[:n]]
+    for session in range(3):
+        own = [a.body["n"] for a in accepted if f"session=s{session}&" in a.path]
+        assert own == [n for n in range(12) if n % 3 == session]
+    assert len({one.idempotency_key for one in app.asked}) == 12
+    assert sum(refused.values()) == 15
+
+
+def test_a_file_with_a_line_that_is_no_message_is_not_sent_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = '{"session": "s", "type": "t", "body": {}}'
+    bad = ["{", "[]", '{"type": "t", "body": 1}', '{"session": "s", "type": "t"}']
+    bad.append('{"session": "s", "type": "t", "body": 1, "colour": 2}')
+    (tmp_path / "file").write_text("\n".join([good, *bad, good]))
+
+    with running_app(lambda _: (202, {})) as app:
+        status, _, error = run(capsys, "--url", app.url, "publish", str(tmp_path / "file"))
+
+    assert status == 2
+    assert app.asked == []
+    assert [f"line {n}: " in error for n in range(1, 8)] == [False, *[True] * 5, False]
+    assert "line 6: 'colour' is no field of a message" in error
+
+
+def test_what_follows_a_refused_message_in_its_session_is_not_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [json.dumps({"session": f"s{n % 2}", "type": "t", "body": n}) for n in range(8)]
+    (tmp_path / "file").write_text("\n".join(lines))
+
+    def refuse_two(asked: Asked) -> tuple[int, Any]:
+        if asked.body == 2:
+            return 400, {"type": "InvalidBody", "status": 400, "detail": "two"}
+        return 202, {}
+
+    with running_app(refuse_two) as app:
+        words = ("publish", str(tmp_path / "file"), "--json")
+        status, out, error = run(capsys, "--url", app.url, *words)
+
+    assert status == 1
+    assert json.loads(out)["sent"] == 5
+    assert "line 3: InvalidBody: two" in error
+    assert sorted(one.body for one in app.asked) == [0, 1, 2, 3, 5, 7]
+
+
+def test_a_message_that_may_have_been_taken_is_named_so_that_it_can_be_sent_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with running_app(lambda _: (202, None)) as app:
+        words = ("--timeout", "0.3", "send", "s", "t", "{}", "--id", "mine")
+        status, _, error = run(capsys, "--url", app.url, *words)
+
+    assert (status, "the same again with --id mine is safe" in error) == (3, True)
+    assert [one.idempotency_key for one in app.asked] == ["mine"]
+
+
+def test_a_shell_can_complete_the_commands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_LOCKSTEP_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "lockstep f")
+    monkeypatch.setenv("COMP_CWORD", "1")
+
+    _, out, _ = run(capsys)
+
+    assert out.split() == ["faults"]
