@@ -28,7 +28,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], none: str
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in listed:
         table.add_row(*row)
-    console.print(table)
+    with console.capture() as captured:
+        console.print(table)
+    # Columns are filled with spaces, which nobody wants at the end of a line.
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def tell(text: str) -> None:

@@ -54,7 +54,10 @@ ADVICE = {
     "The container has another partition key.": "create the container anew with the key /session",
     "The container lacks an index.": "deploy infra/ again: the journal's index has paths it lacks",
 }
-SAYS_NOTHING = "look into the app's log, and run doctor again"
+SAYS_NOTHING = (
+    "look into the app's log; the app looks at queues and containers once, so restart it when the"
+    " cause is gone, and run doctor again"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def describe_cloud(cloud: CloudProcess, sample: SampleMessage) -> Iterator[str]:
     settings = cloud.app_settings() | {
         "LOCKSTEP_URL": ",".join(hosts.values()),
         "LOCKSTEP_KEY": KEY,
+        "LOCAL_CONTROL": control,
     }
     yield from (f"  export {name}={shlex.quote(value)}" for name, value in settings.items())
     # Neither `/` nor what a shell would read: the body is quoted, the name is for the path.

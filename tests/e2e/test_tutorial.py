@@ -1,0 +1,143 @@
+"""docs/tutorial.md: every block, in its order, on the local cloud."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from cli.folders import ROOT
+from tests.e2e.stack import until
+from tests.e2e.test_what_up_prints import read_lines
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+
+PAGE = (ROOT / "docs/tutorial.md").read_text()
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>file|terminal): (?P<name>\S+) -->\n)?"
+    r"^```(?P<language>\w+)\n(?P<text>.+?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+# What only looks is run again until it shows what the page says; nothing else is.
+LOOKS = ("lockstep show", "lockstep faults", "lockstep health")
+EFFECT_SECONDS_MAX = 60.0
+
+
+@dataclass
+class Reader:
+    """Somebody who does what the page says, in a first terminal and, for `up`, a second one."""
+
+    folder: Path
+    environment: dict[str, str]
+    running: ExitStack
+    first_effect: float | None = None
+    done: list[str] = field(default_factory=list)
+
+    def run(self, commands: str) -> str:
+        """What the first terminal shows; a block that fails fails the test."""
+        ran = subprocess.run(
+            ["/bin/bash", "-ec", commands],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{commands}{ran.stdout}{ran.stderr}"
+        return ran.stdout
+
+    def do_shell(self, commands: str, expected: str | None) -> None:
+        """Run a block, and see what the page says that it shows."""
+        lines = commands.splitlines()
+        looks = [line for line in lines if line.startswith(LOOKS)]
+        acts = [line for line in lines if not line.startswith(LOOKS)]
+        assert lines == acts + looks, "a block looks after it has acted"
+        shown = self.run("\n".join(acts)) if acts else ""
+        if "cd bank" in acts:
+            self.folder /= "bank"
+        if not looks:
+            assert all(line in shown for line in (expected or "").splitlines()), shown
+            return
+
+        def is_shown() -> bool:
+            seen = self.run("\n".join(looks))
+            return all(line in seen for line in (expected or "").splitlines())
+
+        until(is_shown, seconds=EFFECT_SECONDS_MAX, what=f"{expected} after {commands}")
+
+    def do_second(self, commands: str) -> None:
+        """Run `up` in a terminal of its own, and paste its export lines into the first one."""
+        exports = self.running.enter_context(kept_running(commands, self.folder, self.environment))
+        program = "\n".join([*exports, "env -0"])
+        pairs = [line.partition("=") for line in self.run(program).split("\0") if line]
+        self.environment |= {name: value for name, _, value in pairs}
+
+
+@contextmanager
+def kept_running(commands: str, folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
+    """A command in another terminal, ended by Ctrl-C; yields the export lines that it printed."""
+    process = subprocess.Popen(
+        ["/bin/bash", "-c", f"exec {commands}"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        printed = read_lines(process.stdout, "Ctrl-C stops everything.")
+        yield [line for line in printed if line.strip().startswith("export ")]
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    path = f"{ROOT}{os.pathsep}{os.environ['PATH']}"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "PYTHONPATH"))}
+    with ExitStack() as running:
+        yield Reader(tmp_path, kept | {"PATH": path}, running)
+
+
+def test_every_block_of_the_tutorial_works_in_its_order(
+    reader: Reader,
+    record_property: Callable[[str, object], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    began = time.monotonic()
+    blocks = list(BLOCK.finditer(PAGE))
+    assert PAGE.count("```") == 2 * len(blocks)
+    for place, block in enumerate(blocks):
+        text, following = block["text"], blocks[place + 1 : place + 2]
+        expected = next((one["text"] for one in following if one["language"] == "text"), None)
+        match block["mark"], block["language"]:
+            case "file", _:
+                assert (reader.folder / block["name"]).exists(), "it takes an example's place"
+                (reader.folder / block["name"]).write_text(text)
+            case "terminal", "sh":
+                reader.do_second(text)
+            case None, "sh":
+                reader.do_shell(text, expected)
+            case None, "text":
+                assert blocks[place - 1]["language"] == "sh"
+            case other:
+                raise AssertionError(f"nobody runs this block: {other}")
+        reader.done.append(block["language"])
+        if reader.first_effect is None and '"balance": 30' in (expected or ""):
+            reader.first_effect = time.monotonic() - began
+
+    assert reader.done.count("sh") >= 10
+    assert (reader.folder.parent / "dist/handlers/bank.py").exists()
+    assert reader.first_effect is not None
+    record_property("seconds_to_the_first_effect", round(reader.first_effect, 1))
+    with capsys.disabled():
+        sys.stdout.write(f"\nfrom nothing to the first effect: {reader.first_effect:.1f} s\n")
