@@ -1,4 +1,4 @@
-"""docs/tutorial.md: every block, in its order, on the local cloud."""
+"""docs/tutorial.md: every block, in its order, on the local cloud; and the lines of README.md."""
 
 import os
 import re
@@ -141,3 +141,21 @@ def test_every_block_of_the_tutorial_works_in_its_order(
     record_property("seconds_to_the_first_effect", round(reader.first_effect, 1))
     with capsys.disabled():
         sys.stdout.write(f"\nfrom nothing to the first effect: {reader.first_effect:.1f} s\n")
+
+
+def test_the_lines_of_the_readme_work_in_their_order(reader: Reader) -> None:
+    readme = (ROOT / "README.md").read_text()
+    (block,) = [part for part in readme.split("```") if part.startswith("\n./lockstep new app")]
+    (reader.folder / "lockstep").symlink_to(ROOT / "lockstep")
+    lines = [line.partition("#")[0].strip() for line in block.strip().splitlines()]
+    make, test, up, send, show = lines
+
+    reader.run(make)
+    assert "2 passed" in reader.run(test)
+    reader.do_second(up)
+    reader.run(send)
+    until(
+        lambda: '{"total": 5, "messages": 1}' in reader.run(show),
+        seconds=EFFECT_SECONDS_MAX,
+        what="the effect",
+    )

@@ -252,6 +252,18 @@ def test_settings_are_read_as_tools_write_them(
     assert "'north' is not among" in found["wrong"]
 
 
+def test_nothing_is_said_of_the_sample_of_settings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCKSTEP_URL", raising=False)
+    sample = str(ROOT / "samples/local.settings.sample.json")
+
+    assert main(["doctor", "--settings", sample, "--json"]) == 0
+
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["findings"], printed["checked"][:2]) == ([], ["versions", "settings"])
+
+
 def test_a_version_that_was_not_tested_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
