@@ -7,6 +7,7 @@ from typing import Any
 import azure.functions as func
 
 from functions.ingest import build_ingest_blueprint
+from functions.openapi import build_openapi_blueprint
 from functions.operate import build_operate_blueprint
 from functions.page import build_page_blueprint
 from functions.receive import build_receive_blueprint
@@ -52,6 +53,7 @@ def build_app(services: Services) -> func.FunctionApp:
         build_recovery_blueprint,
         build_ingest_blueprint,
         build_operate_blueprint,
+        build_openapi_blueprint,
         build_page_blueprint,
         build_saga_blueprint,
         build_saga_routes,
