@@ -1,6 +1,5 @@
 """`lockstep`: make an app, run it on this machine, and look after one that runs."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -135,7 +134,7 @@ def main(words: Sequence[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except CommandFailed as error:
-        sys.stderr.write(f"lockstep: {error}\n")
+        tell(str(error))
         return error.status
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -79,6 +80,8 @@ class AppClient:
                 raise Misuse(
                     f"{url!r} is no address of an app, such as https://NAME.azurewebsites.net"
                 )
+        if not isfinite(seconds):
+            raise Misuse(f"{seconds} is no time to wait for an answer")
         return cls(found, key, seconds, tell=tell)
 
     def get(self, path: str, **query: str | None) -> Any:

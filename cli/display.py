@@ -14,12 +14,15 @@ WIDTH_MAX = 10_000
 
 
 def print_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    # In ASCII: it may be shown on a terminal all the same.
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], none: str) -> None:
     """A table, or what to say where there are no rows. Values are shown as they are, not styled."""
-    listed = [[Text("" if value is None else str(value)) for value in row] for row in rows]
+    listed = [
+        [Text("" if value is None else escape_control(str(value))) for value in row] for row in rows
+    ]
     # A file or a pipe has no width: nothing is cut or wrapped there.
     console = Console(width=None if sys.stdout.isatty() else WIDTH_MAX)
     if not listed:
@@ -35,8 +38,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], none: str
 
 
 def tell(text: str) -> None:
-    """Say something beside the result."""
-    sys.stderr.write(f"lockstep: {text}\n")
+    """Say something beside the result, or what went wrong."""
+    lines = "\n".join(map(escape_control, text.split("\n")))
+    sys.stderr.write(f"lockstep: {lines}\n")
+
+
+def escape_control(text: str) -> str:
+    """Text of strangers, which must not move a terminal's cursor or hide what it says."""
+    kept = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(kept)
 
 
 def open_progress() -> Progress:

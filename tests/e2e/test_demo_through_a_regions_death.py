@@ -73,6 +73,7 @@ def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
     first = run(data, "--source", str(source), "--rate", "15")
     second = run(data, "--source", str(source), "--rate", "200", "--no-kill")
 
+    assert len(re.findall(r"operations page: http://\S+/api/operate\?code=\S+", first)) == 2
     assert "east KILLED" in first
     assert "east is BACK" in first
     assert "BROKEN" not in first + second

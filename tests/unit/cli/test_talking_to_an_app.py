@@ -1,8 +1,11 @@
 """The command line against an app that answers, refuses, is silent or is not there."""
 
+import io
 import json
 import socket
+import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +157,31 @@ def test_without_a_yes_nothing_is_decided_where_nobody_can_be_asked(
     assert (status, "nothing was decided" in error) == (2, True)
     assert "flight: Field required" in out
     assert {one.method for one in app.asked} == {"GET"}
+
+
+class Typed(io.StringIO):
+    """A terminal at which somebody types this."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("typed", "ends", "asked"), [("y\n", 0, 2), ("n\n", 2, 1)])
+def test_at_a_terminal_a_decision_is_shown_and_asked_for(
+    typed: str,
+    ends: int,
+    asked: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", Typed(typed))
+
+    with running_app(stand_still) as app:
+        status, out, _ = run(capsys, "--url", app.url, "retry", "N1/a", "--why", "w")
+
+    assert (status, len(app.asked)) == (ends, asked)
+    assert "Carry out 1?" in out
+    assert '"action": "retry", "at": 4' in out
 
 
 def test_of_several_decisions_a_refusal_keeps_no_other_back(
@@ -320,6 +348,59 @@ def test_a_message_that_may_have_been_taken_is_named_so_that_it_can_be_sent_agai
 
     assert (status, "the same again with --id mine is safe" in error) == (3, True)
     assert [one.idempotency_key for one in app.asked] == ["mine"]
+
+
+def test_what_strangers_wrote_does_not_reach_the_terminal_as_a_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evil = "\x1b[2J\x1b]0;title\x07\u202egnp"
+    one = HALT | {"cause": evil, "session": evil}
+
+    def answer(asked: Asked) -> tuple[int, Any]:
+        if "sessions/" in asked.path:
+            return 400, {"type": "InvalidMessage", "status": 400, "detail": evil}
+        return 200, {"standstills": [one], "after": None}
+
+    with running_app(answer) as app:
+        _, out, _ = run(capsys, "--url", app.url, "faults")
+        _, _, error = run(capsys, "--url", app.url, "show", "s")
+        _, as_json, _ = run(capsys, "--url", app.url, "faults", "--json")
+
+    assert as_json.isascii()
+    assert json.loads(as_json)["standstills"] == [one]
+    for text in (out, error):
+        assert r"\x1b[2J\x1b]0;title\x07\u202egnp" in text
+        assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_when_an_answer_drips_and_never_ends_it_is_silence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    over = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            while not over.wait(0.05):
+                connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dripping = threading.Thread(target=drip, args=(server,))
+        dripping.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        status, _, error = run(capsys, "--url", url, "--timeout", "0.5", "faults")
+        over.set()
+        dripping.join()
+
+    assert (status, "did not come to the end of its answer" in error) == (3, True)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf"])
+def test_a_time_without_end_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, error = run(capsys, "--url", closed_port(), "--timeout", seconds, "faults")
+
+    assert (status, "no time to wait" in error) == (2, True)
 
 
 def test_a_shell_can_complete_the_commands(
