@@ -138,7 +138,8 @@ def run(options: DemoOptions) -> int:
         console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
         cloud = running.enter_context(start_cloud(options))
         for host in cloud.contract["hosts"].values():
-            console.print(f"watch it on the operations page: {host}/api/operate?code={KEY}")
+            page = f"{host}/api/operate?code={KEY}"
+            console.print(f"watch it on the operations page: {page}", soft_wrap=True)
         is_live = console.is_terminal and not options.is_plain
         display = LiveDisplay(console) if is_live else PlainDisplay()
         result = run_and_check(cloud, options, expected, timeline, display)
