@@ -1,7 +1,7 @@
 # make demo   the main job, on one machine, through the outage of a region
 # make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 CLIMATE=rough)
 # make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
-# make conformance   the live tests of Microsoft's SDKs, from the package index (SUITE=cosmos ARGS="--only 'test_q*'")
+# make conformance   the live tests of Microsoft's SDKs (SUITES=cosmos ARGS="--only 'test_q*'")
 # make test   lint, types, import contracts and every test, two files at a time
 SHELL := /bin/bash
 RUN := .venv/bin/python
@@ -12,8 +12,7 @@ PROFILE ?= rough
 SECONDS ?= 180
 MESSAGES ?=
 SEED ?= 1
-
-SUITE ?= cosmos
+SUITES ?= cosmos servicebus
 
 .PHONY: help demo demo-saga chaos conformance up test lint unit spark-package clean simulate
 .DEFAULT_GOAL := help
@@ -46,8 +45,8 @@ chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAG
 	@$(RUN) -m chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \
 		--seed $(SEED) $(ARGS)
 
-conformance: .venv/ready  ## Microsoft's own live tests against Azure on one machine (SUITE=cosmos)
-	@$(RUN) -m tests.conformance $(SUITE) $(ARGS)
+conformance: .venv/ready  ## Microsoft's own live tests, against local/ (SUITES="cosmos servicebus")
+	@$(RUN) -m conformance $(SUITES) $(ARGS)
 
 lint: .venv/ready  ## ruff, mypy and the import contracts
 	@$(RUN) -m ruff check .

@@ -1,4 +1,7 @@
-"""`python -m local serve`: the local cloud as one process, until SIGINT or SIGTERM."""
+"""`python -m local serve`: the local cloud as one process, until SIGINT or SIGTERM.
+
+`python -m local settings REGION` prints what the app needs of it under `func start`.
+"""
 
 import argparse
 import fcntl
@@ -30,6 +33,11 @@ per region of a local.config.json, and an HTTP endpoint to count and to break th
 
 When all of it is ready, one line of JSON on stdout tells connection strings and addresses. It runs
 until SIGINT or SIGTERM and leaves nothing behind but --data and --logs.
+"""
+SETTINGS_DESCRIPTION = """\
+Prints a local.settings.json with which the real Functions host (`func start`) runs the app of a
+region against a cloud that `python -m local serve --no-hosts --port-base N` serves. Its storage is
+Azurite's. Nothing is started.
 """
 EPILOG = """\
 ports with --port-base N:
@@ -65,27 +73,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         help="where the namespaces listen (default: %(default)s, this machine only)",
     )
     serve.add_argument("--no-hosts", action="store_true", help="start no Functions hosts")
-    serve.add_argument(
-        "--app",
-        type=Path,
-        metavar="DIR",
-        default=Path(),
-        help="the Functions app: where function_app.py is (default: here)",
-    )
-    serve.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="what to run (default: local.config.json in the app's directory)",
-    )
-    serve.add_argument(
-        "--setting",
-        type=setting,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an app setting for every host, above the config's (repeatable)",
-    )
+    add_shared_options(serve)
     serve.add_argument(
         "--logs", type=Path, metavar="DIR", help="host logs (default: DATA/logs, or temporary)"
     )
@@ -94,7 +82,43 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="stop as well when standard input ends, that is when whoever holds it open dies",
     )
+    settings = commands.add_parser(
+        "settings",
+        help="print a local.settings.json for `func start`",
+        description=SETTINGS_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    settings.add_argument("region", metavar="REGION", help="one of Hosts.Regions in the config")
+    settings.add_argument(
+        "--port-base", type=port_base, metavar="N", required=True, help="as given to serve"
+    )
+    add_shared_options(settings)
     return parser.parse_args(words)
+
+
+def add_shared_options(parser: argparse.ArgumentParser) -> None:
+    """What both commands read the cloud and the app's settings from."""
+    parser.add_argument(
+        "--app",
+        type=Path,
+        metavar="DIR",
+        default=Path(),
+        help="the Functions app: where function_app.py is (default: here)",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="what to run (default: local.config.json in the app's directory)",
+    )
+    parser.add_argument(
+        "--setting",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an app setting for every host, above the config's (repeatable)",
+    )
 
 
 def port_base(text: str) -> int:
@@ -115,6 +139,24 @@ def setting(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def print_settings(arguments: argparse.Namespace) -> None:
+    """Print the file; raises InvalidLocalConfig."""
+    config = load_config(arguments.config or arguments.app / "local.config.json")
+    options = CloudOptions(
+        logs=Path(), port_base=arguments.port_base, settings=dict(arguments.setting)
+    )
+    region = "".join(filter(str.isalnum, arguments.region.lower()))
+    values = {
+        "FUNCTIONS_WORKER_RUNTIME": "python",
+        "AzureWebJobsStorage": "UseDevelopmentStorage=true",
+        # Hosts of one storage account take each other for instances of one app, unless told.
+        "AzureFunctionsWebHost__hostid": f"local{region}",
+        "AzureFunctionsJobHost__extensions__durableTask__hubName": f"local{region}",
+        **Cloud(config, options).settings_of(arguments.region),
+    }
+    print(json.dumps({"IsEncrypted": False, "Values": values}, indent=2))
 
 
 class DataInUse(RuntimeError):
@@ -189,6 +231,9 @@ def log_directory(arguments: argparse.Namespace) -> Iterator[Path]:
 def main(words: Sequence[str]) -> int:
     arguments = parse_arguments(words)
     try:
+        if arguments.command == "settings":
+            print_settings(arguments)
+            return 0
         serve(arguments)
     except StopRequested:
         return 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from local.config import LocalConfig, fill_placeholders
+from local.config import InvalidLocalConfig, LocalConfig, fill_placeholders
 from local.control import Control, QueueDepths
 from local.cosmos.server import Cosmos
 from local.counters import Counters
@@ -145,6 +145,20 @@ class Cloud:
             "queue": self._config.session_queue,
             "containers": {one.name: one.name for one in self._config.cosmos.containers},
         }
+
+    def settings_of(self, region: str) -> dict[str, str]:
+        """The app's settings in a region, for another host than the ones here.
+
+        Addresses are known before the start with a port base only. Settings that name a task hub
+        are left out: other hosts keep theirs in a storage account. Raises InvalidLocalConfig for a
+        region that has no host.
+        """
+        hosts = self._config.hosts
+        if region not in hosts.regions:
+            known = ", ".join(hosts.regions) or "none"
+            raise InvalidLocalConfig(f"{region} is not a region of Hosts, only {known}")
+        values = {key: text for key, text in hosts.values.items() if "{durable" not in text}
+        return fill_placeholders(values, self._addresses(region)) | dict(self._options.settings)
 
     def _start(self, part: "Namespace | Cosmos | DurableBackend | Hosts | Control") -> None:
         part.start()

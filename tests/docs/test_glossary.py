@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
     *("functions", "shared", "spark", "samples", "cli", "local", "testbed"),
-    *("simulation", "chaos", "demo", "bench"),
+    *("simulation", "chaos", "conformance", "demo", "bench"),
 )
 # Names that a library or a user's business gives, each with the reason.
 ALLOWED = {

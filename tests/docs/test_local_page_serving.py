@@ -41,6 +41,15 @@ def test_the_options_of_serve(capsys: pytest.CaptureFixture[str]) -> None:
     assert documented == options(capsys.readouterr().out)
 
 
+def test_the_options_of_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        serving.parse_arguments(["settings", "--help"])
+
+    words = coded(paragraph("Run it", "`python -m local settings REGION`"))
+    documented = {word for word in words if word.startswith("--")}
+    assert documented == options(capsys.readouterr().out)
+
+
 def test_the_options_of_a_host_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         host_alone.parse_arguments(["--help"])

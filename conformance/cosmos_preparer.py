@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 
-def prepare() -> None:
+def pytest_configure() -> None:
     """Put the configuration in place; the tests read it when they are imported."""
     for name in ("", ".azure_recorded_testcase", ".helpers"):
         sys.modules[f"devtools_testutils{name}"] = ModuleType(f"devtools_testutils{name}")
@@ -48,6 +48,3 @@ def make_container(config: Any, name: str, throughput: int, client: Any) -> Any:
     database = config.create_database_if_not_exist(client)
     key = PartitionKey(config.TEST_CONTAINER_PREFIX_PARTITION_KEY_PATH[0])
     return database.create_container_if_not_exists(name, key, offer_throughput=throughput)
-
-
-prepare()

@@ -2,25 +2,30 @@
 
 import json
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.catalogue import SUITES
-from tests.conformance.suite import REPORT, SUITE
+from conformance.catalogue import SUITES
+from conformance.running import ONLY, PART, REPORT, SUITE
 
 
 @pytest.hookimpl(trylast=True)  # after pytest's own choice by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     suite = SUITES[os.environ[SUITE]]
-    reasons = {
-        item.nodeid: suite.find_reason(item.nodeid, {mark.name for mark in item.iter_markers()})
-        for item in items
-    }
-    for test, reason in reasons.items():
-        if reason is not None:
-            write_outcome(test, "deselected", reason)
-    items[:] = [item for item in items if reasons[item.nodeid] is None]
+    part, parts = map(int, os.environ[PART].split())
+    patterns = os.environ[ONLY].splitlines()
+    mine = [
+        item for item in items if any(fnmatchcase(item.nodeid, pattern) for pattern in patterns)
+    ][part::parts]
+    items.clear()
+    for item in mine:
+        reason = suite.find_reason(item.nodeid, {mark.name for mark in item.iter_markers()})
+        if reason is None:
+            items.append(item)
+        else:
+            write_outcome(item.nodeid, "deselected", reason)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
