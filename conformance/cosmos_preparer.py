@@ -8,8 +8,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import pytest
 
-def pytest_configure() -> None:
+
+@pytest.hookimpl(tryfirst=True)  # before the suite's own conftest.py
+def pytest_load_initial_conftests() -> None:
     """Put the configuration in place; the tests read it when they are imported."""
     for name in ("", ".azure_recorded_testcase", ".helpers"):
         sys.modules[f"devtools_testutils{name}"] = ModuleType(f"devtools_testutils{name}")

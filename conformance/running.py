@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -161,13 +162,9 @@ def may_hold(file: str, pattern: str) -> bool:
 
 def judge(name: str, test: str, ending: str, text: str) -> Outcome:
     """What an outcome that pytest reports means here."""
-    if ending == "failed":
-        for refusal in SUITES[name].refusals:
-            if refusal in text:
-                start = text.rindex("\n", 0, text.rindex(refusal)) + 1
-                return Outcome(
-                    name, test, "refused", text[start:].splitlines()[0].removeprefix("E").strip()
-                )
+    refusals = re.findall(SUITES[name].refusal, text) if ending == "failed" else []
+    if refusals:  # the last is the exception's, those before may be source code
+        return Outcome(name, test, "refused", refusals[-1].replace("\\", "").strip())
     if ending == "skipped":
         return Outcome(name, test, "not applicable", f"the suite skips it: {text}")
     if ending == "deselected":

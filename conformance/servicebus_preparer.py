@@ -16,6 +16,7 @@ from inspect import iscoroutinefunction
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pytest
 from azure.servicebus import ServiceBusClient
 from azure.servicebus._base_handler import ServiceBusSharedKeyCredential
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
@@ -218,7 +219,8 @@ def add_module(name: str, **names: Any) -> None:
     sys.modules[name] = module
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(tryfirst=True)  # before the suite's own conftest.py
+def pytest_load_initial_conftests() -> None:
     """Put in place what the tests import."""
     for client in (ServiceBusClient, AsyncServiceBusClient):
         connect_without_tls(client)

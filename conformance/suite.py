@@ -31,8 +31,8 @@ class Suite:
     `marks` tell them from others. `preparer` is a module that replaces the suite's own
     configuration when pytest loads it, and `options` are pytest's own. `start` runs a service for
     as long as the context lasts, and gives the environment of the tests. A test that fails with
-    one of the texts `refusals` was refused by name. A large file is divided between so many
-    processes as `parts` says. `short` are patterns of the tests of the short form.
+    what the regular expression `refusal` finds was refused by name. A large file is divided between
+    so many processes as `parts` says. `short` are patterns of the tests of the short form.
     """
 
     distribution: str
@@ -40,7 +40,7 @@ class Suite:
     preparer: str
     options: tuple[str, ...]
     start: Callable[[], AbstractContextManager[Mapping[str, str]]]
-    refusals: tuple[str, ...]
+    refusal: str
     not_applicable: tuple[NotApplicable, ...]
     short: tuple[str, ...]
     parts: int

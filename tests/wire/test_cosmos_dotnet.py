@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterator
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -193,20 +194,120 @@ def test_what_a_query_body_says_beyond_its_text_is_refused_by_name(
     assert reason in document["message"]
 
 
-def test_a_batch_in_hybrid_row_is_refused_by_name(account: RunningAccount) -> None:
-    """Version 0x81 and a schema in four bytes: how RecordIO begins its first segment."""
-    record = "\x81" + (2145473648).to_bytes(4, "little").decode("latin-1")
-    headers = {
-        "x-ms-cosmos-is-batch-request": "True",
-        "x-ms-cosmos-batch-atomic": "True",
-        "x-ms-cosmos-batch-ordered": "True",
-        "x-ms-documentdb-partitionkey": '["N0"]',
-    }
+BATCH = {"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-ordered": "True"}
+ATOMIC = BATCH | {"x-ms-cosmos-batch-atomic": "True", "x-ms-documentdb-partitionkey": '["N0"]'}
+SEGMENT = bytes.fromhex("81 f0d8ff7f 01 0a000000")  # RecordIO's, which is ten bytes long
 
-    status, document = account.send("POST", ITEMS, record, headers)
+
+def write_record(row: bytes) -> bytes:
+    length, checksum = len(row).to_bytes(4, "little"), crc32(row).to_bytes(4, "little")
+    return bytes.fromhex("81 f1d8ff7f") + length + checksum + row
+
+
+def write_create(key: str, name: str, more: bytes = b"") -> bytes:
+    """The row of a create: its bits, numbers of operation and resource, key and body."""
+    body = json.dumps({"id": name, "tail": key}).encode()
+    given = json.dumps([key]).encode()
+    values = bytes([len(given)]) + given + bytes([len(body)]) + body
+    return write_record(bytes.fromhex("81 7054e17f 47 00000000 02000000") + values + more)
+
+
+def write_read(name: str) -> bytes:
+    values = bytes([len(name)]) + name.encode()
+    return write_record(bytes.fromhex("81 7054e17f 13 02000000 02000000") + values)
+
+
+def split_results(answer: Any) -> list[bytes]:
+    """The rows of an answer without their headers, that is, from their bits on."""
+    rest, rows = bytes(answer), []
+    assert rest.startswith(SEGMENT)
+    rest = rest.removeprefix(SEGMENT)
+    while rest:
+        length = int.from_bytes(rest[5:9], "little")
+        row = rest[13 : 13 + length]
+        assert write_record(row) == rest[: 13 + length]
+        assert row.startswith(bytes.fromhex("81 7154e17f"))
+        rows.append(row[5:])
+        rest = rest[13 + length :]
+    return rows
+
+
+def status_of(row: bytes) -> int:
+    return int.from_bytes(row[1:5], "little")
+
+
+def find_range(account: RunningAccount, key: str) -> str:
+    """The number of the physical partition where the client's own hash puts a key."""
+    own = account.divided.feed_range_from_partition_key(key)
+    (number,) = (
+        number
+        for number, one in enumerate(account.divided.read_feed_ranges())
+        if account.divided.is_feed_range_subset(one, own)
+    )
+    return str(number)
+
+
+def test_a_batch_in_hybrid_row_is_applied_whole(account: RunningAccount) -> None:
+    # A transactional batch names its key in the header alone.
+    body = b'{"id":"whole","tail":"N0"}'
+    row = bytes.fromhex("81 7054e17f 43 00000000 02000000") + bytes([len(body)]) + body
+    stream = SEGMENT + write_record(row) + write_read("whole")
+
+    status, answer = account.send("POST", ITEMS, stream, ATOMIC)
+
+    assert status == 200
+    created, read = split_results(answer)
+    assert (status_of(created), status_of(read)) == (201, 200)
+    stored = account.divided.read_item("whole", "N0")
+    account.divided.delete_item("whole", "N0")
+    # The bits of status, tag and body; no substatus; the tag, and the item as it is stored.
+    assert created[0] == read[0] == 0b1101
+    etag = stored["_etag"].encode()
+    assert created[9:].startswith(bytes([len(etag)]) + etag)
+    assert b'"id":"whole","tail":"N0"' in read
+    # Last comes the charge: a double, the sixth name of the schema.
+    assert created[-10:-8] == read[-10:-8] == b"\x10\x06"
+
+
+def test_a_batch_in_hybrid_row_that_fails_leaves_nothing(account: RunningAccount) -> None:
+    body = b'{"id":"never","tail":"N0"}'
+    row = bytes.fromhex("81 7054e17f 43 00000000 02000000") + bytes([len(body)]) + body
+    stream = SEGMENT + write_record(row) + write_read("missing")
+
+    status, answer = account.send("POST", ITEMS, stream, ATOMIC)
+
+    assert status == 207
+    assert [status_of(row) for row in split_results(answer)] == [424, 404]
+    assert account.send("GET", f"{ITEMS}/never", None, ATOMIC)[0] == 404
+
+
+def test_operations_of_bulk_in_hybrid_row_stand_alone(account: RunningAccount) -> None:
+    """Each with its key, in one physical partition; the second wants no body back."""
+    named = find_range(account, "N0")
+    twin = next(key for key in map(str, range(1000)) if find_range(account, key) == named)
+    stream = SEGMENT + write_create("N0", "bulk") + write_create(twin, "bulk", b"\x03\x0c")
+    stream += write_create("N0", "bulk")
+    headers = BATCH | {"x-ms-cosmos-batch-continue-on-error": "True", RANGE: named}
+
+    status, answer = account.send("POST", ITEMS, stream, headers)
+
+    account.divided.delete_item("bulk", "N0")
+    account.divided.delete_item("bulk", twin)
+    first, second, third = split_results(answer)
+    assert status == 207
+    assert [status_of(row) for row in (first, second, third)] == [201, 201, 409]
+    assert b'"id":"bulk"' in first
+    assert b"bulk" not in second
+    assert second[0] == 0b0101
+
+
+def test_a_damaged_batch_in_hybrid_row_is_refused(account: RunningAccount) -> None:
+    stream = SEGMENT + write_create("N0", "damaged")
+
+    status, document = account.send("POST", ITEMS, stream[:-1] + b"!", ATOMIC)
 
     assert status == 400
-    assert "HybridRow" in document["message"]
+    assert "CRC-32" in document["message"]
 
 
 def test_a_create_that_allows_no_other_version_is_a_create(account: RunningAccount) -> None:

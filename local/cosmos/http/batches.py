@@ -1,8 +1,23 @@
 """Batches of operations on items: atomic ones in one partition, and bulk, each for itself."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from local.cosmos.http.hybrid_row import (
+    BINARY,
+    FLOAT64,
+    INT32,
+    TRUE,
+    UINT32,
+    UTF8,
+    VERSION,
+    Schema,
+    read_records,
+    read_row,
+    write_records,
+    write_row,
+)
 from local.cosmos.items import charges
 from local.cosmos.items.documents import ItemResult, PartitionItems, parse_json
 from local.cosmos.items.partitions import parse_key_header
@@ -19,8 +34,37 @@ from local.cosmos.responses import (
 OPERATIONS_MAX = 100
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 FAILED_DEPENDENCY = 424
-HYBRID_ROW = b"\x81"  # its version, the first byte of a batch of the .NET clients
-BATCH_KEYS = {"operationType", "id", "resourceBody", "ifMatch", "ifNoneMatch", "partitionKey"}
+BATCH_KEYS = {
+    *("operationType", "id", "resourceBody", "ifMatch", "ifNoneMatch", "partitionKey"),
+    "minimalReturnPreference",
+}
+# The schemas of the .NET clients' batches: HybridRowBatchSchemas.json in azure-cosmos-dotnet-v3.
+OPERATION_SCHEMA = Schema(
+    number=2145473648,
+    fixed={"operationType": INT32, "resourceType": INT32},
+    variable={
+        "partitionKey": UTF8,
+        "effectivePartitionKey": BINARY,
+        "id": UTF8,
+        "binaryId": BINARY,
+        "resourceBody": BINARY,
+    },
+    sparse={
+        "indexingDirective": UTF8,
+        "ifMatch": UTF8,
+        "ifNoneMatch": UTF8,
+        "timeToLiveInSeconds": INT32,
+        "minimalReturnPreference": TRUE,
+    },
+)
+RESULT_SCHEMA = Schema(
+    number=2145473649,
+    fixed={"statusCode": INT32, "subStatusCode": INT32},
+    variable={"eTag": UTF8, "resourceBody": BINARY},
+    sparse={"retryAfterMilliseconds": UINT32, "requestCharge": FLOAT64},
+)
+OPERATION_TYPES = {0: "Create", 1: "Patch", 2: "Read", 4: "Delete", 5: "Replace", 20: "Upsert"}
+DOCUMENT_TYPE = 2
 BY_ID = ("Read", "Replace", "Patch", "Delete")
 
 type BatchAction = Callable[[PartitionItems, dict[str, Any]], ItemResult]
@@ -37,6 +81,18 @@ BATCH_ACTIONS: dict[str, BatchAction] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class OperationResult:
+    """What became of one operation; `body` is the item as JSON, empty if it is not sent."""
+
+    status: int
+    charge: float
+    etag: str = ""
+    body: str = ""
+    substatus: int | None = None
+    message: str = ""
+
+
 def run_batch(storage: Storage, items: PartitionItems, payload: bytes) -> CosmosResponse:
     """Apply up to a hundred operations in one partition in order, or none.
 
@@ -47,16 +103,19 @@ def run_batch(storage: Storage, items: PartitionItems, payload: bytes) -> Cosmos
     operations = parse_operations(payload)
     if any("partitionKey" in operation for operation in operations):
         raise NotOffered("'partitionKey' in an operation of an atomic batch")
-    results: list[ItemResult] = []
+    results: list[OperationResult] = []
+    status = 200
     try:
         with storage.transaction():
             for operation in operations:
                 action = BATCH_ACTIONS[operation["operationType"]]
-                results.append(action(items, operation))
+                results.append(describe_result(action(items, operation), operation))
     except RequestRefused as refusal:  # by the operation after those that have results
-        return respond_with_failure(len(operations), len(results), refusal)
-    body = f"[{','.join(write_result(one) for one in results)}]"
-    return CosmosResponse(200, body.encode(), round(sum(one.charge for one in results), 2))
+        status, failed = 207, len(results)
+        results = [OperationResult(FAILED_DEPENDENCY, 0.0)] * len(operations)
+        results[failed] = describe_refusal(refusal)
+    charge = round(sum(one.charge for one in results), 2)
+    return CosmosResponse(status, write_results(results, payload), charge)
 
 
 def run_bulk(
@@ -73,24 +132,21 @@ def run_bulk(
     424 in its results, unless the client wants to go on. The HTTP status is 200, or 207.
     """
     operations = parse_operations(payload)
-    written: list[str] = []
-    charge, has_failed = 0.0, False
+    results: list[OperationResult] = []
+    has_failed = False
     for operation in operations:
         if has_failed and not does_go_on:
-            skipped = {"statusCode": FAILED_DEPENDENCY, "requestCharge": 0.0}
-            written.append(write_json(skipped))
+            results.append(OperationResult(FAILED_DEPENDENCY, 0.0))
             continue
         try:
             result = run_alone(storage, find_items, operation)
         except RequestRefused as refusal:
             has_failed = True
-            charge += charges.REFUSAL
-            written.append(write_json(describe_refusal(refusal)))
+            results.append(describe_refusal(refusal))
         else:
-            charge += result.charge
-            written.append(write_result(result))
-    body = f"[{','.join(written)}]".encode()
-    return CosmosResponse(207 if has_failed else 200, body, round(charge, 2))
+            results.append(describe_result(result, operation))
+    charge = round(sum(one.charge for one in results), 2)
+    return CosmosResponse(207 if has_failed else 200, write_results(results, payload), charge)
 
 
 def run_alone(
@@ -109,24 +165,25 @@ def run_alone(
         raise BadRequest("the text holds half of a surrogate pair") from error
 
 
-def describe_refusal(refusal: RequestRefused) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "statusCode": refusal.status,
-        "requestCharge": charges.REFUSAL,
-        "message": refusal.message,
-    }
-    if refusal.substatus is not None:
-        described["subStatusCode"] = refusal.substatus
-    return described
+def describe_result(result: ItemResult, operation: dict[str, Any]) -> OperationResult:
+    body = "" if operation.get("minimalReturnPreference") else result.body
+    return OperationResult(result.status, result.charge, result.etag, body)
+
+
+def describe_refusal(refusal: RequestRefused) -> OperationResult:
+    return OperationResult(
+        refusal.status, charges.REFUSAL, substatus=refusal.substatus, message=refusal.message
+    )
 
 
 def parse_operations(payload: bytes) -> list[dict[str, Any]]:
     """Read and check the body; a refusal is of the whole batch."""
     if len(payload) > BATCH_BYTES_MAX:
         raise RequestRefused(413, f"a batch may have {BATCH_BYTES_MAX} bytes at most")
-    if payload.startswith(HYBRID_ROW):
-        raise NotOffered("batches and bulk in HybridRow, only in JSON")
-    operations = parse_json(payload)
+    if payload.startswith(VERSION):
+        operations = [read_operation(row) for row in read_records(payload)]
+    else:
+        operations = parse_json(payload)
     if operations == []:
         raise BadRequest("Batch request has no operations.")  # clients look for these words
     if not isinstance(operations, list):
@@ -154,19 +211,47 @@ def check_operation(operation: Any) -> None:
         raise NotOffered(f"ifMatch on the batch operation {kind!r}")
 
 
-def write_result(result: ItemResult) -> str:
+def read_operation(row: bytes) -> dict[str, Any]:
+    """An operation of a .NET client, in the form of one in JSON."""
+    operation = read_row(OPERATION_SCHEMA, row)
+    if operation.pop("resourceType", None) != DOCUMENT_TYPE:
+        raise NotOffered("a batch of other resources than items")
+    number = operation.get("operationType", -1)
+    operation["operationType"] = OPERATION_TYPES.get(number, number)
+    if "resourceBody" in operation:
+        operation["resourceBody"] = parse_json(operation["resourceBody"])
+    return operation
+
+
+def write_results(results: list[OperationResult], payload: bytes) -> bytes:
+    """The body of the answer, in the form that the request has."""
+    if payload.startswith(VERSION):
+        return write_records(write_result_row(one) for one in results)
+    return f"[{','.join(write_result(one) for one in results)}]".encode()
+
+
+def write_result(result: OperationResult) -> str:
     """One result as JSON; the item's text is passed on as it is stored."""
-    head = {"statusCode": result.status, "requestCharge": result.charge}
+    described: dict[str, Any] = {"statusCode": result.status, "requestCharge": result.charge}
+    if result.message:
+        described["message"] = result.message
+    if result.substatus is not None:
+        described["subStatusCode"] = result.substatus
     if not result.body:
-        return write_json(head)
-    tagged = write_json(head | {"eTag": result.etag})
+        return write_json(described)
+    tagged = write_json(described | {"eTag": result.etag})
     return f'{tagged[:-1]},"resourceBody":{result.body}}}'
 
 
-def respond_with_failure(count: int, index: int, refusal: RequestRefused) -> CosmosResponse:
-    """The results when the operation at an index was refused; only it is charged."""
-    results: list[dict[str, Any]] = [
-        {"statusCode": FAILED_DEPENDENCY, "requestCharge": 0.0} for _ in range(count)
-    ]
-    results[index] = describe_refusal(refusal)
-    return CosmosResponse(207, write_json(results).encode(), charges.REFUSAL)
+def write_result_row(result: OperationResult) -> bytes:
+    """One result as a HybridRow, which has no place for the sentence of a refusal."""
+    return write_row(
+        RESULT_SCHEMA,
+        {
+            "statusCode": result.status,
+            "subStatusCode": result.substatus,
+            "eTag": result.etag or None,
+            "resourceBody": result.body.encode() or None,
+            "requestCharge": result.charge,
+        },
+    )
