@@ -13,10 +13,10 @@ from local.cosmos.http.hybrid_row import (
     UTF8,
     VERSION,
     Schema,
+    decode_row,
+    encode_row,
     read_records,
-    read_row,
     write_records,
-    write_row,
 )
 from local.cosmos.items import charges
 from local.cosmos.items.documents import ItemResult, PartitionItems, parse_json
@@ -213,7 +213,7 @@ def check_operation(operation: Any) -> None:
 
 def read_operation(row: bytes) -> dict[str, Any]:
     """An operation of a .NET client, in the form of one in JSON."""
-    operation = read_row(OPERATION_SCHEMA, row)
+    operation = decode_row(OPERATION_SCHEMA, row)
     if operation.pop("resourceType", None) != DOCUMENT_TYPE:
         raise NotOffered("a batch of other resources than items")
     number = operation.get("operationType", -1)
@@ -245,7 +245,7 @@ def write_result(result: OperationResult) -> str:
 
 def write_result_row(result: OperationResult) -> bytes:
     """One result as a HybridRow, which has no place for the sentence of a refusal."""
-    return write_row(
+    return encode_row(
         RESULT_SCHEMA,
         {
             "statusCode": result.status,

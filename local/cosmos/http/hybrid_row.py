@@ -110,7 +110,7 @@ def write_records(rows: Iterable[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def read_row(schema: Schema, row: bytes) -> dict[str, Any]:
+def decode_row(schema: Schema, row: bytes) -> dict[str, Any]:
     """The fields of a row that are not missing; raises BadRequest, or NotOffered for others."""
     reader = RowReader(row)
     if HEADER.unpack(reader.take(HEADER.size)) != (VERSION[0], schema.number):
@@ -140,7 +140,7 @@ def read_row(schema: Schema, row: bytes) -> dict[str, Any]:
     return fields
 
 
-def write_row(schema: Schema, fields: Mapping[str, Any]) -> bytes:
+def encode_row(schema: Schema, fields: Mapping[str, Any]) -> bytes:
     """A row of these fields, those that are None left out."""
     given = {path: value for path, value in fields.items() if value is not None}
     placed = {**schema.fixed, **schema.variable}
