@@ -2,9 +2,11 @@
 
 The host hands over several messages of a session at once, in no certain order. One of these calls
 leads: it takes one turn after the other, and each turn folds everything whose turn has come into
-one entry. Nothing waits for company, so a message that comes alone is committed at once; the more
-wait, the larger the fold. Order comes from the journal: numbered messages are taken by number,
-others by the broker's sequence. What cannot be folded is taken alone.
+one entry. A message that comes alone is committed at once; the more wait, the larger the fold.
+Where calls of the session have just returned together, or a number in hand lies behind one that is
+missing, others are probably being handed over, and a turn lingers for them for some milliseconds.
+Order comes from the journal: numbered messages are taken by number, others by the broker's
+sequence. What cannot be folded is taken alone.
 
 Correctness does not rest on this file. Several processes may take messages of one session at once,
 and a call that dies is a delivery that comes again: Consumer.consume decides by the journal alone.
@@ -24,11 +26,21 @@ from shared.domain.message import Message, Number
 from shared.engine.consume.consume import Consumer
 from shared.engine.consume.fold import lacks_cursor
 from shared.engine.consume.outcomes import NotYet, Outcome, Processed
+from shared.engine.worker import Recent
 
 # Evicted cursors that are read for a fold, side by side.
 CURSORS_READ_MAX = 40
 # Times are rounded, so a shorter wait might end before its time.
 WAIT_SECONDS_MIN = 0.001
+# A turn lingers for a part of what the session's last write took, within these bounds: calls that
+# come back too late for a write wait for all of it, and then the calls go in two halves.
+LINGER_PART = 0.25
+LINGER_SECONDS_MIN = 0.005
+LINGER_SECONDS_MAX = 0.02
+# A host gives a session back when nothing came for a second, so older folds say nothing.
+RETURN_SECONDS_MAX = 1.0
+# Of so many sessions it is remembered how many calls their last folds had.
+FOLDS_MAX = 1_000
 
 
 @dataclass(eq=False, slots=True)
@@ -48,16 +60,36 @@ class Call:
     result: Outcome | Exception | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LastFold:
+    """A session's last fold: how many calls there were, how many of them returned, and when.
+
+    `seconds` is how long the fold took.
+    """
+
+    calls: int
+    returned: int
+    at: float
+    seconds: float
+
+
 @dataclass(eq=False, slots=True)
 class Gathering:
-    """The calls of one session that have no result yet, and which of them takes the turns."""
+    """The calls of one session that have no result yet, and which of them takes the turns.
+
+    `arrived` is set when there are `awaited` calls. The turn that comes next lingers until
+    `linger_until`, which is None as long as it has found no reason to.
+    """
 
     calls: list[Call] = field(default_factory=list)
     leader: Call | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    awaited: int = 0
+    linger_until: float | None = None
 
     def conclude(self, calls: Iterable[Call], result: Outcome | Exception) -> None:
         """Give calls their result and let them return, as far as they were not cancelled."""
+        self.linger_until = None
         for call in calls:
             if call in self.calls:
                 call.result = result
@@ -66,6 +98,7 @@ class Gathering:
 
     def put_off(self, group: str | None, until: float) -> None:
         """Let the calls of a producer group wait: what stops one of them stops all."""
+        self.linger_until = None
         for call in self.calls:
             if group_of(call) == group:
                 call.look_at = call.waits_until = until
@@ -90,6 +123,7 @@ class Gatherer:
         self.clock = consumer.worker.clock
         self.waits = consumer.worker.policy.waits
         self.gatherings: defaultdict[str, Gathering] = defaultdict(Gathering)
+        self.last_folds: Recent[str, LastFold] = Recent(FOLDS_MAX)
 
     async def consume(self, message: Message, arrival: int = 0) -> Outcome:
         """The outcome of one delivery; see Consumer.consume for what is promised and raised.
@@ -101,14 +135,22 @@ class Gatherer:
             # It goes past the journal, so there is nothing to write together.
             return await self.consumer.consume(message)
         session, now = message.session, self.clock.now()
-        # Where this worker wrote the newest entry, what is missing is probably in its hands, or
-        # soon will be. Elsewhere the other region may have written it: the store says.
-        patience = self.waits.poll_seconds if self.worker.own_head(session) else 0.0
-        woken = asyncio.get_running_loop().create_future()
-        call = Call(message, arrival, now + self.waits.gap_seconds, now + patience, now, woken)
         gathering = self.gatherings[session]
+        woken = asyncio.get_running_loop().create_future()
+        call = Call(message, arrival, now + self.waits.gap_seconds, now, now, woken)
+        if self.worker.own_head(session) is not None:
+            # This worker wrote the newest entry, so what is missing is probably in its hands, or
+            # soon will be.
+            call.look_at = now + self.waits.poll_seconds
+        else:
+            # The other region may have written what is missing: the store says, unless it has just
+            # been asked for the group.
+            group = group_of(call)
+            asked = (other.look_at for other in gathering.calls if group_of(other) == group)
+            call.look_at = max(asked, default=now)
         gathering.calls.append(call)
-        gathering.arrived.set()
+        if len(gathering.calls) >= gathering.awaited:
+            gathering.arrived.set()
         try:
             gathering.leader = gathering.leader or call
             while call.result is None:
@@ -143,13 +185,19 @@ class Gatherer:
             until = min(min(call.look_at, call.give_up_at) for call in calls)
             await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN))
             return
+        if await self.linger(session, gathering, calls, run):
+            return
         taken = run if chosen in run else [chosen]
         try:
             entry = None
             if len(taken) > 1:
                 entry = await self.fold([call.message for call in taken])
             if entry is not None:
-                gathering.conclude(taken[: len(entry.identities)], Processed(entry))
+                returning, written = len(entry.identities), self.clock.now()
+                self.last_folds[session] = LastFold(
+                    len(gathering.calls), returning, written, written - now
+                )
+                gathering.conclude(taken[:returning], Processed(entry))
                 return
             # The first of its group, because the others' turn is not before it has its entry.
             taken = taken[:1]
@@ -169,8 +217,26 @@ class Gatherer:
             else:
                 gathering.conclude(taken, outcome)
 
-    async def wait_for_calls(self, gathering: Gathering, seconds: float) -> None:
-        """Wait until another call arrives, but no longer than so many seconds."""
+    async def linger(
+        self, session: str, gathering: Gathering, calls: Sequence[Call], run: Sequence[Call]
+    ) -> bool:
+        """Wait where other calls are probably being handed over; whether there was such a wait."""
+        now, last = self.clock.now(), self.last_folds.get(session)
+        is_new = self.worker.remembered_head(session) is None and self.consumer.leads(session)
+        awaited = count_awaited(calls, run, last, now, is_new=is_new)
+        if len(calls) >= awaited:
+            return False
+        if gathering.linger_until is None:
+            gathering.linger_until = now + choose_linger(last)
+        if now >= gathering.linger_until:
+            return False
+        wait = max(gathering.linger_until - now, WAIT_SECONDS_MIN)
+        await self.wait_for_calls(gathering, wait, awaited)
+        return True
+
+    async def wait_for_calls(self, gathering: Gathering, seconds: float, awaited: int = 0) -> None:
+        """Wait until another call makes them `awaited`, but no longer than so many seconds."""
+        gathering.awaited = awaited
         arriving = asyncio.ensure_future(gathering.arrived.wait())
         sleeping = asyncio.ensure_future(self.clock.sleep(seconds))
         try:
@@ -247,6 +313,29 @@ def find_ready(
         # Among groups the order is that of arrival.
         run += zip(sorted(call.arrival for call in in_turn), in_turn, strict=True)
     return [call for _, call in sorted(run, key=lambda placed: placed[0])], alone
+
+
+def count_awaited(
+    calls: Sequence[Call], run: Sequence[Call], last: LastFold | None, now: float, *, is_new: bool
+) -> int:
+    """How many calls a turn should have before it begins; 0 where it is of no use to linger.
+
+    `is_new` says of a session that this worker leads it and knows no entry of it.
+    """
+    # The host begins calls in no certain order. Without this the store would be asked for the head.
+    if is_new and any(call.message.number is not None and call not in run for call in calls):
+        return len(calls) + 1
+    # Of those that returned together the host replaces all, as long as there are messages. It is of
+    # no use to hold up many for the few that returned.
+    if last is None or now > last.at + RETURN_SECONDS_MAX or last.returned < 2:
+        return 0
+    return last.calls if 2 * last.returned >= last.calls else 0
+
+
+def choose_linger(last: LastFold | None) -> float:
+    """How many seconds a turn lingers, by what the last fold of the session took."""
+    part = LINGER_PART * last.seconds if last else 0.0
+    return min(max(part, LINGER_SECONDS_MIN), LINGER_SECONDS_MAX)
 
 
 def group_of(call: Call) -> str | None:
