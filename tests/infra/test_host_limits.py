@@ -9,6 +9,8 @@ from tests.infra.parity import ROOT, deployment, load, local_config, local_queue
 
 HOST = load(ROOT / "host.json")
 SERVICE_BUS = HOST["extensions"]["serviceBus"]
+# "Service Bus quotas": concurrent receive requests on a queue.
+RECEIVES_MAX = 5_000
 
 
 def duration(clock: str) -> timedelta:
@@ -26,6 +28,11 @@ def test_nothing_is_fetched_before_it_can_be_handled() -> None:
 
 def test_many_sessions_run_at_once() -> None:
     assert SERVICE_BUS["maxConcurrentSessions"] > 1
+
+
+def test_an_instance_stays_below_the_receives_that_a_queue_takes_at_a_time() -> None:
+    receives = SERVICE_BUS["maxConcurrentSessions"] * SERVICE_BUS["maxConcurrentCallsPerSession"]
+    assert receives <= RECEIVES_MAX
 
 
 def test_a_drained_session_is_let_go_within_seconds() -> None:

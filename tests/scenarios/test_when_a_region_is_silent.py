@@ -6,26 +6,16 @@ Time is virtual here: a second passes only while everything waits.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import Processed
 from shared.engine.dispatch.deliver import PATIENCE_SECONDS, PAUSE_SECONDS, PAUSE_SECONDS_MAX
 from simulation import virtual_time
 from tests.crashes import sent
+from tests.loop_clock import LoopClock
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
 SEND_SECONDS_MAX = 10.0
-
-
-class LoopClock(VirtualClock):
-    """The clock of a loop in virtual time, which all of the world's time comes from."""
-
-    def now(self) -> float:
-        return virtual_time.now()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 def bill(sequence: int, session: str = "acc-7") -> Message:

@@ -62,15 +62,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class LastFold:
-    """A session's last fold: how many calls there were, how many of them returned, and when.
-
-    `seconds` is how long the fold took.
-    """
+    """A session's last fold: how many calls there were, how many of them returned, and when."""
 
     calls: int
     returned: int
+    begun_at: float
     at: float
-    seconds: float
 
 
 @dataclass(eq=False, slots=True)
@@ -193,11 +190,10 @@ class Gatherer:
             if len(taken) > 1:
                 entry = await self.fold([call.message for call in taken])
             if entry is not None:
-                returning, written = len(entry.identities), self.clock.now()
                 self.last_folds[session] = LastFold(
-                    len(gathering.calls), returning, written, written - now
+                    len(gathering.calls), len(entry.identities), begun_at=now, at=self.clock.now()
                 )
-                gathering.conclude(taken[:returning], Processed(entry))
+                gathering.conclude(taken[: len(entry.identities)], Processed(entry))
                 return
             # The first of its group, because the others' turn is not before it has its entry.
             taken = taken[:1]
@@ -229,6 +225,8 @@ class Gatherer:
         if gathering.linger_until is None:
             gathering.linger_until = now + choose_linger(last)
         if now >= gathering.linger_until:
+            # It was in vain, at least in part, and the next turn does not try that again.
+            self.last_folds.pop(session, None)
             return False
         wait = max(gathering.linger_until - now, WAIT_SECONDS_MIN)
         await self.wait_for_calls(gathering, wait, awaited)
@@ -334,7 +332,7 @@ def count_awaited(
 
 def choose_linger(last: LastFold | None) -> float:
     """How many seconds a turn lingers, by what the last fold of the session took."""
-    part = LINGER_PART * last.seconds if last else 0.0
+    part = LINGER_PART * (last.at - last.begun_at) if last else 0.0
     return min(max(part, LINGER_SECONDS_MIN), LINGER_SECONDS_MAX)
 
 
