@@ -7,15 +7,11 @@ import azure.functions as func
 from functions.requests import SESSION, path_to, read_name
 from functions.responses import respond, respond_problem
 from shared.domain.errors import InvalidMessage, LockstepError
-from shared.domain.message import OWNER_LEVEL_MAX, Message, refuse_reserved
-from shared.domain.producer import HTTP_GROUP, Draft, ProducerOptions
+from shared.domain.message import Message, refuse_reserved
+from shared.domain.producer import Draft
 from shared.engine.build import Services
 from shared.engine.handle.handle import parse_body
 
-# The highest owner level, so that nobody who sends to the queue can fence what ingest accepts.
-PRODUCER = ProducerOptions(HTTP_GROUP, owner_level=OWNER_LEVEL_MAX, is_ingest=True)
-# How long an Idempotency-Key is remembered.
-KEY_SECONDS = 24 * 3600
 PARAMETERS = frozenset({"type", "time"})
 # The sender's time in the CloudEvents HTTP binding.
 TIME_HEADER = "ce-time"
@@ -48,12 +44,10 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
     try:
         message = read_request(services, request)
         draft = Draft(message.id, message.type, message.body, message.time)
-        published = await services.producer.publish(
-            message.session, [draft], PRODUCER, keep_seconds=KEY_SECONDS
-        )
+        accepted = await services.ingest.take(message.session, draft)
     except LockstepError as error:
         return respond_problem(error)
-    return respond_accepted(published.messages[0])
+    return respond_accepted(accepted)
 
 
 def respond_accepted(message: Message) -> func.HttpResponse:

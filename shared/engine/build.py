@@ -25,6 +25,7 @@ from shared.engine.operate.recover import Recovery
 from shared.engine.operate.reject import Rejecter
 from shared.engine.operate.resolve import Resolver
 from shared.engine.operate.standstills import Standstills
+from shared.engine.publish.ingest import Ingest
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import Readiness
 from shared.engine.sagas.steps import Commands
@@ -46,6 +47,7 @@ class Services:
     outputs: Outputs
     standstills: Standstills
     producer: Producer
+    ingest: Ingest
     recovery: Recovery
     compactor: Compactor
     look: Look
@@ -101,6 +103,7 @@ def build(
         outputs=outputs,
         standstills=Standstills(worker, delivery.regions),
         producer=producer,
+        ingest=Ingest(producer),
         recovery=Recovery(consumer),
         look=Look({**places_of(delivery, policy.reply_queues), **(containers or {})}),
         compactor=Compactor(worker, delivery.regions),
