@@ -1,10 +1,18 @@
 """From counters to figures, and from figures to what is printed and whether the aims hold."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from bench.counts.__main__ import Aim, format_backlog, format_table, list_aims, parse_plan
+from bench.counts.__main__ import (
+    WHOLE_WAY_AIMS,
+    Aim,
+    format_backlog,
+    format_table,
+    list_aims,
+    parse_plan,
+)
 from bench.counts.waves import (
     CounterReading,
     CountPlan,
@@ -102,12 +110,25 @@ BACKLOG = MessageCosts(
 VISITS = VisitCosts(cold=CHEAP, warm=WARM, again=CHEAP, feed_units=0.5)
 
 
-def missed(visits: VisitCosts, backlog: MessageCosts = BACKLOG) -> list[str]:
-    return [str(aim) for aim in list_aims(visits, backlog) if not aim.holds]
+WHOLE = dict.fromkeys(WHOLE_WAY_AIMS, 20.0)
+
+
+def missed(
+    visits: VisitCosts,
+    backlog: MessageCosts = BACKLOG,
+    whole: Mapping[str, float] = WHOLE,
+) -> list[str]:
+    return [str(aim) for aim in list_aims(visits, backlog, whole) if not aim.holds]
 
 
 def test_all_aims_hold_for_figures_within_them() -> None:
     assert missed(VISITS) == []
+
+
+def test_a_whole_way_that_costs_too_much_is_named() -> None:
+    assert missed(VISITS, whole={**WHOLE, "one output": 60.5}) == [
+        "request units of the whole way, one output: 60.50, at most 28"
+    ]
 
 
 def test_an_aim_that_is_missed_is_named_with_what_was_counted() -> None:
