@@ -17,41 +17,41 @@ LARGE_BYTES = 100_000
 handlers = Handlers()
 
 
-class Order(BaseModel):
-    """A message that says nothing but that it came."""
+class Occurrence(BaseModel):
+    """A message that says only that it came."""
 
 
-class Count(BaseModel):
+class Tally(BaseModel):
     """How many messages a session has had."""
 
-    orders: int = 0
+    taken: int = 0
 
 
-class LargeCount(BaseModel):
+class LargeTally(BaseModel):
     """The same, and much besides."""
 
-    orders: int = 0
+    taken: int = 0
     text: str = ""
 
 
-@handlers.register("count.silently", state=Count, body=Order, sessions="silently-*")
-def count_silently(count: Count, _: Order, __: Context) -> Count:
+@handlers.register("count.silently", state=Tally, body=Occurrence, sessions="silently-*")
+def count_silently(tally: Tally, _: Occurrence, __: Context) -> Tally:
     """Count, and tell nobody."""
-    return Count(orders=count.orders + 1)
+    return Tally(taken=tally.taken + 1)
 
 
-@handlers.register("count.aloud", state=Count, body=Order, sessions="aloud-*")
-def count_aloud(count: Count, _: Order, __: Context) -> Handled[Count]:
+@handlers.register("count.aloud", state=Tally, body=Occurrence, sessions="aloud-*")
+def count_aloud(tally: Tally, _: Occurrence, __: Context) -> Handled[Tally]:
     """Count, and say how many there were."""
-    counted = Count(orders=count.orders + 1)
+    counted = Tally(taken=tally.taken + 1)
     return Handled(counted, (Output("count.counted", counted),))
 
 
-@handlers.register("count.at_length", state=LargeCount, body=Order, sessions="at_length-*")
-def count_at_length(count: LargeCount, _: Order, __: Context) -> Handled[LargeCount]:
+@handlers.register("count.at_length", state=LargeTally, body=Occurrence, sessions="at_length-*")
+def count_at_length(tally: LargeTally, _: Occurrence, __: Context) -> Handled[LargeTally]:
     """Count, say how many there were, and keep 100 kB."""
-    counted = LargeCount(orders=count.orders + 1, text="x" * LARGE_BYTES)
-    return Handled(counted, (Output("count.counted", Count(orders=counted.orders)),))
+    counted = LargeTally(taken=tally.taken + 1, text="x" * LARGE_BYTES)
+    return Handled(counted, (Output("count.counted", Tally(taken=counted.taken)),))
 
 
 services = connect(Settings.read(os.environ), handlers)

@@ -139,7 +139,7 @@ class Gatherer:
             # This worker wrote the newest entry, so what is missing is probably in its hands, or
             # soon will be.
             call.look_at = now + self.waits.poll_seconds
-        else:
+        elif gathering.calls:
             # The other region may have written what is missing: the store says, unless it has just
             # been asked for the group.
             group = group_of(call)
@@ -182,7 +182,9 @@ class Gatherer:
             until = min(min(call.look_at, call.give_up_at) for call in calls)
             await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN))
             return
-        if await self.linger(session, gathering, calls, run):
+        # What comes alone, as it mostly does, has nobody to wait for.
+        may_linger = session in self.last_folds or len(run) < len(calls)
+        if may_linger and await self.linger(session, gathering, calls, run):
             return
         taken = run if chosen in run else [chosen]
         try:
