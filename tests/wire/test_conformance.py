@@ -1,6 +1,7 @@
 """`python -m conformance`: how it judges tests, and the short form of the real ones."""
 
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -8,6 +9,7 @@ import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import psutil
 import pytest
 
 from conformance.catalogue import SUITES
@@ -143,6 +145,27 @@ def test_what_does_not_end_in_time_has_failed_and_leaves_nothing(tmp_path: Path)
     assert ended.returncode == 1
     assert "did not end in the time of the whole run" in ended.stdout
     assert time.monotonic() - began < 60
+    assert {one.name for one in tmp_path.iterdir()} == before
+
+
+def test_when_a_signal_ends_the_run_nothing_of_it_stays(tmp_path: Path) -> None:
+    keep_distribution(tmp_path, test_silent=SILENT)
+    before = {one.name for one in tmp_path.iterdir()}
+    run = psutil.Popen(
+        [sys.executable, "-m", "conformance", "servicebus"],
+        cwd=ROOT,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not run.children() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (child,) = run.children()
+
+    run.terminate()
+
+    assert run.wait(60) == 128 + signal.SIGTERM
+    assert not child.is_running()
     assert {one.name for one in tmp_path.iterdir()} == before
 
 
