@@ -91,7 +91,7 @@ def run_conformance(*words: str, home: Path | None = None) -> subprocess.Complet
         env=os.environ | caches,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 
