@@ -37,7 +37,6 @@ def main() -> int:
         help="of file or file::class::test, such as 'test_q*' or '*::test_query_*'",
     )
     parser.add_argument("--short", action="store_true", help="less than a minute of each suite")
-    parser.add_argument("--jobs", type=int, default=6, help="processes at a time (default: 6)")
     parser.add_argument(
         "--minutes", type=float, default=25, help="what has not ended by then has failed (25)"
     )
@@ -50,7 +49,7 @@ def main() -> int:
     outcomes = []
     only = {name: SUITES[name].short if arguments.short else (arguments.only,) for name in names}
     try:
-        for outcome in Run(only, arguments.jobs, arguments.minutes * 60).run():
+        for outcome in Run(only, arguments.minutes * 60).run():
             outcomes.append(outcome)
             if outcome.ending == "failed":
                 print(f"FAILED {outcome.suite} {outcome.test}\n{outcome.reason}\n", flush=True)

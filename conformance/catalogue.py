@@ -36,6 +36,7 @@ SUITES = {
         refusal=r"the local Cosmos DB does not offer (?:\\?'[\w.]+\\?'|[^'\"\\\n(])*",
         not_applicable=read_not_applicable("cosmos"),
         short=("test_none_options.py*", "test_aggregate.py*"),
+        processes=3,
         parts=1,  # tests share the containers of their class
     ),
     "servicebus": Suite(
@@ -51,6 +52,7 @@ SUITES = {
             "test_sb_client.py::*close*",
             "test_sessions.py::*_filter_*",
         ),
-        parts=4,
+        processes=12,  # they wait most of the time: for locks to end, for nothing to come
+        parts=6,
     ),
 }

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import chain, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,13 +54,12 @@ class Share:
 class Run:
     """One run of some suites. It leaves nothing behind, however it ends, but what was fetched."""
 
-    def __init__(self, only: Mapping[str, tuple[str, ...]], jobs: int, seconds_max: float) -> None:
+    def __init__(self, only: Mapping[str, tuple[str, ...]], seconds_max: float) -> None:
         """`only` names the suites, each with patterns of the tests that shall run.
 
         What has not ended after the time has failed.
         """
         self._only = only
-        self._jobs = jobs
         self._deadline = time.monotonic() + seconds_max
         self._processes: set[subprocess.Popen[str]] = set()
         self._over = False
@@ -71,16 +69,15 @@ class Run:
         archives = {name: fetch_archive(SUITES[name]) for name in self._only}
         with ExitStack() as stack:
             place = Path(stack.enter_context(TemporaryDirectory()))
-            by_suite = []
+            runs = []
             for name, archive in archives.items():
                 environment = stack.enter_context(SUITES[name].start())
                 folder = unpack_tests(archive, place / name)
-                by_suite.append(self._divide(name, folder, environment))
-            pool = stack.enter_context(ThreadPoolExecutor(self._jobs))
-            stack.callback(self._end, pool)
-            # In turns: the tests of one suite wait most of their time, those of another compute.
-            shares = filter(None, chain.from_iterable(zip_longest(*by_suite)))
-            for done in as_completed([pool.submit(self._run_share, share) for share in shares]):
+                pool = stack.enter_context(ThreadPoolExecutor(SUITES[name].processes))
+                stack.callback(self._end, pool)
+                shares = self._divide(name, folder, environment)
+                runs += [pool.submit(self._run_share, share) for share in shares]
+            for done in as_completed(runs):
                 yield from done.result()
 
     def _divide(self, name: str, folder: Path, environment: Mapping[str, str]) -> Iterator[Share]:

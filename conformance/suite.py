@@ -31,8 +31,9 @@ class Suite:
     `marks` tell them from others. `preparer` is a module that replaces the suite's own
     configuration when pytest loads it, and `options` are pytest's own. `start` runs a service for
     as long as the context lasts, and gives the environment of the tests. A test that fails with
-    what the regular expression `refusal` finds was refused by name. A large file is divided between
-    so many processes as `parts` says. `short` are patterns of the tests of the short form.
+    what the regular expression `refusal` finds was refused by name. `processes` run at a time, and
+    a large file is divided between `parts` of them. `short` are patterns of the tests of the short
+    form.
     """
 
     distribution: str
@@ -43,6 +44,7 @@ class Suite:
     refusal: str
     not_applicable: tuple[NotApplicable, ...]
     short: tuple[str, ...]
+    processes: int
     parts: int
 
     @property
