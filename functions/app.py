@@ -1,5 +1,6 @@
 """A function app from handlers: they are found in a package, and every trigger is registered."""
 
+import logging
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -46,7 +47,15 @@ def find_handlers(package: str, settings: Any = None) -> Handlers:
 
 
 def build_app(services: Services) -> func.FunctionApp:
-    """The app with every trigger: queues, change feed, timers, HTTP, the page and sagas."""
+    """The app with every trigger: queues, change feed, timers, HTTP, the page and sagas.
+
+    The Azure SDKs log every request with its headers at level information, which is paid for by
+    the gigabyte. They are held at warning here, unless debugging is asked for or their level is
+    already set.
+    """
+    sdks = logging.getLogger("azure")
+    if sdks.level == logging.NOTSET and not sdks.isEnabledFor(logging.DEBUG):
+        sdks.setLevel(logging.WARNING)
     app = func.FunctionApp()
     for build_blueprint in (
         build_receive_blueprint,

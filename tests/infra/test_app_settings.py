@@ -20,6 +20,8 @@ REGIONS = ("east", "west")
 
 # Refused or ignored by Flex Consumption:
 # https://learn.microsoft.com/azure/azure-functions/functions-app-settings
+# So an instance has the platform's default of one worker process, which is what lets the messages
+# of a session share a write (shared/engine/consume/gather.py).
 NOT_ON_FLEX = {
     "FUNCTIONS_EXTENSION_VERSION",
     "FUNCTIONS_WORKER_RUNTIME",

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from datetime import timedelta
 
+from packaging.version import Version
+
 from functions.receive import PAUSE_SECONDS_MAX, pause_seconds
 from tests.infra.parity import ROOT, deployment, load, local_config, local_queues, section
 
@@ -20,6 +22,14 @@ def duration(clock: str) -> timedelta:
 
 def test_a_session_has_several_calls_which_share_its_writes() -> None:
     assert 1 < SERVICE_BUS["maxConcurrentCallsPerSession"] < 100
+
+
+def test_the_bundle_is_no_older_than_the_first_one_supported() -> None:
+    bundle = HOST["extensionBundle"]
+    least, below = bundle["version"].strip("[)").split(", ")
+
+    assert bundle["id"] == "Microsoft.Azure.Functions.ExtensionBundle.Preview"
+    assert Version("4.45.0") <= Version(least) < Version(below) == Version("5.0.0")
 
 
 def test_nothing_is_fetched_before_it_can_be_handled() -> None:

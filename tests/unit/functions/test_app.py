@@ -1,5 +1,6 @@
 """Handlers are found in a package: all of them, and what is none is named."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from functions.app import find_handlers
+from functions.app import build_app, find_handlers
+from shared.domain.handler import Handlers
+from tests.world import World
 
 COUNTING = """
 from pydantic import BaseModel
@@ -75,3 +78,28 @@ def test_a_module_that_cannot_be_imported_is_not_passed_over(package: Path) -> N
 
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         find_handlers("found")
+
+
+@pytest.mark.parametrize(
+    ("root_level", "own_level", "expected"),
+    [
+        (logging.INFO, logging.NOTSET, logging.WARNING),
+        (logging.INFO, logging.INFO, logging.INFO),
+        (logging.DEBUG, logging.NOTSET, logging.DEBUG),
+    ],
+    ids=["by default", "its level is set", "debugging is asked for"],
+)
+def test_a_request_of_an_azure_sdk_is_not_logged_unless_asked_for(
+    root_level: int, own_level: int, expected: int
+) -> None:
+    root, sdks = logging.getLogger(), logging.getLogger("azure")
+    before = root.level, sdks.level
+    try:
+        root.setLevel(root_level)
+        sdks.setLevel(own_level)
+        build_app(World(handlers=Handlers()).east)
+        request_log = logging.getLogger("azure.core.pipeline.policies.http_logging_policy")
+        assert request_log.getEffectiveLevel() == expected
+    finally:
+        root.setLevel(before[0])
+        sdks.setLevel(before[1])
