@@ -30,6 +30,7 @@ from bench.throughput.consuming import (
     with_host,
 )
 from bench.throughput.profile import Profile, sample_system
+from bench.throughput.sparse import SparseLoad, measure_lateness
 from testbed.command import exit_status, parse_count, run_program
 
 SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
@@ -80,6 +81,8 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(
             f"--{name}-ms", type=float, default=0.0, metavar="MS", help=f"{what} waits so long (0)"
         )
+    sparse = "1,000 sessions of one message over 30 s instead: how late each is settled"
+    parser.add_argument("--sparse", action="store_true", help=sparse)
     parser.add_argument("--no-profile", action="store_true", help="do not sample ours at the end")
     return parser.parse_args(words)
 
@@ -106,6 +109,20 @@ def measure(shape: Shape, rounds: int, latencies: Latencies) -> dict[str, list[R
                 with one.consume(own) as pid:
                     rates[one.name].append(own.drain(shape, pid))
     return dict(rates)
+
+
+def measure_sparse(latencies: Latencies) -> Iterator[str]:
+    """A line for each contestant: how late messages are settled that come one at a time."""
+    load = SparseLoad()
+    yield f"{load.sessions} sessions of one message over {load.seconds:g} s, ms until settled"
+    yield f"{'':{NAME_WIDTH}}{'median':>8}{'99 %':>8}"
+    for one in list_contestants():
+        show_progress(f"sparse load: {one.name}")
+        with one.running as own:
+            own.put_at_a_distance(latencies)
+            with one.consume(own):
+                late = measure_lateness(own, load)
+        yield f"{one.name:{NAME_WIDTH}}{late.median * 1000:8.0f}{late.nearly_all * 1000:8.0f}"
 
 
 def compare_with_aims(rates: dict[str, list[Rate]]) -> Iterator[str]:
@@ -168,6 +185,10 @@ def run(options: argparse.Namespace) -> int:
             f"each write waits {latencies.write_ms:g} ms, each read {latencies.read_ms:g} ms,"
             f" each settlement {latencies.settle_ms:g} ms\n"
         )
+    if options.sparse:
+        for line in measure_sparse(latencies):
+            print(line, flush=True)
+        return 0
     for shape in shapes:
         rates = measure(shape, options.rounds, latencies)
         print("\n".join(format_table(shape, rates, OURS.name)))

@@ -10,6 +10,7 @@ from bench.systems import ROOT
 from bench.throughput.__main__ import compute_ratio, format_profile, format_table, parse_shape
 from bench.throughput.consuming import Rate, Shape
 from bench.throughput.profile import build_profile
+from bench.throughput.sparse import describe
 from testbed.children import read_cpu_seconds
 
 
@@ -33,6 +34,17 @@ def test_ratios_are_taken_round_by_round_so_that_a_slow_round_slows_both() -> No
     theirs = [rate(200), rate(20), rate(200)]
 
     assert compute_ratio(ours, theirs) == pytest.approx(0.5)
+
+
+def test_the_nth_settlement_is_held_against_the_nth_arrival() -> None:
+    arrived = [float(n) for n in range(100)]
+    settled = [n + 0.5 for n in arrived[:99]] + [199.0]
+
+    late = describe(arrived, settled)
+
+    assert late.median == 0.5
+    assert 90 < late.nearly_all <= 100
+    assert describe([2.0, 3.0], [1.0, 3.5]).median == pytest.approx(0.25)
 
 
 def test_the_table_has_median_spread_ratio_and_processor_time() -> None:
