@@ -61,9 +61,9 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A compiler, npm, a browser, the tools of every system, and an ordinary user."""
+    """A compiler, curl, npm, a browser, the tools of every system, and an ordinary user."""
     machine = Machine(tmp_path)
-    for name in ("cc", "npm", "chromium"):
+    for name in ("cc", "curl", "npm", "chromium"):
         machine.command(name)
     for name in NEEDED:
         found = shutil.which(name)

@@ -34,7 +34,8 @@ def bank(tmp_path: Path) -> Path:
 def describe_app(folder: Path) -> tuple[Path, list[str], list[str]]:
     """Where the app in a folder has Lockstep from, its message types and its functions."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | SETTINGS
-    command = [sys.executable, "-c", PROGRAM]
+    # -B: the tests list the folder, and Python would leave its compiled modules there.
+    command = [sys.executable, "-B", "-c", PROGRAM]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
     source, types, names = json.loads(run.stdout)
     return Path(source), types, names
