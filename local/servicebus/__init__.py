@@ -3,7 +3,8 @@
     server.py    the namespace: its thread, its socket and its clock
     config.py    its declaration
     broker.py    transactions and injected faults
-    links.py     the broker's ends of clients' links: transfers, credit, drain, settlement
+    links.py     what the broker's ends of clients' links have in common
+    incoming_links.py, outgoing_links.py   over which clients send, and receive
     rules.py     the filters of subscriptions
     protocol/    Proton's connection, encoded messages, `$cbs`, `$management`, error conditions
     entities/    queues, sessions, topics, locks, duplicate detection, storage; no I/O but the store

@@ -5,8 +5,9 @@ from dataclasses import replace
 from functools import partial
 
 from local.servicebus.config import NamespaceConfig, QueueConfig, SubscriptionConfig
+from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import EntityKind, MessagingEntity, Queue, QueueOptions
+from local.servicebus.entities.queue import Queue, QueueOptions
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.entities.topic import Topic

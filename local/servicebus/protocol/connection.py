@@ -36,17 +36,16 @@ from proton import (
 
 from local.servicebus.broker import Broker
 from local.servicebus.entities.catalog import EntityCatalog
+from local.servicebus.entities.entity import MessagingEntity
 from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import MessagingEntity
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.topic import Topic
-from local.servicebus.links import (
-    LinkEndpoint,
-    MessageIncomingLink,
+from local.servicebus.incoming_links import MessageIncomingLink
+from local.servicebus.links import LinkEndpoint, refuse_link
+from local.servicebus.outgoing_links import (
     PlainOutgoingLink,
     SessionOutgoingLink,
     has_session_filter,
-    refuse_link,
 )
 from local.servicebus.protocol.authorization import SasAuthorization
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition

@@ -11,11 +11,12 @@ from uuid import UUID
 from proton import Array, Data, Message, int32, timestamp
 
 from local.servicebus.broker import Broker, ClientConnection, ClientOperation
+from local.servicebus.entities.entity import MessagingEntity
 from local.servicebus.entities.message import Settlement, StoredMessage
 from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import MessagingEntity, Queue
+from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.session_queue import SessionQueue
-from local.servicebus.links import read_dead_letter_reason
+from local.servicebus.outgoing_links import read_dead_letter_reason
 from local.servicebus.protocol.errors import (
     STATUS_BAD_REQUEST,
     STATUS_OF_CONDITION,

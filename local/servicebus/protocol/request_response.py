@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from proton import Delivery, Endpoint, Message, ProtonException, Sender, Session
 
-from local.servicebus.links import IncomingLink, LinkEndpoint, settle_transfer
+from local.servicebus.incoming_links import IncomingLink, settle_transfer
+from local.servicebus.links import LinkEndpoint
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 type SendResponse = Callable[[Message], None]
