@@ -41,6 +41,11 @@ class ClientConnection(Protocol):
     @property
     def is_open(self) -> bool: ...
 
+    @property
+    def is_reading_batch(self) -> bool:
+        """Whether the transfer that has just arrived says that it is a batch."""
+        ...
+
     def request_flush(self) -> None:
         """There is something to write; it goes out at the end of the transaction."""
 

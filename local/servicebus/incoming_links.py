@@ -1,16 +1,15 @@
 """Links over which clients send: transfers are taken, applied and settled with an outcome."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from proton import Condition, Delivery, Endpoint, Receiver, symbol
+from proton import Delivery, Endpoint, Receiver, symbol
 
 from local.servicebus.broker import Broker, ClientConnection, ClientOperation
 from local.servicebus.entities.entity import MessagingEntity
 from local.servicebus.entities.message import BrokeredMessage
-from local.servicebus.links import LinkEndpoint
+from local.servicebus.links import LinkEndpoint, write_condition
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.message_format import Undecodable, read_transfer
+from local.servicebus.protocol.message_format import Undecodable, Unserializable, read_transfer
 
 MESSAGE_BYTES_MAX = 1024 * 1024  # the Premium tier's limit, for a message and for a batch
 # What a client may fill a batch up to: azure-servicebus does not count the batch's own envelope.
@@ -64,7 +63,10 @@ class MessageIncomingLink(IncomingLink):
             messages = AmqpError(ErrorCondition.MESSAGE_SIZE_EXCEEDED, description)
         else:
             try:
-                messages = read_transfer(data)
+                messages = read_transfer(data, is_batch=self._connection.is_reading_batch)
+            except Unserializable as error:
+                # Azure's own condition for it, though the size is not what is wrong.
+                messages = AmqpError(ErrorCondition.MESSAGE_SIZE_EXCEEDED, str(error))
             except (Undecodable, UnicodeDecodeError) as error:
                 messages = AmqpError(ErrorCondition.DECODE_ERROR, str(error))
         self._broker.interceptor.execute(
@@ -91,9 +93,7 @@ def settle_transfer(delivery: Delivery, result: AmqpError | None) -> None:
     if delivery.link.state & Endpoint.LOCAL_CLOSED:
         return
     if isinstance(result, AmqpError):
-        # The info means nothing, but azure-servicebus cannot read an error of a send without one.
-        info: Any = {symbol("refused-by"): "local-servicebus"}
-        delivery.local.condition = Condition(result.condition.value, result.description, info)
+        delivery.local.condition = write_condition(result)
         delivery.update(Delivery.REJECTED)
     else:
         delivery.update(Delivery.ACCEPTED)

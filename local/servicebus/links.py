@@ -1,6 +1,8 @@
 """What the broker's ends of clients' links have in common."""
 
-from proton import Condition, Delivery, Link, Terminus
+from typing import Any
+
+from proton import Condition, Delivery, Link, Terminus, symbol
 
 from local.servicebus.protocol.errors import AmqpError
 
@@ -29,5 +31,12 @@ def refuse_link(link: Link, refusal: AmqpError) -> None:
         wanted = link.source if link.is_sender else link.target
         wanted.type = Terminus.UNSPECIFIED
         link.open()
-    link.condition = Condition(refusal.condition.value, refusal.description)
+    link.condition = write_condition(refusal)
     link.close()
+
+
+def write_condition(refusal: AmqpError) -> Condition:
+    # The info means nothing, but azure-servicebus cannot read an error of a send or of a connection
+    # without one, and Proton leaves out an empty one.
+    info: Any = {symbol("refused-by"): "local-servicebus"}
+    return Condition(refusal.condition.value, refusal.description, info)

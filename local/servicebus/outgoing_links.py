@@ -4,24 +4,30 @@ A link that receives from a session waits for one, then holds its lock.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from cproton import pn_link_flow  # type: ignore[import-untyped]
-from proton import Condition, Delivery, Endpoint, Link, Sender, symbol
+from proton import Array, Data, Delivery, Endpoint, Link, Sender, symbol
 
 from local.faults import Action, Fault
 from local.servicebus.broker import Broker, ClientConnection, ClientOperation
-from local.servicebus.entities.message import DeadLetterReason, Settlement, StoredMessage
+from local.servicebus.entities.message import (
+    DeadLetterReason,
+    Disposition,
+    Settlement,
+    StoredMessage,
+)
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.session_queue import MessageSession, SessionQueue
-from local.servicebus.links import LinkEndpoint, refuse_link
+from local.servicebus.links import LinkEndpoint, refuse_link, write_condition
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.protocol.message_format import write_delivery
 
-REASON, DESCRIPTION = symbol("DeadLetterReason"), symbol("DeadLetterErrorDescription")
+REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
 SESSION_FILTER = symbol("com.microsoft:session-filter")
 LOCKED_UNTIL = symbol("com.microsoft:locked-until-utc")
@@ -51,6 +57,11 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
                 self._broker.call_later(seconds, lambda: self._expire_lock(token))
             case Fault(action=Action.DUPLICATE):
                 stored.redeliver_once = True
+        # A client that receives and deletes has its deliveries settled by the sender, and never
+        # updates them (part 2, section 2.8.2). It is told of no lock.
+        is_settled = self._link.remote_snd_settle_mode == Link.SND_SETTLED
+        if is_settled:
+            self._queue.settle(token, Disposition(Settlement.COMPLETE), now)
         payload = write_delivery(stored)
         # SDKs take the tag for the lock token, in .NET's byte order of a GUID. Proton's binding
         # declares str and takes bytes as they are; a lock token is no UTF-8.
@@ -58,10 +69,7 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
         delivery.lock_token = token
         self._link.stream(payload)
         self._link.advance()
-        # A client that receives and deletes has its deliveries settled by the sender, and never
-        # updates them (part 2, section 2.8.2).
-        if self._link.remote_snd_settle_mode == Link.SND_SETTLED:
-            self._queue.settle(token, Settlement.COMPLETE, now)
+        if is_settled:
             delivery.settle()
         self._broker.interceptor.count("deliver", size=len(payload))
         self.connection.request_flush()
@@ -71,25 +79,25 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
             return
         token: UUID = delivery.lock_token
         try:
-            settlement, reason = read_settlement(delivery)
+            disposition = read_disposition(delivery)
         except AmqpError as refusal:
             self._settle_delivery(delivery, refusal)
             return
-        if settlement is not None:
+        if disposition is not None:
             self._broker.interceptor.execute(
                 ClientOperation(
-                    settlement.value,
-                    lambda: self._settle(token, settlement, reason),
+                    disposition.settlement.value,
+                    lambda: self._settle(token, disposition),
                     lambda result: self._settle_delivery(delivery, result),
                     self.connection,
                     expire_lock=lambda: self._expire_lock(token),
                 )
             )
 
-    def _settle(self, token: UUID, settlement: Settlement, reason: DeadLetterReason | None) -> None:
+    def _settle(self, token: UUID, disposition: Disposition) -> None:
         now = self._broker.now()
         with self._queue.dispatching(now):
-            self._queue.settle(token, settlement, now, reason)
+            self._queue.settle(token, disposition, now)
 
     def _expire_lock(self, token: UUID) -> None:
         now = self._broker.now()
@@ -105,7 +113,7 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
             return
         outcome = delivery.remote_state
         if isinstance(result, AmqpError):
-            delivery.local.condition = Condition(result.condition.value, result.description)
+            delivery.local.condition = write_condition(result)
             outcome = Delivery.REJECTED
         elif outcome == Delivery.MODIFIED:
             delivery.local.failed = delivery.remote.failed
@@ -256,37 +264,49 @@ def answer_drain(link: Sender) -> None:
     link.drained()
 
 
-def read_settlement(delivery: Delivery) -> tuple[Settlement | None, DeadLetterReason | None]:
+def read_disposition(delivery: Delivery) -> Disposition | None:
     """What the client decided by the outcome it sent (part 3, section 3.4); None while it has not.
 
     Service Bus reads rejected as dead-letter, and modified as defer when it says undeliverable-here
-    or else as abandon.
+    or else as abandon. Properties to modify come in the error's info, or as annotations.
     """
     match delivery.remote_state:
         case Delivery.ACCEPTED:
-            return Settlement.COMPLETE, None
+            return Disposition(Settlement.COMPLETE)
         case Delivery.RELEASED:
-            return Settlement.RELEASE, None
+            return Disposition(Settlement.RELEASE)
         case Delivery.REJECTED:
             condition = delivery.remote.condition
             info = None if condition is None else condition.info
-            texts = info if isinstance(info, dict) else {}
-            reason = read_dead_letter_reason(texts.get(REASON), texts.get(DESCRIPTION))
-            return Settlement.DEAD_LETTER, reason
-        case Delivery.MODIFIED if delivery.remote.annotations:
-            raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, "properties to modify are not honoured")
-        case Delivery.MODIFIED if delivery.remote.undeliverable:
-            return Settlement.DEFER, None
+            given = {str(key): one for key, one in info.items()} if isinstance(info, dict) else {}
+            reason = read_dead_letter_reason(given.pop(REASON, None), given.pop(DESCRIPTION, None))
+            return Disposition(Settlement.DEAD_LETTER, reason, encode_properties(given))
         case Delivery.MODIFIED:
             # Whether or not it says delivery-failed: npm's client does not.
-            return Settlement.ABANDON, None
-    return (Settlement.RELEASE if delivery.settled else None), None
+            is_deferred = delivery.remote.undeliverable
+            settlement = Settlement.DEFER if is_deferred else Settlement.ABANDON
+            changes = encode_properties(delivery.remote.annotations or {})
+            return Disposition(settlement, properties=changes)
+    return Disposition(Settlement.RELEASE) if delivery.settled else None
 
 
 def read_dead_letter_reason(reason: object, description: object) -> DeadLetterReason:
     return DeadLetterReason(
         None if reason is None else str(reason), None if description is None else str(description)
     )
+
+
+def encode_properties(given: Mapping[Any, Any]) -> dict[str, bytes]:
+    """Application properties, each as it is written; refused unless of simple types."""
+    encoded: dict[str, bytes] = {}
+    for key, value in given.items():
+        if isinstance(value, dict | list | Array):
+            description = f"The application property {str(key)!r} is of no simple type"
+            raise AmqpError(ErrorCondition.ARGUMENT_ERROR, description)
+        data = Data()
+        data.put_object(value)
+        encoded[str(key)] = data.encode()
+    return encoded
 
 
 def has_session_filter(link: Sender) -> bool:

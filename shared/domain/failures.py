@@ -112,7 +112,7 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
         BUS,
         ("ServiceBusAuthenticationError", "ServiceBusAuthorizationError", CREDENTIAL),
         DESTINATION,
-        "The key, the role or the connection string is wrong.",
+        "The key, the role or the connection string is wrong, or there is no such queue.",
     ),
     FailureRule(BUS, ("ServiceBusQuotaExceededError",), DESTINATION, "The queue is full."),
     FailureRule(

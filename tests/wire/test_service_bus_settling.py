@@ -12,7 +12,7 @@ from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
     MessageSizeExceededError,
-    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
     ServiceBusError,
 )
 
@@ -215,10 +215,12 @@ def test_peeking_locks_nothing_and_walks_through_the_queue(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize("action", ["send", "receive"])
-def test_an_unknown_queue_is_not_found(bus: Bus, action: str) -> None:
+def test_an_unknown_queue_has_no_token_and_so_fails_the_authentication(
+    bus: Bus, action: str
+) -> None:
     opened = bus.client.get_queue_sender("nowhere") if action == "send" else bus.receiver("nowhere")
 
-    with pytest.raises(MessagingEntityNotFoundError, match="nowhere"), opened:
+    with pytest.raises(ServiceBusAuthenticationError), opened:
         pass
 
 

@@ -29,6 +29,7 @@ class RequestRefused(Exception):
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(f"{condition}: {description}")
+        self.condition = condition
 
 
 class LockLost(Exception):
@@ -329,5 +330,6 @@ def body_of(response: proton.Message) -> Any:
     status = int(properties.get("statusCode", properties.get("status-code", 500)))
     if not 200 <= status < 300:
         description = properties.get("statusDescription", properties.get("status-description"))
-        raise RequestRefused(str(properties.get("errorCondition", status)), str(description))
+        condition = properties.get("errorCondition", properties.get("error-condition", status))
+        raise RequestRefused(str(condition), str(description))
     return response.body

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 AMQP_PORT = 5672
 TOKEN_LIFETIME_SECONDS = 30 * 24 * 3600  # a token is put once per connection and not renewed
+NOT_FOUND = "amqp:not-found"  # there is no such queue or subscription
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 
@@ -117,6 +118,8 @@ class EntityClient:
                 try:
                     self._client = await self._open_client()
                 except (ConnectionLost, RequestRefused) as error:
+                    if isinstance(error, RequestRefused) and error.condition == NOT_FOUND:
+                        raise
                     if not self._is_down:
                         self._is_down = True
                         log.warning("the namespace is down, trying again: %s", error)

@@ -11,9 +11,10 @@ from local.servicebus.entities.queue import Queue, QueueOptions
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.entities.topic import Topic
+from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.rules import RuleSet
 
-DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
+DEAD_LETTER_SUFFIX, MANAGEMENT_SUFFIX = "/$DeadLetterQueue", "/$management"
 
 
 class EntityCatalog:
@@ -37,6 +38,17 @@ class EntityCatalog:
     def find(self, name: str) -> MessagingEntity:
         """Raises KeyError if there is none of that name."""
         return self._by_name[name.lower()]
+
+    def find_node(self, path: str) -> tuple[MessagingEntity, bool]:
+        """The entity at a path, and whether the path is that of its management node.
+
+        Raises AmqpError if there is none.
+        """
+        name = path.lower().removesuffix(MANAGEMENT_SUFFIX)
+        if name not in self._by_name:
+            description = f"The messaging entity {path!r} could not be found"
+            raise AmqpError(ErrorCondition.NOT_FOUND, description)
+        return self._by_name[name], len(name) < len(path)
 
     def _open_subscription(self, config: SubscriptionConfig) -> Queue:
         name, stored = config.queue.name, self._store.load_rules(config.queue.name)

@@ -1,6 +1,7 @@
 """A message as a producer sent it, and as a queue stores it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
@@ -26,7 +27,7 @@ class Settlement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokeredMessage:
-    """What was sent. `encoded` is never altered, so bodies and properties stay as they were.
+    """What was sent. Of `encoded` nobody alters anything but receivers, who may set properties.
 
     Times are seconds since 1970. A `time_to_live_seconds` of None leaves it to the queue.
     `message_id` is only for duplicate detection on arrival: it is not stored beside `encoded`.
@@ -43,6 +44,15 @@ class BrokeredMessage:
 class DeadLetterReason:
     reason: str | None = None
     description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disposition:
+    """How a receiver settles. `properties` are application properties to set, as encoded values."""
+
+    settlement: Settlement
+    reason: DeadLetterReason | None = None
+    properties: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,12 +13,14 @@ from local.servicebus.entities.message import (
     BrokeredMessage,
     DeadLetterReason,
     DeliveryLock,
+    Disposition,
     MessageState,
     Settlement,
     StoredMessage,
 )
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.protocol.message_format import modify_properties
 from local.servicebus.rules import RuleSet
 
 # Service Bus's own words for a dead letter.
@@ -108,19 +110,19 @@ class Queue[Consumer = Any](MessagingEntity):
         if stored is not None:
             self.expire_lock_of(stored, now)
 
-    def settle(
-        self,
-        token: UUID,
-        settlement: Settlement,
-        now: float,
-        reason: DeadLetterReason | None = None,
-    ) -> None:
-        """Apply a receiver's decision; refused when its lock is lost."""
+    def settle(self, token: UUID, disposition: Disposition, now: float) -> None:
+        """Apply a receiver's disposition; refused when its lock is lost."""
         stored = self._locked.get(token)
         if stored is None:
             description = "The lock is lost; the message may be with somebody else"
             raise AmqpError(self.lock_lost, description)
-        match settlement:
+        if disposition.settlement is Settlement.DEAD_LETTER and self.dead_letters is None:
+            description = "A dead-lettered message cannot be so again"
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
+        if disposition.properties:
+            encoded = modify_properties(stored.message.encoded, disposition.properties)
+            stored.message = replace(stored.message, encoded=encoded)
+        match disposition.settlement:
             case Settlement.COMPLETE if stored.redeliver_once:
                 stored.redeliver_once = False
                 self.give_back(stored, now, failed=False)
@@ -137,7 +139,7 @@ class Queue[Consumer = Any](MessagingEntity):
                 self._change_state(stored, MessageState.DEFERRED)
                 self._store.save_message(self.name, stored)
             case Settlement.DEAD_LETTER:
-                self._move_to_dead_letters(stored, reason or DeadLetterReason(), now)
+                self._move_to_dead_letters(stored, disposition.reason or DeadLetterReason(), now)
 
     def give_back(self, stored: StoredMessage, now: float, *, failed: bool) -> None:
         """End a delivery without success; a failed one counts against the message."""
@@ -207,12 +209,10 @@ class Queue[Consumer = Any](MessagingEntity):
     def _move_to_dead_letters(
         self, stored: StoredMessage, reason: DeadLetterReason, now: float
     ) -> None:
-        if self.dead_letters is None:
-            description = "A dead-lettered message cannot be so again"
-            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
         self.unlock(stored)
         self.remove(stored)
-        self.dead_letters.take_dead_letter(stored, reason, now)
+        if self.dead_letters is not None:
+            self.dead_letters.take_dead_letter(stored, reason, now)
 
     def depth(self) -> dict[str, int]:
         dead_letters = 0 if self.dead_letters is None else len(self.dead_letters.index)

@@ -21,7 +21,6 @@ from cproton import (  # type: ignore[import-untyped]
 )
 from proton import (
     Collector,
-    Condition,
     Connection,
     Delivery,
     Endpoint,
@@ -31,6 +30,7 @@ from proton import (
     Receiver,
     Sender,
     Session,
+    Terminus,
     Transport,
 )
 
@@ -41,15 +41,17 @@ from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.topic import Topic
 from local.servicebus.incoming_links import MessageIncomingLink
-from local.servicebus.links import LinkEndpoint, refuse_link
+from local.servicebus.links import LinkEndpoint, refuse_link, write_condition
 from local.servicebus.outgoing_links import (
     PlainOutgoingLink,
     SessionOutgoingLink,
     has_session_filter,
 )
-from local.servicebus.protocol.authorization import SasAuthorization
+from local.servicebus.protocol.authorization import KEY, KEY_NAME, SasAuthorization
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.protocol.frames import FRAME_BYTES_MAX, FrameReader
 from local.servicebus.protocol.management import ManagementNode
+from local.servicebus.protocol.opening import Opening, Refused
 from local.servicebus.protocol.request_response import (
     HandleRequest,
     RequestLink,
@@ -57,8 +59,7 @@ from local.servicebus.protocol.request_response import (
     ResponseLinks,
 )
 
-CBS, MANAGEMENT_SUFFIX = "$cbs", "/$management"
-FRAME_BYTES_MAX = 65_536
+CBS = "$cbs"
 LINK_OPEN = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE
 EVENTS: dict[Any, tuple[Any, Any]] = {  # those handled, what each is about, how to get that
     Event.CONNECTION_REMOTE_OPEN: (Connection, pn_event_connection),
@@ -84,7 +85,7 @@ class BrokerConnection(asyncio.Protocol):
         """It is in `connected` as long as its socket is open."""
         self._broker = broker
         self._catalog = catalog
-        self._authorization = SasAuthorization(broker)
+        self._authorization = SasAuthorization(broker, catalog)
         self._responses: ResponseLinks = {}
         self._connected = connected
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,8 +95,10 @@ class BrokerConnection(asyncio.Protocol):
         self._connection.collect(self._collector)
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = FRAME_BYTES_MAX
-        self._transport.sasl().allowed_mechs("ANONYMOUS")  # clients authorize on $cbs
         self._transport.bind(self._connection)
+        self._opening: Opening | None = Opening(KEY_NAME, KEY)
+        self._frames = FrameReader()
+        self.is_reading_batch = False
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._heartbeat: asyncio.TimerHandle | None = None
 
@@ -108,21 +111,16 @@ class BrokerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Everything that the bytes ask for is one transaction."""
+        if self._opening is not None:
+            first = self._read_opening(self._opening, data)
+            if first is None:
+                return
+            self._opening, data = None, first
         with self._broker.transaction():
             self.request_flush()
-            while data:
-                capacity = self._transport.capacity()
-                if capacity <= 0:
-                    self._transport.close_head()
-                    return
-                self._transport.push(data[:capacity])
-                data = data[capacity:]
-                while not isnull(event := pn_collector_peek(self._collector._impl)):
-                    handler = HANDLERS.get(pn_event_type(event))
-                    if handler is not None:
-                        method, get_subject, wrap = handler
-                        getattr(self, method)(wrap(get_subject(event)))
-                    self._collector.pop()
+            for frames, is_batch in self._frames.read(data):
+                self.is_reading_batch = is_batch
+                self._push(frames)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """The socket is gone: the sessions held over it are free again.
@@ -141,6 +139,37 @@ class BrokerConnection(asyncio.Protocol):
         # buffers outside Python, until the garbage collector runs.
         del self._responses, self._collector, self._connection, self._transport
 
+    def _read_opening(self, opening: Opening, data: bytes) -> bytes | None:
+        """The first bytes of AMQP, if the client has come so far."""
+        if self._socket is None:
+            return None
+        try:
+            reply, first = opening.read(data)
+        except Refused as refusal:
+            self._socket.write(refusal.reply)
+            self._socket.close()
+            return None
+        self._socket.write(reply)
+        if opening.has_key:
+            self._authorization.grant_all()
+        return first
+
+    def _push(self, data: bytes) -> None:
+        """Let Proton read, and handle its events."""
+        while data:
+            capacity = self._transport.capacity()
+            if capacity <= 0:
+                self._transport.close_head()
+                return
+            self._transport.push(data[:capacity])
+            data = data[capacity:]
+            while not isnull(event := pn_collector_peek(self._collector._impl)):
+                handler = HANDLERS.get(pn_event_type(event))
+                if handler is not None:
+                    method, get_subject, wrap = handler
+                    getattr(self, method)(wrap(get_subject(event)))
+                self._collector.pop()
+
     # Called by links and the listener
 
     @property
@@ -156,9 +185,8 @@ class BrokerConnection(asyncio.Protocol):
             socket.abort()
 
     def close(self) -> None:
-        self._connection.condition = Condition(
-            ErrorCondition.CONNECTION_FORCED.value, "The service is stopping"
-        )
+        stopping = AmqpError(ErrorCondition.CONNECTION_FORCED, "The service is stopping")
+        self._connection.condition = write_condition(stopping)
         self._connection.close()
         self.flush()
         if self._socket is not None:
@@ -178,7 +206,7 @@ class BrokerConnection(asyncio.Protocol):
             if deadline > 0:
                 self._heartbeat = loop.call_at(deadline, self.flush)
             while (pending := self._transport.pending()) > 0:
-                self._socket.write(bytes(self._transport.peek(pending) or b""))
+                self._socket.write(self._frames.write(bytes(self._transport.peek(pending) or b"")))
                 self._transport.pop(pending)
         except ProtonException:
             pending = -1
@@ -244,18 +272,16 @@ class BrokerConnection(asyncio.Protocol):
 
     def _attach(self, link: Link) -> LinkEndpoint:
         """The endpoint for a link; refused when there is no such node, or it cannot do that."""
+        if link.is_receiver and link.remote_target.type == Terminus.COORDINATOR:
+            raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, "Transactions are not honoured")
         address = link.remote_target.address if link.is_receiver else link.remote_source.address
         _, scheme, rest = (address or "").rpartition("://")
         path = rest.partition("/")[2] if scheme else rest  # the host does not matter
+        path = path.strip("/")  # .NET's begin with one
         if path.lower() == CBS:
             return self._attach_request_link(link, self._authorization.handle_request)
         self._authorization.check(path)
-        is_management = path.lower().endswith(MANAGEMENT_SUFFIX)
-        try:
-            entity = self._catalog.find(path[: -len(MANAGEMENT_SUFFIX)] if is_management else path)
-        except KeyError:
-            description = f"The messaging entity {path!r} could not be found"
-            raise AmqpError(ErrorCondition.NOT_FOUND, description) from None
+        entity, is_management = self._catalog.find_node(path)
         if is_management:
             management = ManagementNode(entity, self._broker, self)
             return self._attach_request_link(link, management.handle_request)

@@ -3,27 +3,32 @@
 https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-request-response
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from proton import Array, Data, Message, int32, timestamp
+from proton import UNDESCRIBED, Array, Data, Message, int32, symbol, timestamp
 
 from local.servicebus.broker import Broker, ClientConnection, ClientOperation
 from local.servicebus.entities.entity import MessagingEntity
-from local.servicebus.entities.message import Settlement, StoredMessage
+from local.servicebus.entities.message import Disposition, Settlement, StoredMessage
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.session_queue import SessionQueue
-from local.servicebus.outgoing_links import read_dead_letter_reason
+from local.servicebus.outgoing_links import encode_properties, read_dead_letter_reason
 from local.servicebus.protocol.errors import (
     STATUS_BAD_REQUEST,
     STATUS_OF_CONDITION,
     AmqpError,
     ErrorCondition,
 )
-from local.servicebus.protocol.message_format import Undecodable, read_message, write_delivery
+from local.servicebus.protocol.message_format import (
+    Undecodable,
+    identify,
+    read_message,
+    write_delivery,
+)
 from local.servicebus.protocol.request_response import SendResponse
 from local.servicebus.rules import RuleSet, UnsupportedRule, read_rule, write_rule
 
@@ -118,9 +123,10 @@ class ManagementNode:
         if not self._entity.takes_messages:
             kind = self._entity.kind.value
             raise AmqpError(ErrorCondition.NOT_ALLOWED, f"Nothing can be sent to {kind}")
-        messages = [read_message(bytes(entry["message"])) for entry in body["messages"]]
+        encoded = [bytes(entry["message"]) for entry in body["messages"]]
+        messages = [identify(read_message(one)) for one in encoded]
         numbers = self._entity.send(messages, now)
-        return {"sequence-numbers": Array(None, Data.LONG, *numbers)}
+        return {"sequence-numbers": plain_array(Data.LONG, numbers)}
 
     def _cancel(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
         self._entity.cancel_scheduled(elements(body["sequence-numbers"]))
@@ -147,14 +153,15 @@ class ManagementNode:
         ]
         if int(body.get("receiver-settle-mode", 1)) == 0:  # receive and delete
             for message in messages:
-                queue.settle(message["lock-token"], Settlement.COMPLETE, now)
+                queue.settle(message["lock-token"], Disposition(Settlement.COMPLETE), now)
         return {"messages": messages}
 
     def _settle(self, settlement: Settlement, body: RequestBody, now: float) -> RequestBody:
         texts = body.get("deadletter-reason"), body.get("deadletter-description")
-        reason = read_dead_letter_reason(*texts)
+        changes = encode_properties(body.get("properties-to-modify") or {})
+        disposition = Disposition(settlement, read_dead_letter_reason(*texts), changes)
         for token in elements(body["lock-tokens"]):
-            self._require_queue().settle(UUID(str(token)), settlement, now, reason)
+            self._require_queue().settle(UUID(str(token)), disposition, now)
         return {}
 
     def _renew_locks(self, body: RequestBody, now: float) -> RequestBody:
@@ -162,7 +169,7 @@ class ManagementNode:
             raise AmqpError(ErrorCondition.NOT_ALLOWED, "Renew the lock of the session instead")
         tokens = [UUID(str(token)) for token in elements(body["lock-tokens"])]
         times = self._entity.renew(tokens, now)
-        return {"expirations": Array(None, Data.TIMESTAMP, *map(milliseconds, times))}
+        return {"expirations": plain_array(Data.TIMESTAMP, map(milliseconds, times))}
 
     def _expire_locks(self, body: RequestBody, now: float) -> RequestBody:
         for token in elements(body["lock-tokens"]):
@@ -196,7 +203,7 @@ class ManagementNode:
             raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, description)
         skip, top = int(body["skip"]), int(body["top"])
         found = self._require_sessions().session_ids()[skip : skip + top]
-        names: Any = Array(None, Data.STRING, *found) if found else []
+        names: Any = plain_array(Data.STRING, found) if found else []
         return {"skip": int32(skip + len(found)), "sessions-ids": names}
 
     def _add_rule(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
@@ -238,7 +245,7 @@ def write_response(result: RequestBody | AmqpError) -> Message:
         properties = {
             "statusCode": int32(STATUS_OF_CONDITION.get(result.condition, STATUS_BAD_REQUEST)),
             "statusDescription": result.description,
-            "errorCondition": result.condition.value,
+            "errorCondition": symbol(result.condition.value),
         }
         return Message(properties=properties)
     is_empty = any(key in result and not elements(result[key]) for key in LISTS)
@@ -249,6 +256,11 @@ def write_response(result: RequestBody | AmqpError) -> Message:
 
 def elements(value: Any) -> list[Any]:
     return list(value.elements if isinstance(value, Array) else value)
+
+
+def plain_array(kind: int, values: Iterable[Any]) -> Array:
+    """An array without a descriptor; one whose descriptor is null is more than .NET can read."""
+    return Array(cast(Any, UNDESCRIBED), kind, *values)
 
 
 def milliseconds(seconds: float) -> timestamp:

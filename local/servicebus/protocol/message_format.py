@@ -7,13 +7,14 @@ header and new message annotations in front of the untouched rest.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
+from uuid import uuid4
 
 from local.servicebus.entities.message import (
     BrokeredMessage,
-    DeadLetterReason,
     MessageState,
     StoredMessage,
 )
@@ -25,10 +26,17 @@ SIZE_WIDTHS = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
 COMPOUND_WIDTHS = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
 UNSIGNED = {0x43, 0x44, 0x50, 0x52, 0x53, 0x60, 0x70, 0x80}
 SIGNED = {0x51, 0x54, 0x55, 0x61, 0x71, 0x81, 0x83}
-TEXT = {0xA1, 0xA3, 0xB1, 0xB3}
+STRINGS = {0xA1, 0xB1}
+TEXT = STRINGS | {0xA3, 0xB3}
+COMPOUND_NAMES = {
+    **dict.fromkeys((0x45, 0xC0, 0xD0), "list"),
+    **dict.fromkeys((0xC1, 0xD1), "map"),
+    **dict.fromkeys((0xE0, 0xF0), "array"),
+}
 NULL = bytes((NULL_CODE,))
 
-# Descriptors of the sections, in the order in which they must come.
+# Descriptors of the sections, in the order in which they must come; but azure-servicebus writes
+# the delivery annotations behind all others, and Azure takes them there.
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
 PROPERTIES, APPLICATION_PROPERTIES = 0x73, 0x74
 DATA, SEQUENCE, VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
@@ -48,6 +56,10 @@ STATE_NUMBERS = {
 
 class Undecodable(ValueError):
     """The bytes are not the AMQP 1.0 value they should be."""
+
+
+class Unserializable(ValueError):
+    """A message of a form that Service Bus cannot keep."""
 
 
 class MessageSection(NamedTuple):
@@ -136,12 +148,17 @@ ENQUEUE_SEQUENCE_NUMBER = encode_symbol("x-opt-enqueue-sequence-number")
 ENQUEUED_TIME = encode_symbol("x-opt-enqueued-time")
 LOCKED_UNTIL = encode_symbol("x-opt-locked-until")
 MESSAGE_STATE = encode_symbol("x-opt-message-state")
+LOCK_TOKEN = encode_symbol("x-opt-lock-token")
 BROKER_ANNOTATIONS = {
-    SEQUENCE_NUMBER,
-    ENQUEUE_SEQUENCE_NUMBER,
-    ENQUEUED_TIME,
-    LOCKED_UNTIL,
-    MESSAGE_STATE,
+    symbol[2:].decode()
+    for symbol in (
+        SEQUENCE_NUMBER,
+        ENQUEUE_SEQUENCE_NUMBER,
+        ENQUEUED_TIME,
+        LOCKED_UNTIL,
+        MESSAGE_STATE,
+        LOCK_TOKEN,
+    )
 }
 
 
@@ -157,46 +174,32 @@ def read_sections(data: bytes) -> Iterator[MessageSection]:
             code = scalar_at(data, at + 1)
         if data[at] != DESCRIBED or not isinstance(code, int) or not HEADER <= code <= FOOTER:
             raise Undecodable(f"no message section at byte {at}")
-        if code < last or (code == last and code not in REPEATABLE):
-            raise Undecodable(f"section {code:#x} is out of place")
         end = end_of(data, value)
+        if code != DELIVERY_ANNOTATIONS:
+            if code < last or (code == last and code not in REPEATABLE):
+                raise Undecodable(f"section {code:#x} is out of place")
+            last = code
         yield MessageSection(code, at, value, end)
-        at, last = end, code
+        at = end
 
 
-def read_transfer(data: bytes) -> list[BrokeredMessage]:
-    """The messages of one transfer: one, or all of a batched send.
-
-    A batch is a message whose every data section is itself an encoded message. Its message-format
-    says so too (0x80013700), but Proton's Python binding does not tell it.
-    """
-    found = list(read_sections(data))
-    if not found:
+def read_transfer(data: bytes, *, is_batch: bool) -> list[BrokeredMessage]:
+    """The messages of one transfer: one, or all of a batch, whose data sections are messages."""
+    if not data:
         raise Undecodable("an empty transfer is no message")
-    body = [section for section in found if section.code >= DATA]
-    if body and all(section.code == DATA for section in body):
-        batch: list[tuple[bytes, list[MessageSection]]] = []
-        for section in body:
-            start, size = content_of(data, section.value)
-            content = data[start : start + size]
-            if not content.startswith(b"\x00"):
-                break
-            try:
-                batch.append((content, list(read_sections(content))))
-            except Undecodable:
-                break
-        if len(batch) == len(body):
-            return [read_message(content, sections) for content, sections in batch]
-    return [read_message(data, found)]
+    if not is_batch:
+        return [identify(read_message(data))]
+    parts = [content_of(data, one.value) for one in read_sections(data) if one.code == DATA]
+    return [identify(read_message(data[start : start + size])) for start, size in parts]
 
 
-def read_message(data: bytes, sections: Iterable[MessageSection] | None = None) -> BrokeredMessage:
-    """What the broker needs to know of a message; `sections` spares walking over it again."""
+def read_message(data: bytes) -> BrokeredMessage:
+    """What the broker needs to know of a message; raises Undecodable, or Unserializable."""
     session_id: str | None = None
     time_to_live: float | None = None
     scheduled_for: float | None = None
     message_id: str | None = None
-    for section in read_sections(data) if sections is None else sections:
+    for section in read_sections(data):
         if section.code == HEADER:
             at = field_at(data, section, TIME_TO_LIVE_INDEX)
             milliseconds = None if at is None else scalar_at(data, at)
@@ -205,10 +208,23 @@ def read_message(data: bytes, sections: Iterable[MessageSection] | None = None) 
             scheduled_for = read_scheduled_time(data, section)
         elif section.code == PROPERTIES:
             at = field_at(data, section, GROUP_ID_INDEX)
-            group_id = None if at is None else scalar_at(data, at)
-            session_id = group_id if isinstance(group_id, str) else None
+            if at is not None:
+                if data[at] not in STRINGS:
+                    raise Undecodable(f"the session id is no string, but of type {data[at]:#x}")
+                session_id = str(scalar_at(data, at))
             message_id = read_property(data, section, MESSAGE_ID_INDEX)
+        elif section.code == APPLICATION_PROPERTIES:
+            check_application_properties(data, section)
     return BrokeredMessage(data, session_id, time_to_live, scheduled_for, message_id)
+
+
+def check_application_properties(data: bytes, section: MessageSection) -> None:
+    """Values are of simple types (3.2.5); described ones stand for types of .NET."""
+    for (key, _), (value, _) in entries_of(data, section):
+        if (kind := COMPOUND_NAMES.get(data[value])) is not None:
+            name = scalar_at(data, key)
+            reason = f"Serialization operation failed due to unsupported type {kind}"
+            raise Unserializable(f"{reason}, of the application property {name!r}")
 
 
 def field_at(data: bytes, section: MessageSection, index: int) -> int | None:
@@ -248,14 +264,21 @@ def entries_of(
 
 def write_delivery(stored: StoredMessage) -> bytes:
     data = stored.message.encoded
-    parts: dict[int, MessageSection] = {}
-    for section in read_sections(data):
-        if section.code >= DATA:
-            break
-        parts[section.code] = section
-    header = write_header(data, parts.get(HEADER), stored)
-    annotations = write_annotations(data, parts.get(MESSAGE_ANNOTATIONS), stored)
-    return header + annotations + write_bare_message(data, parts, stored.dead_letter)
+    if stored.dead_letter is not None:
+        texts = {
+            "DeadLetterReason": stored.dead_letter.reason,
+            "DeadLetterErrorDescription": stored.dead_letter.description,
+        }
+        given = {key: encode_string(text) for key, text in texts.items() if text is not None}
+        data = modify_properties(data, given)
+    sections = list(read_sections(data))
+    found = {section.code: section for section in sections}
+    header = write_header(data, found.get(HEADER), stored)
+    for_delivery = write_delivery_annotations(data, found.get(DELIVERY_ANNOTATIONS), stored)
+    annotations = write_annotations(data, found.get(MESSAGE_ANNOTATIONS), stored)
+    # Everything from the properties on as it was sent.
+    bare = (data[section.start : section.end] for section in sections if section.code >= PROPERTIES)
+    return b"".join((header, for_delivery, annotations, *bare))
 
 
 def write_header(data: bytes, sent: MessageSection | None, stored: StoredMessage) -> bytes:
@@ -266,40 +289,71 @@ def write_header(data: bytes, sent: MessageSection | None, stored: StoredMessage
     return encode_section(HEADER, LIST32, [*[*fields, *[NULL] * 4][:4], delivery_count])
 
 
+def write_delivery_annotations(
+    data: bytes, sent: MessageSection | None, stored: StoredMessage
+) -> bytes:
+    """The sender's, which Azure hands on, and the token of the lock under which this is."""
+    entries = copy_entries(data, sent, BROKER_ANNOTATIONS)
+    if stored.lock is not None:
+        entries += (LOCK_TOKEN, b"\x98" + stored.lock.token.bytes)
+    return encode_section(DELIVERY_ANNOTATIONS, MAP32, entries) if entries else b""
+
+
 def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMessage) -> bytes:
-    entries: list[bytes] = []
-    for key, value in entries_of(data, sent) if sent is not None else ():
-        name = data[key[0] : key[1]]
-        if name not in BROKER_ANNOTATIONS:
-            entries += (name, data[value[0] : value[1]])
+    entries = copy_entries(data, sent, BROKER_ANNOTATIONS)
+    # Once deferred, a message stays so while it is received and locked by its number.
+    state = MessageState.DEFERRED if stored.was_deferred else stored.state
     entries += (SEQUENCE_NUMBER, encode_long(stored.sequence_number))
     entries += (ENQUEUE_SEQUENCE_NUMBER, encode_long(stored.sequence_number))
     entries += (ENQUEUED_TIME, encode_timestamp(stored.enqueued_at))
-    entries += (MESSAGE_STATE, b"\x71" + struct.pack(">i", STATE_NUMBERS[stored.state]))
+    entries += (
+        MESSAGE_STATE,
+        b"\x71" + struct.pack(">i", STATE_NUMBERS[state]),
+    )
     if stored.lock is not None:
         entries += (LOCKED_UNTIL, encode_timestamp(stored.lock.until))
     return encode_section(MESSAGE_ANNOTATIONS, MAP32, entries)
 
 
-def write_bare_message(
-    data: bytes, parts: dict[int, MessageSection], dead_letter: DeadLetterReason | None
-) -> bytes:
-    """Everything from the properties on, as sent.
+def copy_entries(data: bytes, sent: MessageSection | None, dropped: Collection[str]) -> list[bytes]:
+    """Keys and values of a section that is a map, without those of the names in `dropped`."""
+    entries: list[bytes] = []
+    for key, value in entries_of(data, sent) if sent is not None else ():
+        if scalar_at(data, key[0]) not in dropped:
+            entries += (data[key[0] : key[1]], data[value[0] : value[1]])
+    return entries
 
-    For a dead letter Service Bus adds the reason to the application properties.
-    """
-    bare = next((data[part.start :] for code, part in parts.items() if code >= PROPERTIES), None)
-    body = data[max((part.end for part in parts.values()), default=0) :]
-    if dead_letter is None:
-        return body if bare is None else bare
-    properties, application = parts.get(PROPERTIES), parts.get(APPLICATION_PROPERTIES)
-    extents = () if application is None else elements_of(data, application.value)
-    entries = [data[start:end] for start, end in extents]
-    for key, text in (
-        ("DeadLetterReason", dead_letter.reason),
-        ("DeadLetterErrorDescription", dead_letter.description),
-    ):
-        if text is not None:
-            entries += (encode_string(key), encode_string(text))
-    sent = b"" if properties is None else data[properties.start : properties.end]
-    return sent + encode_section(APPLICATION_PROPERTIES, MAP32, entries) + body
+
+def identify(message: BrokeredMessage) -> BrokeredMessage:
+    """As it arrived, or with an id of its own: some clients cannot settle a message without one."""
+    if message.message_id is not None:
+        return message
+    message_id = uuid4().hex
+    fields: list[bytes] = []
+    for section in read_sections(message.encoded):
+        if section.code == PROPERTIES:
+            extents = elements_of(message.encoded, section.value)
+            fields = [message.encoded[start:end] for start, end in extents]
+    named = encode_section(PROPERTIES, LIST32, [encode_string(message_id), *fields[1:]])
+    encoded = replace_section(message.encoded, PROPERTIES, named)
+    return replace(message, encoded=encoded, message_id=message_id)
+
+
+def modify_properties(data: bytes, changes: Mapping[str, bytes]) -> bytes:
+    """The message with these application properties, each an encoded value, in place of its own."""
+    entries: list[bytes] = []
+    for section in read_sections(data):
+        if section.code == APPLICATION_PROPERTIES:
+            entries = copy_entries(data, section, changes.keys())
+    for key, value in changes.items():
+        entries += (encode_string(key), value)
+    changed = encode_section(APPLICATION_PROPERTIES, MAP32, entries)
+    return replace_section(data, APPLICATION_PROPERTIES, changed)
+
+
+def replace_section(data: bytes, code: int, section: bytes) -> bytes:
+    """The message with another section in the place of its own, if it has one."""
+    others = [one for one in read_sections(data) if one.code != code]
+    before = (data[one.start : one.end] for one in others if one.code < code)
+    after = (data[one.start : one.end] for one in others if one.code > code)
+    return b"".join((*before, section, *after))

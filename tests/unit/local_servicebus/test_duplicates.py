@@ -1,7 +1,7 @@
 """Duplicate detection in virtual time."""
 
 from local.servicebus.entities.indexes import DuplicateDetection, SentMessageId
-from local.servicebus.entities.message import BrokeredMessage, Settlement
+from local.servicebus.entities.message import BrokeredMessage, Disposition, Settlement
 from tests.unit.local_servicebus.queues import body, plain_queue, token
 
 WINDOW = 60.0
@@ -14,7 +14,7 @@ def named(text: str, message_id: str | None, scheduled_for: float | None = None)
 def test_an_id_is_taken_once_in_its_window_even_when_the_first_is_long_completed() -> None:
     queue = plain_queue(duplicate_window_seconds=WINDOW)
     (first,) = queue.send([named("one", "m")], now=0)
-    queue.settle(token(queue.receive(0)), Settlement.COMPLETE, now=1)
+    queue.settle(token(queue.receive(0)), Disposition(Settlement.COMPLETE), now=1)
 
     (second,) = queue.send([named("two", "m")], now=WINDOW - 0.001)
     assert second == first

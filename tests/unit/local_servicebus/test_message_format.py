@@ -17,7 +17,7 @@ from local.servicebus.protocol.message_format import Undecodable, read_transfer,
 
 
 def encoded(body: bytes, **properties: object) -> bytes:
-    message = AmqpMessage(body=body, inferred=True)
+    message = AmqpMessage(id="m", body=body, inferred=True)
     for name, value in properties.items():
         setattr(message, name, value)
     return bytes(message.encode())
@@ -41,16 +41,16 @@ def test_session_time_to_live_and_schedule_are_read() -> None:
         annotations={symbol("x-opt-scheduled-enqueue-time"): timestamp(5000)},
     )
 
-    assert read_transfer(data) == [BrokeredMessage(data, "N101", 2.5, 5.0)]
+    assert read_transfer(data, is_batch=False) == [BrokeredMessage(data, "N101", 2.5, 5.0, "m")]
 
 
 def test_a_batch_is_read_as_its_messages() -> None:
     parts = [encoded(b"a", group_id="s1"), encoded(b"b", group_id="s2")]
     batch = b"".join(data_section(part) for part in parts)
 
-    assert read_transfer(batch) == [
-        BrokeredMessage(parts[0], "s1"),
-        BrokeredMessage(parts[1], "s2"),
+    assert read_transfer(batch, is_batch=True) == [
+        BrokeredMessage(parts[0], "s1", message_id="m"),
+        BrokeredMessage(parts[1], "s2", message_id="m"),
     ]
 
 
@@ -58,13 +58,13 @@ def test_a_batch_is_read_as_its_messages() -> None:
 def test_a_single_message_is_never_taken_for_a_batch(body: bytes) -> None:
     data = encoded(body, group_id="s")
 
-    assert read_transfer(data) == [BrokeredMessage(data, "s")]
+    assert read_transfer(data, is_batch=False) == [BrokeredMessage(data, "s", message_id="m")]
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"hello", b"\x00\x53\x75\xb0\xff\xff\xff\xff"])
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     with pytest.raises(Undecodable):
-        read_transfer(data)
+        read_transfer(data, is_batch=False)
 
 
 def test_a_delivery_carries_the_service_s_annotations_around_untouched_bytes() -> None:
@@ -98,6 +98,7 @@ def test_a_delivery_carries_the_service_s_annotations_around_untouched_bytes() -
         "x-opt-locked-until": 31_500,
         "x-opt-message-state": 0,
     }
+    assert message.instructions == {"x-opt-lock-token": UUID(int=1)}
 
 
 @pytest.mark.parametrize("properties", [{"k": "v"}, None])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.servicebus.entities.message import Settlement
+from local.servicebus.entities.message import Disposition, Settlement
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from tests.unit.local_servicebus.queues import LOCK_SECONDS, body, message, plain_queue, token
 
@@ -12,8 +12,8 @@ def test_an_abandoned_message_is_served_before_all_later_ones() -> None:
     queue.send([message("a"), message("b"), message("c")], now=0)
     first, second = queue.receive(0), queue.receive(0)
 
-    queue.settle(token(second), Settlement.ABANDON, now=1)
-    queue.settle(token(first), Settlement.RELEASE, now=1)
+    queue.settle(token(second), Disposition(Settlement.ABANDON), now=1)
+    queue.settle(token(first), Disposition(Settlement.RELEASE), now=1)
 
     assert [body(queue.receive(2)) for _ in range(4)] == ["a", "b", "c", None]
 
@@ -31,7 +31,7 @@ def test_a_lock_runs_out_exactly_at_its_time_and_the_token_is_worth_nothing_then
     assert again is not None
     assert again.delivery_count == 1
     with pytest.raises(AmqpError) as refusal:
-        queue.settle(old, Settlement.COMPLETE, now=LOCK_SECONDS)
+        queue.settle(old, Disposition(Settlement.COMPLETE), now=LOCK_SECONDS)
     assert refusal.value.condition is ErrorCondition.MESSAGE_LOCK_LOST
 
 
@@ -42,9 +42,9 @@ def test_a_message_that_redeliver_once_does_so_once_and_counts_no_failure() -> N
     assert first is not None
     first.redeliver_once = True
 
-    queue.settle(token(first), Settlement.COMPLETE, now=1)
+    queue.settle(token(first), Disposition(Settlement.COMPLETE), now=1)
     again = queue.receive(1)
-    queue.settle(token(again), Settlement.COMPLETE, now=2)
+    queue.settle(token(again), Disposition(Settlement.COMPLETE), now=2)
 
     assert (body(again), again.delivery_count if again else None) == ("a", 0)
     assert body(queue.receive(2)) == "b"
@@ -67,10 +67,10 @@ def test_only_failures_count_towards_the_dead_letter_queue() -> None:
     queue.send([message("a")], now=0)
 
     for _ in range(5):
-        queue.settle(token(queue.receive(0)), Settlement.RELEASE, now=0)
-    queue.settle(token(queue.receive(0)), Settlement.ABANDON, now=0)
+        queue.settle(token(queue.receive(0)), Disposition(Settlement.RELEASE), now=0)
+    queue.settle(token(queue.receive(0)), Disposition(Settlement.ABANDON), now=0)
     assert queue.depth()["dead_lettered"] == 0
-    queue.settle(token(queue.receive(0)), Settlement.ABANDON, now=0)
+    queue.settle(token(queue.receive(0)), Disposition(Settlement.ABANDON), now=0)
 
     assert queue.depth()["dead_lettered"] == 1
     assert queue.dead_letters is not None
@@ -86,7 +86,7 @@ def test_the_shorter_time_to_live_counts_and_a_locked_message_outlives_it() -> N
 
     queue.advance(6)
     assert queue.depth()["locked"] == 1
-    queue.settle(held, Settlement.RELEASE, now=6)
+    queue.settle(held, Disposition(Settlement.RELEASE), now=6)
     assert queue.depth()["dead_lettered"] == 1
     queue.advance(100)
 
@@ -109,10 +109,10 @@ def test_a_scheduled_message_enters_the_line_behind_what_was_sent_before_its_tim
 def test_a_deferred_message_stays_deferred_when_it_is_abandoned() -> None:
     queue = plain_queue()
     (number,) = queue.send([message("a")], now=0)
-    queue.settle(token(queue.receive(0)), Settlement.DEFER, now=0)
+    queue.settle(token(queue.receive(0)), Disposition(Settlement.DEFER), now=0)
 
     (held,) = queue.receive_deferred([number], now=1)
-    queue.settle(token(held), Settlement.ABANDON, now=1)
+    queue.settle(token(held), Disposition(Settlement.ABANDON), now=1)
 
     assert queue.receive(2) is None
     assert queue.depth()["deferred"] == 1
@@ -122,7 +122,7 @@ def test_what_is_settled_leaves_no_alarms_behind() -> None:
     queue = plain_queue(time_to_live_seconds=1e6)
     for number in range(2000):
         queue.send([message(str(number))], now=number)
-        queue.settle(token(queue.receive(number)), Settlement.COMPLETE, now=number)
+        queue.settle(token(queue.receive(number)), Disposition(Settlement.COMPLETE), now=number)
 
     assert len(queue.timers._heap) < 200
     assert len(queue.index._order) < 200

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from local.servicebus.entities.message import Settlement
+from local.servicebus.entities.message import Disposition, Settlement
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from tests.unit.local_servicebus.queues import (
@@ -54,7 +54,7 @@ def test_an_old_holder_can_do_nothing_to_its_successor() -> None:
     queue.accept("s", new, LOCK_SECONDS)
 
     for attempt in (
-        lambda: queue.settle(stale, Settlement.COMPLETE, LOCK_SECONDS),
+        lambda: queue.settle(stale, Disposition(Settlement.COMPLETE), LOCK_SECONDS),
         lambda: queue.renew("s", old, LOCK_SECONDS),
         lambda: queue.receive("s", old),
         lambda: queue.set_state("s", old, b"mine"),
@@ -100,7 +100,7 @@ def test_a_session_without_messages_state_or_holder_is_forgotten() -> None:
         session_id = f"s{number}"
         queue.send([message("x", session_id)], now=0)
         queue.accept(session_id, holder, 0)
-        queue.settle(token(queue.receive(session_id, holder)), Settlement.COMPLETE, 0)
+        queue.settle(token(queue.receive(session_id, holder)), Disposition(Settlement.COMPLETE), 0)
         queue.release(session_id, holder, 0)
 
     assert len(queue._sessions) == 0
@@ -139,7 +139,7 @@ def work_a_little(
         handled.append((token(stored), body(stored) or ""))
     for held, text in handled:
         settlement = chance.choice(list(Settlement)[:2])
-        queue.settle(held, settlement, now)
+        queue.settle(held, Disposition(settlement), now)
         if settlement is Settlement.ABANDON:
             break
         completed[session.id].append(text)

@@ -1,0 +1,202 @@
+"""Frames between the socket and Proton: what Proton would refuse, and what it does not tell.
+
+Delivery-ids have to rise by one from transfer to transfer of a session (part 2, section 2.6.12).
+azure-servicebus sends from several threads without a lock, so ids are repeated or come out of
+order; Azure takes that, Proton closes the connection. So Proton is given ids of its own, and the
+client is answered under those that it sent. Only ids that differ are kept, until they are settled.
+Dispositions that a client sends as a sender are not translated: SDKs send none.
+
+Proton's Python binding does not tell the message-format of a transfer, which says whether it is a
+batch.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from local.servicebus.protocol.message_format import (
+    LIST32,
+    NULL,
+    Undecodable,
+    elements_of,
+    encode_section,
+    end_of,
+    scalar_at,
+)
+
+PROTOCOL = b"AMQP"
+FRAME_HEADER_BYTES = 8
+FRAME_BYTES_MAX = 65_536
+BATCH_FORMAT = 0x80013700
+# Performatives, described as every client writes it.
+BEGIN, TRANSFER, DISPOSITION, DETACH = (
+    b"\0\x53" + code for code in (b"\x11", b"\x14", b"\x15", b"\x16")
+)
+READ_HERE = {BEGIN, TRANSFER, DETACH}
+# Fields of a transfer, and of a disposition.
+HANDLE, DELIVERY_ID, MESSAGE_FORMAT, SETTLED, MORE, ABORTED = 0, 1, 3, 4, 5, 9
+ROLE, FIRST, LAST, IS_SETTLED = 0, 1, 2, 3
+TRUE = (b"\x41", b"\x56\x01")
+ID_LIMIT = 1 << 32  # ids are 32 bits wide and wrap
+
+
+@dataclass(slots=True)
+class SessionTransfers:
+    """The transfers of one session, by the client's channel."""
+
+    next_id: int | None = None
+    client_ids: dict[int, int] = field(default_factory=dict)  # by Proton's, where they differ
+    unfinished: dict[int, tuple[int, bool]] = field(default_factory=dict)  # by handle
+
+    def number(self, client_id: int) -> int:
+        """Proton's id for the next delivery."""
+        own = client_id if self.next_id is None else self.next_id
+        self.next_id = (own + 1) % ID_LIMIT
+        return own
+
+
+class FrameReader:
+    """One connection's frames, in both directions."""
+
+    def __init__(self) -> None:
+        self._received = b""
+        self._to_send = b""
+        self._sessions: dict[int, SessionTransfers] = {}
+        self._client_channels: dict[int, int] = {}  # by Proton's
+
+    def read(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Whole frames for Proton, and whether they are of a transfer that is a batch."""
+        data = self._received + data
+        start = end = 0
+        for at, end in frame_extents(data, FRAME_BYTES_MAX):
+            body = at + 4 * data[at + 4]
+            if data[body : body + 3] in READ_HERE:
+                frame = data[at:end]
+                changed, is_batch = self._read_frame(frame)
+                if changed is not frame or is_batch:
+                    if at > start:
+                        yield data[start:at], False
+                    yield changed, is_batch
+                    start = end
+        if end > start:
+            yield data[start:end], False
+        self._received = data[end:]
+
+    def write(self, data: bytes) -> bytes:
+        """Proton's frames for the client; a last one that is cut off waits for its end."""
+        data = self._to_send + data
+        parts: list[bytes] = []
+        start = end = 0
+        for at, end in frame_extents(data, ID_LIMIT):  # the client's limit, which Proton keeps
+            body = at + 4 * data[at + 4]
+            performative, channel = data[body : body + 3], int.from_bytes(data[at + 6 : at + 8])
+            if performative == BEGIN:
+                remote, _ = next(elements_of(data, body + 3))
+                self._client_channels[channel] = int(scalar_at(data, remote) or 0)
+            elif performative == DISPOSITION:
+                transfers = self._sessions.get(self._client_channels.get(channel, channel))
+                if transfers is not None and transfers.client_ids:
+                    parts += (data[start:at], answer_client(data[at:end], transfers))
+                    start = end
+        self._to_send = data[end:]
+        return b"".join((*parts, data[start:end]))
+
+    def _read_frame(self, frame: bytes) -> tuple[bytes, bool]:
+        """The frame, or one like it with another delivery-id; and whether it is of a batch."""
+        channel, body = int.from_bytes(frame[6:8]), 4 * frame[4]
+        performative = frame[body : body + 3]
+        if performative == BEGIN:
+            self._sessions[channel] = SessionTransfers()
+            return frame, False
+        transfers = self._sessions.setdefault(channel, SessionTransfers())
+        try:
+            extents = list(islice(elements_of(frame, body + 3), ABORTED + 1))
+            fields = [frame[start:end] for start, end in extents]
+            handle = scalar_at(fields[HANDLE], 0)
+            if not isinstance(handle, int):
+                return frame, False
+            if performative == DETACH:
+                transfers.unfinished.pop(handle, None)
+                return frame, False
+            return self._read_transfer(frame, fields, handle, transfers)
+        except (Undecodable, IndexError):
+            return frame, False  # Proton refuses it
+
+    def _read_transfer(
+        self, frame: bytes, fields: list[bytes], handle: int, transfers: SessionTransfers
+    ) -> tuple[bytes, bool]:
+        def number(index: int) -> int | None:
+            found = scalar_at(fields[index], 0) if index < len(fields) else None
+            return found if isinstance(found, int) else None
+
+        def flag(index: int) -> bool:
+            return index < len(fields) and fields[index] in TRUE
+
+        client_id = number(DELIVERY_ID)
+        unfinished = transfers.unfinished.pop(handle, None)
+        if unfinished is None:
+            if client_id is None:
+                return frame, False  # Proton refuses it
+            unfinished = transfers.number(client_id), number(MESSAGE_FORMAT) == BATCH_FORMAT
+            if unfinished[0] != client_id and not flag(SETTLED):
+                transfers.client_ids[unfinished[0]] = client_id
+        own_id, is_batch = unfinished
+        if flag(MORE) and not flag(ABORTED):
+            transfers.unfinished[handle] = unfinished
+        if client_id in (None, own_id):
+            return frame, is_batch
+        fields[DELIVERY_ID] = encode_uint(own_id)
+        payload = frame[end_of(frame, 4 * frame[4]) :]
+        return write_frame(frame, TRANSFER, fields, payload), is_batch
+
+
+def frame_extents(data: bytes, size_max: int) -> Iterator[tuple[int, int]]:
+    """Start and end of each whole frame; a protocol header counts as one.
+
+    What says of itself that it is shorter or longer than a frame may be has no end but the data's.
+    """
+    at = 0
+    while (left := len(data) - at) >= FRAME_HEADER_BYTES:
+        size = int.from_bytes(data[at : at + 4])
+        if data.startswith(PROTOCOL, at):
+            size = FRAME_HEADER_BYTES
+        elif not FRAME_HEADER_BYTES <= size <= size_max:
+            size = left  # Proton says so to the client
+        if left < size:
+            return
+        yield at, at + size
+        at += size
+
+
+def answer_client(frame: bytes, transfers: SessionTransfers) -> bytes:
+    """A disposition of Proton's, under the ids of the client: one frame for each where they differ.
+
+    A disposition as the sender (of what the client received) stays as it is.
+    """
+    body = 4 * frame[4]
+    fields = [frame[start:end] for start, end in elements_of(frame, body + 3)]
+    fields += [NULL] * (IS_SETTLED + 1 - len(fields))
+    first = int(scalar_at(fields[FIRST], 0) or 0)
+    last = first if fields[LAST] == NULL else int(scalar_at(fields[LAST], 0) or 0)
+    ids = [(first + n) % ID_LIMIT for n in range((last - first) % ID_LIMIT + 1)]
+    if fields[ROLE] not in TRUE or transfers.client_ids.keys().isdisjoint(ids):
+        return frame
+    answered: list[bytes] = []
+    for own_id in ids:
+        client_id = encode_uint(transfers.client_ids.get(own_id, own_id))
+        if fields[IS_SETTLED] in TRUE:
+            transfers.client_ids.pop(own_id, None)
+        fields[FIRST : LAST + 1] = [client_id, client_id]
+        answered.append(write_frame(frame, DISPOSITION, fields, b""))
+    return b"".join(answered)
+
+
+def write_frame(like: bytes, performative: bytes, fields: list[bytes], payload: bytes) -> bytes:
+    """A frame of the same channel."""
+    body = encode_section(performative[2], LIST32, fields) + payload
+    return struct.pack(">IB", FRAME_HEADER_BYTES + len(body), 2) + like[5:8] + body
+
+
+def encode_uint(number: int) -> bytes:
+    return b"\x70" + struct.pack(">I", number)
