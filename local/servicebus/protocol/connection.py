@@ -51,7 +51,7 @@ from local.servicebus.protocol.authorization import KEY, KEY_NAME, SasAuthorizat
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.protocol.frames import FRAME_BYTES_MAX, FrameReader
 from local.servicebus.protocol.management import ManagementNode
-from local.servicebus.protocol.opening import Opening, Refused
+from local.servicebus.protocol.opening import Opening, OpeningRefused
 from local.servicebus.protocol.request_response import (
     HandleRequest,
     RequestLink,
@@ -145,7 +145,7 @@ class BrokerConnection(asyncio.Protocol):
             return None
         try:
             reply, first = opening.read(data)
-        except Refused as refusal:
+        except OpeningRefused as refusal:
             self._socket.write(refusal.reply)
             self._socket.close()
             return None

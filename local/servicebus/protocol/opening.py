@@ -24,7 +24,7 @@ HTTP_METHODS = (b"GET ", b"PUT ", b"POST ", b"HEAD ", b"PATCH ", b"DELETE ", b"O
 HTTP_REFUSAL = b"This port speaks AMQP 1.0 over TCP: no WebSockets and no management over HTTP\n"
 
 
-class Refused(Exception):
+class OpeningRefused(Exception):
     """The client is told so by `reply`, and its connection is closed."""
 
     def __init__(self, reply: bytes) -> None:
@@ -45,7 +45,7 @@ class Opening:
         """What to reply, and the first bytes of AMQP; None as long as there are none.
 
         Bytes that are no beginning of anything known here count as AMQP, which refuses them.
-        Raises Refused.
+        Raises OpeningRefused.
         """
         self._unread += data
         reply = b""
@@ -53,7 +53,7 @@ class Opening:
             if len(self._unread) < HEADER_BYTES:
                 return b"", None
             if self._unread.startswith(HTTP_METHODS):
-                raise Refused(write_http_refusal())
+                raise OpeningRefused(write_http_refusal())
             if not self._unread.startswith(SASL_HEADER):
                 return b"", self._unread
             self._is_in_sasl = True
@@ -64,7 +64,7 @@ class Opening:
         size = int.from_bytes(self._unread[:4])
         if len(self._unread) < FRAME_HEADER_BYTES or len(self._unread) < size:
             if size > SASL_FRAME_BYTES_MAX:
-                raise Refused(write_outcome(NOT_AUTHENTICATED))
+                raise OpeningRefused(write_outcome(NOT_AUTHENTICATED))
             return reply, None
         frame, rest = self._unread[:size], self._unread[size:]
         try:
@@ -74,7 +74,7 @@ class Opening:
         # The identity to act as, which comes first, may be left out or be the key's name.
         self.has_key = mechanism == PLAIN and response[response.find(b"\0") :] == self._plain
         if not (self.has_key or mechanism in (ANONYMOUS, MSSBCBS)):
-            raise Refused(reply + write_outcome(NOT_AUTHENTICATED))
+            raise OpeningRefused(reply + write_outcome(NOT_AUTHENTICATED))
         return reply + write_outcome(ACCEPTED), rest
 
 
