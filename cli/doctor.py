@@ -34,9 +34,10 @@ ADVICE = {
     "The queue is missing, or it is disabled.": (
         "create the queue in this region's namespace, or correct the setting that names it"
     ),
-    "The key, the role or the connection string is wrong.": (
-        "give the app's identity the roles of infra/access.bicep on this namespace, or correct"
-        " ServiceBus_<region>; then restart the app"
+    "The key, the role or the connection string is wrong, or there is no such queue.": (
+        "look whether the queue exists; then give the app's identity the roles of"
+        " infra/access.bicep on this namespace, or correct ServiceBus_<region>; then restart"
+        " the app"
     ),
     "The queue is of another kind than the app needs.": (
         "create the queue anew with sessions, as infra/region.bicep declares it"

@@ -43,16 +43,16 @@ def measure_lateness(consumption: Consumption, load: SparseLoad) -> Lateness:
     send_evenly(consumption, "warm-up", SparseLoad(1, 0.0))
     # Starting up is not part of it.
     wait_until(
-        lambda: count_settled(consumption) >= 1,
+        lambda: sum_settled(consumption) >= 1,
         seconds=RUN_SECONDS_MAX,
         what="the consumer did not start",
         error=RunFailed,
     )
-    before = count_settled(consumption)
+    before = sum_settled(consumption)
     with ThreadPoolExecutor(1) as thread:
         sending = thread.submit(send_evenly, consumption, "sparse", load)
         settled = watch_settlements(consumption, before, load.sessions, sending)
-    return describe(sending.result(), settled)
+    return summarize_lateness(sending.result(), settled)
 
 
 def send_evenly(consumption: Consumption, name: str, load: SparseLoad) -> list[float]:
@@ -82,18 +82,18 @@ def watch_settlements(
             raise RunFailed(f"fewer than {expected} messages were settled")
         if sending.done():
             sending.result()
-        number = count_settled(consumption) - before
+        number = sum_settled(consumption) - before
         settled += [time.monotonic()] * (number - len(settled))
         time.sleep(LOOK_SECONDS)
     return settled
 
 
-def count_settled(consumption: Consumption) -> int:
+def sum_settled(consumption: Consumption) -> int:
     counters = consumption.cloud.control.read_counters()
     return count_operations(counters, f"servicebus.{consumption.region}", "complete")
 
 
-def describe(arrived: Sequence[float], settled: Sequence[float]) -> Lateness:
+def summarize_lateness(arrived: Sequence[float], settled: Sequence[float]) -> Lateness:
     # A settlement may be counted before the sender had its answer.
     late = [max(0.0, end - begin) for begin, end in zip(arrived, settled, strict=True)]
     hundredths = quantiles(late, n=100)

@@ -10,7 +10,7 @@ from bench.systems import ROOT
 from bench.throughput.__main__ import compute_ratio, format_profile, format_table, parse_shape
 from bench.throughput.consuming import Rate, Shape
 from bench.throughput.profile import build_profile
-from bench.throughput.sparse import describe
+from bench.throughput.sparse import summarize_lateness
 from testbed.children import read_cpu_seconds
 
 
@@ -40,11 +40,11 @@ def test_the_nth_settlement_is_held_against_the_nth_arrival() -> None:
     arrived = [float(n) for n in range(100)]
     settled = [n + 0.5 for n in arrived[:99]] + [199.0]
 
-    late = describe(arrived, settled)
+    late = summarize_lateness(arrived, settled)
 
     assert late.median == 0.5
     assert 90 < late.nearly_all <= 100
-    assert describe([2.0, 3.0], [1.0, 3.5]).median == pytest.approx(0.25)
+    assert summarize_lateness([2.0, 3.0], [1.0, 3.5]).median == pytest.approx(0.25)
 
 
 def test_the_table_has_median_spread_ratio_and_processor_time() -> None:

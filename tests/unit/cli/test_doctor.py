@@ -192,11 +192,14 @@ def test_two_apps_that_say_that_they_are_one_region_are_named(
     assert "LOCKSTEP_REGION" in found["next"]
 
 
+NO_ACCESS = "The key, the role or the connection string is wrong, or there is no such queue."
+
+
 @pytest.mark.parametrize(
     ("reason", "step"),
     [
         ("Service Bus: The queue is missing, or it is disabled. (queue)", "create the queue"),
-        ("Service Bus: The key, the role or the connection string is wrong.", "infra/access.bicep"),
+        (f"Service Bus: {NO_ACCESS}", "infra/access.bicep"),
         ("Service Bus: The queue is of another kind than the app needs.", "with sessions"),
         ("Cosmos DB: The container or the database is missing.", "infra/journal.bicep"),
     ],
