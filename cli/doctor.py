@@ -35,7 +35,7 @@ ADVICE = {
         "create the queue in this region's namespace, or correct the setting that names it"
     ),
     "The key, the role or the connection string is wrong, or there is no such queue.": (
-        "look whether the queue exists; then give the app's identity the roles of"
+        "create the queue if there is none; otherwise give the app's identity the roles of"
         " infra/access.bicep on this namespace, or correct ServiceBus_<region>; then restart"
         " the app"
     ),
