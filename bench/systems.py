@@ -25,8 +25,7 @@ class System:
     batch_documents: int | None = None
 
 
-NEW_YEAR = "0 0 0 1 1 *"
-NO_CLOCKWORK = {"LOCKSTEP_SWEEP_SCHEDULE": NEW_YEAR, "LOCKSTEP_COMPACT_SCHEDULE": NEW_YEAR}
+NO_CLOCKWORK = {f"AzureWebJobs_{timer}_Disabled": "true" for timer in ("sweep", "compact")}
 OURS = System("lockstep", ROOT, "lockstep", NO_CLOCKWORK)
 ONE_CALL = System("lockstep, one call", ROOT, "lockstep", {**NO_CLOCKWORK, CALLS_SETTING: "1"})
 CLAIM_AND_UPDATE = System("claim_and_update", BASELINES / "claim_and_update", "baseline")

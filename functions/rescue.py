@@ -6,6 +6,7 @@ from typing import Any
 
 import azure.functions as func
 
+from functions.feed import JOURNAL_FEED
 from shared.domain.errors import LockstepError
 from shared.engine.build import Services
 from shared.engine.operate.compact import Compactor
@@ -20,20 +21,14 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
     """The change feed and the timers. Each region has leases of its own: each sees every change."""
     bp = func.Blueprint()
 
-    @bp.cosmos_db_trigger(
-        arg_name="documents",
-        connection="Cosmos",
-        database_name="%LOCKSTEP_DATABASE%",
-        container_name="%LOCKSTEP_JOURNAL%",
-        lease_container_name="%LOCKSTEP_LEASES%",
-        lease_container_prefix="%LOCKSTEP_REGION%",
-    )
+    @bp.cosmos_db_trigger(**JOURNAL_FEED, lease_container_prefix="%LOCKSTEP_REGION%")
     async def rescue(documents: func.DocumentList) -> None:
         services.look.begin()
         await services.readiness.require_regions()
         await recover_documents(services.recovery, [dict(document) for document in documents])
 
-    @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_SWEEP_SCHEDULE%")
+    # A host that takes the timer over from a killed one does not wait for the next occurrence.
+    @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_SWEEP_SCHEDULE%", run_on_startup=True)
     async def sweep(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
         services.look.begin()
         await services.readiness.require_regions()

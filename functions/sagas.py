@@ -6,6 +6,7 @@ from typing import Any
 
 import azure.functions as func
 
+from functions.feed import JOURNAL_FEED
 from functions.saga_instances import begin_instances, saga
 from shared.domain.reports import shorten
 from shared.domain.saga.plan import SagaState
@@ -28,14 +29,7 @@ def build_saga_blueprint(services: Services) -> func.Blueprint:
     bp.orchestration_trigger(context_name="context")(saga)
 
     @bp.retry(strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:05")
-    @bp.cosmos_db_trigger(
-        arg_name="documents",
-        connection="Cosmos",
-        database_name="%LOCKSTEP_DATABASE%",
-        container_name="%LOCKSTEP_JOURNAL%",
-        lease_container_name="%LOCKSTEP_LEASES%",
-        lease_container_prefix="sagas-%LOCKSTEP_REGION%",
-    )
+    @bp.cosmos_db_trigger(**JOURNAL_FEED, lease_container_prefix="sagas-%LOCKSTEP_REGION%")
     @with_client(bp)
     async def begin_sagas(documents: func.DocumentList, client: Any) -> None:
         await begin_instances(services, sagas, client, [dict(document) for document in documents])

@@ -1,8 +1,9 @@
 """Retry policies of the change feed, and timers over a restart, with real hosts."""
 
 import json
+import signal
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,33 @@ def test_an_occurrence_missed_during_an_outage_is_made_up_once(tmp_path: Path) -
         third.request("/admin/functions/yearly", "POST", KEY)
         runs = eventually(lambda: third.seen("timers"))
         assert [run["past_due"] for run in runs] == [False]
+
+
+def test_when_a_host_is_killed_its_timers_wait_until_their_locks_end(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    lock = tmp_path / "data" / "timers" / "east" / "yearly.lock"
+    status = lock.with_suffix(".json")
+    singleton = "AzureFunctionsJobHost__singleton__"
+    settings = {
+        "LOCAL_HOST_DATA": data,
+        f"{singleton}listenerLockPeriod": "00:00:15",
+        f"{singleton}listenerLockRecoveryPollingInterval": "00:00:15",
+    }
+    with running_host(tmp_path, APP, "first", **settings) as first:
+        assert first.end(signal.SIGKILL)
+    kept = json.loads(status.read_text())
+    status.write_text(json.dumps({**kept, "Next": "2013-12-31T00:00:00+00:00"}))
+    until = datetime.fromisoformat(json.loads(lock.read_text())["Until"])
+
+    with running_host(tmp_path, APP, "second", **settings) as second:
+        # It is past due, and would run at once.
+        (run,) = eventually(lambda: second.seen("timers"))
+        taken = [line for line in second.log() if line["message"] == "took the timer over"]
+        second.end()
+
+    assert run["past_due"]
+    assert [datetime.fromisoformat(line["time"]) >= until for line in taken] == [True]
+    assert datetime.fromisoformat(json.loads(lock.read_text())["Until"]) <= datetime.now(UTC)
 
 
 def test_a_cloud_that_keeps_its_data_keeps_when_timers_ran(tmp_path: Path) -> None:

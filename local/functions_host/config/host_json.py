@@ -32,6 +32,9 @@ LEVELS = {
 }
 PROCESSORS = os.cpu_count() or 1
 CATEGORIES = ("default", "Function", "Host")
+# What a blob lease can last, and the least that the real host waits before it looks again; it does
+# not start with other values.
+LOCK_SECONDS_MIN, LOCK_SECONDS_MAX = 15.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,14 @@ class DurableOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SingletonOptions:
+    """`singleton`: how long a timer's lock lasts, and how often who waits for it looks again."""
+
+    listener_lock_seconds: float = 60.0
+    recovery_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class HostJson:
     """What a host file says that this host acts on; infinity means without limit."""
 
@@ -67,6 +78,7 @@ class HostJson:
     route_prefix: str = "api"
     service_bus: ServiceBusOptions = field(default_factory=ServiceBusOptions)
     durable: DurableOptions = field(default_factory=DurableOptions)
+    singleton: SingletonOptions = field(default_factory=SingletonOptions)
     log_levels: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -116,6 +128,7 @@ def parse(document: Any) -> HostJson:
     root.take("extensionBundle", lambda bundle: bundle, None)
     timeout = root.take("functionTimeout", read_timeout, 1800.0)
     levels = read_log_levels(root.section("logging"))
+    singleton = read_singleton(root.section("singleton"))
     extensions = root.section("extensions")
     http = extensions.section("http")
     prefix = http.take("routePrefix", read_string, "api").strip("/")
@@ -123,7 +136,7 @@ def parse(document: Any) -> HostJson:
     service_bus, durable = read_service_bus(extensions), read_durable_task(extensions)
     extensions.close()
     root.close()
-    return HostJson(timeout, prefix, service_bus, durable, levels)
+    return HostJson(timeout, prefix, service_bus, durable, singleton, levels)
 
 
 def read_service_bus(extensions: HostJsonSection) -> ServiceBusOptions:
@@ -159,6 +172,15 @@ def read_durable_task(extensions: HostJsonSection) -> DurableOptions:
         section.take("maxConcurrentOrchestratorFunctions", least, count),
         section.take("maxConcurrentActivityFunctions", least, count),
         section.take("maxConcurrentEntityFunctions", least, count),
+    )
+    section.close()
+    return options
+
+
+def read_singleton(section: HostJsonSection) -> SingletonOptions:
+    options = SingletonOptions(
+        section.take("listenerLockPeriod", lock_seconds(LOCK_SECONDS_MAX), 60.0),
+        section.take("listenerLockRecoveryPollingInterval", lock_seconds(math.inf), 60.0),
     )
     section.close()
     return options
@@ -211,6 +233,18 @@ def whole_number(least: int) -> Callable[[Any], int]:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"must be a whole number of at least {least}")
         return value
+
+    return read
+
+
+def lock_seconds(most: float) -> Callable[[Any], float]:
+
+    def read(value: Any) -> float:
+        seconds = parse_timespan(value)
+        if not LOCK_SECONDS_MIN <= seconds <= most or math.isinf(seconds):
+            limit = "" if math.isinf(most) else f" and at most {most:g}"
+            raise ValueError(f"must be at least {LOCK_SECONDS_MIN:g} s{limit}")
+        return seconds
 
     return read
 

@@ -1,8 +1,8 @@
 """The timer trigger: an occurrence during a run is skipped, one during an outage is made up once.
 
-The real host keeps the status of a timer in a storage account. This one keeps it below the
-directory in the setting `LOCAL_HOST_DATA`; without that setting nothing outlives the process, and
-no run is ever past due.
+The real host keeps the status of a timer in a storage account, and a lock beside it. This one keeps
+both below the directory in the setting `LOCAL_HOST_DATA`; without that setting nothing outlives the
+process: no run is ever past due, and a timer waits for no killed host.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import re
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from local.functions_host.config.functions import AppFunction
 from local.functions_host.config.host_json import parse_timespan
 from local.functions_host.config.settings import Unsupported
 from local.functions_host.triggers.listener import HostContext, Listener, RetryingInvoker
+from local.functions_host.triggers.timer_lock import TimerLock
 from local.functions_host.worker.protos import TypedData
 
 log = logging.getLogger(__name__)
@@ -45,33 +47,65 @@ class TimerListener(Listener):
         except ValueError as error:
             raise Unsupported(f"function {function.name}: {error}") from error
         self._runs_on_startup = binding.flag("runOnStartup", False)
+        directory = context.settings.values.get(DATA_SETTING)
+        file = Path("timers", context.region, f"{function.name}.json")
+        path = Path(directory) / file if directory else None
         self._monitor: ScheduleMonitor | None = None
         if binding.flag("useMonitor", True) and self._schedule.is_monitored(now()):
-            directory = context.settings.values.get(DATA_SETTING)
-            file = Path("timers", context.region, f"{function.name}.json")
-            path = Path(directory) / file if directory else None
             self._monitor = ScheduleMonitor(self._schedule, path)
+        self._singleton = context.limits.singleton
+        self._lock = TimerLock(path and path.with_suffix(".lock"), str(uuid.uuid4()))
+        self._keeping: asyncio.Task[None] | None = None
         self._clock: asyncio.Task[None] | None = None
         self._running = asyncio.Lock()
 
     async def start(self) -> None:
-        is_past_due = self._monitor is not None and self._monitor.begin(now())
-        self._clock = asyncio.create_task(self._follow_schedule(is_past_due))
+        """Follow the schedule, if no other host of the region does; else wait to take over."""
+        if self._lock.take(now(), self._singleton.listener_lock_seconds):
+            self._begin()
+        self._keeping = asyncio.create_task(self._keep_lock())
 
     async def stop(self, drain_seconds: float) -> None:
-        """Wait for a run in progress up to the limit, then stop the clock."""
+        """Wait for a run in progress up to the limit, stop the clock, and give the lock back."""
         self._invoker.stop()
         try:
             async with asyncio.timeout(drain_seconds), self._running:
                 pass
         except TimeoutError:
             log.warning("still running: cut off", extra={"function": self._function.name})
+        tasks = [task for task in (self._keeping, self._clock) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._clock is not None:
-            self._clock.cancel()
-            await asyncio.gather(self._clock, return_exceptions=True)
+            self._lock.give_back(now())
 
     async def run_now(self, text: str) -> None:  # noqa: ARG002 - a timer takes no input
         await self._invoke()
+
+    def _begin(self) -> None:
+        is_past_due = self._monitor is not None and self._monitor.begin(now())
+        self._clock = asyncio.create_task(self._follow_schedule(is_past_due))
+
+    async def _keep_lock(self) -> None:
+        """Renew the lock, or look again and again whether it is free."""
+        singleton, extra = self._singleton, {"function": self._function.name}
+        while True:
+            # The real host renews after half of the period.
+            renew_seconds = singleton.listener_lock_seconds / 2
+            await asyncio.sleep(renew_seconds if self._clock else singleton.recovery_seconds)
+            try:
+                is_held = self._lock.take(now(), singleton.listener_lock_seconds)
+                if is_held and self._clock is None:
+                    log.info("took the timer over", extra=extra)
+                    self._begin()
+            except OSError as error:
+                log.error("the lock cannot be kept: %s", error, extra=extra)
+                continue
+            if not is_held and self._clock is not None:
+                log.warning("the timer went to another host", extra=extra)
+                self._clock.cancel()
+                self._clock = None
 
     async def _follow_schedule(self, is_past_due: bool) -> None:
         due = now()

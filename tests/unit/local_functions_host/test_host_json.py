@@ -12,6 +12,7 @@ from local.functions_host.config.host_json import (
     DurableOptions,
     HostJson,
     ServiceBusOptions,
+    SingletonOptions,
     load,
     parse,
 )
@@ -33,6 +34,10 @@ def test_every_honoured_limit_is_read() -> None:
             "version": "2.0",
             "telemetryMode": "OpenTelemetry",
             "functionTimeout": "00:05:00",
+            "singleton": {
+                "listenerLockPeriod": "00:00:15",
+                "listenerLockRecoveryPollingInterval": "00:02:00",
+            },
             "logging": {"logLevel": {"default": "Warning", "Function.receive": "Debug"}},
             "extensions": {
                 "http": {"routePrefix": "/v1/"},
@@ -65,6 +70,7 @@ def test_every_honoured_limit_is_read() -> None:
         route_prefix="v1",
         service_bus=ServiceBusOptions(2, math.inf, 32, 1.5, 7, 2, 20, 5.0, 16),
         durable=DurableOptions("hub", 3, 4, 5),
+        singleton=SingletonOptions(15.0, 120.0),
         log_levels={"default": logging.WARNING, "Function.receive": logging.DEBUG},
     )
 
@@ -74,6 +80,13 @@ def test_every_honoured_limit_is_read() -> None:
     [
         ({"concurrency": {}}, "concurrency"),
         ({"version": "1.0"}, "version"),
+        ({"singleton": {"lockPeriod": "00:00:15"}}, "lockPeriod"),
+        ({"singleton": {"listenerLockPeriod": "00:00:05"}}, "listenerLockPeriod"),
+        ({"singleton": {"listenerLockPeriod": "00:02:00"}}, "listenerLockPeriod"),
+        (
+            {"singleton": {"listenerLockRecoveryPollingInterval": "-00:00:01"}},
+            "listenerLockRecoveryPollingInterval",
+        ),
         ({"functionTimeout": "5 minutes"}, "functionTimeout"),
         ({"telemetryMode": "Smoke"}, "telemetryMode"),
         ({"logging": {"fileLoggingMode": "always"}}, "fileLoggingMode"),

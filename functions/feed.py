@@ -1,0 +1,16 @@
+"""The journal's change feed, as every function that follows it is triggered."""
+
+from typing import Any
+
+# A killed host keeps its part of the feed until its lease expires. By default that is a minute, in
+# which nothing of its region is recovered (docs/adr/0042). Milliseconds.
+JOURNAL_FEED: dict[str, Any] = {
+    "arg_name": "documents",
+    "connection": "Cosmos",
+    "database_name": "%LOCKSTEP_DATABASE%",
+    "container_name": "%LOCKSTEP_JOURNAL%",
+    "lease_container_name": "%LOCKSTEP_LEASES%",
+    "lease_expiration_interval": 15_000,
+    "lease_renew_interval": 5_000,
+    "lease_acquire_interval": 3_000,
+}

@@ -1,0 +1,72 @@
+"""Both regions' hosts are killed while outputs are owed; their leases and timers' locks live on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.domain.message import Message, Number, derive_id, digest_content
+from testbed.cloud import running_cloud
+from tests.e2e.stack import GROUP, REGIONS, Stack, effects, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+
+# With the platform's own periods the dead hosts' leases and locks alone last for a minute.
+RECOVERY_SECONDS_MAX = 45.0
+GAMES, SHOTS = ("g0", "g1", "g2"), 4
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    settings = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "0"}
+    # What is kept outlives the hosts: the locks of the timers, too.
+    with running_cloud("--data", str(tmp_path / "data"), logs=tmp_path, settings=settings) as cloud:
+        yield Stack(cloud)
+
+
+def shoot(game: str, n: int) -> Message:
+    """A shot in a game, which its scoreboard is told of."""
+    body = b'{"position":%d}' % n
+    return Message(derive_id(game, str(n)), game, "range.fire", body, Number(GROUP, 0, n))
+
+
+def is_owing(stack: Stack) -> bool:
+    return any(entry.get("owing") for own in stack.entries().values() for entry in own)
+
+
+async def test_the_next_hosts_send_them_before_a_minute_is_over(stack: Stack) -> None:
+    control = stack.cloud.control
+    for region in REGIONS:
+        control.act(region, "kill")
+    shots = {game: [shoot(game, n) for n in range(SHOTS)] for game in GAMES}
+    await stack.send(shots, LOCKSTEP_SECONDARY_DELAY_SECONDS="0")
+    refusal = {"operation": "send", "action": "status", "status": 503}
+    faults = [control.arm({"component": f"servicebus.{name}", **refusal}) for name in REGIONS]
+    for region in REGIONS:
+        control.act(region, "start")
+    until(lambda: stack.left_in_queues() == 0, seconds=90, what="processing without sending")
+    assert is_owing(stack)
+    assert stack.entries().keys() == set(GAMES)
+
+    for region in REGIONS:
+        control.act(region, "kill")
+    for fault in faults:
+        control.clear(fault)
+    for region in REGIONS:
+        control.act(region, "start")
+    until(
+        lambda: not is_owing(stack) and len(stack.entries()) == 2 * len(GAMES),
+        seconds=RECOVERY_SECONDS_MAX,
+        what="recovery",
+    )
+
+    until(lambda: stack.left_in_queues() == 0, seconds=60, what="the scoreboards")
+    entries = stack.entries()
+    assert {game: effects(entries[game]) for game in GAMES} == {
+        game: [(m.id, digest_content(m.type, m.body)) for m in own] for game, own in shots.items()
+    }
+    for game in GAMES:
+        told = [one["sequence"] for e in entries[f"{game}/score"] for one in e["covers"]]
+        score = entries[f"{game}/score"][-1]["state"]
+        assert told == list(range(SHOTS))
+        assert score["hits"] + score["misses"] == SHOTS
