@@ -1,5 +1,6 @@
 """HTTP for operators: health, what a session's journal says, what stands still, and decisions."""
 
+import asyncio
 import json
 import re
 from base64 import b64decode, urlsafe_b64encode
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from functions.descriptions import describe_entry, describe_standstill
 from functions.requests import SESSION, read_name, require_request
 from functions.responses import respond, respond_problem
-from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
+from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, Unavailable
 from shared.domain.message import require_text
 from shared.domain.standstill import ListPlace, StandstillKind
 from shared.engine.build import Services
@@ -22,6 +23,8 @@ from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 
 # So many are listed at once.
 STANDSTILLS_MAX = 100
+# What stands before the apps asks for their health often and waits no longer.
+HEALTH_SECONDS_MAX = 2.0
 
 
 class ResolutionBody(BaseModel):
@@ -86,11 +89,19 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
 async def report_health(services: Services) -> func.HttpResponse:
     """200 when the journal can be read from this region, 503 when it cannot.
 
-    What else the app found missing when it started is named with its reason.
+    A journal that is silent for two seconds cannot be read. What else the app found missing when it
+    started is named with its reason.
     """
     services.look.begin()
+    reading = asyncio.ensure_future(services.journal.head("health"))
+    done, _ = await asyncio.wait({reading}, timeout=HEALTH_SECONDS_MAX)
+    if not done:
+        # It is left to end: the first read of a process opens what later ones find open.
+        reading.add_done_callback(lambda late: late.cancelled() or late.exception())
+        silent = f"the journal did not answer within {HEALTH_SECONDS_MAX:g} s"
+        return respond_problem(Unavailable(silent))
     try:
-        await services.journal.head("health")
+        reading.result()
     except LockstepError as error:
         return respond_problem(error)
     missing = dict(services.look.missing)

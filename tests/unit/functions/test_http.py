@@ -1,5 +1,6 @@
 """The HTTP triggers: what a caller sends, and the status and problem it gets."""
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -12,6 +13,7 @@ from functions.operate import carry_out, list_standstills, report_health, show_s
 from functions.requests import SESSION, path_to
 from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
+from simulation import virtual_time
 from tests.world import REGIONS, World, message
 
 
@@ -36,6 +38,25 @@ async def test_health_tells_whether_the_journal_can_be_read(world: World) -> Non
 
     assert (await report_health(world.east)).status_code == 503
     assert (await report_health(world.east)).status_code == 200
+
+
+def test_when_the_journal_is_silent_health_says_so_in_two_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def be_silent(_: str) -> None:
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        services = World().east
+        monkeypatch.setattr(services.journal, "head", be_silent)
+
+        answer = await report_health(services)
+
+        assert answer.status_code == 503
+        assert "did not answer within 2 s" in document(answer)["detail"]
+        assert virtual_time.now() == 2.0
+
+    virtual_time.run(work())
 
 
 async def test_a_session_shows_its_head_and_an_unknown_one_is_not_found(world: World) -> None:
