@@ -1,5 +1,6 @@
 """A queue or container that the settings name is missing or silent when the app starts."""
 
+import asyncio
 import json
 import logging
 from dataclasses import replace
@@ -8,7 +9,7 @@ import pytest
 
 from functions.operate import report_health
 from shared.domain.errors import Misconfigured
-from shared.engine.operate.look import LOOK_SECONDS_MAX, Look
+from shared.engine.operate.look import LOOK_AGAIN_SECONDS, LOOK_SECONDS_MAX, Look
 from simulation import virtual_time
 from tests.world import POLICY, REGIONS, World, message
 
@@ -62,6 +63,37 @@ async def test_health_does_not_wait_for_it_and_it_is_done_once(world: World) -> 
     assert looking is not None
     assert looking is world.east.look.looking
     looking.cancel()
+
+
+def test_when_somebody_has_created_it_health_names_it_no_longer() -> None:
+    async def work() -> None:
+        world = World()
+        look = world.east.look
+        world.bus.missing = {("west", "errors"), ("west", "out")}
+        await finished(look)
+        first = look.looking
+
+        world.bus.missing = {("west", "out")}
+        await asyncio.sleep(LOOK_AGAIN_SECONDS - 1)
+        look.begin()
+        assert look.looking is first
+        await asyncio.sleep(1)
+        await finished(look)
+
+        health = json.loads((await report_health(world.east)).get_body())
+        assert set(health["missing"]) == {"queue 'out' of west"}
+        second = look.looking
+        world.bus.missing = set()
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        await finished(look)
+        assert (look.looking is second, look.missing) == (False, {})
+        # Nothing is missing any more, so nothing is looked at again.
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        third = look.looking
+        look.begin()
+        assert look.looking is third
+
+    virtual_time.run(work())
 
 
 def test_it_ends_though_nobody_answers() -> None:
