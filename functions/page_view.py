@@ -1,6 +1,7 @@
 """How the operations page is rendered: templates, links, and what they are given."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +28,12 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
+
+# UUIDs, other long hexadecimal ids with a digit in them, and numbers.
+VARYING = re.compile(
+    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=[a-z]*\d)[0-9a-f]{8,}\b|\d+",
+    re.IGNORECASE,
+)
 
 
 @cache
@@ -78,16 +85,25 @@ def keys_of(request: func.HttpRequest) -> dict[str, str]:
     return {name: request.params[name] for name in HOST_PARAMETERS & request.params.keys()}
 
 
+def generalise(cause: str, session: str) -> str:
+    """A cause without what differs from message to message: its session, ids and numbers."""
+    return VARYING.sub("…", re.sub(rf"(?<!\w){re.escape(session)}(?!\w)", "…", cause))
+
+
 def group_by_cause(listed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What stands still for the same cause, with the verbs that all of it has in common.
 
-    `choice` is what a form sends of each: its session, and the verbs about it.
+    Causes that differ in the names of sessions, in ids or in numbers only are the same. `choice` is
+    what a form sends of each: its session, and the verbs about it.
     """
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for one in listed:
         actions = [verb["action"] for verb in one["verbs"]]
+        cause = generalise(one["cause"], one["session"])
         empty = {"kind": one["kind"], "cause": one["cause"], "actions": actions, "members": []}
-        group = groups.setdefault((one["kind"], one["cause"]), empty)
+        group = groups.setdefault((one["kind"], cause), empty)
+        if one["cause"] != group["cause"]:
+            group["cause"] = cause
         choice = write_json({"session": one["session"], "verbs": one["verbs"]})
         group["members"].append({**one, "choice": choice})
     return list(groups.values())

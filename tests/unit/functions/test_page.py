@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from typing import Any
 from urllib.parse import urlencode
 
 import azure.functions as func
@@ -9,7 +10,7 @@ import pytest
 
 from functions.page import show, show_overview, show_timeline
 from functions.page_decisions import answer_form
-from functions.page_view import compare_states
+from functions.page_view import compare_states, group_by_cause
 from tests.world import World, message
 
 HOST = "http://host"
@@ -66,6 +67,43 @@ async def test_what_stands_still_is_grouped_by_cause_and_paged(world: World) -> 
     assert len(choices(first)) == 1
     assert "Next page" in first
     assert "Next page" not in page
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "heading"),
+    [
+        ("no stock", "no stock", "no stock"),
+        ("account s-1 is closed", "account s-2 is closed", "account … is closed"),
+        ("row 7 of 12", "row 131 of 12", "row … of …"),
+        (
+            "order 0b6e2f9c-1d1e-4c58-9d55-0c2f6f0f8a11 is unknown",
+            "order 5f0d2f9c-0000-4c58-9d55-0c2f6f0f8a12 is unknown",
+            "order … is unknown",
+        ),
+        ("id 77ad3f1b09c2 again", "id 01ad3f1b09c2ffee again", "id … again"),
+    ],
+)
+def test_causes_that_differ_in_names_and_numbers_are_one(
+    first: str, second: str, heading: str
+) -> None:
+    listed: list[dict[str, Any]] = [
+        {"kind": "halt", "session": session, "cause": cause, "verbs": [{"action": "skip"}]}
+        for session, cause in (("s-1", first), ("s-2", second))
+    ]
+
+    (group,) = group_by_cause(listed)
+
+    assert group["cause"] == heading
+    assert [one["cause"] for one in group["members"]] == [first, second]
+
+
+def test_causes_that_differ_in_words_are_two() -> None:
+    listed: list[dict[str, Any]] = [
+        {"kind": "halt", "session": "s", "cause": cause, "verbs": []}
+        for cause in ("stock defaced", "stock decoded")
+    ]
+
+    assert len(group_by_cause(listed)) == 2
 
 
 async def test_a_preview_changes_nothing_and_a_group_is_then_decided_with_who_and_why(
