@@ -1,6 +1,8 @@
 """`GET /api/faults` of the real app on the local host: page by page, at a price, and resolved."""
 
+import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -84,3 +86,44 @@ def units(stack: Stack) -> float:
     """Request units of all queries of the journal so far."""
     rows = stack.cloud.control.read_counters()["cosmos.journal"]["query"]
     return sum(float(row["request_units"]) for row in rows.values())
+
+
+async def test_when_two_operators_decide_at_once_one_decision_has_an_effect(
+    cloud: tuple[Stack, SagaStack],
+) -> None:
+    stack, http = cloud
+    games = [f"g{number}" for number in range(SESSIONS)]
+    number = Number(GROUP, 0, 0)
+    beyond = b'{"position":-1}'
+    await stack.send(
+        {game: [Message(derive_id(game), game, "range.fire", beyond, number)] for game in games}
+    )
+    until(lambda: len(list_all(http)) == SESSIONS, seconds=60, what="halting all sessions")
+    paths = {one["session"]: one["resolution"] for one in list_all(http)}
+
+    # Each region's app is asked for another body, so that what won can be told by its effect.
+    def decide(region: str, game: str, place: int) -> tuple[int, Any]:
+        decision = {**DECISION, "action": "edit", "body": {"position": place}}
+        status, answer = http.ask(region, paths[game], "POST", decision)
+        return status, answer
+
+    with ThreadPoolExecutor(2) as people:
+        asked = [
+            (people.submit(decide, "east", game, 7), people.submit(decide, "west", game, 9))
+            for game in games
+        ]
+        pairs = [(east.result(), west.result()) for east, west in asked]
+
+    for pair in pairs:
+        assert sorted(status for status, _ in pair) == [200, 409]
+    until(lambda: len(stack.entries()) == 2 * SESSIONS, seconds=60, what="telling the scoreboards")
+    until(lambda: stack.left_in_queues() == 0, seconds=60, what="draining")
+    entries = stack.entries()
+    for game, ((status, _), _) in zip(games, pairs, strict=True):
+        own = [e for e in entries[game] if e.get("resolution")]
+        (told,) = [c for e in entries[f"{game}/score"] for c in e["covers"]]
+        (kept,) = entries[f"{game}/score"]
+        assert len(own) == 1
+        assert told["sequence"] == 0
+        assert kept["state"] == {"hits": 0, "misses": 1}
+        assert json.loads(own[0]["message"]["body"])["position"] == (7 if status == 200 else 9)
