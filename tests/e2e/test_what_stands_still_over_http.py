@@ -46,6 +46,19 @@ def list_all(http: SagaStack, kind: str = "halt") -> list[dict[str, Any]]:
         path = f"faults?kind={kind}&limit=4&after={quote(document['after'])}"
 
 
+def await_acknowledgements(stack: Stack) -> None:
+    """Return when no copy for the error queue is owed.
+
+    An entry that is written again, as when its copy is acknowledged, moves to the first page: who
+    pages meanwhile does not see it.
+    """
+    until(
+        lambda: not any(e.get("owing") for own in stack.entries().values() for e in own),
+        seconds=60,
+        what="acknowledging every copy",
+    )
+
+
 async def test_every_halt_is_on_one_page_until_it_is_resolved(
     cloud: tuple[Stack, SagaStack],
 ) -> None:
@@ -53,13 +66,7 @@ async def test_every_halt_is_on_one_page_until_it_is_resolved(
     sessions = [f"N{number:03d}" for number in range(SESSIONS)]
     await stack.send({session: [broken(session)] for session in sessions})
     until(lambda: len(stack.entries()) == SESSIONS, seconds=60, what="halting all sessions")
-    # An entry that is written again, as when its copy for the error queue is acknowledged, moves to
-    # the first page: who pages meanwhile does not see it.
-    until(
-        lambda: not any(e.get("owing") for own in stack.entries().values() for e in own),
-        seconds=60,
-        what="acknowledging every copy",
-    )
+    await_acknowledgements(stack)
 
     listed = list_all(http)
 
@@ -98,7 +105,8 @@ async def test_when_two_operators_decide_at_once_one_decision_has_an_effect(
     await stack.send(
         {game: [Message(derive_id(game), game, "range.fire", beyond, number)] for game in games}
     )
-    until(lambda: len(list_all(http)) == SESSIONS, seconds=60, what="halting all sessions")
+    until(lambda: len(stack.entries()) == SESSIONS, seconds=60, what="halting all sessions")
+    await_acknowledgements(stack)
     paths = {one["session"]: one["resolution"] for one in list_all(http)}
 
     # Each region's app is asked for another body, so that what won can be told by its effect.
