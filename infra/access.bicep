@@ -6,8 +6,8 @@ param principalId string
 @description('Required. Service Bus namespace of the same region.')
 param ownNamespace string
 
-@description('Required. Service Bus namespace of the other region.')
-param peerNamespace string
+@description('Required. Service Bus namespaces of the other regions.')
+param peerNamespaces array
 
 @description('Required. Storage account of the same region.')
 param storageName string
@@ -23,7 +23,7 @@ var roleIds = {
   // counts messages, not sessions: it starts instances that find every session taken. So it is not asked for, and the
   // platform scales step by step instead.
   serviceBusReceiver: '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
-  // Azure Service Bus Data Sender: publish messages and dispatch outputs, in both regions.
+  // Azure Service Bus Data Sender: publish messages and dispatch outputs, in every region.
   serviceBusSender: '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
   // Storage Blob Data Owner: the host keeps its locks and keys in blobs and reads its deployment package.
   storageBlobOwner: 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
@@ -42,9 +42,11 @@ resource own 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
   name: ownNamespace
 }
 
-resource peer 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
-  name: peerNamespace
-}
+resource peers 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = [
+  for name in peerNamespaces: {
+    name: name
+  }
+]
 
 resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
   name: storageName
@@ -78,15 +80,17 @@ resource sendToOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   }
 }
 
-resource sendToPeer 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: peer
-  name: guid(peer.id, principalId, roleIds.serviceBusSender)
-  properties: {
-    principalId: principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.serviceBusSender)
+resource sendToPeers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for (name, index) in peerNamespaces: {
+    scope: peers[index]
+    name: guid(peers[index].id, principalId, roleIds.serviceBusSender)
+    properties: {
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.serviceBusSender)
+    }
   }
-}
+]
 
 resource ownBlobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: storage

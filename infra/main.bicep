@@ -1,6 +1,13 @@
-// Two regions by name, because a parameter of each says where it is. CONTRIBUTING.md lists what a third one needs.
-metadata description = 'Lockstep: two regions that process, and one journal in three regions that decides.'
+// Two regions are the default of a list: one more entry is one more region (CONTRIBUTING.md, "Add a region").
+metadata description = 'Lockstep: two to five regions that process, and one journal in three to five that decides.'
 targetScope = 'subscription'
+
+// A region that processes: its name in settings and azure.yaml (lower-case letters and digits, at most nine, because
+// a storage account carries it), and the Azure location of everything in it, which must offer Flex Consumption.
+type Place = {
+  name: string
+  location: string
+}
 
 @description('Required. Name of the environment; it names the resource group and seeds every other name.')
 @minLength(1)
@@ -10,18 +17,19 @@ param environmentName string
 @description('Required. Where the resource group and the deployment record live. The resources themselves go where the other parameters say.')
 param location string
 
-@description('Optional. The region that normally does the work; the other one receives later copies and takes over.')
-@allowed(['east', 'west'])
-param primary string = 'east'
+@description('Optional. The regions that process, in the order of preference behind the primary.')
+@minLength(2)
+@maxLength(5)
+param regions Place[] = [
+  { name: 'east', location: 'eastus2' }
+  { name: 'west', location: 'westus3' }
+]
 
-@description('Optional. Azure location of region east. It must offer Flex Consumption.')
-param eastLocation string = 'eastus2'
-
-@description('Optional. Azure location of region west. It must offer Flex Consumption.')
-param westLocation string = 'westus3'
+@description('Optional. The region that normally does the work; the others receive later copies and take over. Empty: the first of the list.')
+param primary string = ''
 
 // Three at least: with two, strong consistency blocks every write while one of them is lost.
-@description('Optional. Azure locations of the journal, the write region first, then in the order of fail-over. Both processing locations belong in it.')
+@description('Optional. Azure locations of the journal, the write region first, then in the order of fail-over. Those of the regions follow by themselves.')
 @minLength(3)
 @maxLength(5)
 param journalLocations array = [
@@ -45,11 +53,11 @@ param replyQueues string = ''
 
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
-var regions = primary == 'west' ? 'west,east' : 'east,west'
-
-// Known before either region exists, because each region's app is told both names.
-var eastNamespace = 'lockstep-east-${token}'
-var westNamespace = 'lockstep-west-${token}'
+var names = map(regions, place => (place.name))
+// A primary that is no region has the index -1, which ends the deployment before anything is created.
+var leader = empty(primary) ? names[0] : (names[indexOf(names, primary)])
+var preference = union([leader], names)
+var everyLocation = union(journalLocations, map(regions, place => (place.location)))
 
 resource group 'Microsoft.Resources/resourceGroups@2024-03-01' = {
   name: 'rg-${environmentName}'
@@ -62,104 +70,67 @@ module journal 'journal.bicep' = {
   scope: group
   params: {
     accountName: 'lockstep-journal-${token}'
-    locations: journalLocations
+    locations: everyLocation
     throughputMax: journalThroughputMax
     tags: tags
   }
 }
 
-module east 'region.bicep' = {
-  name: 'lockstep-east'
-  scope: group
-  params: {
-    region: 'east'
-    location: eastLocation
-    journalLocations: join(union([eastLocation], journalLocations), ',')
-    regions: regions
-    token: token
-    eastNamespace: eastNamespace
-    westNamespace: westNamespace
-    journalEndpoint: journal.outputs.endpoint
-    databaseName: journal.outputs.databaseName
-    journalName: journal.outputs.journalName
-    leasesName: journal.outputs.leasesName
-    noticeUrl: noticeUrl
-    replacedRegions: replacedRegions
-    replyQueues: replyQueues
-    tags: tags
+module region 'region.bicep' = [
+  for place in regions: {
+    name: 'lockstep-${place.name}'
+    scope: group
+    params: {
+      region: place.name
+      location: place.location
+      journalLocations: join(union([place.location], everyLocation), ',')
+      regions: preference
+      token: token
+      journalEndpoint: journal.outputs.endpoint
+      databaseName: journal.outputs.databaseName
+      journalName: journal.outputs.journalName
+      leasesName: journal.outputs.leasesName
+      noticeUrl: noticeUrl
+      replacedRegions: replacedRegions
+      replyQueues: replyQueues
+      tags: tags
+    }
   }
-}
+]
 
-module west 'region.bicep' = {
-  name: 'lockstep-west'
-  scope: group
-  params: {
-    region: 'west'
-    location: westLocation
-    journalLocations: join(union([westLocation], journalLocations), ',')
-    regions: regions
-    token: token
-    eastNamespace: eastNamespace
-    westNamespace: westNamespace
-    journalEndpoint: journal.outputs.endpoint
-    databaseName: journal.outputs.databaseName
-    journalName: journal.outputs.journalName
-    leasesName: journal.outputs.leasesName
-    noticeUrl: noticeUrl
-    replacedRegions: replacedRegions
-    replyQueues: replyQueues
-    tags: tags
+// One at a time: a Cosmos account refuses a role assignment while another one is being made.
+@batchSize(1)
+module access 'access.bicep' = [
+  for (place, index) in regions: {
+    name: 'lockstep-access-${place.name}'
+    scope: group
+    params: {
+      principalId: region[index].outputs.principalId
+      ownNamespace: region[index].outputs.namespaceName
+      peerNamespaces: map(filter(names, name => (place.name != name)), name => 'lockstep-${name}-${token}')
+      storageName: region[index].outputs.storageName
+      insightsName: region[index].outputs.insightsName
+      accountName: journal.outputs.accountName
+    }
+    dependsOn: [region]
   }
-}
-
-module eastAccess 'access.bicep' = {
-  name: 'lockstep-access-east'
-  scope: group
-  params: {
-    principalId: east.outputs.principalId
-    ownNamespace: east.outputs.namespaceName
-    peerNamespace: west.outputs.namespaceName
-    storageName: east.outputs.storageName
-    insightsName: east.outputs.insightsName
-    accountName: journal.outputs.accountName
-  }
-}
-
-module westAccess 'access.bicep' = {
-  name: 'lockstep-access-west'
-  scope: group
-  params: {
-    principalId: west.outputs.principalId
-    ownNamespace: west.outputs.namespaceName
-    peerNamespace: east.outputs.namespaceName
-    storageName: west.outputs.storageName
-    insightsName: west.outputs.insightsName
-    accountName: journal.outputs.accountName
-  }
-  // One change at a time: a Cosmos account refuses a role assignment while another one is being made.
-  dependsOn: [eastAccess]
-}
+]
 
 @description('The resource group everything is in.')
 output AZURE_RESOURCE_GROUP string = group.name
 
-@description('Function app of region east, the name to publish to.')
-output LOCKSTEP_EAST_APP string = east.outputs.appName
-
-@description('Function app of region west, the name to publish to.')
-output LOCKSTEP_WEST_APP string = west.outputs.appName
-
-@description('Base address of the HTTP functions of region east.')
-output LOCKSTEP_EAST_URL string = east.outputs.appUrl
-
-@description('Base address of the HTTP functions of region west.')
-output LOCKSTEP_WEST_URL string = west.outputs.appUrl
-
-@description('Service Bus host of region east, for producers outside the apps.')
-output LOCKSTEP_EAST_SERVICEBUS string = east.outputs.namespaceHost
-
-@description('Service Bus host of region west, for producers outside the apps.')
-output LOCKSTEP_WEST_SERVICEBUS string = west.outputs.namespaceHost
-
 @description('Endpoint of the Cosmos account that holds the journal.')
 output LOCKSTEP_JOURNAL_ENDPOINT string = journal.outputs.endpoint
+
+@description('Each region: its name, its function app, the base address of its HTTP functions, its Service Bus host, and what infra/hooks.py looks at.')
+output LOCKSTEP_APPS array = [
+  for (place, index) in regions: {
+    name: place.name
+    app: region[index].outputs.appName
+    appId: region[index].outputs.appId
+    url: region[index].outputs.appUrl
+    serviceBus: region[index].outputs.namespaceHost
+    principalId: region[index].outputs.principalId
+    storageId: region[index].outputs.storageId
+  }
+]

@@ -1,24 +1,18 @@
 metadata description = 'One region: its namespace and queues, its function app, and what that app needs around it.'
 
-// Two regions by name: an app has one setting for the namespace of each, its own and the other one.
-@description('Required. Which of the two regions this is.')
-@allowed(['east', 'west'])
+@description('Required. Name of the region.')
+@minLength(1)
+@maxLength(9)
 param region string
 
 @description('Required. Azure location of everything in this file.')
 param location string
 
-@description('Required. Both regions, comma separated, the primary first.')
-param regions string
+@description('Required. Names of all regions, the primary first.')
+param regions array
 
 @description('Required. Suffix that makes names unique in the world.')
 param token string
-
-@description('Required. Name of the Service Bus namespace of region east.')
-param eastNamespace string
-
-@description('Required. Name of the Service Bus namespace of region west.')
-param westNamespace string
 
 @description('Required. Endpoint of the Cosmos account.')
 param journalEndpoint string
@@ -63,11 +57,22 @@ param instancesMax int = 40
 @description('Optional. Tags put on every resource.')
 param tags object = {}
 
-var ownNamespace = region == 'east' ? eastNamespace : westNamespace
+var ownNamespace = 'lockstep-${region}-${token}'
 var queueName = 'lockstep'
 var outputQueueName = 'lockstep-out'
 var errorQueueName = 'lockstep-errors'
 var packageContainerName = 'deployment'
+
+// Every namespace in every region: an app listens on its own and dispatches outputs to all.
+var connections = union(
+  toObject(
+    regions,
+    name => 'ServiceBus_${name}__fullyQualifiedNamespace',
+    name => 'lockstep-${name}-${token}.${serviceBusDomain}'
+  ),
+  toObject(regions, name => 'ServiceBus_${name}__credential', name => 'managedidentity'),
+  toObject(regions, name => 'ServiceBus_${name}__clientId', name => (identity.properties.clientId))
+)
 
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
   name: 'id-lockstep-${region}-${token}'
@@ -253,9 +258,9 @@ resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2
 resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
   parent: app
   name: 'appsettings'
-  properties: {
+  properties: union(connections, {
     LOCKSTEP_REGION: region
-    LOCKSTEP_REGIONS: regions
+    LOCKSTEP_REGIONS: join(regions, ',')
     LOCKSTEP_REGIONS_REPLACED: replacedRegions
     LOCKSTEP_QUEUE: queueName
     LOCKSTEP_OUTPUT_QUEUE: outputQueueName
@@ -279,13 +284,6 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_UNNUMBERED_ORDER: 'any'
     LOCKSTEP_COMPACT_SCHEDULE: '0 */10 * * * *'
     LOCKSTEP_SWEEP_SCHEDULE: '*/15 * * * * *'
-    // Both namespaces in both regions: an app listens on its own and dispatches outputs to both.
-    ServiceBus_east__fullyQualifiedNamespace: '${eastNamespace}.${serviceBusDomain}'
-    ServiceBus_east__credential: 'managedidentity'
-    ServiceBus_east__clientId: identity.properties.clientId
-    ServiceBus_west__fullyQualifiedNamespace: '${westNamespace}.${serviceBusDomain}'
-    ServiceBus_west__credential: 'managedidentity'
-    ServiceBus_west__clientId: identity.properties.clientId
     Cosmos__accountEndpoint: journalEndpoint
     Cosmos__credential: 'managedidentity'
     Cosmos__clientId: identity.properties.clientId
@@ -297,7 +295,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     // An address, not a secret: the component takes telemetry only from an identity with the publisher role.
     APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString
     APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identity.properties.clientId};Authorization=AAD'
-  }
+  })
 }
 
 @description('Name of the function app.')
@@ -320,3 +318,9 @@ output storageName string = storage.name
 
 @description('Name of the Application Insights component.')
 output insightsName string = insights.name
+
+@description('Resource id of the storage account, which holds the package of the app.')
+output storageId string = storage.id
+
+@description('Resource id of the function app.')
+output appId string = app.id

@@ -12,8 +12,7 @@ from typing import Any
 from local.cosmos.query.functions import FUNCTIONS
 from tests.docs.local_page import ROOT
 from tests.docs.local_page import names as names_on_local_page
-from tests.infra.bicep import INFRA, Kind, read
-from tests.infra.evaluation import evaluate
+from tests.infra.evaluation import Template
 from tests.infra.parity import app_settings, deployment, grants, load
 
 HANDLERS = ROOT / "functions/handlers"
@@ -94,13 +93,13 @@ def destination_of(call: ast.Call, constants: dict[str, Any], file: str) -> str:
 def missing_for_destination(name: str, config: dict[str, Any]) -> list[str]:
     """What a queue or topic lacks, in each region."""
     missing = []
-    modules = deployment().bicep.of(Kind.MODULE)
+    deployed = {str(one.arguments["region"]): one for one in deployment().modules("region")}
     for namespace in config["UserConfig"]["Namespaces"]:
         region = namespace["Name"]
         entities = [*namespace.get("Queues", []), *namespace.get("Topics", [])]
         if name not in {entity["Name"] for entity in entities}:
             missing.append(f"local.config.json: namespace {region} has no queue or topic {name}")
-        resources = deployment().module(region).resources() if region in modules else []
+        resources = deployed[region].resources() if region in deployed else []
         declared = {found.body["name"] for found in resources if found.type in ENTITY_TYPES}
         if name not in declared:
             missing.append(f"infra/region.bicep: region {region} gets no queue or topic {name}")
@@ -131,36 +130,33 @@ def missing_for_region(region: str, config: dict[str, Any]) -> list[str]:
         "LOCKSTEP_COSMOS_LOCATIONS does not name": region
         in values["LOCKSTEP_COSMOS_LOCATIONS"].split(","),
     }
-    main = read(INFRA / "main.bicep")
-    modules = main.of(Kind.MODULE)
+    main = deployment()
+    deployed = {str(one.arguments["region"]): one for one in main.modules("region")}
     in_main = {
-        "no parameter for the location of": f"{region}Location" in main.of(Kind.PARAMETER),
-        "no module of region.bicep for": targets(modules, region, "region.bicep"),
-        "no module of access.bicep for": targets(modules, f"{region}Access", "access.bicep"),
-        "the values of `primary` lack": region in allowed_values("main.bicep", "primary"),
-    }
-    setting = f"ServiceBus_{region}__fullyQualifiedNamespace"
-    processing = [name for name in modules if targets(modules, name, "region.bicep")]
-    in_region = {
-        "the values of `region` lack": region in allowed_values("region.bicep", "region"),
+        "`regions` does not name": region in deployed,
         "not every app has the settings ServiceBus_ of": all(
-            setting in app_settings(deployment().module(name)) for name in processing
+            f"ServiceBus_{region}__fullyQualifiedNamespace" in app_settings(one)
+            for one in deployed.values()
+        ),
+        "not every app may send to the namespace of": region in deployed
+        and all(
+            deployed[region].resource("namespace")["name"] in sends_to(one)
+            for one in main.modules("access")
         ),
     }
-    senders = {access: sends_to(access) for access in modules if access.endswith("Access")}
-    in_access = {
-        "not every app may send to the namespace of": region in modules
-        and all(namespace_of(region) in sent for sent in senders.values())
-    }
     services = (ROOT / "azure.yaml").read_text().partition("\nservices:\n")[2].splitlines()
-    in_azd = {"no service of the name": f"  {region}:" in services}
+    in_azd = {
+        "no service of the name": f"  {region}:" in services,
+        "no hooks for": all(
+            f"          run: python3 infra/hooks.py {command} {region}" in services
+            for command in ("roles", "check")
+        ),
+    }
     return [
         f"{file}: {what} {region}"
         for file, parts in {
             "local.config.json": on_one_machine,
             "infra/main.bicep": in_main,
-            "infra/region.bicep": in_region,
-            "infra/access.bicep": in_access,
             "azure.yaml": in_azd,
         }.items()
         for what, is_there in parts.items()
@@ -168,28 +164,9 @@ def missing_for_region(region: str, config: dict[str, Any]) -> list[str]:
     ]
 
 
-def targets(modules: dict[str, Any], name: str, file: str) -> bool:
-    return name in modules and modules[name].target == file
-
-
-def namespace_of(region: str) -> str:
-    return str(deployment().module(region).resource("namespace")["name"])
-
-
-def sends_to(access: str) -> set[str]:
+def sends_to(access: Template) -> set[str]:
     """The namespaces to which the app of an access module may send."""
-    return {
-        target
-        for _, role, target in grants(deployment().module(access))
-        if role == "Azure Service Bus Data Sender"
-    }
-
-
-def allowed_values(file: str, parameter: str) -> list[Any]:
-    """The values that a Bicep parameter may have."""
-    node = read(INFRA / file).of(Kind.PARAMETER)[parameter].decorators["allowed"]
-    values = evaluate(node, deployment()) if node else None
-    return values if isinstance(values, list) else []
+    return {target for _, role, target in grants(access) if role == "Azure Service Bus Data Sender"}
 
 
 def missing_for_query_function(name: str) -> list[str]:

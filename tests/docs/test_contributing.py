@@ -178,14 +178,11 @@ def test_the_steps_of_a_region_are_the_parts_that_can_be_missing() -> None:
         "local.config.json: no connection ServiceBus_ of new_region",
         "local.config.json: Cosmos.Regions does not name new_region",
         "local.config.json: LOCKSTEP_COSMOS_LOCATIONS does not name new_region",
-        "infra/main.bicep: no parameter for the location of new_region",
-        "infra/main.bicep: no module of region.bicep for new_region",
-        "infra/main.bicep: no module of access.bicep for new_region",
-        "infra/main.bicep: the values of `primary` lack new_region",
-        "infra/region.bicep: the values of `region` lack new_region",
-        "infra/region.bicep: not every app has the settings ServiceBus_ of new_region",
-        "infra/access.bicep: not every app may send to the namespace of new_region",
+        "infra/main.bicep: `regions` does not name new_region",
+        "infra/main.bicep: not every app has the settings ServiceBus_ of new_region",
+        "infra/main.bicep: not every app may send to the namespace of new_region",
         "azure.yaml: no service of the name new_region",
+        "azure.yaml: no hooks for new_region",
     ]
     assert_steps_name_the_files("Add a region", missing)
 

@@ -58,8 +58,14 @@ class Declaration:
 
     @property
     def entries(self) -> dict[str, Node]:
-        """The properties of the object this declares, by key; none if it declares no object."""
-        return entries(self.expression) if self.expression is not None else {}
+        """The properties of the object this declares, by key; none if it declares no object.
+
+        Of a loop, and of what has a condition, those of its body.
+        """
+        body = self.expression
+        while body is not None and body.type in {"for_statement", "if_statement"}:
+            body = [part for part in body.named_children if part.type != "comment"][-1]
+        return entries(body) if body is not None else {}
 
 
 @dataclass(frozen=True, slots=True)

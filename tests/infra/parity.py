@@ -62,6 +62,24 @@ def deployment(**parameters: Value) -> Template:
     return Template(read(INFRA / "main.bicep"), given)
 
 
+def region_of(name: str, main: Template | None = None) -> Template:
+    """One region's file as a deployment would see it; LookupError if there is no such region."""
+    return of_region(name, main, "region")
+
+
+def access_of(name: str, main: Template | None = None) -> Template:
+    """The roles of one region's identity."""
+    return of_region(name, main, "access")
+
+
+def of_region(name: str, main: Template | None, module: str) -> Template:
+    whole = main or deployment()
+    names = [str(found.arguments["region"]) for found in whole.modules("region")]
+    if name not in names:
+        raise LookupError(f"no region {name} among {names}")
+    return whole.modules(module)[names.index(name)]
+
+
 def changed(template: Template, old: str, new: str) -> Template:
     """The same deployment of a file in which every old is new; ValueError if there is no old."""
     if old not in template.bicep.source:

@@ -11,11 +11,18 @@ from datetime import date
 import pycep
 from tree_sitter import Node
 
+from tests.infra import evaluation
 from tests.infra.bicep import Bicep, Declaration, Kind, entries, read, text, walk
 
 type Rule = Callable[[Bicep], Iterator[str]]
 
-FUNCTIONS = {"guid", "join", "subscription", "subscriptionResourceId", "union", "uniqueString"}
+FUNCTIONS = {
+    "guid",
+    "subscription",
+    "subscriptionResourceId",
+    "uniqueString",
+    *evaluation.FUNCTIONS,
+}
 
 # https://learn.microsoft.com/azure/role-based-access-control/built-in-roles; the last one is a
 # data-plane role of Cosmos DB.
@@ -48,9 +55,23 @@ HARMLESS = {
 }
 
 
+# What tree-sitter's grammar takes for the owner of a member, where Bicep binds the member first.
+LOOSER_THAN_A_MEMBER = {
+    "binary_expression",
+    "lambda_expression",
+    "ternary_expression",
+    "unary_expression",
+}
+
+
 def syntax(bicep: Bicep) -> Iterator[str]:
-    """Both parsers read the file whole."""
+    """Both parsers read the file whole, and tree-sitter as Bicep does."""
     for node in walk(bicep.root):
+        if (
+            node.type in {"member_expression", "subscript_expression"}
+            and node.named_children[0].type in LOOSER_THAN_A_MEMBER
+        ):
+            yield at(bicep, node, f"put parentheses into {text(node)[:60]!r}: tree-sitter errs")
         if node.is_error or node.is_missing:
             yield at(bicep, node, f"tree-sitter cannot read {text(node)[:40]!r}")
     try:
@@ -228,9 +249,12 @@ def references(bicep: Bicep) -> Iterator[tuple[Node, frozenset[str]]]:
 
 
 def identifiers(node: Node, local_names: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
+    if node.type == "lambda_expression":
+        local_names = local_names | {text(node.named_children[0])}
     if node.type == "for_statement":
-        loop = (part for part in walk(node) if part.type in {"loop_variable", "loop_enumerator"})
-        local_names = local_names | {text(part) for part in loop}
+        first = node.named_children[0]
+        names = first.named_children if first.type == "for_loop_parameters" else [first]
+        local_names = local_names | {text(name) for name in names}
     if node.type == "identifier":
         yield node, local_names
     parts = node.children[1:] if is_keyed(node) else node.children

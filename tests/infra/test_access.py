@@ -3,19 +3,19 @@
 import pytest
 
 from tests.infra.evaluation import Unknown
-from tests.infra.parity import changed, deployment, grants, section
+from tests.infra.parity import access_of, changed, deployment, grants, region_of, section
 
 
 @pytest.mark.parametrize(("region", "peer"), [("east", "west"), ("west", "east")])
 def test_an_identity_holds_these_roles_and_no_other(region: str, peer: str) -> None:
     main = deployment()
-    own, other = main.module(region), main.module(peer)
+    own, other = region_of(region, main), region_of(peer, main)
     principal = f"<{own.resource('identity')['name']}.properties.principalId>"
     bus, peer_bus = str(own.resource("namespace")["name"]), str(other.resource("namespace")["name"])
     storage, insights = str(own.resource("storage")["name"]), str(own.resource("insights")["name"])
     journal = str(main.module("journal").resource("account")["name"])
 
-    assert grants(main.module(f"{region}Access")) == {
+    assert grants(access_of(region, main)) == {
         (principal, "Azure Service Bus Data Receiver", bus),
         (principal, "Azure Service Bus Data Sender", bus),
         (principal, "Azure Service Bus Data Sender", peer_bus),
@@ -30,7 +30,7 @@ def test_an_identity_holds_these_roles_and_no_other(region: str, peer: str) -> N
 def test_azure_is_told_that_each_principal_is_new_and_no_person() -> None:
     assigned = [
         section(found.body, "properties")["principalType"]
-        for found in deployment().module("eastAccess").resources()
+        for found in access_of("east").resources()
         if found.type == "Microsoft.Authorization/roleAssignments"
     ]
 
@@ -38,17 +38,17 @@ def test_azure_is_told_that_each_principal_is_new_and_no_person() -> None:
 
 
 def test_a_role_on_the_wrong_resource_is_seen() -> None:
-    access = deployment().module("eastAccess")
+    access = access_of("east")
 
-    assert grants(changed(access, "scope: peer", "scope: own")) != grants(access)
+    assert grants(changed(access, "scope: peers[index]", "scope: own")) != grants(access)
 
 
 def test_two_role_assignments_never_share_a_name() -> None:
     main = deployment()
     names = [
         str(found.body["name"])
-        for region in ("eastAccess", "westAccess")
-        for found in main.module(region).resources()
+        for region in ("east", "west")
+        for found in access_of(region, main).resources()
         if "oleAssignments" in found.type
     ]
 
@@ -72,7 +72,7 @@ def test_two_role_assignments_never_share_a_name() -> None:
 def test_no_key_opens_anything_and_nothing_is_below_tls_1_2(
     region: str, resource: str, name: str, value: object
 ) -> None:
-    found = section(deployment().module(region).resource(resource), "properties")
+    found = section(region_of(region).resource(resource), "properties")
 
     assert found[name] == value
 
@@ -80,7 +80,7 @@ def test_no_key_opens_anything_and_nothing_is_below_tls_1_2(
 def test_neither_door_for_publishing_takes_a_password() -> None:
     policies = [
         found.body
-        for found in deployment().module("east").resources()
+        for found in region_of("east").resources()
         if found.type == "Microsoft.Web/sites/basicPublishingCredentialsPolicies"
     ]
 
@@ -89,7 +89,7 @@ def test_neither_door_for_publishing_takes_a_password() -> None:
 
 
 def test_the_app_runs_as_its_identity_and_fetches_its_package_with_it() -> None:
-    template = deployment().module("east")
+    template = region_of("east")
     app = template.resource("app")
     identity = f"{template.resource('identity')['name']}.id"
     storage = section(app, "properties", "functionAppConfig", "deployment", "storage")

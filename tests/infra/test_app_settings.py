@@ -6,13 +6,17 @@ import pytest
 
 from shared.settings import SETTINGS
 from tests.infra.bicep import INFRA
+from tests.infra.evaluation import Value
 from tests.infra.parity import (
     PLATFORM_SETTINGS,
     ROOT,
+    access_of,
     app_settings,
     changed,
     deployment,
+    grants,
     local_config,
+    region_of,
     setting_differences,
 )
 
@@ -36,7 +40,7 @@ NOT_ON_FLEX = {
 
 @pytest.mark.parametrize("region", REGIONS)
 def test_settings_in_azure_equal_the_settings_of_the_local_hosts(region: str) -> None:
-    assert setting_differences(deployment().module(region), local_config()) == []
+    assert setting_differences(region_of(region), local_config()) == []
 
 
 @pytest.mark.parametrize(
@@ -49,16 +53,14 @@ def test_settings_in_azure_equal_the_settings_of_the_local_hosts(region: str) ->
     ],
 )
 def test_a_setting_that_differs_is_named(old: str, new: str, said: str) -> None:
-    differences = setting_differences(
-        changed(deployment().module("east"), old, new), local_config()
-    )
+    differences = setting_differences(changed(region_of("east"), old, new), local_config())
 
     assert any(said in sentence for sentence in differences), differences
 
 
 @pytest.mark.parametrize("region", REGIONS)
 def test_settings_in_azure_are_the_settings_the_code_declares(region: str) -> None:
-    in_azure = app_settings(deployment().module(region)).keys() - PLATFORM_SETTINGS
+    in_azure = app_settings(region_of(region)).keys() - PLATFORM_SETTINGS
     declared = {setting.name for setting in SETTINGS} | {f"ServiceBus_{name}" for name in REGIONS}
 
     assert {name.partition("__")[0] for name in in_azure} == declared
@@ -67,10 +69,10 @@ def test_settings_in_azure_are_the_settings_the_code_declares(region: str) -> No
 @pytest.mark.parametrize("region", REGIONS)
 def test_each_app_reaches_both_namespaces_by_their_own_names(region: str) -> None:
     main = deployment()
-    found = app_settings(main.module(region))
+    found = app_settings(region_of(region, main))
 
     for name in REGIONS:
-        namespace = main.module(name).resource("namespace")["name"]
+        namespace = region_of(name, main).resource("namespace")["name"]
         address = f"{namespace}.servicebus.windows.net"
         assert found[f"ServiceBus_{name}__fullyQualifiedNamespace"] == address
 
@@ -78,8 +80,8 @@ def test_each_app_reaches_both_namespaces_by_their_own_names(region: str) -> Non
 @pytest.mark.parametrize("region", REGIONS)
 def test_every_connection_uses_the_identity_of_its_own_region(region: str) -> None:
     main = deployment()
-    found = app_settings(main.module(region))
-    identity = main.module(region).resource("identity")["name"]
+    found = app_settings(region_of(region, main))
+    identity = region_of(region, main).resource("identity")["name"]
 
     clients = {
         str(value).strip("<>") for name, value in found.items() if name.endswith("__clientId")
@@ -90,13 +92,36 @@ def test_every_connection_uses_the_identity_of_its_own_region(region: str) -> No
     assert credentials == {"managedidentity"}
 
 
-@pytest.mark.parametrize(("primary", "regions"), [("east", "east,west"), ("west", "west,east")])
+@pytest.mark.parametrize(
+    ("primary", "regions"), [("", "east,west"), ("east", "east,west"), ("west", "west,east")]
+)
 def test_the_primary_comes_first_in_both_regions(primary: str, regions: str) -> None:
     main = deployment(primary=primary)
 
-    assert [app_settings(main.module(name))["LOCKSTEP_REGIONS"] for name in REGIONS] == [
+    assert [app_settings(region_of(name, main))["LOCKSTEP_REGIONS"] for name in REGIONS] == [
         regions
     ] * 2
+
+
+def test_a_primary_that_is_no_region_ends_the_deployment_before_it_creates_anything() -> None:
+    with pytest.raises(IndexError):
+        deployment(primary="north").value("preference")
+
+
+def test_one_more_region_is_one_more_entry_of_the_list() -> None:
+    places: list[Value] = [
+        {"name": name, "location": f"{name}-place"} for name in ("east", "west", "north")
+    ]
+    main = deployment(regions=places)
+
+    assert len(main.modules("region")) == len(main.modules("access")) == 3
+    for name in ("east", "west", "north"):
+        settings = app_settings(region_of(name, main))
+        assert settings["LOCKSTEP_REGIONS"] == "east,west,north"
+        assert "ServiceBus_north__fullyQualifiedNamespace" in settings
+        assert str(settings["LOCKSTEP_COSMOS_LOCATIONS"]).startswith(f"{name}-place,")
+        senders = {on for _, role, on in grants(access_of(name, main)) if role.endswith("Sender")}
+        assert {on.split("-")[1] for on in senders} == {"east", "west", "north"}
 
 
 def test_every_setting_a_trigger_names_is_set_in_azure() -> None:
@@ -104,11 +129,11 @@ def test_every_setting_a_trigger_names_is_set_in_azure() -> None:
     named = {name for source in sources for name in re.findall(r"%(\w+)%", source)}
 
     assert named
-    assert named <= app_settings(deployment().module("east")).keys()
+    assert named <= app_settings(region_of("east")).keys()
 
 
 def test_no_setting_is_one_that_flex_consumption_refuses() -> None:
-    assert not app_settings(deployment().module("east")).keys() & NOT_ON_FLEX
+    assert not app_settings(region_of("east")).keys() & NOT_ON_FLEX
 
 
 def test_no_app_setting_is_declared_beside_the_one_list() -> None:

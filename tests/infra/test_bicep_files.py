@@ -61,6 +61,10 @@ def test_each_output_of_main_can_be_worked_out() -> None:
     outputs = {name: str(main.output(name)) for name in main.bicep.of(Kind.OUTPUT)}
 
     assert outputs["AZURE_RESOURCE_GROUP"] == "rg-trial"
-    assert outputs["LOCKSTEP_EAST_APP"].startswith("func-lockstep-east-")
-    assert outputs["LOCKSTEP_WEST_APP"].startswith("func-lockstep-west-")
-    assert outputs["LOCKSTEP_WEST_SERVICEBUS"].endswith(".servicebus.windows.net")
+    apps = main.output("LOCKSTEP_APPS")
+    assert isinstance(apps, list)
+    for app, region in zip(apps, ("east", "west"), strict=True):
+        assert isinstance(app, dict)
+        assert str(app["app"]).startswith(f"func-lockstep-{region}-")
+        assert str(app["serviceBus"]).startswith(f"lockstep-{region}-")
+        assert str(app["serviceBus"]).endswith(".servicebus.windows.net")

@@ -16,14 +16,15 @@ def test_every_file_the_page_names_exists() -> None:
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
-def test_every_environment_name_on_the_page_is_an_output_or_filled_into_a_parameter() -> None:
+def test_every_environment_name_on_the_page_is_an_output_or_read_by_azd_or_its_hooks() -> None:
     outputs = set(read(INFRA / "main.bicep").of(Kind.OUTPUT))
     filled = set(re.findall(r"\$\{(\w+)", (INFRA / "main.parameters.json").read_text()))
+    read_by_hooks = set(re.findall(r'"(LOCKSTEP_\w+)"', (INFRA / "hooks.py").read_text()))
 
     named = set(re.findall(r"LOCKSTEP_\w+", PAGE))
 
     assert named
-    assert named <= outputs | filled
+    assert named <= outputs | filled | read_by_hooks
 
 
 def test_every_parameter_on_the_page_is_declared() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from packaging.version import Version
 
 from functions.receive import PAUSE_SECONDS_MAX, pause_seconds
-from tests.infra.parity import ROOT, deployment, load, local_config, local_queues, section
+from tests.infra.parity import ROOT, load, local_config, local_queues, region_of, section
 
 HOST = load(ROOT / "host.json")
 SERVICE_BUS = HOST["extensions"]["serviceBus"]
@@ -80,7 +80,7 @@ def session_triggers() -> Iterator[str]:
 
 
 def test_the_function_kept_warm_is_the_session_trigger() -> None:
-    template = deployment().module("east")
+    template = region_of("east")
     scale = section(
         template.resource("app"), "properties", "functionAppConfig", "scaleAndConcurrency"
     )
@@ -91,7 +91,7 @@ def test_the_function_kept_warm_is_the_session_trigger() -> None:
 
 
 def test_the_app_runs_python_3_13_on_flex_consumption() -> None:
-    template = deployment().module("west")
+    template = region_of("west")
     app, plan = template.resource("app"), template.resource("plan")
     config = section(app, "properties", "functionAppConfig")
 

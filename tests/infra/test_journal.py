@@ -3,7 +3,7 @@
 import pytest
 
 from tests.infra.bicep import Kind, text
-from tests.infra.evaluation import Template
+from tests.infra.evaluation import Template, Value
 from tests.infra.parity import changed, container_differences, deployment, local_config, section
 
 
@@ -59,13 +59,12 @@ def test_the_account_lives_in_three_different_regions_in_the_order_given() -> No
     assert len({place["locationName"] for place in locations}) == 3
 
 
-def test_two_of_the_three_journal_regions_are_the_regions_that_process() -> None:
-    main = deployment()
-    locations = main.value("journalLocations")
+def test_every_region_that_processes_holds_the_journal() -> None:
+    regions: list[Value] = [{"name": name, "location": name} for name in ("eastus2", "elsewhere")]
 
-    assert isinstance(locations, list)
-    assert main.value("eastLocation") in locations
-    assert main.value("westLocation") in locations
+    locations = deployment(regions=regions).module("journal").value("locations")
+
+    assert locations == ["eastus2", "westus3", "centralus", "elsewhere"]
 
 
 @pytest.mark.parametrize(

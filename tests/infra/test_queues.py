@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.infra.parity import changed, deployment, local_config, queue_differences
+from tests.infra.parity import changed, local_config, queue_differences, region_of
 
 REGIONS = ("east", "west")
 
 
 @pytest.mark.parametrize("region", REGIONS)
 def test_queues_in_azure_equal_the_local_queues(region: str) -> None:
-    assert queue_differences(deployment().module(region), local_config()) == []
+    assert queue_differences(region_of(region), local_config()) == []
 
 
 @pytest.mark.parametrize(
@@ -23,21 +23,21 @@ def test_queues_in_azure_equal_the_local_queues(region: str) -> None:
     ],
 )
 def test_a_queue_that_differs_is_named(old: str, new: str, said: str) -> None:
-    differences = queue_differences(changed(deployment().module("east"), old, new), local_config())
+    differences = queue_differences(changed(region_of("east"), old, new), local_config())
 
     assert any(said in sentence for sentence in differences), differences
 
 
 @pytest.mark.parametrize("region", REGIONS)
 def test_a_namespace_is_premium_so_that_no_neighbour_delays_a_session(region: str) -> None:
-    sku = deployment().module(region).resource("namespace")["sku"]
+    sku = region_of(region).resource("namespace")["sku"]
 
     assert sku == {"name": "Premium", "tier": "Premium", "capacity": 1}
 
 
 @pytest.mark.parametrize("region", REGIONS)
 def test_all_queues_belong_to_the_namespace_of_their_region(region: str) -> None:
-    template = deployment().module(region)
+    template = region_of(region)
 
     parents = [template.resource(name)["parent"] for name in ("queue", "outputQueue", "errorQueue")]
 

@@ -1,0 +1,215 @@
+"""What azd runs around a deployment (azure.yaml): it needs Python and azd, and nothing else.
+
+    python infra/hooks.py roles REGION   wait until the app may read its own package
+    python infra/hooks.py check REGION   wait until the app works, with one restart if need be
+    python infra/hooks.py down           keep the journal, unless its deletion is asked for
+
+The regions are those of the last `azd provision`, which azd gives to its hooks in LOCKSTEP_APPS.
+Each command ends with status 1 and a sentence when it is in vain; azd then stops, so a region that
+does not work is not followed by the next one.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+# Azure Resource Manager; another address in sovereign clouds.
+MANAGER = "https://management.azure.com"
+# Storage Blob Data Owner: by this role the app reads its package.
+BLOB_OWNER = "b7e6dc6d-f1e8-4753-8033-0f276bb0955b"
+# A role is shown at once and honoured later. In reports of azure-dev #8026 a minute was enough;
+# Azure promises no more than ten.
+ROLE_SECONDS = 180.0
+# How long the app has to work, before and again after a restart. A cold start takes a minute or so.
+CHECK_SECONDS = 180.0
+POLL_SECONDS = 5.0
+
+
+class InVain(Exception):
+    """What the command waited for did not come; the text says what."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What azd runs around a deployment.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("roles", "check"):
+        commands.add_parser(name).add_argument("region", help="its name in azure.yaml")
+    commands.add_parser("down")
+    asked = parser.parse_args()
+    try:
+        if asked.command == "down":
+            guard_journal()
+        elif asked.command == "roles":
+            wait_for_role(find_app(asked.region))
+        else:
+            check(find_app(asked.region))
+    except InVain as error:
+        print(error, file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def find_app(region: str) -> dict[str, str]:
+    """What the last provisioning said of a region; InVain if it said nothing."""
+    for app in json.loads(os.environ.get("LOCKSTEP_APPS") or "[]"):
+        if app["name"] == region:
+            return dict(app)
+    raise InVain(
+        f"Region {region} has not been provisioned: add it to `regions` in infra/main.bicep and run"
+        " `azd provision`."
+    )
+
+
+def wait_for_role(app: dict[str, str]) -> None:
+    """Wait until the app's role on its storage account is old enough to be honoured."""
+    seconds = limit("LOCKSTEP_ROLE_SECONDS", ROLE_SECONDS)
+    for _ in tries(seconds):
+        given = role_given_at(app)
+        if given is None:
+            say(f"The role of {app['app']} on its storage account is not there yet.")
+            continue
+        left = seconds - (datetime.now(UTC) - given).total_seconds()
+        if left > 0:
+            say(f"The role of {app['app']} on its storage account is new: {left:.0f} s to wait.")
+            time.sleep(left)
+        return
+    raise InVain(
+        f"{app['app']} has no role on its storage account: run `azd provision`, and see that you"
+        " may assign roles."
+    )
+
+
+def role_given_at(app: dict[str, str]) -> datetime | None:
+    """When the app's identity was given the role by which it reads its package."""
+    path = f"{app['storageId']}/providers/Microsoft.Authorization/roleAssignments"
+    for one in manage("GET", f"{path}?api-version=2022-04-01")["value"]:
+        found = one["properties"]
+        if (found["principalId"], found["roleDefinitionId"].rpartition("/")[2]) == (
+            app["principalId"],
+            BLOB_OWNER,
+        ):
+            return datetime.fromisoformat(found["createdOn"])
+    return None
+
+
+def check(app: dict[str, str]) -> None:
+    """Wait until the app is in order; restart it once.
+
+    A Cosmos DB trigger that could not start, because a role or a container came late, tries again
+    for ever in vain: only a restart helps.
+    """
+    seconds = limit("LOCKSTEP_CHECK_SECONDS", CHECK_SECONDS)
+    wrong = watch(app, seconds)
+    if wrong:
+        say(f"{app['app']}: {wrong}. It is restarted.")
+        manage("POST", f"{app['appId']}/restart?api-version=2024-04-01")
+        wrong = watch(app, seconds)
+    if wrong:
+        raise InVain(f"{app['app']} does not work: {wrong}. No further region is published to.")
+    say(f"{app['app']} works.")
+
+
+def watch(app: dict[str, str], seconds: float) -> str:
+    """Ask for the app's health until nothing is wrong; otherwise what was wrong last."""
+    wrong, began = "", time.monotonic()
+    for _ in tries(seconds):
+        health = ask_health(app["url"])
+        # What was heard before this began may be the version before this one.
+        wrong = what_is_wrong(health, time.monotonic() - began, seconds)
+        if not wrong:
+            break
+    return wrong
+
+
+def ask_health(url: str) -> dict[str, Any]:
+    """The app's health, or `{"error": ...}`."""
+    try:
+        with urllib.request.urlopen(f"{url}/api/health", timeout=10) as answer:
+            return dict(json.load(answer))
+    except (OSError, ValueError) as error:  # HTTP statuses of 400 and more are OSErrors, too
+        return {"error": str(error)}
+
+
+def what_is_wrong(health: dict[str, Any], age_max: float, within_max: float) -> str:
+    """Why an app is not in order yet; empty when it is.
+
+    Feeds and timers that come at least every `within_max` seconds must have been heard within
+    `age_max`; those that come more seldom are not waited for.
+    """
+    if "error" in health:
+        return f"/api/health answers {health['error']}"
+    reasons = [f"{place}: {reason}" for place, reason in health["missing"].items()]
+    for name, heard in health.get("heard", {}).items():
+        age = heard["secondsAgo"]
+        if heard["within"] <= within_max and (age is None or age > age_max):
+            reasons.append(f"nothing was heard of {name}")
+    return "; ".join(reasons)
+
+
+def guard_journal() -> None:
+    """Stop `azd down`, which would take the journal along, unless it was asked for by name."""
+    environment = os.environ.get("AZURE_ENV_NAME", "")
+    journal, lock = os.environ.get("LOCKSTEP_JOURNAL_GROUP"), os.environ.get("LOCKSTEP_LOCK")
+    if not journal:
+        return
+    if os.environ.get("LOCKSTEP_DELETE_JOURNAL") != environment:
+        raise InVain(
+            f"`azd down` would delete the journal, too. To delete all but the journal, run\n"
+            f"    az group delete --name {os.environ.get('AZURE_RESOURCE_GROUP')}\n"
+            f"To delete the journal with all else, run `azd env set LOCKSTEP_DELETE_JOURNAL"
+            f" {environment}`, and `azd down` again."
+        )
+    if lock:
+        manage("DELETE", f"{lock}?api-version=2020-05-01")
+    say(f"The journal in {journal} will be deleted.")
+
+
+def manage(method: str, path: str) -> dict[str, Any]:
+    """Ask Azure Resource Manager, as whoever is logged in to azd; InVain if it refuses."""
+    manager = os.environ.get("LOCKSTEP_RESOURCE_MANAGER") or MANAGER
+    said = subprocess.run(
+        ["azd", "auth", "token", "--scope", f"{manager}/.default", "--output", "json"],
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if said.returncode:
+        raise InVain("azd gives no token: run `azd auth login`.")
+    request = urllib.request.Request(
+        manager + path,
+        method=method,
+        headers={"Authorization": f"Bearer {json.loads(said.stdout)['token']}"},
+        data=b"" if method == "POST" else None,
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return dict(json.loads(answer.read() or b"{}"))
+    except OSError as error:
+        raise InVain(f"{method} {path.partition('?')[0]}: {error}") from error
+
+
+def tries(seconds: float) -> Iterator[None]:
+    """One go after the other, with pauses, until the time is up; at least one."""
+    until = time.monotonic() + seconds
+    yield
+    while time.monotonic() < until:
+        time.sleep(min(POLL_SECONDS, seconds / 10))
+        yield
+
+
+def limit(setting: str, default: float) -> float:
+    return float(os.environ.get(setting) or default)
+
+
+def say(words: str) -> None:
+    print(words, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
