@@ -2,6 +2,10 @@
 
 On stdout it prints one line of JSON when every listener runs, and nothing else, ever; logs go to
 stderr, one JSON object a line. It ends on SIGTERM, SIGINT, or when its stdin reaches its end.
+
+The host and the app's worker are one process here. When the worker is lost, because a function ran
+past the timeout, the host fails what else was under way, stops, and becomes a new program in the
+same process, on the same port: so nothing of the app lives on.
 """
 
 import argparse
@@ -12,8 +16,11 @@ import os
 import signal
 import stat
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TextIO
+from urllib.parse import urlsplit
 
 from local.functions_host.config import host_json
 from local.functions_host.config.settings import AppSettings, Unsupported
@@ -22,6 +29,7 @@ from local.functions_host.worker import logs
 
 log = logging.getLogger(__name__)
 
+RESTARTED = "--restarted"  # the one line on stdout was printed before
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -35,7 +43,29 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="HTTP port; 0 takes a free one")
     parser.add_argument("--region", required=True, help="name of the region, for logs and status")
     parser.add_argument("--log-level", choices=LEVELS, default="info", help="least level logged")
+    parser.add_argument(RESTARTED, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(words)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramStart:
+    """How this program was started; the app may change all of it."""
+
+    command: list[str]
+    directory: Path
+    environment: Mapping[str, str]
+
+    @classmethod
+    def read(cls) -> "ProgramStart":
+        return cls([sys.executable, *sys.orig_argv[1:]], Path.cwd(), dict(os.environ))
+
+    def again(self, url: str) -> NoReturn:
+        """Become the same program on the port of a URL; every thread ends, every file closes."""
+        logging.shutdown()
+        os.chdir(self.directory)
+        port = str(urlsplit(url).port)
+        command = [*self.command, "--port", port, RESTARTED]
+        os.execve(sys.executable, command, self.environment)  # noqa: S606 - our own command
 
 
 def take_stdout() -> TextIO:
@@ -73,7 +103,7 @@ def read_stdin(stopping: asyncio.Event) -> None:
 
 
 async def serve(options: argparse.Namespace, level: int, announcements: TextIO) -> int:
-    stopping = asyncio.Event()
+    began, stopping = ProgramStart.read(), asyncio.Event()
     watch_for_end(stopping)
     app = options.app.resolve()
     try:
@@ -86,10 +116,15 @@ async def serve(options: argparse.Namespace, level: int, announcements: TextIO) 
     except (Unsupported, OSError) as error:
         log.error("%s", error)
         return 1
-    ready = {"url": url, "pid": os.getpid(), "functions": host.functions}
-    print(json.dumps(ready), file=announcements, flush=True)
-    await stopping.wait()
+    if not options.restarted:
+        ready = {"url": url, "pid": os.getpid(), "functions": host.functions}
+        print(json.dumps(ready), file=announcements, flush=True)
+    ends = [asyncio.create_task(event.wait()) for event in (stopping, host.worker_lost)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     await host.stop()
+    if not stopping.is_set():
+        log.warning("the worker was lost: the host starts anew")
+        began.again(url)
     return 0
 
 

@@ -113,6 +113,11 @@ class FunctionsHost:
         """The names of the app's functions, in the order of the app."""
         return [function.name for function in self._listeners]
 
+    @property
+    def worker_lost(self) -> asyncio.Event:
+        """Set when a function ran too long: stop this host, and end its process with the worker."""
+        return self._context.worker.lost
+
     async def start(self) -> str:
         """Start every listener and the web server; return its URL."""
         url = await self._context.web.start(DRAIN_SECONDS)

@@ -68,6 +68,13 @@ class HostProcess:
         """Send one request to it."""
         return request(self.url + path, method, headers, body)
 
+    def is_there(self) -> bool:
+        """Whether it answers; while it starts anew nobody listens."""
+        try:
+            return self.request("/admin/host/ping").status == 200
+        except urllib.error.URLError:
+            return False
+
     def seen(self, kind: str) -> list[Any]:
         """What the sample app has noted of one kind."""
         found: list[Any] = json.loads(self.request(f"/api/seen/{kind}").body)

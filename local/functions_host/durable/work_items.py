@@ -248,8 +248,8 @@ class WorkItemStream:
             inputs = {function.trigger.name: item.input()}
             result = await self._worker.invoke(function.id, function.name, inputs)
             log_result(function.name, result)
-            if isinstance(result, InvocationFailed) and result.is_timeout:
-                # On the platform the process would have died of it: the item is run again.
+            if isinstance(result, InvocationFailed) and result.is_process_lost:
+                # Nobody answered for the item: it is run again.
                 request = item.abandon_request(completionToken=item.token)
                 await self._send(item.abandon_method, request)
             else:

@@ -33,11 +33,11 @@ class InvocationSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class InvocationFailed:
-    """The function raised, timed out, or could not take its input."""
+    """The function raised, could not take its input, or its process ended before it returned."""
 
     reason: str
     stack: str = ""
-    is_timeout: bool = False
+    is_process_lost: bool = False
 
 
 type InvocationResult = InvocationSucceeded | InvocationFailed
@@ -57,6 +57,8 @@ class AppWorker:
         self._free_at = 0.0  # by the loop's clock: when every invocation so far has been paid for
         limitless = math.isinf(function_timeout_seconds)
         self._timeout_seconds = None if limitless else function_timeout_seconds
+        self._running: set[asyncio.Timeout] = set()  # what limits each invocation
+        self.lost = asyncio.Event()  # set when a function ran too long: this worker runs no more
         self._bound: dict[str, dict[str, TypedData]] = {}
 
     @classmethod
@@ -104,9 +106,12 @@ class AppWorker:
 
         `retries` is what the function's context says: which retry this is, and how many there are.
 
-        Past the function timeout an async function is cancelled. A sync one cannot be: its thread
-        runs on, its result is dropped.
+        A function past the timeout takes the worker along, as the real host ends its process: every
+        invocation under way fails, each later one does, and `lost` is set. Async functions are
+        cancelled; the threads of sync ones run on until whoever waits for `lost` ends the process.
         """
+        if self.lost.is_set():
+            return InvocationFailed("the worker process has ended", is_process_lost=True)
         invocation_id = str(uuid.uuid4())
         every_input = {**inputs, **self._bound.get(function_id, NOTHING)}
         invocation = SimpleNamespace(
@@ -128,18 +133,33 @@ class AppWorker:
             self._free_at = max(self._free_at, now) + self._invocation_seconds
             await asyncio.sleep(self._free_at - now)
         with logs.attribute_records(name, invocation_id):
+            limit = asyncio.timeout(self._timeout_seconds)
             try:
-                async with asyncio.timeout(self._timeout_seconds):
+                async with limit:
+                    self._running.add(limit)
                     response = await library.invocation_request(message)
             except TimeoutError:
-                reason = f"function {name} ran longer than {self._timeout_seconds} s"
-                return InvocationFailed(reason, is_timeout=True)
+                return InvocationFailed(self._lose(name), is_process_lost=True)
+            finally:
+                self._running.discard(limit)
         error = response.result.exception
         if response.result.status == protos.StatusResult.Success:
             return InvocationSucceeded(response.return_value)
         if error is None:
             return InvocationFailed("the worker gave no reason")
         return InvocationFailed(error.message, error.stack_trace)
+
+    def _lose(self, name: str) -> str:
+        """End every invocation, unless this is one that another ended; return why it failed."""
+        if self.lost.is_set():
+            return f"the worker process ended while function {name} ran"
+        self.lost.set()
+        now = asyncio.get_running_loop().time()
+        for limit in self._running:
+            if not limit.expired():
+                limit.reschedule(now)
+        ran = f"function {name} ran longer than {self._timeout_seconds} s"
+        return f"{ran}: its worker process ends, with all that it is doing"
 
 
 async def send_request(call: Any, name: str, content: Any = None) -> Any:

@@ -24,6 +24,8 @@ poisoned: dict[str, int] = {}
 async def receive(message: func.ServiceBusMessage) -> None:
     """Note a message; its body may ask for a pause, or to fail the first times."""
     body = json.loads(message.get_body())
+    # In the log, which outlives the process.
+    print(f"begins {message.message_id} at delivery {message.delivery_count}")  # noqa: T201
     note = {
         "body": body,
         "message_id": message.message_id,

@@ -1,0 +1,73 @@
+"""A function past `functionTimeout` ends the worker's process, with all that it was doing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.wire.functions_host_process import KEY, HostProcess, eventually, running_host
+from tests.wire.test_functions_host_durable import APP, running_backend, started
+from tests.wire.test_functions_host_service_bus import World, world
+
+__all__ = ["world"]
+pytestmark = pytest.mark.wire
+
+HASTY = {"AzureFunctionsJobHost__functionTimeout": "00:00:02"}
+
+
+def restarts(host: HostProcess) -> int:
+    return sum("starts anew" in line["message"] for line in host.log())
+
+
+def begun(host: HostProcess, session: str) -> list[tuple[str, int]]:
+    """The messages of a session that were begun, each with its delivery count."""
+    words = [line["message"].split() for line in host.log() if line["function"] == "receive"]
+    return [(w[1], int(w[-1])) for w in words if w[0] == "begins" and w[1].startswith(session)]
+
+
+def test_when_a_function_takes_too_long_what_runs_in_other_sessions_fails_with_it(
+    world: World, tmp_path: Path
+) -> None:
+    connection = world.namespace.connection_string
+    with running_host(tmp_path, ServiceBus=connection, **HASTY) as host:
+        world.send(("quick", f"quick-{n}", {"pause": 0.25}) for n in range(16))
+        world.send([("slow", "slow-0", {"pause": 60})])
+
+        eventually(lambda: restarts(host) >= 1)
+        eventually(lambda: ("quick-15", 1) in begun(host, "quick") or restarts(host) > 3)
+
+        again = [name for name, count in begun(host, "quick") if count == 2]
+        assert len(again) >= 1
+        assert ("slow-0", 2) in begun(host, "slow")
+        # Each is run once by each worker that did not end in it, and nothing is skipped.
+        names = [name for name, _ in begun(host, "quick")]
+        assert list(dict.fromkeys(names)) == [f"quick-{n}" for n in range(16)]
+        assert sorted(names) == sorted([*(f"quick-{n}" for n in range(16)), *again])
+        assert host.process.poll() is None
+
+
+def test_a_thread_that_never_ends_is_gone_with_its_process(tmp_path: Path) -> None:
+    with running_host(tmp_path, **HASTY) as host:
+        assert host.request("/api/slow/0", headers=KEY).status == 200
+
+        assert host.request("/api/stuck").status == 500
+
+        eventually(lambda: restarts(host) == 1)
+        eventually(host.is_there)
+        assert any("stuck ran longer than 2.0 s" in line["message"] for line in host.log())
+        assert host.request("/api/slow/0", headers=KEY).status == 200
+        assert host.end() == 0
+        assert host.process.stdout is not None
+        assert host.process.stdout.read() == ""
+
+
+def test_an_activity_that_takes_too_long_is_run_again_by_the_next_worker(tmp_path: Path) -> None:
+    with (
+        running_backend() as backend,
+        running_host(tmp_path, APP, LOCAL_DURABLE_ADDRESS=backend.address, **HASTY) as host,
+    ):
+        started(host, "patient", 60)
+
+        def runs() -> int:
+            return sum("holding in" in line["message"] for line in host.log())
+
+        eventually(lambda: runs() >= 2)
