@@ -319,14 +319,16 @@ class Maintenance(Protocol):
         region: str = "",
         queue: str = "",
         older_than_seconds: float = 0.0,
+        of_regions: int = 0,
         excluded: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
         """Sessions with a need, the oldest first, each named once.
 
-        Ages are by the store's clock. At most `limit` documents are looked at; those of the
-        `excluded` sessions do not count. DELIVERY is asked for one region, UNBLOCKING
-        for one queue of it.
+        Ages are by the store's clock, since the last change. At most `limit` documents are looked
+        at; those of the `excluded` sessions do not count. DELIVERY is asked for one region,
+        UNBLOCKING for one queue of it. With `of_regions`, the number of regions, those follow whose
+        outbox fewer miss, at any age: another region's acknowledgement was their last change.
         """
         ...
 

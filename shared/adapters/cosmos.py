@@ -189,14 +189,22 @@ class CosmosJournal:
         region: str = "",
         queue: str = "",
         older_than_seconds: float = 0.0,
+        of_regions: int = 0,
         excluded: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
-        """See Maintenance.sessions: an indexed query, aged by the date of its response."""
+        """See Maintenance.sessions: an indexed query, aged by the date of its response.
+
+        With `of_regions` a second one, in which the store looks at each outbox that waits.
+        """
         # Oldest first, so nothing is read beyond the first document that is too young.
         clock = ResponseClock()
         query = sessions_query(need, excludes=bool(excluded))
-        named = {"@place": place_of(need, region, queue), "@excluded": list(excluded)}
+        named: dict[str, object] = {
+            "@place": place_of(need, region, queue),
+            "@excluded": list(excluded),
+            "@regions": of_regions,
+        }
         found = await self.container.query(
             query,
             limit=limit,
@@ -206,6 +214,10 @@ class CosmosJournal:
                 written_at(next_one) > clock.seconds - older_than_seconds
             ),
         )
+        if of_regions:
+            query = sessions_query(need, excludes=bool(excluded), partly=True)
+            parameters = [{"name": n, "value": v} for n, v in named.items() if n in query]
+            found = [*found, *await self.container.query(query, limit=limit, parameters=parameters)]
         return list(dict.fromkeys(session_in(document) for document in found))
 
     async def signs(

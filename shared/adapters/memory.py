@@ -156,6 +156,7 @@ class MemoryJournal:
         region: str = "",
         queue: str = "",
         older_than_seconds: float = 0.0,
+        of_regions: int = 0,
         excluded: Sequence[str] = (),
         limit: int,
     ) -> Sequence[str]:
@@ -163,7 +164,7 @@ class MemoryJournal:
         found = self.fault_plan.perform(
             f"sessions.{need.value}",
             lambda: self.store.search(
-                need, place_of(need, region, queue), before, frozenset(excluded)
+                need, place_of(need, region, queue), before, of_regions, frozenset(excluded)
             ),
         )
         return list(dict.fromkeys(session_in(document) for document in found[:limit]))
@@ -219,7 +220,7 @@ class MemoryJournal:
         found = self.fault_plan.perform(
             "blocked_queues",
             lambda: self.store.search(
-                SessionNeed.UNBLOCKING, region, self.clock.now(), frozenset()
+                SessionNeed.UNBLOCKING, region, self.clock.now(), 0, frozenset()
             ),
         )
         unknown = (document for document in found if not keys & {*document["blocked"]})

@@ -29,7 +29,7 @@ from shared.storage.operations import (
     UpsertDocument,
     apply_patch,
 )
-from shared.storage.queries import shows_any_need, shows_need
+from shared.storage.queries import is_owed_partly, shows_any_need, shows_need
 
 # Where the virtual calendar begins: some time in 2026.
 EPOCH_SECONDS = 1_780_000_000.0
@@ -85,12 +85,22 @@ class MemoryStore:
         return bool(ttl >= 0 and self.clock.now() >= written_at(document) + ttl)
 
     def search(
-        self, need: SessionNeed, place: str, before: float, excluded: frozenset[str]
+        self,
+        need: SessionNeed,
+        place: str,
+        before: float,
+        of_regions: int,
+        excluded: frozenset[str],
     ) -> list[Document]:
-        """The documents that show a need, the oldest first."""
+        """The documents that show a need, the oldest first: see Maintenance.sessions."""
         sessions = [session for session in self.flags if session not in excluded]
         documents = [d for session in sessions for d in self.flagged(session)]
-        found = [d for d in documents if written_at(d) <= before and shows_need(d, need, place)]
+        found = [
+            document
+            for document in documents
+            if (written_at(document) <= before or is_owed_partly(document, of_regions))
+            and shows_need(document, need, place)
+        ]
         return sorted(found, key=lambda document: (written_at(document), int(version_of(document))))
 
     def apply(self, session: str, operations: Sequence[Operation]) -> WriteResult:

@@ -47,17 +47,27 @@ def shows_need(document: Mapping[str, Any], need: SessionNeed, place: str = "") 
     return place in (value or ()) if need in PLACED else bool(value)
 
 
+def is_owed_partly(document: Mapping[str, Any], regions: int) -> bool:
+    """Whether fewer than so many regions miss a document's outbox."""
+    return len(document.get(FIELDS[SessionNeed.DELIVERY]) or ()) < regions
+
+
 def shows_any_need(document: Mapping[str, Any]) -> bool:
     """Whether a document shows that its session has any need."""
     return any(document.get(field) for field in FIELDS.values())
 
 
-def sessions_query(need: SessionNeed, *, excludes: bool) -> str:
-    """The sessions with a need, the oldest first; `excludes` leaves out those of @excluded."""
+def sessions_query(need: SessionNeed, *, excludes: bool, partly: bool = False) -> str:
+    """The sessions with a need, the oldest first; `excludes` leaves out those of @excluded.
+
+    `partly` finds those only whose outbox fewer than @regions miss.
+    """
     field = FIELDS[need]
     condition = f"c.{field} = true"
     if need in PLACED:
         condition = f"ARRAY_CONTAINS(c.{field}, @place)"
+    if partly:
+        condition += f" AND ARRAY_LENGTH(c.{field}) < @regions"
     if excludes:
         condition += " AND NOT ARRAY_CONTAINS(@excluded, c.session)"
     return f"SELECT c.session, c._ts FROM c WHERE {condition} ORDER BY c._ts"  # noqa: S608 - from our own table

@@ -227,6 +227,25 @@ class JournalContract:
         assert young.count(session) == 1
         assert session not in await owing("west", -5)
 
+    async def test_what_another_region_has_is_listed_at_any_age(
+        self, journal: Journal, session: str
+    ) -> None:
+        for name in (session, f"{session}-2"):
+            await journal.add_pending(name, debt(name, "east", "west"))
+        (pending,) = await journal.pending(session, REGIONS)
+        await journal.acknowledge(pending, Delivered(("east",)))
+
+        found = await journal.sessions(
+            SessionNeed.DELIVERY,
+            region="west",
+            older_than_seconds=3_600,
+            of_regions=len(REGIONS),
+            limit=1_000,
+        )
+
+        assert list(found).count(session) == 1
+        assert f"{session}-2" not in found
+
     async def test_the_listing_of_sessions_is_limited(self, journal: Journal, session: str) -> None:
         for number in range(5):
             await journal.add_pending(f"{session}-{number}", debt(f"{session}-{number}", "east"))

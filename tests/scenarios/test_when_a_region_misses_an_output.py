@@ -72,3 +72,19 @@ async def test_a_rescue_that_fails_at_the_first_sends_none_of_the_later(world: W
 
     await east.recovery.sweep()
     assert world.outputs("east") == world.outputs("west")
+
+
+async def test_when_both_regions_sweep_at_once_neither_looks_young_to_the_other(
+    world: World,
+) -> None:
+    west, east = trusting(world.west), trusting(world.east)
+    for name in REGIONS:
+        world.bus.fault_plan.plan(f"send.{name}", CallFault.REFUSED)
+    await west.consumer.consume(BILLS[0])
+    world.clock.seconds += LAG_SECONDS + 1
+
+    await east.recovery.sweep()
+    await west.recovery.sweep()
+
+    assert len(world.outputs("west")) == 1
+    assert world.outputs("east") == world.outputs("west")

@@ -66,6 +66,7 @@ class Recovery:
         self.journal = consumer.journal
         self.dispatcher = consumer.dispatcher
         self.region = consumer.worker.owner.region
+        self.regions = len(consumer.dispatcher.delivery.regions)
         self.lag_seconds = consumer.worker.policy.lag_seconds
         self.failed = {need: FailedSessions() for need in SessionNeed}
         # What is parked behind a fault or a gap waits for a person or a message, not for a sweep.
@@ -128,6 +129,9 @@ class Recovery:
             need,
             region=self.region,
             older_than_seconds=self.lag_seconds,
+            # Whoever sent to another region is done with the outbox. Without this, two regions that
+            # sweep at the same moment make it look young to each other.
+            of_regions=self.regions if need is SessionNeed.DELIVERY else 0,
             excluded=failed.newest(),
             limit=SEARCHED_MAX,
         )
