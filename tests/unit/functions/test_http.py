@@ -1,16 +1,19 @@
 """The HTTP triggers: what a caller sends, and the status and problem it gets."""
 
 import asyncio
+import inspect
 import json
 import re
 from typing import Any
+from unittest.mock import AsyncMock
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import azure.functions as func
 import pytest
 
+from functions.app import build_app
 from functions.operate import carry_out, list_standstills, report_health, show_session
-from functions.requests import SESSION, path_to
+from functions.requests import SAGA, SESSION, path_to
 from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
 from simulation import virtual_time
@@ -92,6 +95,50 @@ async def test_a_path_in_which_two_sessions_are_one_is_refused_by_name(
 
     assert (refused.status_code, document(refused)["type"]) == (400, "InvalidMessage")
     assert "put '-' in its place" in document(refused)["detail"]
+
+
+async def ask_every_route_with_a_name(
+    world: World, given: str, name: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """What each function says, by its name, that takes a session or a saga's key in its path."""
+    answers = {}
+    for function in build_app(world.east).get_functions():
+        route = str((function.get_trigger() or function).get_dict_repr().get("route", ""))
+        what = next((name for name in (SESSION, SAGA) if f"{{{name}}}" in route), None)
+        if what is None:
+            continue
+        request = func.HttpRequest(
+            "POST",
+            "http://127.0.0.1/api/x",
+            params={what: name} if name else {},
+            route_params={what: given, "event": "approved"},
+            headers={"Idempotency-Key": "k"},
+            body=b"{}",
+        )
+        run = inspect.unwrap(function.get_user_function())
+        needed = dict.fromkeys(inspect.signature(run).parameters, AsyncMock())
+        answers[str(function.get_function_name())] = document(
+            await run(**needed | {"request": request})
+        )
+    return answers
+
+
+async def test_no_route_takes_a_path_in_which_two_names_are_one(world: World) -> None:
+    refused = await ask_every_route_with_a_name(world, "a%2Fb")
+
+    assert refused.keys() == {
+        *("ingest", "session", "resolve", "start_saga", "show_saga", "tell_saga", "cancel_saga")
+    }
+    assert [name for name, d in refused.items() if "put '-' in its place" not in d["detail"]] == []
+
+
+async def test_every_route_takes_the_name_from_the_query_instead(world: World) -> None:
+    answers = await ask_every_route_with_a_name(world, "-", name="a/b")
+
+    details = {name: str(answer.get("detail", "")) for name, answer in answers.items()}
+    assert not [name for name, d in details.items() if "query parameter" in d or "in the path" in d]
+    assert answers["session"]["session"] == "a/b"
+    assert answers["show_saga"]["key"] == "a/b"
 
 
 async def test_a_session_is_named_once(world: World) -> None:
