@@ -178,7 +178,7 @@ async def test_messages_without_numbers_are_folded_in_the_order_of_their_arrival
 async def test_a_sweep_looks_at_one_document_of_a_session_however_many_are_parked() -> None:
     world = await parked(50)
 
-    found = world.journal.store.search(SessionNeed.DRAINING, "", world.clock.now(), frozenset())
+    found = world.journal.store.search(SessionNeed.DRAINING, "", world.clock.now(), 0, frozenset())
 
     assert len(found) == 1
 

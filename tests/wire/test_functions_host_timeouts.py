@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.functions_host_process import KEY, HostProcess, eventually, running_host
+from tests.wire.functions_host_process import KEY, SAMPLE_APP, HostProcess, eventually, running_host
 from tests.wire.test_functions_host_durable import APP, running_backend, started
 from tests.wire.test_functions_host_service_bus import World, world
 
@@ -28,7 +28,7 @@ def test_when_a_function_takes_too_long_what_runs_in_other_sessions_fails_with_i
     world: World, tmp_path: Path
 ) -> None:
     connection = world.namespace.connection_string
-    with running_host(tmp_path, ServiceBus=connection, **HASTY) as host:
+    with running_host(tmp_path, SAMPLE_APP, "host", ServiceBus=connection, **HASTY) as host:
         world.send(("quick", f"quick-{n}", {"pause": 0.25}) for n in range(16))
         world.send([("slow", "slow-0", {"pause": 60})])
 
@@ -46,7 +46,7 @@ def test_when_a_function_takes_too_long_what_runs_in_other_sessions_fails_with_i
 
 
 def test_a_thread_that_never_ends_is_gone_with_its_process(tmp_path: Path) -> None:
-    with running_host(tmp_path, **HASTY) as host:
+    with running_host(tmp_path, SAMPLE_APP, "host", **HASTY) as host:
         assert host.request("/api/slow/0", headers=KEY).status == 200
 
         assert host.request("/api/stuck").status == 500
@@ -63,7 +63,7 @@ def test_a_thread_that_never_ends_is_gone_with_its_process(tmp_path: Path) -> No
 def test_an_activity_that_takes_too_long_is_run_again_by_the_next_worker(tmp_path: Path) -> None:
     with (
         running_backend() as backend,
-        running_host(tmp_path, APP, LOCAL_DURABLE_ADDRESS=backend.address, **HASTY) as host,
+        running_host(tmp_path, APP, "host", LOCAL_DURABLE_ADDRESS=backend.address, **HASTY) as host,
     ):
         started(host, "patient", 60)
 
