@@ -29,7 +29,7 @@ from shared.storage.operations import (
     UpsertDocument,
     apply_patch,
 )
-from shared.storage.queries import is_owed_partly, shows_any_need, shows_need
+from shared.storage.queries import is_pending_partly, shows_any_need, shows_need
 
 # Where the virtual calendar begins: some time in 2026.
 EPOCH_SECONDS = 1_780_000_000.0
@@ -98,7 +98,7 @@ class MemoryStore:
         found = [
             document
             for document in documents
-            if (written_at(document) <= before or is_owed_partly(document, of_regions))
+            if (written_at(document) <= before or is_pending_partly(document, of_regions))
             and shows_need(document, need, place)
         ]
         return sorted(found, key=lambda document: (written_at(document), int(version_of(document))))

@@ -47,7 +47,7 @@ def shows_need(document: Mapping[str, Any], need: SessionNeed, place: str = "") 
     return place in (value or ()) if need in PLACED else bool(value)
 
 
-def is_owed_partly(document: Mapping[str, Any], regions: int) -> bool:
+def is_pending_partly(document: Mapping[str, Any], regions: int) -> bool:
     """Whether fewer than so many regions miss a document's outbox."""
     return len(document.get(FIELDS[SessionNeed.DELIVERY]) or ()) < regions
 
