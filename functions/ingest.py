@@ -9,6 +9,7 @@ from functions.responses import respond, respond_problem
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message, refuse_reserved
 from shared.domain.producer import Draft
+from shared.domain.trace import HEADER, read_traceparent
 from shared.engine.build import Services
 from shared.engine.handle.handle import parse_body
 
@@ -38,13 +39,21 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
 
     `Idempotency-Key` names the message: for a day sending the same again changes nothing, and other
     content under the same key is a 409. `type` in the query names the handler; the sender's time
-    may be given as `time` there or as the header `ce-time`. The answer says where the session can
-    be looked at.
+    may be given as `time` there or as the header `ce-time`. What follows belongs to the trace of a
+    header `traceparent`. The answer says where the session can be looked at.
     """
     try:
         message = read_request(services, request)
-        draft = Draft(message.id, message.type, message.body, message.time)
-        accepted = await services.ingest.take(message.session, draft)
+        said = {"session": message.session, "message": message.id}
+        with services.worker.span("ingest", message.traceparent, **said) as span:
+            draft = Draft(
+                message.id,
+                message.type,
+                message.body,
+                message.time,
+                traceparent=span.traceparent if span else message.traceparent,
+            )
+            accepted = await services.ingest.take(message.session, draft)
     except LockstepError as error:
         return respond_problem(error)
     return respond_accepted(accepted)
@@ -67,6 +76,7 @@ def read_request(services: Services, request: func.HttpRequest) -> Message:
         type=request.params.get("type", ""),
         body=request.get_body(),
         time=read_time(request),
+        traceparent=read_traceparent(request.headers.get(HEADER)),
     )
     refuse_reserved(message.session, message.type)
     parse_body(services.handlers.of(message.type, message.session), message)

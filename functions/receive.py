@@ -1,12 +1,18 @@
 """The Service Bus trigger: messages through their session's journal."""
 
 import logging
-from typing import assert_never
+from datetime import UTC, datetime
 
 import azure.functions as func
 
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage
+from shared.domain.measures import (
+    DELIVERY_SECONDS,
+    DUPLICATES,
+    LATENCY_SECONDS,
+    REJECTIONS,
+)
 from shared.domain.message import Message
 from shared.domain.reports import shorten
 from shared.engine.build import Services
@@ -22,11 +28,23 @@ from shared.engine.consume.outcomes import (
     Processed,
     Refused,
 )
+from shared.ports import Telemetry
 
 log = logging.getLogger("lockstep.receive")
 
 # The longest pause of a delivery that fails, well below the time that the host gives a function.
 PAUSE_SECONDS_MAX = 120.0
+
+OUTCOMES: dict[type[Outcome], str] = {
+    Processed: "processed",
+    AlreadyDone: "duplicate",
+    Parked: "parked",
+    Claimed: "claimed",
+    Faulted: "faulted",
+    Refused: "refused",
+    Conflicting: "conflicting",
+    Expired: "expired",
+}
 
 type ReceivedMessage = func.ServiceBusMessage
 
@@ -78,50 +96,86 @@ def pause_seconds(delivery_count: int) -> float:
 
 
 async def consume(services: Services, delivery: ReceivedMessage) -> None:
-    """Give the delivery its outcome, and log it; what no journal takes goes to the error queue."""
+    """Give the delivery its outcome, and tell it; what no journal takes goes to the error queue."""
+    worker = services.worker
+    began = worker.clock.now()
     try:
         message = wire.from_properties(delivery.application_properties or {}, delivery.get_body())
-        # The host calls in no certain order; the broker's is that of these numbers.
-        outcome = await services.gatherer.consume(message, delivery.sequence_number or 0)
     except InvalidMessage as error:
         await reject(services, delivery, str(error))
         return
-    if isinstance(outcome, Conflicting | Expired):
-        await reject(services, delivery, outcome.reason)
-    else:
-        log.info(describe(message, outcome))
+    with worker.span(
+        "receive",
+        message.traceparent,
+        session=message.session,
+        message=message.id,
+        delivery=delivery.delivery_count or 1,
+    ) as span:
+        try:
+            # The host calls in no certain order; the broker's is that of these numbers.
+            outcome = await services.gatherer.consume(message, delivery.sequence_number or 0)
+        except InvalidMessage as error:
+            await reject(services, delivery, str(error))
+            return
+        name = name_outcome(outcome)
+        if span is not None:
+            span.describe(outcome=name)
+        if isinstance(outcome, Conflicting | Expired):
+            await reject(services, delivery, outcome.reason)
+    if worker.telemetry is not None:
+        measure_delivery(worker.telemetry, delivery, name, worker.clock.now() - began)
+    log_outcome(message, outcome, logs_all=services.logs_messages)
+
+
+def measure_delivery(
+    telemetry: Telemetry, delivery: ReceivedMessage, outcome: str, seconds: float
+) -> None:
+    """How long it took: the invocation, and everything since the broker had the message."""
+    telemetry.add(DELIVERY_SECONDS, seconds, outcome=outcome)
+    if outcome == "duplicate":
+        telemetry.add(DUPLICATES)
+    enqueued = delivery.enqueued_time_utc
+    if enqueued is not None:
+        # The host may leave the zone out, which is UTC. The broker's clock is another one.
+        now = datetime.now(UTC)
+        age = (now - enqueued.replace(tzinfo=enqueued.tzinfo or UTC)).total_seconds()
+        telemetry.add(LATENCY_SECONDS, max(0.0, age), outcome=outcome)
 
 
 async def reject(services: Services, delivery: ReceivedMessage, reason: str) -> None:
     properties = delivery.application_properties or {}
     body = delivery.get_body()
     report = await services.rejecter.reject(delivery.session_id, properties, body, reason)
-    log.warning("rejected as %s: %s", report.id, shorten(reason))
+    if services.worker.telemetry is not None:
+        services.worker.telemetry.add(REJECTIONS)
+    log.warning("rejected session=%r as=%r: %s", delivery.session_id, report.id, shorten(reason))
 
 
-def describe(message: Message, outcome: Outcome) -> str:
-    # Quoted, so that what a sender put into its names forges no line of the log.
-    return f"{message.session!r} {message.id!r} {ending(outcome)}"
+def log_outcome(message: Message, outcome: Outcome, *, logs_all: bool) -> None:
+    """One line: for everything where that was asked for, else for what a person may have to see.
+
+    Names are quoted, so that what a sender put into them forges no line. Why a handler failed is
+    not told: its exception may repeat the body. The journal has it.
+    """
+    entry = outcome.entry if isinstance(outcome, Processed | Faulted | Refused) else None
+    if isinstance(outcome, Conflicting | Expired):
+        # Told as it was rejected.
+        return
+    needs_a_person = isinstance(outcome, Faulted | Refused)
+    if isinstance(outcome, PassedThrough):
+        needs_a_person = outcome.fault is not None
+    if needs_a_person or logs_all:
+        fields = {"session": message.session, "message": message.id, "type": message.type}
+        fields |= {"entry": str(entry.position)} if entry else {}
+        text = " ".join(f"{name}={value!r}" for name, value in fields.items())
+        level = logging.WARNING if needs_a_person else logging.INFO
+        log.log(level, "%s %s", name_outcome(outcome), text, extra={"lockstep": fields})
 
 
-def ending(outcome: Outcome) -> str:
+def name_outcome(outcome: Outcome) -> str:
+    """An outcome in a word, for logs and measures."""
     match outcome:
-        case Processed(entry):
-            words = f"processed as entry {entry.position}"
-        case AlreadyDone():
-            words = "was done already"
-        case Parked():
-            words = "parked until its turn comes"
-        case Claimed():
-            words = "is being worked on; the journal keeps it"
-        case Faulted(entry):
-            words = f"faulted: {entry.reason}"
-        case Refused(entry):
-            words = f"refused: {entry.reason}"
-        case Conflicting(reason) | Expired(reason):
-            words = f"rejected: {reason}"
         case PassedThrough(fault):
-            words = f"failed without a journal: {fault}" if fault else "passed through"
-        case unexpected:
-            assert_never(unexpected)
-    return words
+            return "failed" if fault else "passed"
+        case _:
+            return OUTCOMES[type(outcome)]

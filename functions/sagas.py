@@ -9,7 +9,7 @@ import azure.functions as func
 from functions.feed import JOURNAL_FEED
 from functions.saga_instances import begin_instances, saga
 from shared.domain.reports import shorten
-from shared.domain.saga.plan import SagaState
+from shared.domain.saga.plan import SagaState, traceparent_of
 from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import PerformActivity, Sagas
@@ -24,7 +24,7 @@ def build_saga_blueprint(services: Services) -> func.Blueprint:
     bp = func.Blueprint()
     sagas = Sagas(services.commands)
     for activity, perform in sagas.activities().items():
-        add_activity(bp, activity, perform)
+        add_activity(services, bp, activity, perform)
 
     bp.orchestration_trigger(context_name="context")(saga)
 
@@ -37,11 +37,15 @@ def build_saga_blueprint(services: Services) -> func.Blueprint:
     return bp
 
 
-def add_activity(bp: func.Blueprint, activity: Activity, perform: PerformActivity) -> None:
+def add_activity(
+    services: Services, bp: func.Blueprint, activity: Activity, perform: PerformActivity
+) -> None:
     """Register one activity under its name."""
 
     async def call(work: Any) -> dict[str, Any]:
-        answer = await perform(work)
+        traceparent = traceparent_of(work["key"])
+        with services.worker.span(f"saga {activity.value}", traceparent, saga=work["key"]):
+            answer = await perform(work)
         if activity is Activity.END:
             log_alert(work, SagaState(answer["ended"]))
         return answer

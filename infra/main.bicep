@@ -51,6 +51,9 @@ param replacedRegions string = ''
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
+@description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
+param otlpEndpoint string = ''
+
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
 var names = map(regions, place => (place.name))
@@ -93,6 +96,7 @@ module region 'region.bicep' = [
       noticeUrl: noticeUrl
       replacedRegions: replacedRegions
       replyQueues: replyQueues
+      otlpEndpoint: otlpEndpoint
       tags: tags
     }
   }

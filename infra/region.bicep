@@ -38,6 +38,9 @@ param replacedRegions string = ''
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
+@description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
+param otlpEndpoint string = ''
+
 @description('Optional. DNS suffix of Service Bus; another one in sovereign clouds.')
 param serviceBusDomain string = 'servicebus.windows.net'
 
@@ -274,6 +277,9 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_COSMOS_LOCATIONS: journalLocations
     LOCKSTEP_NOTICE_URL: noticeUrl
     LOCKSTEP_REPLY_QUEUES: replyQueues
+    LOCKSTEP_LOG_MESSAGES: 'no'
+    LOCKSTEP_TRACE_RATIO: '0'
+    OTEL_EXPORTER_OTLP_ENDPOINT: otlpEndpoint
     LOCKSTEP_ACKNOWLEDGE_SECONDS: '0.5'
     LOCKSTEP_STANDSTILL_SECONDS: '300'
     LOCKSTEP_LEASE_SECONDS: '30'

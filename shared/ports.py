@@ -8,11 +8,13 @@ it writes, OutcomeUnknown (it may have happened, or may still).
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
 from shared.domain.journal import Entry, EvictedCursor, Marker, MessageIdentity, Resolution
+from shared.domain.measures import Measure
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import (
     NO_OUTBOX,
@@ -430,4 +432,41 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Let this much time pass."""
+        ...
+
+
+class Span(Protocol):
+    """Some work that is told about while it goes on."""
+
+    @property
+    def traceparent(self) -> str | None:
+        """What follows from this work names this; None where the work is in no trace."""
+        ...
+
+    def describe(self, **attributes: str | float) -> None:
+        """Say more of it."""
+        ...
+
+
+class Telemetry(Protocol):
+    """What is told of a worker. Nothing depends on it; none of it raises, or holds a body."""
+
+    def span(
+        self, name: str, traceparent: str | None, **attributes: str | float
+    ) -> AbstractContextManager[Span]:
+        """Work in the trace of `traceparent`, or in a new one; what it calls belongs to it."""
+        ...
+
+    def commit(self, entry: Entry, seconds: float) -> None:
+        """A new entry, and how long it took: a span for each of its messages that has a trace."""
+        ...
+
+    def send(
+        self, region: str, queue: str, messages: Sequence[Message], seconds: float, failure: str
+    ) -> None:
+        """What was sent to a queue, in how long; `failure` is empty where the queue took it."""
+        ...
+
+    def add(self, measure: Measure, amount: float = 1, **attributes: str) -> None:
+        """A value of a measure."""
         ...

@@ -96,6 +96,27 @@ SETTINGS = (
         " setting",
         "",
     ),
+    Setting(
+        "LOCKSTEP_LOG_MESSAGES",
+        "yes: a line of the log for each delivery; no: only for those that a person has to look at",
+        "no",
+    ),
+    Setting(
+        "LOCKSTEP_TRACE_RATIO",
+        "of the messages that are published without a trace, the part that gets one, from 0 to 1;"
+        " what HTTP ingest takes has one wherever traces go",
+        "0",
+    ),
+    Setting(
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "where traces and metrics go by OTLP over HTTP; empty: nowhere",
+        "",
+    ),
+    Setting(
+        "APPLICATIONINSIGHTS_CONNECTION_STRING",
+        "the Application Insights component that takes traces and metrics; empty: none",
+        "",
+    ),
     Setting("Cosmos", "the connection of the journal's account"),
 )
 
@@ -136,6 +157,10 @@ class Settings:
     cosmos_locations: tuple[str, ...]
     # Such an address may carry a key.
     notice_url: str = field(repr=False)
+    logs_messages: bool
+    trace_ratio: float
+    otlp_endpoint: str
+    insights: str = field(repr=False)
     service_bus: Mapping[str, Connection]
     cosmos: Connection
 
@@ -186,6 +211,10 @@ class Settings:
             affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
             notice_url=url(values, "LOCKSTEP_NOTICE_URL"),
+            logs_messages=choice(values, "LOCKSTEP_LOG_MESSAGES", "no", "yes") == "yes",
+            trace_ratio=read_number(values, "LOCKSTEP_TRACE_RATIO", most=1),
+            otlp_endpoint=url(values, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+            insights=read_text(values, "APPLICATIONINSIGHTS_CONNECTION_STRING"),
             service_bus={r: service_bus_connection(values, r) for r in regions},
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
@@ -263,13 +292,17 @@ def choice(values: Mapping[str, str], name: str, *known: str) -> str:
     return value
 
 
-def read_number(values: Mapping[str, str], name: str, *, least: float = 0) -> float:
-    """A finite number that is not below the least; raises InvalidSettings."""
+def read_number(
+    values: Mapping[str, str], name: str, *, least: float = 0, most: float = float("inf")
+) -> float:
+    """A finite number within these bounds; raises InvalidSettings."""
     value = read_text(values, name)
     try:
         found = float(value)
     except ValueError:
         raise InvalidSettings(f"{name} is not a number: {value!r}") from None
+    if found > most:
+        raise InvalidSettings(f"{name} must be at most {most:g}, not {value!r}")
     if not least <= found < float("inf"):
         raise InvalidSettings(f"{name} must be a finite number from {least:g} on, not {value!r}")
     return found

@@ -18,6 +18,7 @@ from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
+from shared.ports import Telemetry
 from shared.settings import Settings
 
 DAY_SECONDS = 24 * 3600.0
@@ -32,12 +33,16 @@ class Adapters:
     bus: ServiceBus
     clock: MonotonicClock
     delivery: Delivery
+    telemetry: Telemetry | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> "Adapters":
+    def of(cls, settings: Settings, telemetry: Telemetry | None = None) -> "Adapters":
         """SDK adapters for these settings, not connected yet."""
-        account = CosmosAccount(**asdict(settings.cosmos), locations=settings.cosmos_locations)
-        bus = ServiceBus({r: Namespace(**asdict(c)) for r, c in settings.service_bus.items()})
+        account = CosmosAccount(
+            **asdict(settings.cosmos), locations=settings.cosmos_locations, telemetry=telemetry
+        )
+        namespaces = {r: Namespace(**asdict(c)) for r, c in settings.service_bus.items()}
+        bus = ServiceBus(namespaces, telemetry=telemetry)
         clock = MonotonicClock()
         delay = settings.secondary_delay_seconds
         queues = AppQueues(settings.queue, settings.output_queue, settings.error_queue)
@@ -49,6 +54,7 @@ class Adapters:
             delivery=Delivery(
                 bus, clock, settings.regions, delay, queues, affinity=settings.affinity
             ),
+            telemetry=telemetry,
         )
 
     async def close(self) -> None:
@@ -59,8 +65,8 @@ class Adapters:
 
 def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = None) -> Services:
     """The services of one function app, over adapters of its own unless some are given."""
-    outside = adapters or Adapters.of(settings)
     owner = Owner(settings.region, instance_name())
+    outside = adapters or Adapters.of(settings, listen(settings))
     policy = Policy(
         waits=WaitLimits(gap_seconds=settings.gap_wait_seconds),
         lag_seconds=settings.rescue_lag_seconds,
@@ -72,7 +78,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         retention_seconds=settings.retention_days * DAY_SECONDS,
         reply_queues=settings.reply_queues,
     )
-    producer = Producer(outside.journal, outside.delivery, settings.replaced_regions)
+    producer = new_producer(settings, outside)
     containers = {
         f"container {name!r}": CosmosContainer(outside.account, settings.database, name).look
         for name in (settings.journal, settings.leases)
@@ -86,7 +92,19 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         producer,
         policy,
         containers,
+        telemetry=outside.telemetry,
+        logs_messages=settings.logs_messages,
     )
+
+
+def listen(settings: Settings) -> Telemetry | None:
+    """Telemetry to where the settings say, or none; a process has it once."""
+    if not settings.otlp_endpoint and not settings.insights:
+        return None
+    # Loaded only where somebody listens.
+    from shared.adapters.telemetry import connect_telemetry
+
+    return connect_telemetry(settings.region, settings.otlp_endpoint, settings.insights)
 
 
 @asynccontextmanager
@@ -94,11 +112,17 @@ async def open_producer(
     settings: Settings, adapters: Adapters | None = None
 ) -> AsyncIterator[Producer]:
     """A producer outside a function app, such as a Spark executor; closed at the end."""
-    outside = adapters or Adapters.of(settings)
+    outside = adapters or Adapters.of(settings, listen(settings))
     try:
-        yield Producer(outside.journal, outside.delivery, settings.replaced_regions)
+        yield new_producer(settings, outside)
     finally:
         await outside.close()
+
+
+def new_producer(settings: Settings, outside: Adapters) -> Producer:
+    return Producer(
+        outside.journal, outside.delivery, settings.replaced_regions, settings.trace_ratio
+    )
 
 
 def instance_name() -> str:

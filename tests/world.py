@@ -1,6 +1,6 @@
 """Two regions on the in-memory twin, with a small business to watch: a ledger of amounts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
-from shared.ports import SessionNeed
+from shared.ports import SessionNeed, Telemetry
 from shared.storage.documents import Document
 
 REGIONS = ("east", "west")
@@ -128,6 +128,8 @@ class World:
     workers: int = 0
     policy: Policy = POLICY
     handlers: Handlers = field(default_factory=lambda: handlers)
+    # By region.
+    telemetry: Mapping[str, Telemetry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.journal = MemoryJournal(self.clock)
@@ -146,6 +148,7 @@ class World:
             self.handlers,
             self.producer(),
             policy or self.policy,
+            telemetry=self.telemetry.get(region),
         )
 
     def producer(self) -> Producer:

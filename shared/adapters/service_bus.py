@@ -19,7 +19,7 @@ from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusErro
 from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
 from shared.domain.wire import CONTENT_TYPE, to_properties
-from shared.ports import DeadLetter
+from shared.ports import DeadLetter, Telemetry
 
 # A sender does one thing at a time; a few of them hide the round trip.
 SENDERS_PER_QUEUE = 4
@@ -31,6 +31,8 @@ CLOSE_SECONDS_MAX = 5.0
 # Of dead letters so many are locked at once: what is not reached comes again after its lock.
 RECEIVED_AT_ONCE = 10
 RECEIVE_WAIT_SECONDS = 1.0
+# Keys as the SDK's own instrumentation writes them: it leaves alone what is there.
+TRACE_PROPERTIES = (b"Diagnostic-Id", b"traceparent")
 # One run of the sweep begins no dead letter after this time.
 DEAD_LETTER_SECONDS_MAX = 10.0
 
@@ -120,9 +122,14 @@ class ServiceBus:
     """See ports.Bus."""
 
     def __init__(
-        self, namespaces: Mapping[str, Namespace], *, send_seconds_max: float = SEND_SECONDS_MAX
+        self,
+        namespaces: Mapping[str, Namespace],
+        *,
+        send_seconds_max: float = SEND_SECONDS_MAX,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.namespaces = namespaces
+        self.telemetry = telemetry
         self.send_seconds_max = send_seconds_max
 
     async def send(
@@ -134,13 +141,29 @@ class ServiceBus:
         """
         visible_at = scheduled_time(delay_seconds)
         copies = [to_service_bus(message, visible_at) for message in messages]
-        with converting(region, queue):
+        with self.measured(region, queue, messages), converting(region, queue):
             # The wait for a sender counts as well: others may be waiting for the same silence.
             async with (
                 asyncio.timeout(self.send_seconds_max),
                 self.namespaces[region].sender(queue) as sender,
             ):
                 await send_in_batches(sender, copies)
+
+    @contextmanager
+    def measured(self, region: str, queue: str, messages: Sequence[Message]) -> Iterator[None]:
+        """Tell of a send, and of how it failed."""
+        if self.telemetry is None:
+            yield
+            return
+        began, failure = time.monotonic(), ""
+        try:
+            yield
+        except BaseException as error:
+            failure = type(error).__name__
+            raise
+        finally:
+            seconds = time.monotonic() - began
+            self.telemetry.send(region, queue, messages, seconds, failure)
 
     async def end_dead_letters(
         self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]
@@ -234,9 +257,14 @@ def scheduled_time(delay_seconds: float) -> datetime | None:
 
 def to_service_bus(message: Message, visible_at: datetime | None) -> ServiceBusMessage:
     """A message as the SDK wants it. Identity is in the application properties, see domain.wire."""
+    properties = dict[Any, Any](to_properties(message))
+    if message.traceparent is not None:
+        # The SDKs and the Functions host look for the trace here. Left to itself the SDK would give
+        # each copy a span of its own.
+        properties |= dict.fromkeys(TRACE_PROPERTIES, message.traceparent)
     return ServiceBusMessage(
         message.body,
-        application_properties=dict[Any, Any](to_properties(message)),
+        application_properties=properties,
         content_type=CONTENT_TYPE,
         message_id=message.id,
         session_id=message.session,

@@ -11,6 +11,7 @@ from typing import Any
 
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import NO_OUTBOX, Outbox
+from shared.domain.trace import Trace
 
 # The group under which the journal itself numbers what its sender did not, in order of arrival.
 ARRIVALS = "$arrivals"
@@ -55,7 +56,8 @@ class MessageIdentity:
     """Which message an entry is about: enough to recognise a copy of it, without its body.
 
     `number` is the sender's own, or the one that the journal gave to the message on arrival: the
-    message is then recognised by its source and id.
+    message is then recognised by its source and id. `trace` is the message's place in a trace, for
+    the worker that makes the entry; it is not stored.
     """
 
     id: str
@@ -63,6 +65,7 @@ class MessageIdentity:
     digest: str
     number: Number
     source: str = OWN_SOURCE
+    trace: Trace | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

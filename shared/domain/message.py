@@ -67,8 +67,10 @@ class Message:
     It is empty for a message that an older release stored. `time` is the sender's own ISO 8601
     time; handlers see it as `now`, so a re-run sees the same. `reply_to` is the queue or topic for
     answers and `reply_session` their session; `correlation` is the id of the message that this one
-    answers. Raises InvalidMessage for an empty id, session or type, a field that is too long or no
-    text, a type with control characters, and a body that is empty, too large or not UTF-8.
+    answers. `traceparent` is its place in a trace (trace.py), which identifies nothing.
+
+    Raises InvalidMessage for an empty id, session or type, a field that is too long or no text, a
+    type with control characters, and a body that is empty, too large or not UTF-8.
     """
 
     id: str
@@ -81,6 +83,7 @@ class Message:
     reply_session: str | None = None
     correlation: str | None = None
     source: str = OWN_SOURCE
+    traceparent: str | None = None
 
     def __post_init__(self) -> None:
         require_text("message id", self.id)

@@ -25,6 +25,7 @@ from shared.domain.journal import (
 )
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import NO_OUTBOX, Outbox, Rerun
+from shared.domain.trace import Trace
 
 # So many producer groups have their cursors in an entry; those of the others are evicted: each lies
 # in a document of its own. So an entry stays small, however many groups send to its session.
@@ -59,7 +60,8 @@ def open_entry(made_from: EntryInput) -> Entry:
     number = message.number or number_on_arrival(made_from)
     digest = made_from.sent_digest or message.digest
     source = message.source or OWN_SOURCE
-    identity = MessageIdentity(message.id, message.type, digest, number, source)
+    trace = Trace.of(message) if message.traceparent else None
+    identity = MessageIdentity(message.id, message.type, digest, number, source, trace)
     parked: Mapping[str, int] = head.parked if head else {}
     cursors: Mapping[str, Cursor] = head.cursors if head else {}
     has_evicted = head is not None and head.has_evicted
@@ -119,7 +121,13 @@ def make_claim(entry: Entry, lease: Lease) -> Entry:
 def take_over_claim(claim: Entry, attempt: Attempt) -> Entry:
     """A claim whose owner is gone, as another attempt's; what the old one brings is refused."""
     lease = claim.lease or Lease(0.0, 0)
-    return replace(claim, attempt=attempt, lease=Lease(lease.seconds, lease.tries + 1))
+    trace = Trace.of(claim.message) if claim.message and claim.message.traceparent else None
+    return replace(
+        claim,
+        attempt=attempt,
+        lease=Lease(lease.seconds, lease.tries + 1),
+        identities=tuple(replace(identity, trace=trace) for identity in claim.identities),
+    )
 
 
 def count_try(claim: Entry, tries: int) -> Entry:

@@ -49,6 +49,7 @@ class Draft:
     reply_to: str | None = None
     reply_session: str | None = None
     correlation: str | None = None
+    traceparent: str | None = None
 
     def in_session(self, session: str, number: Number | None = None) -> Message:
         """The message it becomes; raises InvalidMessage where it becomes none."""
@@ -62,6 +63,7 @@ class Draft:
             reply_to=self.reply_to,
             reply_session=self.reply_session,
             correlation=self.correlation,
+            traceparent=self.traceparent,
         )
 
 

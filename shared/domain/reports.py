@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from shared.domain.message import UNPRINTABLE, Message, derive_id, digest_content, stored_bytes
+from shared.domain.trace import Trace
 
 FAULT_TYPE = "lockstep.fault"
 TOMBSTONE_TYPE = "lockstep.void"
@@ -46,6 +47,7 @@ def report_fault(message: Message, reason: str) -> Message:
         type=FAULT_TYPE,
         body=json.dumps(report, sort_keys=True, ensure_ascii=False).encode(),
         time=message.time,
+        traceparent=Trace.of(message).following if message.traceparent else None,
     )
 
 

@@ -50,7 +50,8 @@ class Sign:
 
     `since` is when the store wrote the record last, in seconds on its clock. `position` is None for
     what is no entry; `key` is the store's own. `asks` says that a person has to look at an entry.
-    `waits` says that messages are parked; it and `regions` are told only after they had their time.
+    `waits` says that messages are parked; it and `regions` are told only after they had their time,
+    and `late_seconds` is for how long that time has been over, by the store's clock.
     """
 
     session: str
@@ -67,6 +68,7 @@ class Sign:
     dropped: frozenset[str] = frozenset()
     regions: tuple[str, ...] = ()
     waits: bool = False
+    late_seconds: float = field(default=0.0, compare=False)
 
     @property
     def place(self) -> ListPlace:

@@ -4,7 +4,8 @@ Identity travels in application properties only: the host overwrites trigger met
 same-named fields of a JSON body, so broker properties cannot be trusted to be the sender's.
 Attributes: `id`, `source`, `type`, `time`, the documented extension `partitionkey` (our session)
 and, for numbered messages, `producergroup`, `ownerlevel` and `producersequence`; where answers are
-wanted or given, `replyto`, `replysession` and `correlationid`.
+wanted or given, `replyto`, `replysession` and `correlationid`; and `traceparent`, an extension that
+CloudEvents documents.
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md
 """
 
@@ -19,6 +20,7 @@ from shared.domain.message import (
     Number,
     refuse_reserved,
 )
+from shared.domain.trace import HEADER, read_traceparent
 
 PREFIX = "cloudEvents_"
 SPEC_VERSION = "1.0"
@@ -48,6 +50,8 @@ def to_properties(message: Message) -> dict[str, Property]:
     for attribute, field in OPTIONAL.items():
         if (value := getattr(message, field)) is not None:
             attributes[attribute] = value
+    if message.traceparent is not None:
+        attributes[HEADER] = message.traceparent
     if message.number is not None:
         attributes["producergroup"] = message.number.group
         attributes["ownerlevel"] = message.number.level
@@ -71,6 +75,7 @@ def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
         body=body,
         number=number(properties),
         source=source(properties),
+        traceparent=read_traceparent(properties.get(PREFIX + HEADER)),
         **optional(properties),
     )
     # A message with a number goes on whatever its type is: without an entry of its own, its number

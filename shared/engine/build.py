@@ -30,7 +30,7 @@ from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import Readiness
 from shared.engine.sagas.steps import Commands
 from shared.engine.worker import Policy, Worker
-from shared.ports import Clock, Journal
+from shared.ports import Clock, Journal, Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Services:
     recovery: Recovery
     compactor: Compactor
     look: Look
+    # Whether the log has a line for each delivery.
+    logs_messages: bool = False
 
     @property
     def region(self) -> str:
@@ -69,7 +71,7 @@ class Services:
         return self.worker.handlers
 
 
-def build(
+def build(  # noqa: PLR0913 - what a worker is made of
     journal: Journal,
     delivery: Delivery,
     clock: Clock,
@@ -78,9 +80,12 @@ def build(
     producer: Producer,
     policy: Policy,
     containers: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+    *,
+    telemetry: Telemetry | None = None,
+    logs_messages: bool = False,
 ) -> Services:
     """The services of one worker; `containers` are looked at after the start, with the queues."""
-    worker = Worker(owner, journal, clock, handlers, policy)
+    worker = Worker(owner, journal, clock, handlers, policy, telemetry)
     acknowledgements = Acknowledgements(worker)
     committer = Committer(worker, acknowledgements)
     runner = HandlerRunner(worker, delivery.regions)
@@ -107,6 +112,7 @@ def build(
         recovery=Recovery(consumer),
         look=Look({**places_of(delivery, policy.reply_queues), **(containers or {})}),
         compactor=Compactor(worker, delivery.regions),
+        logs_messages=logs_messages,
     )
 
 

@@ -9,6 +9,7 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -17,7 +18,7 @@ from shared.domain.handler import HandlerInput, Handlers
 from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, EvictedCursor, Owner
 from shared.domain.message import Message
 from shared.domain.reports import shorten
-from shared.ports import Clock, Journal
+from shared.ports import Clock, Journal, Span, Telemetry
 
 log = logging.getLogger("lockstep.failures")
 
@@ -145,13 +146,21 @@ class Worker:
     """What every step of a message's way shares within one process."""
 
     def __init__(
-        self, owner: Owner, journal: Journal, clock: Clock, handlers: Handlers, policy: Policy
+        self,
+        owner: Owner,
+        journal: Journal,
+        clock: Clock,
+        handlers: Handlers,
+        policy: Policy,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.owner = owner
         self.journal = journal
         self.clock = clock
         self.handlers = handlers
         self.policy = policy
+        # None where nobody listens: then nothing is called, so that it costs nothing.
+        self.telemetry = telemetry
         self.heads: OrderedDict[str, RememberedHead] = OrderedDict()
         self.head_bytes = 0
         # Sessions whose draining was broken off because its time was up.
@@ -162,6 +171,14 @@ class Worker:
     def new_attempt(self) -> Attempt:
         """An attempt that no other has: the instance's own name, and a count."""
         return Attempt(f"{self.owner.instance}/{next(self.attempts)}", self.owner)
+
+    def span(
+        self, name: str, traceparent: str | None, **attributes: str | float
+    ) -> AbstractContextManager[Span | None]:
+        """See Telemetry.span; nothing where nobody listens."""
+        if self.telemetry is None:
+            return nullcontext()
+        return self.telemetry.span(name, traceparent, **attributes)
 
     def remembered_head(self, session: str) -> Entry | None:
         """The session's head as this worker saw it last, if it remembers one."""

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
 from shared.domain.message import refuse_reserved, require_text
 from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.trace import read_traceparent
 from shared.storage import limits
 
 # Stands for the session while a message is checked before its session is known.
@@ -17,8 +18,9 @@ class SessionMessage:
     """Content that is published once, under an id of the caller's that is the same on every try.
 
     `published_sequence_number` is None until the message was published, and stays None after a
-    failure. `time`, `reply_to` and `reply_session` are those of Message. Raises InvalidMessage for
-    content that could not be sent to any session, NotAllowed for a type that only the app sends.
+    failure. `time`, `reply_to`, `reply_session` and `traceparent` are those of Message. Raises
+    InvalidMessage for content that could not be sent to any session, NotAllowed for a type that
+    only the app sends.
     """
 
     def __init__(
@@ -30,9 +32,20 @@ class SessionMessage:
         time: str | None = None,
         reply_to: str | None = None,
         reply_session: str | None = None,
+        traceparent: str | None = None,
     ) -> None:
         content = body.encode() if isinstance(body, str) else bytes(body)
-        self.draft = Draft(message_id, message_type, content, time, reply_to, reply_session)
+        if traceparent is not None and read_traceparent(traceparent) is None:
+            raise InvalidMessage(f"this is no traceparent: {traceparent!r}")
+        self.draft = Draft(
+            message_id,
+            message_type,
+            content,
+            time,
+            reply_to,
+            reply_session,
+            traceparent=traceparent,
+        )
         self.draft.in_session(ANY_SESSION)
         refuse_reserved(ANY_SESSION, message_type)
         self._published: int | None = None

@@ -310,6 +310,7 @@ def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
         dropped=frozenset(q for q, one in decided.items() if one["action"] == OutputAction.DROP),
         regions=tuple(document.get("owing") or ()) if is_late else (),
         waits=bool(is_late and document.get("waiting")),
+        late_seconds=late - written_at(document),
     )
 
 
@@ -450,9 +451,15 @@ def decode_batch(document: Mapping[str, Any]) -> DestinationBatch:
 
 
 def digest_batches(batches: Iterable[DestinationBatch]) -> str:
-    """What messages say and where they go, ids and numbers included, as a hex SHA-256."""
-    stored = json.dumps([encode_batch(batch) for batch in batches], sort_keys=True)
-    return hashlib.sha256(stored.encode()).hexdigest()
+    """What messages say and where they go, ids and numbers included, as a hex SHA-256.
+
+    Their traces are no part of it: a release that knows none makes the same messages.
+    """
+    stored = [encode_batch(batch) for batch in batches]
+    for batch in stored:
+        for message in batch["messages"]:
+            message.pop("traceparent", None)
+    return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 
 
 def encode_message(message: Message) -> Document:
@@ -469,6 +476,7 @@ def encode_message(message: Message) -> Document:
         "reply_to": message.reply_to,
         "reply_session": message.reply_session,
         "correlation": message.correlation,
+        "traceparent": message.traceparent,
     }
     return document | {name: value for name, value in optional.items() if value is not None}
 
@@ -495,6 +503,7 @@ def decode_message(document: Mapping[str, Any]) -> Message:
         reply_to=document.get("reply_to"),
         reply_session=document.get("reply_session"),
         correlation=document.get("correlation"),
+        traceparent=document.get("traceparent"),
     )
 
 

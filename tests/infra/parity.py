@@ -28,7 +28,6 @@ PLATFORM_SETTINGS = {
     "AzureWebJobsStorage__tableServiceUri",
     "AzureWebJobsStorage__credential",
     "AzureWebJobsStorage__clientId",
-    "APPLICATIONINSIGHTS_CONNECTION_STRING",
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
 }
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shared.domain.message import SAGA_SESSION_PREFIX, Message, derive_id
+from shared.domain.trace import derive_traceparent
 
 # What a person who cancels a saga raises; every wait takes it as a way back.
 CANCELLED = "cancelled"
@@ -198,6 +199,15 @@ def key_of(session: str) -> str | None:
     if not session.startswith(SAGA_SESSION_PREFIX):
         return None
     return session.removeprefix(SAGA_SESSION_PREFIX) or None
+
+
+def traceparent_of(key: str) -> str:
+    """The trace of a saga: one for all of it, in every region and however long it takes.
+
+    It is derived, because a saga outlives whatever its starter called it in. That call's trace is
+    linked to this one.
+    """
+    return derive_traceparent("saga", key)
 
 
 def instance_of(key: str) -> str:

@@ -29,12 +29,11 @@ class Committer:
         """
         # Nearly every message with outputs is followed by another of its session, so recording the
         # delivery of the last outputs here saves a read and a write for each message.
-        left: tuple[str, ...] | None = None
-        if head is not None and head.outbox is not NO_OUTBOX:
-            left = self.acknowledgements.left_of(head)
+        has_outbox = head is not None and head.outbox is not NO_OUTBOX
+        left = self.acknowledgements.left_of(head) if head and has_outbox else None
         evicted = await self.evict_cursors(head, entry) if head and entry.has_evicted else {}
         carried = Carried(left, self.marker_seconds, evicted)
-        waits = self.worker.policy.waits
+        waits, began = self.worker.policy.waits, self.worker.clock.now()
         for tried in range(waits.unknown_tries):
             result: WriteResult | None = None
             try:
@@ -53,6 +52,8 @@ class Committer:
                 result = WriteResult.CREATED
             if result is WriteResult.CREATED:
                 self.worker.remember_head(entry.session, entry, is_ours=True)
+                if self.worker.telemetry is not None:
+                    self.worker.telemetry.commit(entry, self.worker.clock.now() - began)
                 if head is not None and left is not None:
                     # Only now: had the batch failed, the acknowledgement would still be unrecorded.
                     self.acknowledgements.remove(head)

@@ -17,6 +17,7 @@ from shared.domain import next_entry
 from shared.domain.errors import CallerError, NotStorable, OutcomeUnknown, Unavailable
 from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import Entry, Lease, Status
+from shared.domain.measures import TAKEOVERS
 from shared.domain.next_entry import EntryInput
 from shared.engine.commit.commit import Committer
 from shared.engine.dispatch.dispatch import Dispatcher
@@ -86,7 +87,11 @@ class Claims:
             # for ever. No exception ever reaches us for it, so lost owners are counted as tries.
             lost = RuntimeError(f"its owner was lost in try {claim.lease.tries - 1}")
             return await self.end(claim, self.runner.fail(claim, lost))
-        return await self.work(claim, given)
+        if self.worker.telemetry is not None:
+            self.worker.telemetry.add(TAKEOVERS)
+        traceparent = message_in(claim).traceparent
+        with self.worker.span("take over", traceparent, session=claim.session):
+            return await self.work(claim, given)
 
     async def work(self, claim: Entry, given: HandlerInput) -> Entry | None:
         """Run the handler while the claim is renewed, and end the claim.
@@ -134,7 +139,8 @@ class Claims:
                 ran_for = asyncio.get_running_loop().time() - began
                 if ran_for >= self.worker.policy.handler_seconds or isinstance(error, TookTooLong):
                     # The invocation has to end before the host ends it, and this worker with it.
-                    log.warning("%r is run again after its lease: %s", message.id, error)
+                    why = type(error).__name__
+                    log.warning("%r is run again after its lease: %s", message.id, why)
                     return None
             else:
                 return self.runner.complete(claim, handler.kind, result)
@@ -167,7 +173,7 @@ class Claims:
         """
         # TAKEN comes round again without being counted: somebody parked a message beside the claim,
         # or renewing it was on its way. Each such write is somebody's progress.
-        failed = 0
+        failed, began = 0, self.clock.now()
         while True:
             try:
                 result, entry = await self.try_to_end(claim, ending)
@@ -180,6 +186,8 @@ class Claims:
             if result is WriteResult.CREATED:
                 # As after any commit: a crash here leaves the outbox pending in the journal.
                 self.worker.remember_head(entry.session, entry, is_ours=True)
+                if self.worker.telemetry is not None:
+                    self.worker.telemetry.commit(entry, self.clock.now() - began)
                 return await self.dispatcher.send_outputs(entry, ending.batches)
             if result is WriteResult.ORPHANED:
                 return None

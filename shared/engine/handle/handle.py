@@ -53,6 +53,7 @@ from shared.domain.outbox import (
     address,
 )
 from shared.domain.reports import TOMBSTONE_TYPE, explain_tombstone, report_fault, shorten
+from shared.domain.trace import Trace
 from shared.engine.handle.limit import (
     WATCHDOG,
     HandlerCutOff,
@@ -439,6 +440,7 @@ def address_output(
         number=number,
         time=cause.time,
         correlation=cause.id,
+        traceparent=Trace.of(cause).following if cause.traceparent else None,
     )
 
 

@@ -13,10 +13,11 @@ from enum import Enum, auto
 from functools import partial
 
 from shared.domain.errors import LockstepError
+from shared.domain.measures import GAP_SECONDS, GAP_SESSIONS, PENDING_SECONDS, PENDING_SESSIONS
 from shared.domain.outbox import EVERY_QUEUE, PendingOutbox, sort_for_delivery
 from shared.engine.consume.consume import Consumer
 from shared.engine.operate.failed_sessions import FailedSessions
-from shared.ports import SessionNeed
+from shared.ports import SessionNeed, Telemetry
 
 log = logging.getLogger("lockstep.recover")
 
@@ -29,6 +30,13 @@ PAUSE_SECONDS = 15.0
 DELIVERED_AT_ONCE = 10
 # Of the sessions whose outputs cannot be had so many are tried again in one sweep.
 LOST_MAX = 20
+
+# Signs of one session that are looked at for its oldest.
+SIGNS_MAX = 100
+GAUGES = {
+    SessionNeed.DELIVERY: (PENDING_SESSIONS, PENDING_SECONDS),
+    SessionNeed.DRAINING: (GAP_SESSIONS, GAP_SECONDS),
+}
 
 # Which outboxes of a session: the key and the position of each.
 type OutboxKeys = Set[tuple[str, int | None]]
@@ -136,7 +144,34 @@ class Recovery:
             limit=SEARCHED_MAX,
         )
         todo = failed.order(found, self.worker.clock.now())[:limit]
+        if self.worker.telemetry is not None and need in GAUGES:
+            await self.measure(self.worker.telemetry, need, len(found) + len(failed.newest()))
         return await self.help(need, todo, help_one, end_at)
+
+    async def measure(self, telemetry: Telemetry, need: SessionNeed, count: int) -> None:
+        """Tell how many sessions have a need, and for how long the oldest has had it."""
+        sessions, age = GAUGES[need]
+        telemetry.add(sessions, count)
+        # The failed ones are among the oldest, so this search is another one. It costs something
+        # only while something waits.
+        oldest = await self.measure_oldest(need) if count else 0.0
+        telemetry.add(age, oldest)
+
+    async def measure_oldest(self, need: SessionNeed) -> float:
+        """For how long a need has been there, by the store's clock; 0 if it is gone meanwhile."""
+        lag = self.lag_seconds
+        for session in await self.journal.sessions(
+            need, region=self.region, older_than_seconds=lag, limit=1
+        ):
+            signs = await self.journal.signs(
+                {need},
+                [self.region],
+                session=session,
+                older_than_seconds=lag,
+                limit=SIGNS_MAX,
+            )
+            return max((lag + sign.late_seconds for sign in signs), default=0.0)
+        return 0.0
 
     async def sweep_blocked(self, limit: int, end_at: float) -> Recovered:
         """Try again what this region's blocked queues did not take, for each queue by one session.

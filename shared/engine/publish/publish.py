@@ -8,6 +8,7 @@ from shared.domain.errors import InvalidMessage, TooLarge
 from shared.domain.message import Message, Number
 from shared.domain.outbox import HERE, Outbox, PendingOutbox
 from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.trace import sample_trace
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.dispatch.dispatch import keep_missing
 from shared.engine.publish.ledgers import LedgerBook
@@ -47,8 +48,14 @@ class Producer:
     """Publishes to sessions: one operation at a time per session, many sessions at once."""
 
     def __init__(
-        self, journal: Journal, delivery: Delivery, replaced_regions: Sequence[str] = ()
+        self,
+        journal: Journal,
+        delivery: Delivery,
+        replaced_regions: Sequence[str] = (),
+        trace_ratio: float = 0.0,
     ) -> None:
+        # Of the messages without a trace so many get one, from 0 to 1.
+        self.trace_ratio = trace_ratio
         self.journal = journal
         self.delivery = delivery
         self.readiness = Readiness(journal, delivery, replaced_regions)
@@ -77,6 +84,12 @@ class Producer:
         """
         if not drafts:
             raise InvalidMessage("nothing to send")
+        if self.trace_ratio:
+            parts, ratio = (session, options.producer_group_id), self.trace_ratio
+            drafts = [
+                replace(d, traceparent=d.traceparent or sample_trace(ratio, *parts, d.id))
+                for d in drafts
+            ]
         async with self.locks.of(session), self.readiness.required():
             try:
                 return await self.publish_in_turn(session, drafts, options, notify, keep_seconds)
@@ -127,6 +140,12 @@ class Producer:
         when no region surely has them: send the same again.
         """
         require_consecutive(messages)
+        if self.trace_ratio:
+            ratio = self.trace_ratio
+            messages = [
+                replace(m, traceparent=m.traceparent or sample_trace(ratio, *m.identity_parts))
+                for m in messages
+            ]
         async with self.locks.of(messages[0].session), self.readiness.required():
             return await self.send_in_turn(tuple(messages))
 

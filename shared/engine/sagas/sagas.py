@@ -5,7 +5,7 @@ it.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,8 +19,10 @@ from shared.domain.saga.plan import (
     Step,
     StepOutcome,
     StepReply,
+    key_of,
     session_of,
     step_message,
+    traceparent_of,
 )
 from shared.domain.saga.record import (
     SAGA_RECORD,
@@ -202,6 +204,9 @@ class Sagas:
         return record
 
     async def apply(self, message: Message) -> SagaResponse:
+        if self.worker.telemetry is not None:
+            traceparent = traceparent_of(key_of(message.session) or "")
+            message = replace(message, traceparent=traceparent)
         reply = await self.commands.apply(message)
         if not isinstance(reply, Answered):
             return SagaResponse(is_accepted=False, reason=reply.reason)

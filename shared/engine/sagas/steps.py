@@ -15,7 +15,14 @@ from shared.domain.handler import Kind
 from shared.domain.journal import Json, MessageIdentity, Status
 from shared.domain.message import Message
 from shared.domain.reports import TOMBSTONE_TYPE
-from shared.domain.saga.plan import Direction, Step, StepOutcome, StepReply, step_message
+from shared.domain.saga.plan import (
+    Direction,
+    Step,
+    StepOutcome,
+    StepReply,
+    step_message,
+    traceparent_of,
+)
 from shared.engine.consume.consume import Consumer
 from shared.engine.consume.outcomes import Conflicting, Expired
 from shared.ports import Entries
@@ -125,6 +132,8 @@ class SagaSteps:
         step = Step.model_validate(work["step"])
         direction = Direction(work.get("direction", Direction.DO))
         command = step_message(work["key"], work["at"], step, direction)
+        if self.commands.worker.telemetry is not None:
+            command = replace(command, traceparent=traceparent_of(work["key"]))
         sent = command
         if give_up is not None:
             body = json.dumps({"reason": give_up}).encode()

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,11 +11,10 @@ from datetime import UTC, datetime
 import azure.functions as func
 import pytest
 
-from functions.receive import describe, receive_message
+from functions.receive import receive_message
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown
-from shared.engine.consume.outcomes import AlreadyDone
 from tests.deliveries import delivery, delivery_of
 from tests.world import World, message
 
@@ -116,15 +116,44 @@ async def receive_all(world: World, deliveries: Iterable[func.ServiceBusMessage]
     await asyncio.gather(*(receive_message(world.east, one) for one in deliveries))
 
 
-async def test_each_outcome_is_one_line_in_the_log() -> None:
-    world = World()
-    processed = await world.east.consumer.consume(message(0, level=1))
-    refused = await world.east.consumer.consume(message(1))
-    parked = await world.east.consumer.consume(message(2, level=1))
-    faulted = await world.east.consumer.consume(message(1, level=1, kind="account.burn"))
+async def receive_each_outcome(world: World) -> list[str]:
+    """A delivery of nearly every outcome, and what each is called; every body holds a secret."""
+    secret = '{"amount": 1, "card": "4111-secret"}'
+    sent = [
+        replace(message(0, level=1), body=secret.encode()),
+        replace(message(0, level=1), body=secret.encode()),
+        replace(message(1), body=secret.encode()),
+        replace(message(3, level=1), body=secret.encode()),
+        # Its handler repeats the amount in what it raises.
+        replace(message(1, level=1, kind="account.burn"), body=b'{"amount": 4111}'),
+        replace(message(0, session="b"), body=b'{"amount": "4111-secret"}'),
+        replace(message(0, session="c", kind="no.such.type"), body=secret.encode()),
+        replace(message(0, session="d", kind="account.hint"), body=secret.encode()),
+    ]
+    # Two to be rejected: other content under a number, and what is no message.
+    sent.append(replace(sent[0], body=b'{"amount": 2, "card": "4111-secret"}'))
+    for one in sent:
+        await receive_message(world.east, delivery_of(one))
+    await receive_message(world.east, delivery(b"4111-secret", {"origin": "4111"}))
+    return [one.id for one in sent]
 
-    assert describe(message(0), processed).endswith("processed as entry 0")
-    assert describe(message(0), AlreadyDone()).endswith("was done already")
-    assert "owner level 1" in describe(message(1), refused)
-    assert describe(message(2), parked).endswith("parked until its turn comes")
-    assert describe(message(1), faulted).endswith("faulted: ArithmeticError: cannot burn 2")
+
+@pytest.mark.parametrize("is_asked_for", [False, True])
+async def test_a_delivery_is_a_line_only_when_asked_for_and_no_line_holds_a_body(
+    is_asked_for: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    world = World()
+    world.east = replace(world.east, logs_messages=is_asked_for)
+
+    sent = await receive_each_outcome(world)
+
+    lines = [one.getMessage() for one in caplog.records if one.name == "lockstep.receive"]
+    called = ["faulted", "faulted", "faulted", "faulted", "refused", "rejected", "rejected"]
+    if is_asked_for:
+        called += ["duplicate", "parked", "processed"]
+    assert sorted(line.split()[0] for line in lines) == sorted(called)
+    (faulted,) = [line for line in lines if "type='account.burn'" in line]
+    assert faulted == (f"faulted session='acc-7' message={sent[4]!r} type='account.burn' entry='3'")
+    everything = [f"{one.getMessage()} {vars(one)}" for one in caplog.records]
+    assert not [line for line in everything if "4111" in line]

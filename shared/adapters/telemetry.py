@@ -1,0 +1,239 @@
+"""Telemetry over OpenTelemetry: spans and measures, to OTLP over HTTP and to Application Insights.
+
+The Azure SDKs tell of their own requests by their own instrumentation, which is switched on here.
+Its spans lie below those of the engine, because the current span travels with the task.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+
+from opentelemetry import trace as tracing
+from opentelemetry.context import Context
+from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider, _Gauge
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import Link, SpanKind, StatusCode, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from shared.domain.journal import Entry, Status
+from shared.domain.measures import MEASURES, SENT, UNSENT, Measure, MeasureKind, measure_entry
+from shared.domain.message import Message
+from shared.domain.trace import HEADER, Trace
+from shared.ports import Span
+
+SCOPE = "lockstep"
+NANOSECONDS = 1_000_000_000
+PROPAGATOR = TraceContextTextMapPropagator()
+KINDS = {"ingest": SpanKind.SERVER, "start saga": SpanKind.SERVER, "receive": SpanKind.CONSUMER}
+NOT_YET = {Status.WORKING: "claim", Status.PARKED: "park"}
+# The id that the next span gets: that of an effect follows from its message.
+CHOSEN: ContextVar[str | None] = ContextVar("chosen_span_id", default=None)
+
+type Instrument = Counter | Histogram | _Gauge
+
+
+class EffectIds(RandomIdGenerator):
+    """Random ids, but for the span of an effect: everything that follows from it names its id."""
+
+    def generate_span_id(self) -> int:
+        """The id that was chosen for this span, if one was."""
+        chosen = CHOSEN.get()
+        return int(chosen, 16) if chosen is not None else super().generate_span_id()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSpan:
+    """See ports.Span."""
+
+    span: tracing.Span
+
+    @property
+    def traceparent(self) -> str | None:
+        """See Span.traceparent."""
+        carrier: dict[str, str] = {}
+        PROPAGATOR.inject(carrier, tracing.set_span_in_context(self.span))
+        return carrier.get(HEADER)
+
+    def describe(self, **attributes: str | float) -> None:
+        """See Span.describe."""
+        self.span.set_attributes(name_attributes(attributes))
+
+
+class OpenTelemetry:
+    """See ports.Telemetry."""
+
+    def __init__(self, region: str, spans: TracerProvider, meters: MeterProvider) -> None:
+        self.region = region
+        self.tracer = spans.get_tracer(SCOPE)
+        meter = meters.get_meter(SCOPE)
+        self.instruments = {measure: make_instrument(meter, measure) for measure in MEASURES}
+
+    @contextmanager
+    def span(self, name: str, traceparent: str | None, **attributes: str | float) -> Iterator[Span]:
+        """See Telemetry.span. An exception that passes is named in the span, without its text."""
+        context, links = follow(traceparent)
+        with self.tracer.start_as_current_span(
+            name,
+            context,
+            KINDS.get(name, SpanKind.INTERNAL),
+            name_attributes(attributes | {"region": self.region}),
+            links,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield OpenSpan(span)
+            except BaseException as error:
+                # The text of an exception may hold what a stranger wrote.
+                span.set_status(StatusCode.ERROR, type(error).__name__)
+                raise
+
+    def commit(self, entry: Entry, seconds: float) -> None:
+        """See Telemetry.commit."""
+        for measure, amount in measure_entry(entry).items():
+            self.add(measure, amount)
+        for identity in entry.identities:
+            if identity.trace is not None:
+                said: dict[str, str | float] = {
+                    "session": entry.session,
+                    "message": identity.id,
+                    "position": entry.position,
+                    "status": entry.status.value,
+                }
+                # Only what ends a message is its effect.
+                name = NOT_YET.get(entry.status, "effect")
+                chosen = identity.trace if name == "effect" else None
+                self.tell(name, identity.trace.traceparent, seconds, said, chosen=chosen)
+
+    def send(
+        self, region: str, queue: str, messages: Sequence[Message], seconds: float, failure: str
+    ) -> None:
+        """See Telemetry.send."""
+        self.add(UNSENT if failure else SENT, len(messages), queue=queue, to=region)
+        for message in messages:
+            if message.traceparent is not None:
+                said = {"session": message.session, "message": message.id, "to": region}
+                name, kind = f"send {queue}", SpanKind.PRODUCER
+                self.tell(name, message.traceparent, seconds, said, kind=kind, failure=failure)
+
+    def tell(
+        self,
+        name: str,
+        traceparent: str,
+        seconds: float,
+        attributes: Mapping[str, str | float],
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        chosen: Trace | None = None,
+        failure: str = "",
+    ) -> None:
+        """A span of work that has ended just now."""
+        ended = time.time_ns()
+        context, links = follow(traceparent)
+        token = CHOSEN.set(chosen.effect if chosen else None)
+        try:
+            span = self.tracer.start_span(
+                name,
+                context,
+                kind,
+                name_attributes({**attributes, "region": self.region}),
+                links,
+                start_time=ended - int(seconds * NANOSECONDS),
+            )
+        finally:
+            CHOSEN.reset(token)
+        if failure:
+            span.set_status(StatusCode.ERROR, failure)
+        span.end(ended)
+
+    def add(self, measure: Measure, amount: float = 1, **attributes: str) -> None:
+        """See Telemetry.add."""
+        said = {"region": self.region, **attributes}
+        match self.instruments[measure]:
+            case Counter() as counter:
+                counter.add(amount, said)
+            case Histogram() as histogram:
+                histogram.record(amount, said)
+            case gauge:
+                gauge.set(amount, said)
+
+
+def follow(traceparent: str | None) -> tuple[Context | None, list[Link]]:
+    """What a span comes after, and a link to the current one.
+
+    Not below the current one, which may be of another trace, or be lost with its process before it
+    is sent, while other processes go on in the trace.
+    """
+    if traceparent is None:
+        return None, []
+    current = tracing.get_current_span().get_span_context()
+    # An empty context to begin with, or what is no traceparent would be the current span.
+    context = PROPAGATOR.extract({HEADER: traceparent}, Context())
+    return context, [Link(current)] if current.is_valid else []
+
+
+def name_attributes(attributes: Mapping[str, str | float]) -> dict[str, str | float]:
+    """Attributes under names that no other library uses."""
+    return {f"{SCOPE}.{name}": value for name, value in attributes.items()}
+
+
+def make_instrument(meter: Meter, measure: Measure) -> Instrument:
+    match measure.kind:
+        case MeasureKind.COUNTER:
+            return meter.create_counter(measure.name, measure.unit, measure.meaning)
+        case MeasureKind.HISTOGRAM:
+            return meter.create_histogram(measure.name, measure.unit, measure.meaning)
+        case MeasureKind.GAUGE:
+            return meter.create_gauge(measure.name, measure.unit, measure.meaning)
+
+
+@cache
+def connect_telemetry(region: str, otlp_endpoint: str, insights: str) -> OpenTelemetry:
+    """Telemetry to the endpoints that are given, one or both; it is for the whole process.
+
+    It is sent within some seconds, and at the end of the process. What else OpenTelemetry can be
+    told, such as sampling and headers, it reads from its own environment variables.
+    """
+    from azure.core.settings import settings as azure_settings
+    from opentelemetry import metrics
+    from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
+    from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    instance = f"{socket.gethostname()}-{os.getpid()}"
+    resource = Resource.create({"service.instance.id": instance, "cloud.region": region})
+    if "OTEL_SERVICE_NAME" not in os.environ:
+        resource = resource.merge(Resource({"service.name": SCOPE}))
+    spans = SdkTracerProvider(resource=resource, id_generator=EffectIds())
+    readers: list[MetricReader] = []
+    if otlp_endpoint:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        base = otlp_endpoint.rstrip("/")
+        spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{base}/v1/traces")))
+        readers.append(PeriodicExportingMetricReader(OTLPMetricExporter(f"{base}/v1/metrics")))
+    if insights:
+        from azure.monitor.opentelemetry.exporter import (
+            AzureMonitorMetricExporter,
+            AzureMonitorTraceExporter,
+        )
+
+        # With APPLICATIONINSIGHTS_AUTHENTICATION_STRING they use an identity.
+        to_insights = AzureMonitorTraceExporter(connection_string=insights)
+        spans.add_span_processor(BatchSpanProcessor(to_insights))
+        to_metrics = AzureMonitorMetricExporter(connection_string=insights)
+        readers.append(PeriodicExportingMetricReader(to_metrics))
+    meters = SdkMeterProvider(readers, resource)
+    # The SDKs' instrumentation knows the global provider only.
+    tracing.set_tracer_provider(spans)
+    metrics.set_meter_provider(meters)
+    azure_settings.tracing_implementation = "opentelemetry"
+    return OpenTelemetry(region, spans, meters)

@@ -1,0 +1,60 @@
+"""Where a message stands in a trace: W3C `traceparent`, as the CloudEvents extension of that name.
+
+Outputs are the same bytes whoever makes them, and `traceparent` is one of their properties. So the
+span that an output follows from is not one that some worker opened: the span of a message's
+*effect* has an id that is derived from what identifies the message. There is one effect, so there
+is one such span, whichever region commits it, and everybody knows its id beforehand.
+https://www.w3.org/TR/trace-context/
+https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/extensions/distributed-tracing.md
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from shared.domain.message import Message, derive_id
+
+# Of version 00. What is not of this form is no reason to refuse a message: its trace begins anew.
+TRACEPARENT = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+SAMPLED = "01"
+# Of an HTTP request, and the name of the CloudEvents extension.
+HEADER = "traceparent"
+
+
+def read_traceparent(text: object) -> str | None:
+    """A stranger's `traceparent`, or None for what is none."""
+    return text if isinstance(text, str) and TRACEPARENT.fullmatch(text) else None
+
+
+def derive_traceparent(*parts: str) -> str:
+    """The beginning of a trace that everybody finds who knows these parts; nobody carries it."""
+    return f"00-{derive_id('trace', *parts)}-{derive_id('span', *parts)[:16]}-{SAMPLED}"
+
+
+def sample_trace(ratio: float, *parts: str) -> str | None:
+    """`derive_traceparent` for so many of all messages, from 0 to 1; None for the others.
+
+    Whoever asks for the same message, however often, gets the same answer.
+    """
+    traceparent = derive_traceparent(*parts)
+    return traceparent if int(traceparent[3:11], 16) < ratio * 2**32 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The place of a message in a trace: what it follows from, and the span of its effect."""
+
+    traceparent: str
+    effect: str
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """The place of a message that has one."""
+        effect = derive_id("effect", *message.identity_parts)[:16]
+        return cls(message.traceparent or "", effect)
+
+    @property
+    def following(self) -> str:
+        """The `traceparent` of everything that follows from the effect."""
+        version, trace, _, flags = self.traceparent.split("-")
+        return f"{version}-{trace}-{self.effect}-{flags}"
