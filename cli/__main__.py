@@ -11,7 +11,7 @@ from cli.decide import VERBS, build_verb, edit, redirect, replace_state
 from cli.display import tell
 from cli.doctor import doctor
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
-from cli.folders import ROOT, package_app, run_tests, write_app, write_handler
+from cli.folders import ROOT, package_app, prebuild_package, run_tests, write_app, write_handler
 from cli.look import check_health, list_faults, list_sagas, list_sessions, print_session
 from cli.send import publish, send_one, sweep
 from cli.up import keep_app_up
@@ -105,10 +105,16 @@ def run_app_tests(
 def package_folder(
     folder: Annotated[Path, typer.Argument(help="the app's folder")] = Path(),
     to: Annotated[Path, typer.Option(help="where to put it")] = Path("dist/app"),
+    prebuilt: Annotated[
+        bool, typer.Option("--prebuilt", help="with all packages, and as a zip: no remote build")
+    ] = False,
 ) -> None:
     """Put an app and what it needs of Lockstep into a folder that can be published to Azure."""
     package_app(folder, to)
-    typer.echo(f"next: (cd {to} && func azure functionapp publish NAME --python)")
+    if prebuilt:
+        typer.echo(f"wrote {prebuild_package(to)}")
+    build = " --no-build" if prebuilt else ""
+    typer.echo(f"next: (cd {to} && func azure functionapp publish NAME --python{build})")
 
 
 @app.command("up")

@@ -7,13 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 from string import Template
+from zipfile import ZIP_DEFLATED, ZipFile
 
-from cli.failures import Misuse
+from cli.failures import CommandFailed, Misuse
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = Path(__file__).parent / "templates"
 # What every app has of Lockstep when it is deployed.
 SHIPPED = ("functions", "shared", "constraints.txt", "requirements.txt", "LICENSE", "host.json")
+# Where the Functions worker looks for an app's packages, and the machines that they are for: those
+# of Flex Consumption, whatever this one is.
+PACKAGES = ".python_packages/lib/site-packages"
+MACHINES = (
+    *("--python-version", "3.13", "--implementation", "cp", "--only-binary", ":all:"),
+    *("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_x86_64"),
+)
+MARKER = ".lockstep-package"
 # What an app's own folder holds for its makers only.
 LEFT_OUT = shutil.ignore_patterns(
     *(".*", "__pycache__", "tests", "conftest.py", "sample.json", "local.config.json", "*.md")
@@ -98,7 +107,7 @@ def package_app(folder: Path, to: Path) -> None:
     for name in ("functions", "shared"):
         if app != ROOT and (app / name).exists():
             raise Misuse(f"{app / name}: an own app cannot have a folder of this name")
-    marker = to / ".lockstep-package"
+    marker = to / MARKER
     if to.exists() and any(to.iterdir()) and not marker.exists():
         raise Misuse(f"{to} is not empty and holds no package: nothing was written")
     if app == to.resolve() or app.is_relative_to(to.resolve()):
@@ -122,3 +131,21 @@ def package_app(folder: Path, to: Path) -> None:
     shutil.copytree(app, to, ignore=LEFT_OUT, dirs_exist_ok=True)
     if own.exists():
         (to / "requirements.txt").write_text(lines + own.read_text("utf-8"), encoding="utf-8")
+
+
+def prebuild_package(package: Path) -> Path:
+    """Install what a package requires into it, and make a zip of all, beside it; returns the zip.
+
+    Only wheels are taken, because nothing can be compiled here for Azure's machines. Raises
+    CommandFailed.
+    """
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", *MACHINES]
+    command += ["--target", str(package / PACKAGES), "-r", str(package / "requirements.txt")]
+    if subprocess.run(command, check=False).returncode:  # noqa: S603 - pip itself
+        raise CommandFailed("pip could not install the packages; its words are above")
+    target = package.parent / f"{package.name}.zip"
+    with ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and path.name != MARKER:
+                archive.write(path, path.relative_to(package))
+    return target

@@ -7,6 +7,7 @@ from importlib.metadata import requires, version
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cli.folders import MACHINES
 from tests.infra.parity import ROOT, region_of, section
 
 SHIPPED_FILES = ["LICENSE", "constraints.txt", "function_app.py", "host.json", "requirements.txt"]
@@ -97,6 +98,14 @@ def test_what_git_does_not_track_stays_at_home_and_what_tools_need_is_tracked() 
     for name in (".vscode/tasks.json", ".devcontainer/devcontainer.json", "shared/py.typed"):
         assert (ROOT / name).exists()
         assert not {name.split("/")[0], name.split("/")[-1]} & set(generated)
+
+
+def test_a_prebuilt_package_is_for_the_python_that_the_apps_run() -> None:
+    app = region_of("east").resource("app")
+
+    runtime = section(app, "properties", "functionAppConfig", "runtime")
+
+    assert (runtime["name"], runtime["version"]) == ("python", MACHINES[1])
 
 
 def test_azd_publishes_to_the_app_of_each_region() -> None:

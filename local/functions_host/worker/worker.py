@@ -21,6 +21,7 @@ from local.functions_host.worker import logs, protos
 from local.functions_host.worker.protos import RpcFunctionMetadata, TypedData
 
 NOTHING: Mapping[str, TypedData] = {}
+PACKAGES = Path(".python_packages/lib/site-packages")
 DATE_WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,7})?", re.ASCII)
 
 
@@ -69,13 +70,14 @@ class AppWorker:
 
         Each invocation costs `invocation_seconds`, one after another, before its function runs.
 
-        The app's directory becomes the working directory and comes first on the import path. An
-        app that cannot be imported or indexed is Unsupported, with the worker's own reason.
+        The app's directory becomes the working directory and comes first on the import path, and
+        what was installed into it, for a deployment without a remote build, comes second. An app
+        that cannot be imported or indexed is Unsupported, with the worker's own reason.
         """
         if not (app_directory / "function_app.py").exists():
             raise Unsupported(f"no function_app.py in {app_directory}")
         os.chdir(app_directory)
-        sys.path.insert(0, str(app_directory))
+        sys.path[:0] = [str(app_directory), str(app_directory / PACKAGES)]
         speed_up_date_parsing()
         library.start_threadpool_executor()
         # This host offers the worker no capability of its own.

@@ -91,6 +91,18 @@ def test_a_package_runs_without_the_checkout_and_has_no_handlers_but_its_own(
     assert requirements == (ROOT / "requirements.txt").read_text() + "holidays==0.99\n"
 
 
+def test_a_package_whose_packages_cannot_be_had_makes_no_zip(
+    bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = subprocess.CompletedProcess[bytes]([], 1)
+    monkeypatch.setattr("cli.folders.subprocess.run", lambda *_, **__: failed)
+
+    assert main(["package", str(bank), "--to", str(tmp_path / "dist"), "--prebuilt"]) == 1
+
+    assert "pip could not install the packages" in capsys.readouterr().err
+    assert not (tmp_path / "dist.zip").exists()
+
+
 def test_only_a_folder_that_holds_a_package_is_replaced(
     bank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
