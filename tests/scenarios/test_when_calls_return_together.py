@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.domain.message import Message
 from shared.engine.consume.gather import LINGER_SECONDS_MAX, LINGER_SECONDS_MIN
-from shared.engine.consume.outcomes import AlreadyDone, Processed
+from shared.engine.consume.outcomes import AlreadyDone, Outcome, Processed
 from simulation import virtual_time
 from tests.loop_clock import LoopClock
 from tests.world import World, message
@@ -61,6 +61,18 @@ async def serve(
     await asyncio.gather(*map(take_turns, begin_at))
 
 
+async def serve_in_rounds(world: World, messages: Sequence[Message], rounds: int) -> None:
+    """A busy host: it comes to this session once a second, and needs 20 ms to begin each call."""
+    waiting, calls = list(enumerate(messages)), set[asyncio.Task[Outcome]]()
+    for _ in range(rounds):
+        await asyncio.sleep(1.0)
+        for _ in range(CALLS - sum(not call.done() for call in calls)):
+            arrival, one = waiting.pop(0)
+            calls.add(asyncio.create_task(world.east.gatherer.consume(one, arrival)))
+            await asyncio.sleep(0.02)
+    await asyncio.gather(*calls)
+
+
 def covered(world: World) -> list[int]:
     """How many messages each entry covers."""
     return [len(entry["covers"]) for entry in world.entries()]
@@ -87,6 +99,17 @@ def test_two_halves_of_the_calls_become_one_again() -> None:
 
         assert covered(world) == [half, *[CALLS] * 19, half]
         assert world.amounts() == list(range(1, 20 * CALLS + 1))
+
+    far_away(work)
+
+
+def test_a_busy_host_that_hands_over_one_by_one_gets_one_entry_for_each_round() -> None:
+    async def work(world: World) -> None:
+        await serve_in_rounds(world, [message(n) for n in range(10 * CALLS)], 10)
+
+        # In the first rounds it is learnt how long the pauses are, and how many calls there are.
+        assert covered(world)[-4:] == [CALLS] * 4
+        assert world.amounts() == list(range(1, 10 * CALLS + 1))
 
     far_away(work)
 
@@ -136,7 +159,7 @@ def test_calls_behind_a_gap_that_come_one_after_the_other_ask_the_store_together
         calls = []
         for n in range(1, 9):
             calls.append(asyncio.create_task(world.east.gatherer.consume(message(n), n)))
-            await asyncio.sleep(2 * LINGER_SECONDS_MAX)
+            await asyncio.sleep(8 * LINGER_SECONDS_MIN)
         reads = world.journal.fault_plan.calls["head"]
         await world.east.gatherer.consume(message(0), 0)
         await asyncio.gather(*calls)

@@ -3,8 +3,8 @@
 The host hands over several messages of a session at once, in no certain order. One of these calls
 leads: it takes one turn after the other, and each turn folds everything whose turn has come into
 one entry. A message that comes alone is committed at once; the more wait, the larger the fold.
-Where calls of the session have just returned together, or a number in hand lies behind one that is
-missing, others are probably being handed over, and a turn lingers for them for some milliseconds.
+Where calls of the session have just returned, or a number in hand lies behind one that is missing,
+others are probably being handed over, and a turn lingers for them, as long as that usually takes.
 Order comes from the journal: numbered messages are taken by number, others by the broker's
 sequence. What cannot be folded is taken alone.
 
@@ -32,15 +32,20 @@ from shared.engine.worker import Recent
 CURSORS_READ_MAX = 40
 # Times are rounded, so a shorter wait might end before its time.
 WAIT_SECONDS_MIN = 0.001
-# A turn lingers for a part of what the session's last write took, within these bounds: calls that
-# come back too late for a write wait for all of it, and then the calls go in two halves.
-LINGER_PART = 0.25
+# A turn lingers until nothing has come for somewhat longer than the longest of the last pauses
+# between calls of a session that came together, within these bounds. With each call the longest
+# pause counts a little less, so that a single one is forgotten.
+LINGER_FACTOR = 1.5
 LINGER_SECONDS_MIN = 0.005
-LINGER_SECONDS_MAX = 0.02
-# A host gives a session back when nothing came for a second, so older folds say nothing.
-RETURN_SECONDS_MAX = 1.0
-# Of so many sessions it is remembered how many calls their last folds had.
-FOLDS_MAX = 1_000
+LINGER_SECONDS_MAX = 0.1
+PAUSE_KEPT = 0.98
+# What counts as the longest pause before there was any: a settlement in the same region.
+FIRST_PAUSE_SECONDS = 0.01
+# What returned earlier says nothing any more. A host that has more to do than it can goes from
+# session to session, and takes seconds to come round.
+RETURN_SECONDS_MAX = 5.0
+# Of so many sessions it is remembered how many calls returned.
+RETURNS_MAX = 1_000
 
 
 @dataclass(eq=False, slots=True)
@@ -60,14 +65,62 @@ class Call:
     result: Outcome | Exception | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LastFold:
-    """A session's last fold: how many calls there were, how many of them returned, and when."""
+@dataclass(eq=False, slots=True)
+class Returned:
+    """How many calls of one session returned and were not replaced yet.
 
-    calls: int
-    returned: int
-    begun_at: float
-    at: float
+    `at` is when the last one returned, `newest` when the last one returned or came. Waiting for
+    them `was_in_vain` until others return.
+    """
+
+    missing: int = 0
+    at: float = 0.0
+    newest: float = 0.0
+    was_in_vain: bool = False
+
+
+class Returns:
+    """The calls that returned together, by session, and how long the host takes to replace them.
+
+    That is some milliseconds, and much longer where the process has more to do than it can.
+    """
+
+    def __init__(self) -> None:
+        self.longest_pause = FIRST_PAUSE_SECONDS
+        self.by_session: Recent[str, Returned] = Recent(RETURNS_MAX)
+
+    @property
+    def linger_seconds(self) -> float:
+        """How long a turn lingers when nothing comes."""
+        seconds = LINGER_FACTOR * self.longest_pause
+        return min(max(seconds, LINGER_SECONDS_MIN), LINGER_SECONDS_MAX)
+
+    def add(self, session: str, calls: int, now: float) -> None:
+        """Note that so many calls of a session return now."""
+        returned = self.by_session.setdefault(session, Returned())
+        returned.missing += calls
+        returned.at = returned.newest = now
+        returned.was_in_vain = False
+
+    def replace_one(self, session: str, now: float) -> None:
+        """Note that a call arrives."""
+        returned = self.by_session.get(session)
+        if returned is None or not returned.missing:
+            return
+        pause = now - returned.newest
+        if pause <= LINGER_SECONDS_MAX:
+            self.longest_pause = max(pause, PAUSE_KEPT * self.longest_pause)
+        returned.missing -= 1
+        returned.newest = now
+
+    def wait_for(self, session: str, now: float) -> tuple[int, float]:
+        """How many calls are worth waiting for, and until when, unless others come meanwhile."""
+        returned = self.by_session.get(session)
+        if returned is None or returned.was_in_vain or now > returned.at + RETURN_SECONDS_MAX:
+            return 0, now
+        until = returned.newest + self.linger_seconds
+        returned.was_in_vain = now >= until
+        return returned.missing, until
 
 
 @dataclass(eq=False, slots=True)
@@ -120,7 +173,7 @@ class Gatherer:
         self.clock = consumer.worker.clock
         self.waits = consumer.worker.policy.waits
         self.gatherings: defaultdict[str, Gathering] = defaultdict(Gathering)
-        self.last_folds: Recent[str, LastFold] = Recent(FOLDS_MAX)
+        self.returns = Returns()
 
     async def consume(self, message: Message, arrival: int = 0) -> Outcome:
         """The outcome of one delivery; see Consumer.consume for what is promised and raised.
@@ -132,6 +185,7 @@ class Gatherer:
             # It goes past the journal, so there is nothing to write together.
             return await self.consumer.consume(message)
         session, now = message.session, self.clock.now()
+        self.returns.replace_one(session, now)
         gathering = self.gatherings[session]
         woken = asyncio.get_running_loop().create_future()
         call = Call(message, arrival, now + self.waits.gap_seconds, now, now, woken)
@@ -182,9 +236,7 @@ class Gatherer:
             until = min(min(call.look_at, call.give_up_at) for call in calls)
             await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN))
             return
-        # What comes alone, as it mostly does, has nobody to wait for.
-        may_linger = session in self.last_folds or len(run) < len(calls)
-        if may_linger and await self.linger(session, gathering, calls, run):
+        if await self.linger(session, gathering, calls, run):
             return
         taken = run if chosen in run else [chosen]
         try:
@@ -192,10 +244,8 @@ class Gatherer:
             if len(taken) > 1:
                 entry = await self.fold([call.message for call in taken])
             if entry is not None:
-                self.last_folds[session] = LastFold(
-                    len(gathering.calls), len(entry.identities), begun_at=now, at=self.clock.now()
-                )
-                gathering.conclude(taken[: len(entry.identities)], Processed(entry))
+                taken = taken[: len(entry.identities)]
+                self.conclude(session, gathering, taken, Processed(entry))
                 return
             # The first of its group, because the others' turn is not before it has its entry.
             taken = taken[:1]
@@ -213,26 +263,39 @@ class Gatherer:
             if isinstance(outcome, NotYet):
                 gathering.put_off(group_of(taken[0]), self.clock.now() + self.waits.poll_seconds)
             else:
-                gathering.conclude(taken, outcome)
+                self.conclude(session, gathering, taken, outcome)
+
+    def conclude(
+        self, session: str, gathering: Gathering, calls: Sequence[Call], outcome: Outcome
+    ) -> None:
+        """Let calls return, and expect that others replace them where there are several at once."""
+        if isinstance(outcome, Processed) and len(gathering.calls) > 1:
+            self.returns.add(session, len(calls), self.clock.now())
+        gathering.conclude(calls, outcome)
 
     async def linger(
         self, session: str, gathering: Gathering, calls: Sequence[Call], run: Sequence[Call]
     ) -> bool:
         """Wait where other calls are probably being handed over; whether there was such a wait."""
-        now, last = self.clock.now(), self.last_folds.get(session)
-        is_new = self.worker.remembered_head(session) is None and self.consumer.leads(session)
-        awaited = count_awaited(calls, run, last, now, is_new=is_new)
-        if len(calls) >= awaited:
+        now = self.clock.now()
+        missing, until = self.returns.wait_for(session, now)
+        awaited = len(calls) + missing
+        has_gap = any(call.message.number is not None and call not in run for call in calls)
+        if has_gap and self.is_new(session) and not (run and missing):
+            # The host begins calls in no certain order: the first number is probably on its way.
+            # Without this the store would be asked for the head.
+            gathering.linger_until = gathering.linger_until or now + LINGER_SECONDS_MIN
+            until, awaited = gathering.linger_until, len(calls) + 1
+        elif not (run and missing):
             return False
-        if gathering.linger_until is None:
-            gathering.linger_until = now + choose_linger(last)
-        if now >= gathering.linger_until:
-            # It was in vain, at least in part, and the next turn does not try that again.
-            self.last_folds.pop(session, None)
+        if now >= until:
             return False
-        wait = max(gathering.linger_until - now, WAIT_SECONDS_MIN)
-        await self.wait_for_calls(gathering, wait, awaited)
+        await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN), awaited)
         return True
+
+    def is_new(self, session: str) -> bool:
+        """Whether this worker leads the session and knows no entry of it."""
+        return self.worker.remembered_head(session) is None and self.consumer.leads(session)
 
     async def wait_for_calls(self, gathering: Gathering, seconds: float, awaited: int = 0) -> None:
         """Wait until another call makes them `awaited`, but no longer than so many seconds."""
@@ -313,29 +376,6 @@ def find_ready(
         # Among groups the order is that of arrival.
         run += zip(sorted(call.arrival for call in in_turn), in_turn, strict=True)
     return [call for _, call in sorted(run, key=lambda placed: placed[0])], alone
-
-
-def count_awaited(
-    calls: Sequence[Call], run: Sequence[Call], last: LastFold | None, now: float, *, is_new: bool
-) -> int:
-    """How many calls a turn should have before it begins; 0 where it is of no use to linger.
-
-    `is_new` says of a session that this worker leads it and knows no entry of it.
-    """
-    # The host begins calls in no certain order. Without this the store would be asked for the head.
-    if is_new and any(call.message.number is not None and call not in run for call in calls):
-        return len(calls) + 1
-    # Of those that returned together the host replaces all, as long as there are messages. It is of
-    # no use to hold up many for the few that returned.
-    if last is None or now > last.at + RETURN_SECONDS_MAX or last.returned < 2:
-        return 0
-    return last.calls if 2 * last.returned >= last.calls else 0
-
-
-def choose_linger(last: LastFold | None) -> float:
-    """How many seconds a turn lingers, by what the last fold of the session took."""
-    part = LINGER_PART * (last.at - last.begun_at) if last else 0.0
-    return min(max(part, LINGER_SECONDS_MIN), LINGER_SECONDS_MAX)
 
 
 def group_of(call: Call) -> str | None:
