@@ -22,6 +22,7 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 
 from local.counters import Counters
+from local.durable import POLLING_METADATA
 from local.durable.hub import LeasingTaskHub
 from local.durable.timing import OVER, Timers
 from local.faults import Action, Fault, Faults, Target
@@ -158,6 +159,9 @@ class TaskHubService:
         Streams with one `worker_instance_id` are one worker: it is there while one is open.
         """
         holder = request.worker_instance_id or str(uuid.uuid4())
+        said = dict(context.invocation_metadata() or ())
+        if POLLING_METADATA in said:
+            await self._call(self.hub.set_polling, float(said[POLLING_METADATA]))
         await self._interceptor.run(
             "get-work-items", lambda: self._call(self.hub.add_worker_stream, holder), context
         )

@@ -1,16 +1,19 @@
 """The package's in-memory backend with what it leaves out about time and order.
 
-Start times are honoured, timers and delayed signals share one thread, a parent waits for its
+Start times are honoured, timers and delayed signals share one thread and are found as late as Azure
+Storage's queues are looked at, a parent waits for its
 sub-orchestration however long that takes, and what belongs to an earlier run of an instance does
 not reach a later one.
 """
 
+import time
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from math import ceil
 from typing import Any, override
 
 import grpc  # type: ignore[import-untyped]
@@ -21,6 +24,7 @@ from durabletask.testing.in_memory_backend import (
     OrchestrationInstance,
 )
 
+LEAST_PAUSE_SECONDS = 0.05
 HISTORY_EVENTS_MAX = 1_000_000
 WAKING = ("executionResumed", "executionTerminated")
 OVER = (
@@ -60,6 +64,9 @@ class TimedBackend(InMemoryOrchestrationBackend):
     def __init__(self, timers: Timers) -> None:
         super().__init__(max_history_size=HISTORY_EVENTS_MAX)
         self._timers = timers
+        self._polling_seconds = 0.0
+        self._woken_at = time.monotonic()
+        self._due: list[Callable[[], None]] = []
         self._starts: dict[str, datetime] = {}
         self._parents: dict[str, list[tuple[str, int]]] = {}
 
@@ -84,7 +91,7 @@ class TimedBackend(InMemoryOrchestrationBackend):
                 queued = self._orchestration_queue
                 self._orchestration_queue = deque(one for one in queued if one != instance_id)
                 self._orchestration_queue_set.discard(instance_id)
-                self._timers.after(seconds_until(start), partial(self._begin, instance_id, start))
+                self._call_at(start, partial(self._begin, instance_id, start))
             return response
 
     @override
@@ -121,12 +128,46 @@ class TimedBackend(InMemoryOrchestrationBackend):
     @override
     def _enqueue_orchestration(self, instance_id: str) -> None:
         """Queue an instance for a turn, unless it is over, not started, or has its turn now."""
+        self._wake()
         instance = self._instances.get(instance_id)
         if instance is None or instance.status in OVER:
             return
         if instance_id in self._starts or instance_id in self._orchestration_in_flight:
             return
         super()._enqueue_orchestration(instance_id)
+
+    def set_polling(self, seconds: float) -> None:
+        """Let what is due be found by looks that are at most so far apart; 0 finds it at once."""
+        with self._lock:
+            self._polling_seconds = seconds
+
+    def _call_at(self, moment: datetime, callback: Callable[[], None]) -> None:
+        """Run a callback at the first look at the queue when its time has come; under the lock.
+
+        With Azure Storage a delayed message is one that stays invisible for so long. Nobody is told
+        when it can be seen: it is found by the next look.
+        """
+        self._wake()
+        self._timers.after(seconds_until(moment), partial(self._become_due, callback))
+
+    def _become_due(self, callback: Callable[[], None]) -> None:
+        with self._lock:
+            self._due.append(callback)
+            now = time.monotonic()
+            look_at = next_look(self._woken_at, now, self._polling_seconds)
+        self._timers.after(look_at - now, self._look)
+
+    def _wake(self) -> None:
+        """Look now: whoever adds a message to a queue of its own wakes who looks at it."""
+        self._woken_at = time.monotonic()
+        if self._due:
+            self._timers.after(0.0, self._look)
+
+    def _look(self) -> None:
+        with self._lock:
+            due, self._due = self._due, []
+        for callback in due:
+            callback()
 
     @override
     def _process_create_timer_action(
@@ -137,13 +178,13 @@ class TimedBackend(InMemoryOrchestrationBackend):
         instance.history.append(created)
         if instance.status == pb.ORCHESTRATION_STATUS_PENDING:
             instance.status = pb.ORCHESTRATION_STATUS_RUNNING
-        self._timers.after(seconds_until(fire_at), partial(self._fire, instance, created))
+        self._call_at(fire_at, partial(self._fire, instance, created))
 
     @override
     def _schedule_delayed_entity_operation(
         self, entity_id: str, event: pb.HistoryEvent, fire_at: datetime
     ) -> None:
-        self._timers.after(seconds_until(fire_at), partial(self._signal, entity_id, event))
+        self._call_at(fire_at, partial(self._signal, entity_id, event))
 
     @override
     def _watch_sub_orchestration(
@@ -195,6 +236,23 @@ class TimedBackend(InMemoryOrchestrationBackend):
         instance.pending_events.append(event)
         instance.last_updated_at = datetime.now(UTC)
         self._enqueue_orchestration(instance.instance_id)
+
+
+def next_look(woken_at: float, now: float, longest_seconds: float) -> float:
+    """When a queue is next looked at, now or later, that was last busy at a time.
+
+    As DurableTask.AzureStorage does: after a look that finds nothing the pause is twice as long,
+    from 50 ms up to `longest_seconds`. It varies its pauses by a fifth; these do not vary.
+    """
+    if longest_seconds <= 0:
+        return now
+    look_at, pause = woken_at, min(LEAST_PAUSE_SECONDS, longest_seconds)
+    while look_at < now:
+        if pause >= longest_seconds:
+            return look_at + ceil((now - look_at) / longest_seconds) * longest_seconds
+        look_at += pause
+        pause = min(2 * pause, longest_seconds)
+    return look_at
 
 
 def end_of_sub_orchestration(instance: OrchestrationInstance, task_id: int) -> pb.HistoryEvent:

@@ -18,6 +18,7 @@ from tests.wire.functions_host_process import HostProcess, eventually, running_h
 pytestmark = pytest.mark.wire
 
 APP = Path(__file__).parent / "durable_app"
+POLLING = "AzureFunctionsJobHost__extensions__durableTask__storageProvider__maxQueuePollingInterval"
 OVER = ("Completed", "Failed", "Terminated")
 
 
@@ -128,6 +129,22 @@ def test_an_orchestrator_waits_for_an_event_and_then_for_its_timer(host: HostPro
     host.request(f"/api/raise/{instance}/approved", "POST", body=b'{"by": "me"}')
 
     assert ended(host, instance) == ("Completed", {"by": "me"})
+
+
+def test_a_timer_in_a_quiet_hub_comes_as_late_as_its_queues_are_looked_at(
+    tmp_path: Path,
+) -> None:
+    with running_backend() as backend:
+        address = backend.address
+        with running_host(tmp_path, APP, "usual", LOCAL_DURABLE_ADDRESS=address) as host:
+            status, late = outcome(host, "nap", 1.0)
+        often = {POLLING: "00:00:00.05"}
+        with running_host(tmp_path, APP, "often", LOCAL_DURABLE_ADDRESS=address, **often) as host:
+            assert outcome(host, "nap", 1.0)[0] == "Completed"
+
+    # Looks are 0.05, 0.15, 0.35, 0.75 and 1.55 s after the timer was set.
+    assert status == "Completed"
+    assert late > 0.4
 
 
 def test_a_client_terminates_what_waits(host: HostProcess) -> None:

@@ -54,9 +54,13 @@ class ServiceBusOptions:
 
 @dataclass(frozen=True, slots=True)
 class DurableOptions:
-    """`extensions.durableTask`; there is one hub on a machine, whatever it is called."""
+    """`extensions.durableTask`; there is one hub on a machine, whatever it is called.
+
+    `polling_seconds` is how long the hub's queues may stay without a look: none where it pushes.
+    """
 
     hub_name: str = "TestHubName"
+    polling_seconds: float = 30.0
     max_orchestrators: int = 10 * PROCESSORS
     max_activities: int = 10 * PROCESSORS
     max_entities: int = 10 * PROCESSORS
@@ -163,18 +167,30 @@ def read_service_bus(extensions: HostJsonSection) -> ServiceBusOptions:
 
 
 def read_durable_task(extensions: HostJsonSection) -> DurableOptions:
-    """Read the task hub's options; the storage provider is read, and stood in for."""
+    """Read the task hub's options. Of its storage only how often it is looked at has an effect."""
     section = extensions.section("durableTask")
-    section.take("storageProvider", dict, {})
+    storage = section.section("storageProvider")  # not closed: each kind has keys of its own
+    kind = storage.take("type", read_string, "AzureStorage")
+    polling_seconds = storage.take("maxQueuePollingInterval", read_polling, 30.0)
+    if kind.lower() not in ("azurestorage", "azure_storage"):
+        polling_seconds = 0.0
     count, least = 10 * PROCESSORS, whole_number(1)
     options = DurableOptions(
         section.take("hubName", read_string, "TestHubName"),
+        polling_seconds,
         section.take("maxConcurrentOrchestratorFunctions", least, count),
         section.take("maxConcurrentActivityFunctions", least, count),
         section.take("maxConcurrentEntityFunctions", least, count),
     )
     section.close()
     return options
+
+
+def read_polling(value: Any) -> float:
+    seconds = parse_timespan(value)
+    if not 0 < seconds < math.inf:
+        raise ValueError("must be longer than nothing, and end")
+    return seconds
 
 
 def read_singleton(section: HostJsonSection) -> SingletonOptions:

@@ -23,6 +23,7 @@ from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-untyped]
 
+from local.durable import POLLING_METADATA
 from local.functions_host.config.host_json import DurableOptions
 from local.functions_host.durable.extension import DurableKind, FunctionsByName
 from local.functions_host.triggers.listener import log_result
@@ -188,6 +189,7 @@ class WorkItemStream:
     ) -> None:
         self._functions = functions
         self._worker = worker
+        self._polling = ((POLLING_METADATA, str(options.polling_seconds)),)
         self._request = pb.GetWorkItemsRequest(
             worker_instance_id=worker_name,
             maxConcurrentOrchestrationWorkItems=options.max_orchestrators,
@@ -232,7 +234,7 @@ class WorkItemStream:
     async def _read(self) -> None:
         while True:
             try:
-                async for item in self._stub.GetWorkItems(self._request):
+                async for item in self._stub.GetWorkItems(self._request, metadata=self._polling):
                     self._is_down = False
                     task = asyncio.create_task(self._work(item))
                     self._running.add(task)

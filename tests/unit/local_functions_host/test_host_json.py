@@ -69,7 +69,7 @@ def test_every_honoured_limit_is_read() -> None:
         function_timeout_seconds=300.0,
         route_prefix="v1",
         service_bus=ServiceBusOptions(2, math.inf, 32, 1.5, 7, 2, 20, 5.0, 16),
-        durable=DurableOptions("hub", 3, 4, 5),
+        durable=DurableOptions("hub", 0.0, 3, 4, 5),
         singleton=SingletonOptions(15.0, 120.0),
         log_levels={"default": logging.WARNING, "Function.receive": logging.DEBUG},
     )
@@ -88,6 +88,10 @@ def test_every_honoured_limit_is_read() -> None:
             "listenerLockRecoveryPollingInterval",
         ),
         ({"functionTimeout": "5 minutes"}, "functionTimeout"),
+        (
+            {"extensions": {"durableTask": {"storageProvider": {"maxQueuePollingInterval": "5"}}}},
+            "maxQueuePollingInterval",
+        ),
         ({"telemetryMode": "Smoke"}, "telemetryMode"),
         ({"logging": {"fileLoggingMode": "always"}}, "fileLoggingMode"),
         ({"logging": {"logLevel": {"Azure.Core": "Error"}}}, "Azure.Core"),

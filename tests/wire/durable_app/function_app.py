@@ -79,6 +79,14 @@ def shaky(context: OrchestrationContext, key: str) -> Steps:
     return (yield context.call_activity("stumble", input=key))
 
 
+@app.orchestration_trigger(context_name="context")
+def nap(context: OrchestrationContext, seconds: float) -> Steps:
+    """Wait for a time; the output is by how much it was exceeded."""
+    until = context.current_utc_datetime + timedelta(seconds=seconds)
+    yield context.create_timer(until)
+    return (context.current_utc_datetime - until).total_seconds()
+
+
 @app.activity_trigger(input_name="work")
 def append(work: Any) -> str:
     """Append a letter."""
