@@ -4,8 +4,10 @@ from datetime import datetime
 
 import azure.functions as func
 
+from functions.access import level_of, requires
 from functions.requests import SESSION, path_to, read_name
 from functions.responses import respond, respond_problem
+from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message, refuse_reserved
 from shared.domain.producer import Draft
@@ -25,9 +27,10 @@ def build_ingest_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="sessions/{session}/messages",
         methods=["POST"],
-        auth_level=func.AuthLevel.FUNCTION,
+        auth_level=level_of(services),
         trigger_arg_name="request",
     )
+    @requires(services, Right.SEND)
     async def ingest(request: func.HttpRequest) -> func.HttpResponse:
         return await accept(services, request)
 

@@ -12,9 +12,11 @@ import azure.functions as func
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from functions.access import level_of, requires
 from functions.operate import STANDSTILLS_MAX, ResolutionBody
 from functions.requests import IN_QUERY
 from functions.responses import respond
+from shared.domain.access import Right
 from shared.domain.handler import Handler, Handlers
 from shared.domain.saga.plan import SagaState
 from shared.domain.saga.record import END_TYPE, EVENT_TYPE, kinds_of
@@ -144,9 +146,10 @@ def build_openapi_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="openapi",
         methods=["GET"],
-        auth_level=func.AuthLevel.FUNCTION,
+        auth_level=level_of(services),
         trigger_arg_name="request",
     )
+    @requires(services, Right.LOOK)
     async def openapi(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
         return respond(describe_api(services.handlers))
 

@@ -11,9 +11,11 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from functions.access import level_of, principal_of, requires
 from functions.descriptions import describe_entry, describe_standstill
 from functions.requests import SESSION, read_name, require_request
 from functions.responses import respond, respond_problem
+from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, Unavailable
 from shared.domain.message import require_text
 from shared.domain.standstill import ListPlace, StandstillKind
@@ -33,7 +35,7 @@ class ResolutionBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     action: ResolutionAction
-    who: str
+    who: str | None = None
     why: str
     at: int | None = None
     body: Any = None
@@ -59,27 +61,30 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="sessions/{session}",
         methods=["GET"],
-        auth_level=func.AuthLevel.FUNCTION,
+        auth_level=level_of(services),
         trigger_arg_name="request",
     )
+    @requires(services, Right.LOOK)
     async def session(request: func.HttpRequest) -> func.HttpResponse:
         return await show_session(services, request)
 
     @bp.route(
         route="faults",
         methods=["GET"],
-        auth_level=func.AuthLevel.FUNCTION,
+        auth_level=level_of(services),
         trigger_arg_name="request",
     )
+    @requires(services, Right.LOOK)
     async def faults(request: func.HttpRequest) -> func.HttpResponse:
         return await list_standstills(services, request)
 
     @bp.route(
         route="sessions/{session}/resolution",
         methods=["POST"],
-        auth_level=func.AuthLevel.FUNCTION,
+        auth_level=level_of(services),
         trigger_arg_name="request",
     )
+    @requires(services, Right.RESOLVE)
     async def resolve(request: func.HttpRequest) -> func.HttpResponse:
         return await carry_out(services, request)
 
@@ -197,9 +202,8 @@ async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpR
     try:
         session = read_name(request, SESSION)
         require_text("session", session)
-        return respond(
-            await decide_and_describe(services, session, read_resolution(request.get_body()))
-        )
+        decision = read_resolution(request.get_body(), principal_of(services, request))
+        return respond(await decide_and_describe(services, session, decision))
     except LockstepError as error:
         return respond_problem(error)
 
@@ -219,11 +223,18 @@ async def decide_and_describe(
     return {"session": session, "entry": describe_entry(entry)}
 
 
-def read_resolution(body: bytes) -> ResolutionRequest:
-    """A person's decision from JSON; raises InvalidBody or InvalidMessage."""
+def read_resolution(body: bytes, principal: Principal | None) -> ResolutionRequest:
+    """A person's decision from JSON; raises InvalidBody or InvalidMessage.
+
+    Who decided is whom the token names. Only where there is none the caller says who.
+    """
     try:
         asked = ResolutionBody.model_validate_json(body)
         said = asked.model_dump()
+        if principal is not None:
+            said["who"] = principal.name
+        elif asked.who is None:
+            raise InvalidBody("who: say who decides")
         if "body" in asked.model_fields_set:
             said["body"] = json.dumps(asked.body, allow_nan=False).encode()
     except ValidationError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 import azure.functions as func
 
+from functions.access import level_of, principal_of, requires
 from functions.descriptions import describe_entry, describe_standstill
 from functions.operate import STANDSTILLS_MAX, encode_place, read_kinds, read_limit, read_place
 from functions.page_decisions import answer_form
@@ -16,6 +17,7 @@ from functions.page_view import compare_states, group_by_cause, render, render_p
 from functions.requests import require_request
 from functions.sagas import with_client
 from functions.sagas_http import describe_saga, find_sagas, read_state
+from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
@@ -28,7 +30,6 @@ from shared.engine.sagas.sagas import Sagas
 # Entries and sagas on one page.
 ENTRIES_SHOWN = 20
 SAGAS_SHOWN = 50
-FUNCTION = func.AuthLevel.FUNCTION
 
 
 def build_page_blueprint(services: Services) -> func.Blueprint:
@@ -36,32 +37,51 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     bp = func.Blueprint()
     sagas = Sagas(services.commands)
 
-    @bp.route(route="operate", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
+    @bp.route(
+        route="operate", methods=["GET"], auth_level=level_of(services), trigger_arg_name="request"
+    )
+    @requires(services, Right.LOOK)
     async def page(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_overview(services, request))
 
     @bp.route(
-        route="operate/session", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
+        route="operate/session",
+        methods=["GET"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
     )
+    @requires(services, Right.LOOK)
     async def page_session(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_timeline(services, request))
 
     @bp.route(
-        route="operate/decision", methods=["POST"], auth_level=FUNCTION, trigger_arg_name="request"
+        route="operate/decision",
+        methods=["POST"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
     )
+    @requires(services, Right.RESOLVE)
     async def page_decision(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, answer_form(services, request))
 
     @bp.route(
-        route="operate/saga", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
+        route="operate/saga",
+        methods=["GET"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
     )
+    @requires(services, Right.LOOK)
     async def page_saga(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_saga_steps(sagas, request))
 
     @bp.route(
-        route="operate/sagas", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request"
+        route="operate/sagas",
+        methods=["GET"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
     )
     @with_client(bp)
+    @requires(services, Right.LOOK)
     async def page_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await show(request, show_sagas(client, request))
 
@@ -98,6 +118,7 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         kinds=list(StandstillKind),
         kind=request.params.get("kind", ""),
         limit=request.params.get("limit", ""),
+        who=name_caller(services, request),
     )
 
 
@@ -133,6 +154,7 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
         "session.html",
         200 if head or found.standstills else 404,
         session=session,
+        who=name_caller(services, request),
         head=describe_entry(head) if head else None,
         state=dict(state),
         fault=describe_entry(fault) if fault else None,
@@ -194,6 +216,12 @@ async def show_sagas(client: Any, request: func.HttpRequest) -> func.HttpRespons
         states=list(SagaState),
         state=request.params.get("state", ""),
     )
+
+
+def name_caller(services: Services, request: func.HttpRequest) -> str:
+    """Who will have decided what is decided here; empty where the caller says so."""
+    principal = principal_of(services, request)
+    return principal.name if principal else ""
 
 
 def read_whole(name: str, text: str | None, most: int) -> int | None:

@@ -13,9 +13,11 @@ from urllib.parse import parse_qs
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from functions.access import principal_of
 from functions.operate import STANDSTILLS_MAX, decide_and_describe, read_resolution
 from functions.page_view import render
 from functions.requests import require_request
+from shared.domain.access import Principal
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, NotAllowed
 from shared.domain.message import require_text
 from shared.domain.reports import shorten
@@ -53,11 +55,13 @@ async def answer_form(services: Services, request: func.HttpRequest) -> func.Htt
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise NotAllowed("this form was sent by a page of another site")
     fields = read_fields(request.get_body())
-    decisions = read_decisions(fields)
+    principal = principal_of(services, request)
+    decisions = read_decisions(fields, principal)
     if fields.get("confirmed") == ["yes"]:
         outcomes = await carry_out_all(services, decisions)
         return render(request, "outcomes.html", outcomes=outcomes)
     said = {name: values[0] for name, values in fields.items() if name in ONCE}
+    said["who"] = decisions[0].request.who
     replaced = await read_replaced(services, decisions)
     return render(
         request,
@@ -84,7 +88,9 @@ def read_fields(body: bytes) -> Mapping[str, list[str]]:
     return fields
 
 
-def read_decisions(fields: Mapping[str, list[str]]) -> list[ChosenVerb]:
+def read_decisions(
+    fields: Mapping[str, list[str]], principal: Principal | None
+) -> list[ChosenVerb]:
     """What is to be decided, each once; raises InvalidBody or InvalidMessage."""
     chosen = list(dict.fromkeys(fields.get("what", [])))
     action = fields.get("action", [""])[0]
@@ -92,10 +98,12 @@ def read_decisions(fields: Mapping[str, list[str]]) -> list[ChosenVerb]:
         raise InvalidMessage(f"mark at least one, and at most {STANDSTILLS_MAX}")
     if action == ResolutionAction.EDIT and len(chosen) > 1:
         raise InvalidMessage("one message is edited at a time")
-    return [read_decision(text, action, fields) for text in chosen]
+    return [read_decision(text, action, fields, principal) for text in chosen]
 
 
-def read_decision(text: str, action: str, fields: Mapping[str, list[str]]) -> ChosenVerb:
+def read_decision(
+    text: str, action: str, fields: Mapping[str, list[str]], principal: Principal | None
+) -> ChosenVerb:
     """The decision about one choice, read as one that came as JSON is."""
     try:
         choice = Choice.model_validate_json(text)
@@ -114,7 +122,7 @@ def read_decision(text: str, action: str, fields: Mapping[str, list[str]]) -> Ch
         document = json.dumps({"who": "", "why": ""} | said, allow_nan=False)
     except ValueError as error:
         raise InvalidBody(f"body: {error}") from error
-    return ChosenVerb(choice.session, read_resolution(document.encode()))
+    return ChosenVerb(choice.session, read_resolution(document.encode(), principal))
 
 
 async def read_replaced(services: Services, decisions: list[ChosenVerb]) -> str | None:

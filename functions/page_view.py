@@ -17,8 +17,6 @@ from shared.domain.errors import LockstepError
 from shared.domain.reports import shorten
 
 ROUTE = "/operate"
-# Platform authentication of Azure gives the name of who logged in. It fills a field in, no more.
-PRINCIPAL = "x-ms-client-principal-name"
 # Nothing is loaded or run, nothing is kept, and no address (it may hold a key) is told elsewhere.
 # With no-referrer a browser would say of a form here that it is of no origin at all.
 HEADERS = {
@@ -57,8 +55,7 @@ def render(
     request: func.HttpRequest, template: str, status: int = 200, **shown: Any
 ) -> func.HttpResponse:
     """A page; its links carry the key on where the request had it in its query."""
-    who = request.headers.get(PRINCIPAL, "")
-    values = {"link": partial(link, request), "keys": keys_of(request), "who": who, **shown}
+    values = {"link": partial(link, request), "keys": keys_of(request), "who": "", **shown}
     text = load_templates().get_template(template).render(values)
     return func.HttpResponse(text, status_code=status, mimetype="text/html", headers=HEADERS)
 

@@ -13,6 +13,7 @@ from shared.domain.errors import (
     ContentConflict,
     LockstepError,
     NotAllowed,
+    NotAuthenticated,
     NotBlocked,
     NotHalted,
     NotMissing,
@@ -51,8 +52,8 @@ def respond_problem(error: LockstepError) -> func.HttpResponse:
 
 def status_of(error: LockstepError) -> int:
     match error:
-        case NotAllowed():
-            return 403
+        case NotAuthenticated() | NotAllowed():
+            return 401 if isinstance(error, NotAuthenticated) else 403
         case TooLarge():
             return 413
         case (

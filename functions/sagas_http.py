@@ -11,6 +11,7 @@ import azure.durable_functions as df
 import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
+from functions.access import level_of, requires
 from functions.requests import SAGA, SESSION, path_to, read_name, require_request
 from functions.responses import respond, respond_problem
 from functions.saga_instances import (
@@ -20,6 +21,7 @@ from functions.saga_instances import (
     try_now,
 )
 from functions.sagas import with_client
+from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Step
 from shared.domain.saga.record import SagaRecord
@@ -29,7 +31,6 @@ from shared.engine.build import Services
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 
 LISTED_MAX = 1_000
-FUNCTION = func.AuthLevel.FUNCTION
 
 
 def build_saga_routes(services: Services) -> func.Blueprint:
@@ -38,38 +39,53 @@ def build_saga_routes(services: Services) -> func.Blueprint:
     sagas = Sagas(services.commands)
 
     @bp.route(
-        route="sagas/{key}", methods=["POST"], auth_level=FUNCTION, trigger_arg_name="request"
+        route="sagas/{key}",
+        methods=["POST"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
     )
     @with_client(bp)
+    @requires(services, Right.SEND)
     async def start_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await start_saga_over_http(sagas, client, request)
 
-    @bp.route(route="sagas/{key}", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
+    @bp.route(
+        route="sagas/{key}",
+        methods=["GET"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
+    )
+    @requires(services, Right.LOOK)
     async def show_saga(request: func.HttpRequest) -> func.HttpResponse:
         return await describe_saga_over_http(sagas, request)
 
     @bp.route(
         route="sagas/{key}/events/{event}",
         methods=["POST"],
-        auth_level=FUNCTION,
+        auth_level=level_of(services),
         trigger_arg_name="request",
     )
     @with_client(bp)
+    @requires(services, Right.SEND)
     async def tell_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await add_event_over_http(sagas, client, request)
 
     @bp.route(
         route="sagas/{key}/cancel",
         methods=["POST"],
-        auth_level=FUNCTION,
+        auth_level=level_of(services),
         trigger_arg_name="request",
     )
     @with_client(bp)
+    @requires(services, Right.SEND)
     async def cancel_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await cancel_over_http(sagas, client, request)
 
-    @bp.route(route="sagas", methods=["GET"], auth_level=FUNCTION, trigger_arg_name="request")
+    @bp.route(
+        route="sagas", methods=["GET"], auth_level=level_of(services), trigger_arg_name="request"
+    )
     @with_client(bp)
+    @requires(services, Right.LOOK)
     async def list_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await list_over_http(client, request)
 

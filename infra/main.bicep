@@ -51,6 +51,10 @@ param replacedRegions string = ''
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
+@description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. Tokens need App Service authentication to be on, or the app does not start.')
+@allowed(['keys', 'entra', 'both'])
+param authentication string = 'keys'
+
 @description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
 param otlpEndpoint string = ''
 
@@ -97,6 +101,7 @@ module region 'region.bicep' = [
       replacedRegions: replacedRegions
       replyQueues: replyQueues
       otlpEndpoint: otlpEndpoint
+      authentication: authentication
       tags: tags
     }
   }

@@ -38,6 +38,10 @@ param replacedRegions string = ''
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
+@description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. Tokens need App Service authentication to be on, or the app does not start.')
+@allowed(['keys', 'entra', 'both'])
+param authentication string = 'keys'
+
 @description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
 param otlpEndpoint string = ''
 
@@ -277,6 +281,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_COSMOS_LOCATIONS: journalLocations
     LOCKSTEP_NOTICE_URL: noticeUrl
     LOCKSTEP_REPLY_QUEUES: replyQueues
+    LOCKSTEP_AUTHENTICATION: authentication
     LOCKSTEP_LOG_MESSAGES: 'no'
     LOCKSTEP_TRACE_RATIO: '0'
     OTEL_EXPORTER_OTLP_ENDPOINT: otlpEndpoint

@@ -7,9 +7,13 @@ an address reached with a managed identity (`NAME__clientId`, `NAME__credential`
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shared.domain.access import Authentication
+
 # By this the host overrules its host.json.
 CALLS_SETTING = "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCallsPerSession"
 SERVICE_BUS_PREFIX = "ServiceBus_"
+# By this the platform says that App Service authentication is on; it is no app setting.
+AUTH_ENABLED = "WEBSITE_AUTH_ENABLED"
 
 
 class InvalidSettings(ValueError):
@@ -97,6 +101,12 @@ SETTINGS = (
         "",
     ),
     Setting(
+        "LOCKSTEP_AUTHENTICATION",
+        "what callers over HTTP show: keys: a function key; entra: a token of Entra ID, whose roles"
+        " are their rights; both: both",
+        "keys",
+    ),
+    Setting(
         "LOCKSTEP_LOG_MESSAGES",
         "yes: a line of the log for each delivery; no: only for those that a person has to look at",
         "no",
@@ -157,6 +167,7 @@ class Settings:
     cosmos_locations: tuple[str, ...]
     # Such an address may carry a key.
     notice_url: str = field(repr=False)
+    authentication: Authentication
     logs_messages: bool
     trace_ratio: float
     otlp_endpoint: str
@@ -211,6 +222,7 @@ class Settings:
             affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
             notice_url=url(values, "LOCKSTEP_NOTICE_URL"),
+            authentication=read_authentication(values),
             logs_messages=choice(values, "LOCKSTEP_LOG_MESSAGES", "no", "yes") == "yes",
             trace_ratio=read_number(values, "LOCKSTEP_TRACE_RATIO", most=1),
             otlp_endpoint=url(values, "OTEL_EXPORTER_OTLP_ENDPOINT"),
@@ -231,6 +243,21 @@ def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
             f" LOCKSTEP_WINDOW_DAYS {window:g}"
         )
     return window, retention
+
+
+def read_authentication(values: Mapping[str, str]) -> Authentication:
+    """What callers show; raises InvalidSettings where nobody would check a token.
+
+    The claims of a token come in a header that App Service authentication takes from clients. Where
+    that is off, a client could write any claims, so the app does not start.
+    """
+    asked = Authentication(choice(values, "LOCKSTEP_AUTHENTICATION", *Authentication))
+    if asked is not Authentication.KEYS and values.get(AUTH_ENABLED, "").lower() != "true":
+        raise InvalidSettings(
+            f"LOCKSTEP_AUTHENTICATION {asked} needs App Service authentication, which is off here:"
+            f" the platform does not say {AUTH_ENABLED}"
+        )
+    return asked
 
 
 def require_one_call(values: Mapping[str, str]) -> None:
@@ -288,7 +315,7 @@ def choice(values: Mapping[str, str], name: str, *known: str) -> str:
     """One of a few words; raises InvalidSettings."""
     value = read_text(values, name)
     if value not in known:
-        raise InvalidSettings(f"{name} must be {' or '.join(known)}, not {value!r}")
+        raise InvalidSettings(f"{name} must be {' or '.join(map(str, known))}, not {value!r}")
     return value
 
 

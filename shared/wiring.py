@@ -94,6 +94,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         containers,
         telemetry=outside.telemetry,
         logs_messages=settings.logs_messages,
+        authentication=settings.authentication,
     )
 
 

@@ -4,6 +4,7 @@ LockstepError
 |- CallerError             the request itself is wrong; sending it again cannot help
 |  |- InvalidMessage
 |  |  `- NotAllowed
+|  |- NotAuthenticated
 |  |- InvalidBody
 |  |- UnknownType
 |  |- ContentConflict
@@ -41,7 +42,11 @@ class InvalidMessage(CallerError):
 
 
 class NotAllowed(InvalidMessage):
-    """The sender may not say this: only the app itself may, or its type is not for this session."""
+    """The caller has no right to this, or nobody outside the app may say it, or not here."""
+
+
+class NotAuthenticated(CallerError):
+    """The caller shows no token of Entra ID, where one is asked for."""
 
 
 class InvalidBody(CallerError):

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from shared.domain.access import Authentication
 from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
 from shared.engine.commit.acknowledge import Acknowledgements
@@ -53,6 +54,8 @@ class Services:
     look: Look
     # Whether the log has a line for each delivery.
     logs_messages: bool = False
+    # What callers over HTTP show.
+    authentication: Authentication = Authentication.KEYS
 
     @property
     def region(self) -> str:
@@ -83,6 +86,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
     *,
     telemetry: Telemetry | None = None,
     logs_messages: bool = False,
+    authentication: Authentication = Authentication.KEYS,
 ) -> Services:
     """The services of one worker; `containers` are looked at after the start, with the queues."""
     worker = Worker(owner, journal, clock, handlers, policy, telemetry)
@@ -113,6 +117,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
         look=Look({**places_of(delivery, policy.reply_queues), **(containers or {})}),
         compactor=Compactor(worker, delivery.regions),
         logs_messages=logs_messages,
+        authentication=authentication,
     )
 
 

@@ -1,0 +1,46 @@
+"""Every route asks for its right before it does anything."""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+import azure.functions as func
+
+from functions.responses import respond_problem
+from shared.domain.access import Authentication, Principal, Right, authenticate, require_right
+from shared.domain.errors import LockstepError
+from shared.engine.build import Services
+
+type Route = Callable[..., Awaitable[func.HttpResponse]]
+
+
+def level_of(services: Services) -> func.AuthLevel:
+    """What the host asks of a caller: a function key, unless tokens alone are asked for."""
+    if services.authentication is Authentication.ENTRA:
+        return func.AuthLevel.ANONYMOUS
+    return func.AuthLevel.FUNCTION
+
+
+def requires(services: Services, right: Right) -> Callable[[Route], Route]:
+    """The decorator of a route that only callers with a right may use: 401 and 403 for others.
+
+    It stands nearest to the function, so that nothing of the route is done before.
+    """
+
+    def decorate(route: Route) -> Route:
+        @wraps(route)
+        async def checked(request: func.HttpRequest, **more: Any) -> func.HttpResponse:
+            try:
+                require_right(principal_of(services, request), right)
+            except LockstepError as error:
+                return respond_problem(error)
+            return await route(request, **more)
+
+        return checked
+
+    return decorate
+
+
+def principal_of(services: Services, request: func.HttpRequest) -> Principal | None:
+    """Who calls, by a token; see `authenticate`."""
+    return authenticate(services.authentication, request.headers)

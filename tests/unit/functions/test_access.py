@@ -1,0 +1,197 @@
+"""Rights over HTTP: what a token's roles open, and that nobody forges a token or a name."""
+
+import inspect
+import json
+from base64 import b64encode
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import azure.functions as func
+import pytest
+
+from functions.access import requires
+from functions.app import build_app
+from functions.operate import carry_out
+from functions.page import show, show_overview
+from functions.page_decisions import answer_form
+from functions.responses import respond
+from shared.domain.access import Authentication, Right
+from shared.engine.build import Services
+from shared.settings import AUTH_ENABLED, InvalidSettings, Settings
+from tests.unit.functions.test_page import asked, fields, form
+from tests.unit.shared.test_settings import ENVIRONMENT
+from tests.world import World, message
+
+# What a caller needs for each route; health needs nothing.
+RIGHTS = {
+    Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga"},
+    Right.RESOLVE: {"resolve", "page_decision"},
+    Right.LOOK: {
+        *("session", "faults", "openapi", "show_saga", "list_sagas"),
+        *("page", "page_session", "page_saga", "page_sagas"),
+    },
+}
+
+
+def token(*roles: str, provider: str = "aad", name: str = "ada@example.com") -> dict[str, str]:
+    """The header in which App Service hands the claims of a token over."""
+    claims = [{"typ": "roles", "val": role} for role in roles]
+    claims += [{"typ": "preferred_username", "val": name}, {"typ": "oid", "val": "0ad4"}]
+    principal = {"auth_typ": provider, "claims": claims, "name_typ": "name", "role_typ": "roles"}
+    return {"x-ms-client-principal": b64encode(json.dumps(principal).encode()).decode()}
+
+
+def with_tokens(services: Services, authentication: Authentication) -> Services:
+    return replace(services, authentication=authentication)
+
+
+def routes(services: Services) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        str(one.get_function_name()): one for one in build_app(services).get_functions()
+    }
+    return {name: one for name, one in found.items() if one.get_trigger().type == "httpTrigger"}
+
+
+def is_checked(function: Any) -> bool:
+    return str(function.__code__.co_qualname).startswith("requires.")
+
+
+async def call(one: Any, headers: dict[str, str]) -> int:
+    """The status of a route's answer; one that was let in may fail, as nothing is there to find."""
+    function = one.get_user_function()
+    request = func.HttpRequest("GET", "http://host/api", headers=headers, body=b"")
+    if "client" in inspect.signature(function).parameters:
+        # Below the decorator that makes a client of what the host hands over.
+        function = partial(inspect.unwrap(function, stop=is_checked), client=None)
+    try:
+        answer = await function(request=request)
+    except Exception:
+        return 500
+    return int(answer.status_code)
+
+
+async def test_a_role_opens_its_own_routes_and_no_other() -> None:
+    services = with_tokens(World().east, Authentication.ENTRA)
+    found = routes(services)
+
+    assert {name for names in RIGHTS.values() for name in names} == found.keys() - {"health"}
+    for right in Right:
+        for name in found.keys() - {"health"}:
+            status = await call(found[name], token(right))
+            assert (status == 403) is (name not in RIGHTS[right]), (name, right, status)
+            assert status != 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-ms-client-principal": "e30="},
+        {"x-ms-client-principal": "no base64"},
+        {"x-ms-client-principal": b64encode(b'{"auth_typ": "aad", "claims": null}').decode()},
+        token(*Right, provider="google"),
+        {"x-ms-client-principal-name": "ada@example.com", "x-ms-client-principal-id": "0ad4"},
+    ],
+    ids=["nothing", "no claims", "no base64", "null", "another provider", "only a name"],
+)
+async def test_without_a_token_of_entra_id_every_route_but_health_is_401(
+    headers: dict[str, str],
+) -> None:
+    found = routes(with_tokens(World().east, Authentication.BOTH))
+
+    statuses = {name: await call(one, headers) for name, one in found.items()}
+
+    assert statuses.pop("health") == 200
+    assert set(statuses.values()) == {401}
+
+
+@pytest.mark.parametrize(
+    ("authentication", "level"),
+    [
+        (Authentication.KEYS, func.AuthLevel.FUNCTION),
+        (Authentication.BOTH, func.AuthLevel.FUNCTION),
+        (Authentication.ENTRA, func.AuthLevel.ANONYMOUS),
+    ],
+)
+def test_the_host_asks_for_a_key_unless_tokens_alone_are_asked_for(
+    authentication: Authentication, level: func.AuthLevel
+) -> None:
+    found = routes(with_tokens(World().east, authentication))
+
+    levels = {one.get_trigger().auth_level for name, one in found.items() if name != "health"}
+    assert levels == {level}
+
+
+async def resolve(services: Services, headers: dict[str, str], **said: str) -> str:
+    """Who is recorded to have skipped the fault of a session."""
+    await services.consumer.consume(message(0, kind="account.burn"))
+    body = json.dumps({"action": "skip", "why": "checked", **said}).encode()
+    request = func.HttpRequest(
+        "POST", "http://host/api", headers=headers, route_params={"session": "acc-7"}, body=body
+    )
+    answer = json.loads((await carry_out(services, request)).get_body())
+    return str(answer["entry"]["resolution"]["who"])
+
+
+async def test_who_decided_is_whom_the_token_names_whatever_the_body_says() -> None:
+    services = with_tokens(World().east, Authentication.ENTRA)
+
+    assert await resolve(services, token(Right.RESOLVE), who="Eve") == "ada@example.com (0ad4)"
+
+
+async def test_a_token_that_a_client_forged_is_nobodys_where_keys_alone_are_asked_for() -> None:
+    assert await resolve(World().east, token(*Right, name="boss"), who="Eve") == "Eve"
+
+    page = await show(request := asked(), show_overview(World().east, request))
+    assert b"boss" not in page.get_body()
+
+
+async def test_a_name_in_a_token_is_one_line() -> None:
+    services = with_tokens(World().east, Authentication.ENTRA)
+
+    who = await resolve(services, token(Right.RESOLVE, name="ada\nlevel=error"))
+
+    assert who == "ada\\nlevel=error (0ad4)"
+
+
+async def test_the_page_decides_in_the_name_of_the_token() -> None:
+    world = World()
+    services = with_tokens(world.east, Authentication.ENTRA)
+    await services.consumer.consume(message(0, kind="account.burn"))
+    signed_in = token(*Right)
+    overview = func.HttpRequest("GET", "http://host/api/operate", headers=signed_in, body=b"")
+    page = (await show(overview, show_overview(services, overview))).get_body().decode()
+    said = fields(page, "skip", who="Eve", confirmed="yes")
+
+    decided = form(said, **signed_in)
+    await show(decided, answer_form(services, decided))
+
+    assert 'value="ada@example.com (0ad4)" maxlength="128" readonly' in page
+    assert world.entries()[-1]["resolution"]["who"] == "ada@example.com (0ad4)"
+
+
+@pytest.mark.parametrize("said", [{}, {AUTH_ENABLED: "False"}])
+def test_tokens_are_not_believed_where_nobody_checks_them(said: dict[str, str]) -> None:
+    asked_for = ENVIRONMENT | said | {"LOCKSTEP_AUTHENTICATION": "entra"}
+
+    with pytest.raises(InvalidSettings, match="App Service authentication, which is off"):
+        Settings.read(asked_for)
+
+    checked = Settings.read(asked_for | {AUTH_ENABLED: "True"})
+    assert checked.authentication is Authentication.ENTRA
+    assert Settings.read(ENVIRONMENT).authentication is Authentication.KEYS
+
+
+async def test_nothing_of_a_route_is_done_before_its_right_is_checked() -> None:
+    services = with_tokens(World().east, Authentication.ENTRA)
+    done: list[str] = []
+
+    @requires(services, Right.SEND)
+    async def route(request: func.HttpRequest) -> func.HttpResponse:
+        done.append("it")
+        return respond({})
+
+    request = func.HttpRequest("GET", "http://host/api", headers=token(Right.LOOK), body=b"")
+    assert (await route(request=request)).status_code == 403
+    assert done == []
