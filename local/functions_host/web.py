@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -40,7 +41,7 @@ class WebServer:
     async def start(self, drain_seconds: float) -> str:
         """Begin to serve; return the URL. A port that is taken raises OSError."""
         app = web.Application(
-            client_max_size=BODY_LIMIT_BYTES, middlewares=[only_from_here, without_405]
+            client_max_size=BODY_LIMIT_BYTES, middlewares=[only_from_here, like_the_real_host]
         )
         for route in sorted(self._routes):
             for method in route.methods:
@@ -63,8 +64,15 @@ async def only_from_here(request: web.Request, handler: WebHandler) -> web.Strea
 
 
 @web.middleware
-async def without_405(request: web.Request, handler: WebHandler) -> web.StreamResponse:
-    """Answer 404 where a function's path is right and the method is not, as the real host does."""
+async def like_the_real_host(request: web.Request, handler: WebHandler) -> web.StreamResponse:
+    """Answer 404 where a function's path is right and the method is not, and to a path upward.
+
+    The real host resolves `..` before it looks for a function, and mostly finds none then.
+    """
+    if {".", ".."} & {
+        unquote(segment) for segment in request.raw_path.partition("?")[0].split("/")
+    }:
+        return web.Response(status=404)
     try:
         return await handler(request)
     except web.HTTPMethodNotAllowed:

@@ -20,6 +20,8 @@ from local.functions_host.durable import extension, management
 from local.functions_host.host import LISTENERS, NAME_KEYS, DurableListener
 from local.functions_host.web import Route, WebHandler, WebServer
 from tests.docs.local_page import (
+    PAGE,
+    ROOT,
     cells,
     coded,
     names,
@@ -50,6 +52,14 @@ def test_every_trigger_and_its_properties() -> None:
     assert set(documented) == set(LISTENERS)
     beside = set(coded(paragraph("Functions host", "Beside a trigger")))
     assert beside == {kind for kind, _ in BESIDE_A_TRIGGER} | RETRIED
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    written = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+
+    assert len(named) > 30
+    assert {name for name in named if f"def {name}(" not in written} == set()
 
 
 def test_every_key_of_host_json_with_its_default() -> None:

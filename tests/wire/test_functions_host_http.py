@@ -107,6 +107,11 @@ def test_a_function_that_is_switched_off_is_not_there_but_for_the_master_key(
     assert host.request("/api/disabled", headers=KEY).body == b"all the same"
 
 
+@pytest.mark.parametrize("path", ["/api/slow/..", "/api/slow/%2e%2E", "/api/../items/special"])
+def test_a_path_to_what_is_above_is_404(host: HostProcess, path: str) -> None:
+    assert host.request(path, headers=KEY).status == 404
+
+
 def test_the_key_may_stand_in_the_query(host: HostProcess) -> None:
     assert host.request("/api/items/1?code=lockstep-local", "POST", body=b"x").body == b"x"
 

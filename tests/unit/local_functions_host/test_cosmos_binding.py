@@ -7,11 +7,26 @@ import pytest
 
 from local.functions_host.config.functions import Binding
 from local.functions_host.config.settings import Unsupported
-from local.functions_host.triggers.cosmos import check_binding, feed_start, preferred_locations
+from local.functions_host.triggers.cosmos import (
+    check_binding,
+    feed_options,
+    feed_start,
+    preferred_locations,
+)
 
 
 def binding(**properties: Any) -> Binding:
     return Binding("follow", "cosmosDBTrigger", "documents", "IN", properties)
+
+
+def test_the_leases_of_a_feed_last_a_minute_unless_the_trigger_says_otherwise() -> None:
+    usual = feed_options(binding())
+    own = feed_options(
+        binding(leaseExpirationInterval=15000, leaseRenewInterval=5000, leaseAcquireInterval=3000)
+    )
+
+    assert (usual.expiration_interval, usual.renew_interval, usual.acquire_interval) == (60, 17, 13)
+    assert (own.expiration_interval, own.renew_interval, own.acquire_interval) == (15, 5, 3)
 
 
 def test_a_feed_starts_now_by_default() -> None:

@@ -45,6 +45,25 @@ def test_texts_are_strings_numbers_are_json_and_absent_values_are_left_out() -> 
     assert not absent & seen.keys()
 
 
+def test_the_metadata_of_a_message_has_the_names_of_the_extension() -> None:
+    """Those of ServiceBusTriggerBindingStrategy, and what the host adds for itself."""
+    texts: dict[str, Any] = {
+        "correlation_id": "c",
+        "subject": "s",
+        "address": "to",
+        "reply_to": "r",
+    }
+    payload = payload_of(b"[]", id="m", content_type="t", reply_to_group_id="g", **texts)
+
+    assert payload.metadata.keys() == {
+        *("MessageReceiver", "MessageSession", "MessageActions", "SessionActions"),
+        *("ReceiveActions", "Client", "DeliveryCount", "LockToken", "ExpiresAtUtc", "ExpiresAt"),
+        *("EnqueuedTimeUtc", "EnqueuedTime", "MessageId", "ContentType", "ReplyTo", "To", "sys"),
+        *("SequenceNumber", "Subject", "Label", "CorrelationId", "ApplicationProperties"),
+        *("UserProperties", "SessionId", "ReplyToSessionId"),
+    }
+
+
 def test_utc_dates_carry_no_zone_and_the_others_do() -> None:
     payload = payload_of(b"{}", ttl=60)
 
