@@ -13,7 +13,6 @@ from local.counters import Counters
 from local.faults import Faults, Target
 from local.hosts import Hosts, HostSpec
 from local.loopback import HOST, held_port
-from local.servicebus.config import NamespaceConfig
 from local.servicebus.server import Namespace
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class Cloud:
 
     def depths(self) -> QueueDepths:
         return {
-            name: {one: namespace.depth(one) for one in entities_with_messages(namespace.config)}
+            name: {one: namespace.depth(one) for one in namespace.entities()}
             for name, namespace in self.namespaces.items()
         }
 
@@ -200,11 +199,3 @@ class Cloud:
         if region in self.durable:
             hubs["durable"] = self.durable[region].address
         return buses | hubs | {"region": region, "cosmos": self.cosmos.connection_string}
-
-
-def entities_with_messages(config: NamespaceConfig) -> list[str]:
-    """The names of everything in a namespace that can hold messages."""
-    names = [queue.name for queue in config.queues]
-    for topic in config.topics:
-        names += [topic.name, *(one.queue.name for one in topic.subscriptions)]
-    return names

@@ -26,15 +26,19 @@ class Action(StrEnum):
     LOSE_LOCK = "lose-lock"  # the lock that the operation is under is lost first
     STALE_READ = "stale-read"  # the read finds what was there `seconds` ago
     CLOCK_OFFSET = "clock-offset"  # the component's clock is `seconds` ahead
+    SILENT = "silent"  # connections are taken and stay open, and nothing passes them
+    SLOW_LINK = "slow-link"  # every byte takes `seconds` longer, to the component and from it
 
 
-# Only queues can carry out the first two, only the store the others: a component that does not name
-# them never gets them.
+# Only queues can carry out the first two, only the store the next, only connections that stay the
+# last: a component that does not name them never gets them.
 DELIVERY_ACTIONS = frozenset({Action.DUPLICATE, Action.LOSE_LOCK})
 STORE_ACTIONS = frozenset({Action.STALE_READ, Action.CLOCK_OFFSET})
-COMMON_ACTIONS = frozenset(Action) - DELIVERY_ACTIONS - STORE_ACTIONS
-# States of a component, in force as long as the fault is.
-STATES = frozenset({Action.DOWN, Action.CLOCK_OFFSET})
+LINK_ACTIONS = frozenset({Action.SILENT, Action.SLOW_LINK})
+COMMON_ACTIONS = frozenset(Action) - DELIVERY_ACTIONS - STORE_ACTIONS - LINK_ACTIONS
+# States of a component, in force as long as the fault is; all but DOWN are never anything else.
+STATES = LINK_ACTIONS | {Action.DOWN, Action.CLOCK_OFFSET}
+TIMED_ACTIONS = STORE_ACTIONS | {Action.SLOW_LINK}
 
 
 class InvalidFault(ValueError):
@@ -54,7 +58,8 @@ def is_integer(value: object) -> bool:
 class Fault:
     """One rule. `rate` is a probability; `times` None means without limit.
 
-    `region` narrows it to what is served there, in a component that serves several.
+    `region` narrows it to what is served there, in a component that serves several; `entity` to one
+    queue, topic or subscription and what lies below it.
     """
 
     component: str
@@ -67,6 +72,7 @@ class Fault:
     duration_seconds: float | None = None
     region: str | None = None
     substatus: int | None = None
+    entity: str | None = None
 
     @classmethod
     def parse(cls, document: dict[str, Any]) -> "Fault":
@@ -94,6 +100,7 @@ class Fault:
                 isinstance(self.component, str) and isinstance(self.operation, str)
             ),
             "region must be a name, or null": self.region is None or isinstance(self.region, str),
+            "entity must be a name, or null": self.entity is None or isinstance(self.entity, str),
             "seconds must be a number": is_number(self.seconds),
             "seconds must not be negative, but for clock-offset": (
                 is_clock or not is_number(self.seconds) or self.seconds >= 0
@@ -111,8 +118,13 @@ class Fault:
             "duration_seconds must be a number above zero, or null": (
                 lasts is None or (is_number(lasts) and lasts > 0)
             ),
-            "clock-offset is of no operation": not is_clock or self.operation == "*",
-            f"{self.action} needs seconds": self.action not in STORE_ACTIONS or self.seconds != 0,
+            f"{self.action} is of no operation": (
+                self.action not in STATES - {Action.DOWN} or self.operation == "*"
+            ),
+            f"{self.action} is of no entity": (
+                self.action not in STATES - {Action.DOWN} or self.entity is None
+            ),
+            f"{self.action} needs seconds": self.action not in TIMED_ACTIONS or self.seconds != 0,
             f"{self.action} has no substatus, only status has": (
                 self.substatus is None or self.action is Action.STATUS
             ),
@@ -127,7 +139,7 @@ class Fault:
 
     @property
     def is_state(self) -> bool:
-        """Whether it is a state of the whole component, not something that hits operations."""
+        """Whether it is a state of all that it covers, not something that hits operations."""
         return self.action in STATES and self.operation == "*"
 
     def covers(self, component: str, region: str | None = None) -> bool:
@@ -135,6 +147,12 @@ class Fault:
         own = self.component
         is_own = own in ("*", component) or component.startswith(f"{own}.")
         return is_own and self.region in (None, region)
+
+    def covers_entity(self, entity: str | None) -> bool:
+        """Whether the rule is for this entity, or for what lies above it; names ignore case."""
+        if self.entity is None:
+            return True
+        return entity is not None and lies_below(entity, self.entity)
 
 
 @dataclass(slots=True)
@@ -189,11 +207,13 @@ class Faults:
         operation: str,
         *,
         region: str | None = None,
+        entity: str | None = None,
         actions: Collection[Action] = COMMON_ACTIONS,
     ) -> Fault | None:
         """The fault to inject into this operation now, or None; asking counts as a hit.
 
-        Faults whose action is not among `actions`, which the caller can carry out, do not count.
+        Faults whose action is not among `actions`, which the caller can carry out, do not count,
+        nor does the state of an entity.
         """
         if not self._armed:
             return None
@@ -205,6 +225,8 @@ class Faults:
                     fault.action in actions
                     and fault.operation in ("*", operation)
                     and fault.covers(component, region)
+                    and fault.covers_entity(entity)
+                    and not (fault.entity and fault.is_state)
                     and self._random.random() < fault.rate
                 ):
                     armed.hits += 1
@@ -214,7 +236,10 @@ class Faults:
     def is_down(self, component: str, region: str | None = None) -> bool:
         """Whether a DOWN fault covers the whole component; asking spends nothing."""
         down = self.in_force(Action.DOWN)
-        return any(fault.is_state and fault.covers(component, region) for fault in down)
+        return any(
+            fault.is_state and fault.entity is None and fault.covers(component, region)
+            for fault in down
+        )
 
     def in_force(self, action: Action) -> list[Fault]:
         """The faults of one action, whatever they cover; asking spends nothing."""
@@ -239,11 +264,14 @@ class Target:
     """One component: its operations, each with the actions that can hit it, and its regions.
 
     An operation without actions is only counted. A component without regions serves in one place.
+    `states` are the actions that hit no operation, but the component; `entities` what it holds.
     """
 
     component: str
     operations: Mapping[str, frozenset[Action]]
     regions: frozenset[str] = frozenset()
+    states: frozenset[Action] = frozenset()
+    entities: frozenset[str] = frozenset()
 
 
 def check_aim(fault: Fault, targets: Iterable[Target]) -> None:
@@ -261,6 +289,10 @@ def check_aim(fault: Fault, targets: Iterable[Target]) -> None:
             others = f"only {joined(regions)}" if regions else "which is not served by region"
             raise InvalidFault(f"there is no region {region!r} in {component}, {others}")
         aimed = [target for target in aimed if region in target.regions]
+    if fault.entity is not None:
+        aimed = [one for one in aimed if any(map(fault.covers_entity, one.entities))]
+        if not aimed:
+            raise InvalidFault(f"there is no entity {fault.entity!r} in {component}")
     operations = {name for target in aimed for name in target.operations}
     if fault.operation not in operations | {"*"}:
         raise InvalidFault(
@@ -273,9 +305,16 @@ def check_aim(fault: Fault, targets: Iterable[Target]) -> None:
         if fault.operation in ("*", name)
         for action in actions
     }
+    if fault.operation == "*":
+        actions |= {action for target in aimed for action in target.states}
     if fault.action not in actions:
         others = f"only {joined(actions)}" if actions else "which is only counted"
         raise InvalidFault(f"{fault.action} never hits {fault.operation} of {component}, {others}")
+
+
+def lies_below(name: str, other: str) -> bool:
+    """Whether an entity is another one, or what lies below it; names ignore case."""
+    return f"{name}/".lower().startswith(f"{other}/".lower())
 
 
 def joined(names: Iterable[str]) -> str:

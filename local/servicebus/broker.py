@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 from local.counters import Counters
@@ -57,12 +58,13 @@ class ClientConnection(Protocol):
 class ClientOperation[Result]:
     """One operation asked for by a client.
 
-    `apply` does it and returns the result or raises AmqpError; `respond` sends either to the
-    client. `count` and `size` (bytes) are for the counters. `expire_lock` ends the lock that the
-    operation is under, where there is one.
+    `entity` is what it is asked of. `apply` does it and returns the result or raises AmqpError;
+    `respond` sends either to the client. `count` and `size` (bytes) are for the counters.
+    `expire_lock` ends the lock that the operation is under, where there is one.
     """
 
     name: str
+    entity: str
     apply: Callable[[], Result]
     respond: Callable[[Result | AmqpError], None]
     connection: ClientConnection
@@ -88,8 +90,23 @@ class Interceptor:
         """Whether the whole namespace has to be down."""
         return self._faults.is_down(self._component)
 
+    @property
+    def link_seconds(self) -> float:
+        """How long bytes are under way to a client and from it; infinite while it is silent."""
+        if any(one.covers(self._component) for one in self._faults.in_force(Action.SILENT)):
+            return inf
+        slow = self._faults.in_force(Action.SLOW_LINK)
+        return sum(one.seconds for one in slow if one.covers(self._component))
+
+    def refuse_dead(self, entity: str) -> None:
+        """Raise AmqpError, with the status of the fault, while the entity is dead."""
+        for fault in self._faults.in_force(Action.DOWN):
+            is_here = fault.is_state and fault.covers(self._component)
+            if fault.entity and is_here and fault.covers_entity(entity):
+                raise error_for_status(fault.status)
+
     def execute(self, operation: ClientOperation[Any]) -> None:
-        match self.take_fault(operation.name):
+        match self.take_fault(operation.name, operation.entity):
             case None:
                 self._respond(operation, self._apply(operation))
             case Fault(action=Action.STATUS, status=status):
@@ -107,8 +124,9 @@ class Interceptor:
         """Count something that a client did not ask for."""
         self._counters.add(self._component, operation, status, count=count, size=size)
 
-    def take_fault(self, operation: str) -> Fault | None:
-        return self._faults.inject(self._component, operation, actions=OPERATIONS[operation])
+    def take_fault(self, operation: str, entity: str) -> Fault | None:
+        actions = OPERATIONS[operation]
+        return self._faults.inject(self._component, operation, entity=entity, actions=actions)
 
     def _apply(
         self, operation: ClientOperation[Any], before: Callable[[], object] | None = None

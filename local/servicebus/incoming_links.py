@@ -72,6 +72,7 @@ class MessageIncomingLink(IncomingLink):
         self._broker.interceptor.execute(
             ClientOperation(
                 "send",
+                self._entity.name,
                 lambda: self._send(messages),
                 lambda result: settle_transfer(delivery, result),
                 self._connection,

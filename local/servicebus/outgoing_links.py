@@ -49,7 +49,7 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
         if stored.lock is None:
             return
         token = stored.lock.token
-        match self._broker.interceptor.take_fault("deliver"):
+        match self._broker.interceptor.take_fault("deliver", self._queue.name):
             case Fault(action=Action.DOWN | Action.DROP_CONNECTION):
                 self.connection.abort()
                 return
@@ -87,6 +87,7 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
             self._broker.interceptor.execute(
                 ClientOperation(
                     disposition.settlement.value,
+                    self._queue.name,
                     lambda: self._settle(token, disposition),
                     lambda result: self._settle_delivery(delivery, result),
                     self.connection,
@@ -203,7 +204,8 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
         self._refuse(AmqpError(ErrorCondition.SESSION_LOCK_LOST, "The session lock has expired"))
 
     def _execute_accept(self, accept: Callable[[], MessageSession]) -> None:
-        operation = ClientOperation("accept", accept, self._attach, self.connection)
+        name = self._queue.name
+        operation = ClientOperation("accept", name, accept, self._attach, self.connection)
         self._broker.interceptor.execute(operation)
 
     def _accept_named(self, session_id: str) -> MessageSession:

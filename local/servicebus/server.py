@@ -13,11 +13,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from local.counters import Counters
-from local.faults import Faults, Target
+from local.faults import LINK_ACTIONS, Faults, Target
 from local.loopback import HOST, LoopThread, PortTaken, held_port
 from local.servicebus.broker import OPERATIONS, Broker
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.entities.catalog import EntityCatalog
+from local.servicebus.entities.entity import EntityKind
 from local.servicebus.entities.sqlite_store import SqliteMessageStore
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.protocol.authorization import KEY, KEY_NAME
@@ -81,7 +82,15 @@ class Namespace:
                 thread.end()
 
     def targets(self) -> list[Target]:
-        return [Target(self._name, OPERATIONS)]
+        """What faults may hit: the entities are those that the namespace has now."""
+        held = frozenset(self.entities())
+        return [Target(self._name, OPERATIONS, states=LINK_ACTIONS, entities=held)]
+
+    def entities(self) -> list[str]:
+        """The paths of all queues, topics and subscriptions."""
+        if self._thread is None:
+            raise RuntimeError(f"namespace {self.config.name} is not running")
+        return self._thread.run(self._list_entities())
 
     def depth(self, entity: str) -> dict[str, int]:
         """Messages by state; raises KeyError for an unknown entity.
@@ -110,6 +119,10 @@ class Namespace:
     async def _close(self) -> None:
         with self._held_port:
             await self._listener.close()
+
+    async def _list_entities(self) -> list[str]:
+        kinds = (EntityKind.QUEUE, EntityKind.TOPIC, EntityKind.SUBSCRIPTION)
+        return [one.name for one in self._listener.catalog.entities if one.kind in kinds]
 
     async def _count_messages(self, entity: str) -> dict[str, int]:
         return self._listener.catalog.find(entity).depth()
@@ -153,6 +166,8 @@ class AmqpListener:
             try:
                 with self._broker.transaction():
                     now = self._broker.now()
+                    for connection in self._connections:
+                        connection.refuse_links(self._broker.interceptor.refuse_dead)
                     for entity in self.catalog.entities:
                         if entity.run_timers(now):
                             entity.dispatch(now)

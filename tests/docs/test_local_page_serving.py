@@ -17,7 +17,7 @@ from local.cosmos import config as cosmos_config
 from local.cosmos.server import Cosmos
 from local.counters import Counters, OperationTally
 from local.durable import backend as durable_service
-from local.faults import Action, Fault, Faults
+from local.faults import LINK_ACTIONS, Action, Fault, Faults
 from local.hosts import Hosts
 from local.servicebus import config as entities
 from local.servicebus.broker import ON_DELIVERY, UNDER_LOCK
@@ -141,5 +141,5 @@ def test_every_action_and_who_carries_it_out() -> None:
     )
 
     assert names("Control endpoint", "action") == everywhere
-    assert bus == everywhere - UNDER_LOCK - ON_DELIVERY
+    assert bus == everywhere - UNDER_LOCK - ON_DELIVERY - LINK_ACTIONS
     assert durable == everywhere - durable_service.HONOURED

@@ -144,9 +144,9 @@ def receive_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     return message
 
 
-def eventually(holds: Callable[[], bool]) -> bool:
+def eventually(holds: Callable[[], bool], *, seconds: float = SECONDS_MAX) -> bool:
     """Whether a condition comes to hold in good time."""
-    deadline = time.monotonic() + SECONDS_MAX
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if holds():
             return True

@@ -8,6 +8,8 @@ two thirds of all events only report that there are bytes to write.
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from cproton import (  # type: ignore[import-untyped]
@@ -58,6 +60,7 @@ from local.servicebus.protocol.request_response import (
     ResponseLink,
     ResponseLinks,
 )
+from local.servicebus.protocol.wire import Wire
 
 CBS = "$cbs"
 LINK_OPEN = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE
@@ -90,6 +93,12 @@ class BrokerConnection(asyncio.Protocol):
         self._connected = connected
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._socket: asyncio.Transport | None = None
+
+        def seconds_under_way() -> float:
+            return broker.interceptor.link_seconds
+
+        self._from_client = Wire(seconds_under_way)
+        self._to_client = Wire(seconds_under_way)
         self._collector = Collector()
         self._connection = Connection()
         self._connection.collect(self._collector)
@@ -109,8 +118,11 @@ class BrokerConnection(asyncio.Protocol):
             self._socket = transport
         self._connected.add(self)
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes, *, has_arrived: bool = False) -> None:
         """Everything that the bytes ask for is one transaction."""
+        if not has_arrived and self._is_far(self._from_client):
+            self._from_client.carry(lambda: self.data_received(data, has_arrived=True))
+            return
         if self._opening is not None:
             first = self._read_opening(self._opening, data)
             if first is None:
@@ -122,12 +134,15 @@ class BrokerConnection(asyncio.Protocol):
                 self.is_reading_batch = is_batch
                 self._push(frames)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None, *, has_arrived: bool = False) -> None:
         """The socket is gone: the sessions held over it are free again.
 
         Not so when the whole namespace is down: then it does not notice that its clients go, and
         their locks must expire.
         """
+        if not has_arrived and self._is_far(self._from_client):
+            self._from_client.carry(lambda: self.connection_lost(exc, has_arrived=True))
+            return
         self._socket = None
         if self._broker.interceptor.is_down:
             self._endpoints.clear()
@@ -139,6 +154,21 @@ class BrokerConnection(asyncio.Protocol):
         # buffers outside Python, until the garbage collector runs.
         del self._responses, self._collector, self._connection, self._transport
 
+    def _is_far(self, wire: Wire) -> bool:
+        """Whether a fault makes the way long, or something is still under way over it."""
+        return bool(wire.under_way) or self._broker.interceptor.link_seconds > 0
+
+    def _write(self, data: bytes | None) -> None:
+        """Send bytes to the client; None closes the socket behind them."""
+        socket = self._socket
+        if socket is None:
+            return
+        send = socket.close if data is None else partial(socket.write, data)
+        if self._is_far(self._to_client):
+            self._to_client.carry(send)
+        else:
+            send()
+
     def _read_opening(self, opening: Opening, data: bytes) -> bytes | None:
         """The first bytes of AMQP, if the client has come so far."""
         if self._socket is None:
@@ -146,10 +176,10 @@ class BrokerConnection(asyncio.Protocol):
         try:
             reply, first = opening.read(data)
         except OpeningRefused as refusal:
-            self._socket.write(refusal.reply)
-            self._socket.close()
+            self._write(refusal.reply)
+            self._write(None)
             return None
-        self._socket.write(reply)
+        self._write(reply)
         if opening.has_key:
             self._authorization.grant_all()
         return first
@@ -189,8 +219,16 @@ class BrokerConnection(asyncio.Protocol):
         self._connection.condition = write_condition(stopping)
         self._connection.close()
         self.flush()
-        if self._socket is not None:
-            self._socket.close()
+        self._write(None)
+
+    def refuse_links(self, refuse: Callable[[str], None]) -> None:
+        """Detach the links to each path for which `refuse` raises an AmqpError."""
+        for link in [one for one in self._endpoints if not one.state & Endpoint.LOCAL_CLOSED]:
+            try:
+                refuse(path_of_node(link))
+            except AmqpError as refusal:
+                refuse_link(link, refusal)
+                self.request_flush()
 
     def flush(self) -> None:
         """Write what Proton has to send, now and whenever a heartbeat is due."""
@@ -206,12 +244,13 @@ class BrokerConnection(asyncio.Protocol):
             if deadline > 0:
                 self._heartbeat = loop.call_at(deadline, self.flush)
             while (pending := self._transport.pending()) > 0:
-                self._socket.write(self._frames.write(bytes(self._transport.peek(pending) or b"")))
+                pushed = bytes(self._transport.peek(pending) or b"")
+                self._write(self._frames.write(pushed))
                 self._transport.pop(pending)
         except ProtonException:
             pending = -1
         if pending < 0:
-            self._socket.close()
+            self._write(None)
 
     # Called for Proton's events
 
@@ -274,13 +313,11 @@ class BrokerConnection(asyncio.Protocol):
         """The endpoint for a link; refused when there is no such node, or it cannot do that."""
         if link.is_receiver and link.remote_target.type == Terminus.COORDINATOR:
             raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, "Transactions are not honoured")
-        address = link.remote_target.address if link.is_receiver else link.remote_source.address
-        _, scheme, rest = (address or "").rpartition("://")
-        path = rest.partition("/")[2] if scheme else rest  # the host does not matter
-        path = path.strip("/")  # .NET's begin with one
+        path = path_of_node(link)
         if path.lower() == CBS:
             return self._attach_request_link(link, self._authorization.handle_request)
         self._authorization.check(path)
+        self._broker.interceptor.refuse_dead(path)
         entity, is_management = self._catalog.find_node(path)
         if is_management:
             management = ManagementNode(entity, self._broker, self)
@@ -317,3 +354,11 @@ class BrokerConnection(asyncio.Protocol):
             endpoint.on_link_closed()
         if self._heartbeat is not None:
             self._heartbeat.cancel()
+
+
+def path_of_node(link: Link) -> str:
+    """The path of the node that a client attaches to."""
+    address = link.remote_target.address if link.is_receiver else link.remote_source.address
+    _, scheme, rest = (address or "").rpartition("://")
+    path = rest.partition("/")[2] if scheme else rest  # the host does not matter
+    return path.strip("/")  # .NET's begin with one

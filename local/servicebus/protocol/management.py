@@ -101,6 +101,7 @@ class ManagementNode:
         self._broker.interceptor.execute(
             ClientOperation(
                 operation.name,
+                self._entity.name,
                 lambda: self._perform(operation.perform, body),
                 lambda result: send_response(write_response(result)),
                 self._connection,

@@ -30,6 +30,7 @@ def test_a_fault_is_read_with_its_defaults() -> None:
         {"duration_seconds": float("nan")},
         {"seconds": float("inf")},
         {"region": 7},
+        {"entity": 7},
         {"substatus": "many"},
         {"substatus": 1002},
         {"colour": "red"},
@@ -65,6 +66,9 @@ def test_what_is_down_altogether_is_not_down_now_and_then(wrong: dict[str, Any])
         ({"seconds": 5, "times": 1}, "neither times nor rate"),
         ({"seconds": 5, "rate": 0.5}, "neither times nor rate"),
         ({}, "needs seconds"),
+        ({"action": "slow-link"}, "needs seconds"),
+        ({"action": "silent", "operation": "send"}, "of no operation"),
+        ({"action": "silent", "entity": "orders"}, "of no entity"),
         ({"action": "stale-read"}, "needs seconds"),
         ({"action": "stale-read", "seconds": -5}, "must not be negative"),
     ],
@@ -134,6 +138,7 @@ def test_faults_in_force_are_listed_as_they_were_armed_with_their_hits() -> None
             "duration_seconds": None,
             "region": None,
             "substatus": None,
+            "entity": None,
             "hits": 1,
         }
     ]

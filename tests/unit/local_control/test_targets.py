@@ -4,13 +4,13 @@ import pytest
 
 from local.cosmos.http.requests import list_targets
 from local.durable.backend import target_of as durable
-from local.faults import Action, Fault, InvalidFault, Target, check_aim
+from local.faults import LINK_ACTIONS, Action, Fault, InvalidFault, Target, check_aim
 from local.servicebus.broker import OPERATIONS
 
 REGIONAL = Target("store", {"read": frozenset({Action.DOWN})}, frozenset({"east", "west"}))
 TARGETS = [
     *list_targets(["journal"]),
-    Target("servicebus.east", OPERATIONS),
+    Target("servicebus.east", OPERATIONS, states=LINK_ACTIONS, entities=frozenset({"orders"})),
     durable("durable.east"),
     REGIONAL,
 ]
@@ -29,6 +29,9 @@ TARGETS = [
         Fault("durable.east", Action.DOWN),
         Fault("store", Action.DOWN, region="west"),
         Fault("*", Action.DOWN, "read", region="west"),
+        Fault("servicebus", Action.SILENT),
+        Fault("servicebus.east", Action.SLOW_LINK, seconds=0.13),
+        Fault("servicebus", Action.DOWN, entity="Orders"),
     ],
 )
 def test_a_fault_that_can_hit_something_is_taken(fault: Fault) -> None:
@@ -53,6 +56,9 @@ def test_a_fault_that_can_hit_something_is_taken(fault: Fault) -> None:
             "never hits deliver of servicebus, only down, drop-connection, duplicate, lose-lock",
         ),
         (Fault("*", Action.LOSE_LOCK, "send"), "lose-lock never hits send"),
+        (Fault("cosmos", Action.SILENT), "silent never hits * of cosmos"),
+        (Fault("servicebus", Action.DOWN, entity="ordres"), "no entity 'ordres' in servicebus"),
+        (Fault("cosmos", Action.DOWN, entity="orders"), "no entity 'orders' in cosmos"),
         (
             Fault("durable", Action.DOWN, "hand-out"),
             "never hits hand-out of durable, which is only counted",
