@@ -61,6 +61,10 @@ OBJECTS_BETWEEN_COLLECTIONS = 50_000
 SESSIONS_COMPARED_MAX = 1_000_000
 DIGEST_BYTES = 8
 
+# How long a region is waited for once another has everything. Each copy that is not waited for
+# costs a write to Cosmos DB, so a busy namespace (gathering.BUSY_SECONDS_MAX) gets its time.
+PATIENCE_SECONDS = 30.0
+
 type OpenSender = Callable[[Mapping[str, str]], AbstractAsyncContextManager[SendMessages]]
 
 
@@ -83,15 +87,20 @@ class PartitionSent(WriterCommitMessage):
 async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
     """Send through the product's producer, which is open inside the `with`.
 
-    Sends of several sessions share their batches, see gathering.py.
+    Sends of several sessions share batches (gathering.py), and each message is encoded once for all
+    regions (encoded_bus.py).
     """
     from shared.wiring import Adapters, open_producer
+    from spark.encoded_bus import EncodedBus
 
     chosen = Settings.read(settings)
     adapters = Adapters.of(chosen)
-    bus = GatheringBus(adapters.bus)
-    adapters = replace(adapters, delivery=replace(adapters.delivery, bus=bus))
+    encoding = EncodedBus(chosen.service_bus, adapters.bus)
+    bus = GatheringBus(encoding)
+    delivery = replace(adapters.delivery, bus=bus, patience_seconds=PATIENCE_SECONDS)
+    adapters = replace(adapters, delivery=delivery)
     async with open_producer(chosen, adapters) as producer, AsyncExitStack() as ending:
+        ending.push_async_callback(encoding.close)
         ending.push_async_callback(bus.close)
 
         async def send(messages: Sequence[Message]) -> SendCounts:

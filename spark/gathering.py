@@ -1,7 +1,8 @@
 """Send what several sessions have for one queue in one batch, over one connection to a namespace.
 
 The producer sends session by session, and nothing of that changes: each of its sends still has an
-outcome of its own. Only on their way to a queue sends that wait at the same time share a batch.
+outcome of its own. Only on their way to a queue sends that wait at the same time share a batch. A
+namespace that says that it is busy gets the same batch again, and all of them more slowly.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass
 
-from shared.domain.errors import InvalidMessage, Misconfigured
+from shared.domain.errors import InvalidMessage, Misconfigured, OutcomeUnknown, Throttled
 from shared.domain.message import Message
 from shared.ports import Bus, DeadLetter
 
@@ -21,6 +22,28 @@ MESSAGE_OVERHEAD_BYTES = 800
 TURNS_WITHOUT_MORE = 5
 # More is not waited for: that many sends of one message each fill a batch.
 SENDS_AT_ONCE = GATHERED_BYTES_MAX // MESSAGE_OVERHEAD_BYTES
+# For how long a batch is given to a namespace that is busy; then its sends have failed.
+BUSY_SECONDS_MAX = 20.0
+# The pause between batches after a namespace was busy: twice as long each time, and shorter with
+# each batch that was taken, until it is not worth a pause.
+PAUSE_SECONDS_MIN, PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.02, 0.25, 8.0
+PAUSE_AFTER_SUCCESS = 0.8
+
+
+@dataclass(slots=True)
+class Pace:
+    """How slowly a queue takes batches: the pause before each, in seconds."""
+
+    seconds: float = 0.0
+
+    def slow_down(self, wanted: float | None = None) -> None:
+        """After a refusal because of the load; `wanted` is how long the service asks to wait."""
+        longer = min(max(2 * self.seconds, PAUSE_SECONDS), PAUSE_SECONDS_MAX)
+        self.seconds = max(longer, wanted or 0.0)
+
+    def speed_up(self) -> None:
+        shorter = PAUSE_AFTER_SUCCESS * self.seconds
+        self.seconds = shorter if shorter >= PAUSE_SECONDS_MIN else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +66,10 @@ class GatheringBus:
     noticed, and from then on each send to that queue goes as it would without this class.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self.bus = bus
+        self.sleep = sleep
+        self.paces: defaultdict[tuple[str, str], Pace] = defaultdict(Pace)
         self.waiting: defaultdict[tuple[str, str], deque[WaitingSend]] = defaultdict(deque)
         self.running: dict[tuple[str, str], asyncio.Task[None]] = {}
         self.partitioned: set[tuple[str, str]] = set()
@@ -81,6 +106,12 @@ class GatheringBus:
         """Send as one; after a refusal for good send apart, so that only its own caller fails."""
         try:
             error = await self.attempt(region, queue, sends)
+            if isinstance(error, OutcomeUnknown):
+                # A region that is silent would keep what waits behind this for as long again.
+                waiting = self.waiting[region, queue]
+                settle([*sends, *waiting], error)
+                waiting.clear()
+                return
             if len(sends) == 1 or not isinstance(error, InvalidMessage | Misconfigured):
                 settle(sends, error)
                 return
@@ -102,14 +133,28 @@ class GatheringBus:
     async def attempt(
         self, region: str, queue: str, sends: Sequence[WaitingSend]
     ) -> Exception | None:
-        """What the bus raises for these messages in one send, or None if it took them."""
+        """What the bus raises for these messages in one send, or None if it took them.
+
+        While the namespace is busy they are sent again: it has taken none of them.
+        """
         messages = [message for send in sends for message in send.messages]
-        delay = sends[0].delay_seconds
-        try:
-            await self.bus.send(region, queue, messages, delay_seconds=delay)
-        except Exception as error:
-            return error
-        return None
+        delay, pace = sends[0].delay_seconds, self.paces[region, queue]
+        waited = 0.0
+        while True:
+            if pace.seconds:
+                await self.sleep(pace.seconds)
+                waited += pace.seconds
+            try:
+                await self.bus.send(region, queue, messages, delay_seconds=delay)
+            except Throttled as error:
+                pace.slow_down(error.retry_after_seconds)
+                if waited + pace.seconds > BUSY_SECONDS_MAX:
+                    return error
+            except Exception as error:
+                return error
+            else:
+                pace.speed_up()
+                return None
 
     async def end_dead_letters(
         self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]

@@ -126,7 +126,7 @@ class Unavailable(LockstepError):
 
 
 class Throttled(Unavailable):
-    """The store takes no more requests for the moment."""
+    """The store or a namespace is there, but takes no more for the moment."""
 
 
 class Misconfigured(Unavailable):

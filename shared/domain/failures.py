@@ -76,6 +76,7 @@ DESTINATION, UNKNOWN = FailureClass.DESTINATION, FailureClass.UNKNOWN
 
 TOO_LARGE = 413
 THROTTLED = 429
+BUSY = "ServiceBusServerBusyError"
 # Status and sub-status of Cosmos DB where there is no such container.
 MISSING = (404, 1003)
 # The code of a failure before anything was sent: there is nothing to authenticate with.
@@ -126,7 +127,7 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
         DESTINATION,
         "The queue is of another kind than the app needs.",
     ),
-    FailureRule(BUS, ("ServiceBusServerBusyError",), TRANSIENT, "The namespace is busy."),
+    FailureRule(BUS, (BUSY,), TRANSIENT, "The namespace is busy."),
     FailureRule(BUS, (), UNKNOWN, "It did not say whether it took the messages."),
 )
 
@@ -146,7 +147,7 @@ def make_error(
     rule = classify(failure)
     reason = f"{failure.service}: {rule.why} {text}"
     match rule.failure_class:
-        case FailureClass.TRANSIENT if failure.code == THROTTLED:
+        case FailureClass.TRANSIENT if failure.code in (THROTTLED, BUSY):
             return Throttled(reason, retry_after_seconds)
         case FailureClass.TRANSIENT:
             return Unavailable(reason)

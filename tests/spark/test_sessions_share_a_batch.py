@@ -13,11 +13,19 @@ from local.cloud import Cloud
 from shared.adapters.memory_bus import MemoryBus
 from shared.adapters.memory_store import VirtualClock
 from shared.adapters.service_bus import ServiceBus
-from shared.domain.errors import InvalidMessage, LockstepError, Misconfigured, OutcomeUnknown
+from shared.domain.errors import (
+    InvalidMessage,
+    LockstepError,
+    Misconfigured,
+    OutcomeUnknown,
+    Throttled,
+)
 from shared.domain.message import Message, Number
 from shared.ports import Bus
 from shared.wiring import Adapters
-from spark.gathering import GATHERED_BYTES_MAX, GatheringBus
+from spark.datasource import PATIENCE_SECONDS
+from spark.encoded_bus import EncodedBus
+from spark.gathering import BUSY_SECONDS_MAX, GATHERED_BYTES_MAX, PAUSE_SECONDS, GatheringBus
 from spark.sending import SESSIONS_AT_ONCE, SESSIONS_AT_ONCE_MIN, limit_sessions
 from tests.cloud import running_cloud, settings_of
 
@@ -39,6 +47,7 @@ class Queue(MemoryBus):
     failures: list[LockstepError] = field(default_factory=list)
     sends: list[list[Message]] = field(default_factory=list)
     has_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event | None = None
     under_way: int = 0
     under_way_max: int = 0
 
@@ -53,7 +62,7 @@ class Queue(MemoryBus):
         self.under_way += 1
         self.under_way_max = max(self.under_way_max, self.under_way)
         try:
-            await asyncio.sleep(0)
+            await (self.release.wait() if self.release else asyncio.sleep(0))
             if self.failures:
                 raise self.failures.pop(0)
             if self.is_partitioned and len({message.session for message in messages}) > 1:
@@ -151,6 +160,59 @@ async def test_when_the_answer_of_a_batch_is_lost_each_of_its_sends_has_an_unkno
     assert await send_all(bus, [message(each) for each in SESSIONS]) == [None] * 6
 
 
+async def test_when_the_answer_is_lost_what_waits_behind_it_is_not_kept_for_as_long_again() -> None:
+    queue = Queue(failures=[OutcomeUnknown("no answer")], release=asyncio.Event())
+    bus = GatheringBus(queue)
+    first = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-0")]))
+    await queue.has_begun.wait()
+    behind = asyncio.create_task(send_all(bus, [message(each) for each in SESSIONS[1:]]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(bus.waiting[EAST, QUEUE]) == 5
+    assert queue.release is not None
+    queue.release.set()
+    assert [type(answer) for answer in await behind] == [OutcomeUnknown] * 5
+    assert queue.sizes == [1]
+    with pytest.raises(OutcomeUnknown):
+        await first
+
+
+async def test_when_a_namespace_is_busy_it_gets_the_same_batch_again_and_then_all_more_slowly() -> (
+    None
+):
+    busy = [Throttled("busy"), Throttled("busy", 3.0)]
+    queue, pauses = Queue(failures=[*busy]), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    bus = GatheringBus(queue, sleep)
+    assert await send_all(bus, [message(each) for each in SESSIONS]) == [None] * 6
+    assert queue.sizes == [6, 6, 6]
+    assert pauses == [PAUSE_SECONDS, 3.0]
+    assert queue.messages(EAST, QUEUE) == [message(each) for each in SESSIONS]
+    for sequence in range(1, 40):
+        await bus.send(EAST, QUEUE, [message("acc-0", sequence)])
+    later = pauses[2:]
+    assert later == sorted(later, reverse=True), "each batch that was taken makes it faster"
+    assert later[0] < 3.0
+    assert len(later) < 39, "in the end there is no pause"
+    await bus.send(WEST, QUEUE, [message("acc-0")])
+    assert pauses[2:] == later, "another namespace is not held up"
+
+
+async def test_when_a_namespace_stays_busy_its_sends_fail_in_a_bounded_time() -> None:
+    queue, pauses = Queue(failures=[Throttled("busy")] * 50), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    bus = GatheringBus(queue, sleep)
+    answers = await send_all(bus, [message(each) for each in SESSIONS])
+    assert [type(answer) for answer in answers] == [Throttled] * 6
+    assert sum(pauses) <= BUSY_SECONDS_MAX < PATIENCE_SECONDS
+
+
 async def test_when_a_caller_is_cancelled_before_its_turn_nothing_of_it_is_sent() -> None:
     queue = Queue()
     bus = GatheringBus(queue)
@@ -226,12 +288,26 @@ def describe(received: ServiceBusReceivedMessage) -> tuple[object, ...]:
         received.content_type,
         received.partition_key,
         received.time_to_live,
+        received.subject,
+        received.correlation_id,
+        received.reply_to,
+        received.to,
+        received.raw_amqp_message.header,
+        received.raw_amqp_message.properties,
+        received.raw_amqp_message.footer,
     )
 
 
+@pytest.fixture
+async def encoding(cloud: Cloud, bus: ServiceBus) -> AsyncIterator[EncodedBus]:
+    encoding = EncodedBus(settings_of(cloud).service_bus, bus)
+    yield encoding
+    await encoding.close()
+
+
 @pytest.mark.wire
-async def test_a_reader_finds_in_a_shared_batch_what_it_finds_in_batches_of_one_session(
-    cloud: Cloud, bus: ServiceBus
+async def test_a_reader_finds_the_same_whoever_encoded_it_and_however_it_was_batched(
+    cloud: Cloud, bus: ServiceBus, encoding: EncodedBus
 ) -> None:
     texts = ('{"note":"plain"}', '{"note":"\\"quoted\\"\\nZürich 東京 🚀"}', "1.5")
     messages = {
@@ -241,19 +317,21 @@ async def test_a_reader_finds_in_a_shared_batch_what_it_finds_in_batches_of_one_
     for each in messages.values():
         await bus.send(EAST, QUEUE, each)
     alone = await read_queue(cloud, EAST)
-    gathering = GatheringBus(bus)
-    await asyncio.gather(*(gathering.send(EAST, QUEUE, each) for each in messages.values()))
-    together = await read_queue(cloud, EAST)
-    assert not gathering.partitioned
-    bodies = {session: [each[0] for each in found] for session, found in together.items()}
-    assert bodies == {session: [text.encode() for text in texts] for session in SESSIONS}
-    assert together == alone
+    for way in (bus, encoding):
+        gathering = GatheringBus(way)
+        await asyncio.gather(*(gathering.send(EAST, QUEUE, each) for each in messages.values()))
+        together = await read_queue(cloud, EAST)
+        assert not gathering.partitioned
+        bodies = {session: [each[0] for each in found] for session, found in together.items()}
+        assert bodies == {session: [text.encode() for text in texts] for session in SESSIONS}
+        assert together == alone
 
 
 @pytest.mark.wire
-async def test_a_task_has_one_connection_to_a_namespace(bus: ServiceBus) -> None:
-    gathering = GatheringBus(bus)
+async def test_a_task_has_one_connection_to_a_namespace(encoding: EncodedBus) -> None:
+    gathering = GatheringBus(encoding)
     for sequence in range(3):
         sends = (gathering.send(WEST, QUEUE, [message(each, sequence)]) for each in SESSIONS)
         await asyncio.gather(*sends)
-    assert len(bus.namespaces[WEST].idle[QUEUE]) == 1
+        link = encoding.links[WEST, QUEUE]
+        assert (len(encoding.links), link.links["queue"].sent) == (1, sequence + 1)

@@ -191,7 +191,7 @@ SENT: list[tuple[Exception, type[LockstepError]]] = [
     (bus.ServiceBusError("no", condition=b"amqp:not-allowed"), Misconfigured),
     (bus.ServiceBusError("no", condition=b"com.microsoft:argument-error"), Misconfigured),
     (ClientAuthenticationError("no token"), Misconfigured),
-    (bus.ServiceBusServerBusyError(), Unavailable),
+    (bus.ServiceBusServerBusyError(), Throttled),
     (bus.OperationTimeoutError(), OutcomeUnknown),
     (bus.ServiceBusConnectionError(), OutcomeUnknown),
     (bus.ServiceBusCommunicationError(), OutcomeUnknown),
