@@ -7,6 +7,10 @@ The index, the change feed and the sweep look at these fields, which are there o
 nothing before a person changes something), `faulted` (a person has to look at the entry),
 `claimed`, `waiting`, `milestone`.
 
+A deployment has old code on new data for a while, and back again where it is withdrawn. So a new
+field may stand at the top of a document, in its outbox, in its message and in what it covers, where
+every release passes over what it does not know; and what it says must be of use without it.
+
 Nothing outside this package knows a document's fields, ids or paths.
 """
 
@@ -17,6 +21,7 @@ from dataclasses import asdict, replace
 from itertools import takewhile
 from typing import Any
 
+from shared.domain.errors import Misconfigured
 from shared.domain.journal import (
     ARRIVALS,
     Attempt,
@@ -63,6 +68,8 @@ WAITING_ID = "waiting"
 # How long the store keeps the document of a session in which nothing is parked any more. It is not
 # deleted, because deleting what is not there would refuse a whole batch.
 WAITING_SECONDS = 60
+# What is raised for documents of a release that no other can go on with.
+OF_FIRST_RELEASE = "release 0.1.0 began this journal, and only it can read it: see docs/upgrade.md"
 # How long staged outputs wait for their attempt to commit before the store removes them.
 STAGED_SECONDS = 3600
 
@@ -417,6 +424,8 @@ def decode_outbox(document: Mapping[str, Any]) -> Outbox:
     stored = document.get("outbox")
     if stored is None:
         return NO_OUTBOX
+    if "queue" in stored:
+        raise Misconfigured(OF_FIRST_RELEASE)
     location: OutputLocation | None = None
     if "staged" in stored:
         location = Staged(**stored["staged"])

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from shared.domain.errors import Misconfigured
 from shared.domain.message import derive_id
 from shared.domain.producer import BoundNumber, Ledger
-from shared.storage.documents import TTL_FIELD, Document
+from shared.storage.documents import OF_FIRST_RELEASE, TTL_FIELD, Document
 
 
 def ledger_id(group: str) -> str:
@@ -32,6 +33,8 @@ def encode_ledger(session: str, ledger: Ledger) -> Document:
 
 
 def decode_ledger(document: Mapping[str, Any]) -> Ledger:
+    if "began" not in document:
+        raise Misconfigured(OF_FIRST_RELEASE)
     return Ledger(
         group=document["group"],
         level=document["level"],

@@ -116,6 +116,30 @@ async def test_old_code_halts_on_new_data_and_goes_on_after_the_right_deployment
     assert world.entries()[-1]["state"] == {"total": 6, "amounts": 3}
 
 
+async def test_the_old_shape_comes_back_as_a_third_version() -> None:
+    world = World(handlers=newer())
+    await consumed(world, message(0), message(1))
+    deploy(world, older())
+    await consumed(world, message(2))
+
+    def withdraw(old: dict[str, Any], version: int) -> Account:
+        return Account(amounts=[old["total"]] if version == 2 else old["amounts"])
+
+    withdrawn = Handlers()
+    third = StateModel(Account, version=3, upgrade=withdraw)
+
+    @withdrawn.register("account.add", state=third, body=Amount, on_fault=OnFault.SKIP)
+    def add(account: Account, body: Amount, _: Context) -> Account:
+        return Account(amounts=[*account.amounts, body.amount])
+
+    deploy(world, withdrawn)
+    await world.west.resolver.resolve("acc-7", RETRY)
+    await consumed(world, message(3))
+
+    assert world.amounts() == [3, 3, 4]
+    assert world.entries()[-1]["model"] == ["Account", 3]
+
+
 async def test_a_message_of_another_model_leaves_the_state_alone() -> None:
     world = World(handlers=older())
     await consumed(world, message(0))

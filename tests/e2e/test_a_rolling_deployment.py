@@ -1,0 +1,174 @@
+"""A release that changes a model is deployed under load, one region after the other.
+
+`LOCKSTEP_OLD_APP` names a checkout to begin with, such as that of the release you run; without it
+the old code is this checkout. The new code is always this one, with a new version of a model.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.folders import ROOT, package_app
+from shared.domain.message import Message, Number, derive_id, digest_content
+from testbed.cloud import running_cloud
+from tests.e2e.stack import GROUP, SagaStack, Stack, StoredDocument, status, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+SESSIONS = [f"N{number:03d}" for number in range(16)]
+GAMES = ["g0", "g1"]
+EACH_WAVE = 4
+WAVES_MAX = 60
+# Later than any pause of a deployment, so that the other region finds the work done.
+DELAY = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "10"}
+# In version 2 a field of the state has another name.
+CHANGES = {
+    "import Context, Handlers": "import Context, Handlers, StateModel",
+    "    cancelled: int": "    cancellations: int",
+    '{"cancelled": aircraft.cancelled + 1}': '{"cancellations": aircraft.cancellations + 1}',
+    '@handlers.register("flight.status", state=Aircraft': """def upgrade(old, version):
+    return Aircraft(cancellations=old.pop("cancelled"), **old)
+
+
+AIRCRAFT = StateModel(Aircraft, version=2, upgrade=upgrade)
+
+
+@handlers.register("flight.status", state=AIRCRAFT""",
+}
+
+
+def write_new_app(folder: Path) -> Path:
+    """This checkout's app with a new version of a model."""
+    package_app(ROOT, folder)
+    module = folder / "functions/handlers/tracking.py"
+    source = module.read_text("utf-8")
+    for old, new in CHANGES.items():
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    module.write_text(source, encoding="utf-8")
+    return folder
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A folder that both regions' hosts start from, and what is published to it."""
+
+    stack: Stack
+    folder: Path
+
+    def publish(self, app: Path) -> None:
+        """Put an app in the place of the one before; who runs does not see it."""
+        if self.folder.exists():
+            self.folder.rename(self.folder.with_name(f"before-{app.name}"))
+        shutil.copytree(app, self.folder)
+
+    def roll(self, app: Path) -> None:
+        """Deploy to the other region first and to the first one last, under load."""
+        self.publish(app)
+        for region in ("west", "east"):
+            self.stack.cloud.control.act(region, "stop")
+            self.stack.cloud.control.act(region, "start")
+            began = self.stack.completed(region)
+            until(partial(self.works, region, began), seconds=60, what=f"work in {region}")
+
+    def works(self, region: str, began: int) -> bool:
+        return self.stack.completed(region) > began
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Iterator[Deployment]:
+    old, folder = os.environ.get("LOCKSTEP_OLD_APP"), tmp_path / "app"
+    package_app(ROOT, tmp_path / "old")
+    shutil.copytree(old or tmp_path / "old", folder, ignore=shutil.ignore_patterns(".*"))
+    config = ("--config", str(ROOT / "local.config.json"))
+    with running_cloud("--app", str(folder), *config, logs=tmp_path, settings=DELAY) as cloud:
+        yield Deployment(Stack(cloud), folder)
+
+
+def wave(number: int) -> dict[str, list[Message]]:
+    """The next messages of every session: of some pure handlers, and of some with outputs."""
+    first = number * EACH_WAVE
+    shot = b'{"position":%d}' % (number % 100)
+    flights = {s: [status(s, n) for n in range(first, first + EACH_WAVE)] for s in SESSIONS}
+    shots = {
+        game: [
+            Message(
+                derive_id(game, str(number)), game, "range.fire", shot, Number(GROUP, 0, number)
+            )
+        ]
+        for game in GAMES
+    }
+    return flights | shots
+
+
+def completed(entries: Mapping[str, list[StoredDocument]], session: str) -> list[tuple[Any, Any]]:
+    """What took effect in a session, in order: a fault that was retried counts once."""
+    done = (entry for entry in entries[session] if entry["status"] == "completed")
+    return [(one["id"], one["digest"]) for entry in done for one in entry["covers"]]
+
+
+def retry_faults(stack: Stack) -> list[str]:
+    """Have what the old code refused run again, as an operator would; returns the reasons."""
+    app = SagaStack(stack.cloud)
+    _, listed = app.ask("east", "faults?kind=halt")
+    decision = {"action": "retry", "who": "Ada", "why": "both regions have the new code"}
+    for one in listed["standstills"]:
+        assert app.ask("east", f"sessions/{one['session']}/resolution", "POST", decision)[0] == 200
+    return [one["cause"] for one in listed["standstills"]]
+
+
+async def test_every_message_has_one_effect_in_order_with_old_and_new_code_together(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    stack, new = deployment.stack, write_new_app(tmp_path / "new")
+    sent: dict[str, list[Message]] = {name: [] for name in (*SESSIONS, *GAMES)}
+
+    async def send(number: int) -> None:
+        messages = wave(number)
+        await stack.send(messages, **DELAY)
+        for name, own in messages.items():
+            sent[name] += own
+
+    await send(0)
+    rolling = asyncio.create_task(asyncio.to_thread(deployment.roll, new))
+    number = 1
+    while not rolling.done() and number < WAVES_MAX:
+        await send(number)
+        number += 1
+    await rolling
+    await send(number)
+    reasons: list[str] = []
+
+    def is_quiet() -> bool:
+        reasons.extend(retry_faults(stack))
+        return stack.left_in_queues() == 0 and not any(
+            entry.get("owing") for own in stack.entries().values() for entry in own
+        )
+
+    await asyncio.to_thread(until, is_quiet, seconds=120, what="the end of the work")
+
+    # P9: what old code could not read is named so, and nothing else went wrong.
+    assert all("is of version 2 of 'Aircraft', and this app knows version 1" in r for r in reasons)
+    entries = stack.entries()
+    # P1, P2, P3: each message has one effect, in order, and it is the message that was sent.
+    assert {name: completed(entries, name) for name in sent} == {
+        name: [(m.id, digest_content(m.type, m.body)) for m in own] for name, own in sent.items()
+    }
+    for session in SESSIONS:
+        *_, last = (entry for entry in entries[session] if entry["status"] == "completed")
+        assert last["model"] == ["Aircraft", 2]
+        assert (last["state"]["events"], last["state"]["cancellations"]) == (len(sent[session]), 0)
+        assert entries[session][0]["model"] == ["Aircraft", 1]
+    # P4, P5: the outputs of every entry were sent, once each and in order.
+    for game in GAMES:
+        told = [one["sequence"] for e in entries[f"{game}/score"] for one in e["covers"]]
+        score = entries[f"{game}/score"][-1]["state"]
+        assert told == list(range(len(sent[game])))
+        assert score["hits"] + score["misses"] == len(sent[game])

@@ -1,0 +1,1 @@
+"""What other releases wrote, and what today's makes of it."""
