@@ -14,7 +14,7 @@ MESSAGES ?=
 SEED ?= 1
 SUITES ?= cosmos servicebus
 
-.PHONY: help demo demo-saga chaos conformance up test lint unit spark-package clean simulate
+.PHONY: help demo demo-saga chaos conformance up test lint audit lock unit spark-package clean simulate
 .DEFAULT_GOAL := help
 
 help:  ## say what can be made
@@ -48,11 +48,23 @@ chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAG
 conformance: .venv/ready  ## Microsoft's own live tests, against local/ (SUITES="cosmos servicebus")
 	@$(RUN) -m conformance $(SUITES) $(ARGS)
 
-lint: .venv/ready  ## ruff, mypy and the import contracts
+lint: .venv/ready  ## ruff, mypy, bandit and the import contracts
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
 	@.venv/bin/lint-imports
+	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py functions shared spark cli infra
+
+audit: .venv/ready  ## look for secrets, unsafe code and packages with known holes (the last needs a network)
+	@$(RUN) -m pytest -q tests/docs/test_no_secret_is_committed.py
+	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py functions shared spark cli infra
+	@$(RUN) -m pip install -q -r requirements-audit.txt
+	@$(RUN) -m pip_audit --strict --require-hashes --disable-pip -r requirements.lock
+
+lock: .venv/ready  ## write the hashes of what is deployed (requirements.lock) after a change of requirements.txt
+	@$(RUN) -m pip install -q -r requirements-audit.txt
+	@$(RUN) -m piptools compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-options \
+		--allow-unsafe --no-annotate --no-header --output-file requirements.lock requirements.txt
 
 spark-package: .venv/ready  ## build what a Spark cluster needs, in dist/spark
 	@$(RUN) -m spark.package $(ARGS)

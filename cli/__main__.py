@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.client import AppClient
-from cli.decide import VERBS, build_verb, edit, redirect, replace_state
+from cli.decide import VERBS, build_verb, edit, erase, redirect, replace_state
 from cli.display import tell
 from cli.doctor import doctor
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
@@ -33,6 +33,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "edit": edit,
     "redirect": redirect,
     "set-state": replace_state,
+    "erase": erase,
     "sagas": list_sagas,
     "send": send_one,
     "publish": publish,
@@ -65,12 +66,15 @@ def choose_app(
     key: Annotated[
         str, typer.Option(envvar="LOCKSTEP_KEY", help="a function key", show_envvar=True)
     ] = "",
+    token: Annotated[
+        str, typer.Option(envvar="LOCKSTEP_TOKEN", help="a token of Entra ID", show_envvar=True)
+    ] = "",
     timeout: Annotated[
         float, typer.Option(envvar="LOCKSTEP_TIMEOUT", min=0.1, help="seconds for an answer")
     ] = 30.0,
 ) -> None:
     # Made by the commands that need it: the others ask nobody.
-    context.obj = lambda: AppClient.of(url, key, timeout, tell)
+    context.obj = lambda: AppClient.of(url, key, timeout, tell, token=token)
 
 
 @new.command("app")

@@ -65,10 +65,17 @@ class AppClient:
         default_factory=lambda: urllib3.PoolManager(maxsize=CONNECTIONS), repr=False
     )
     tell: Callable[[str], None] = field(default=lambda _: None, repr=False)
+    token: str = field(default="", repr=False)
 
     @classmethod
     def of(
-        cls, urls: str, key: str, seconds: float, tell: Callable[[str], None] = lambda _: None
+        cls,
+        urls: str,
+        key: str,
+        seconds: float,
+        tell: Callable[[str], None] = lambda _: None,
+        *,
+        token: str = "",
     ) -> "AppClient":
         """A client of comma separated addresses; raises Misuse for what is no address."""
         found = tuple(url.strip().rstrip("/") for url in urls.split(",") if url.strip())
@@ -82,7 +89,7 @@ class AppClient:
                 )
         if not isfinite(seconds):
             raise Misuse(f"{seconds} is no time to wait for an answer")
-        return cls(found, key, seconds, tell=tell)
+        return cls(found, key, seconds, tell=tell, token=token)
 
     def get(self, path: str, **query: str | None) -> Any:
         """What the first region that can answers; raises NoAnswer and AppRefused."""
@@ -140,8 +147,12 @@ class AppClient:
     ) -> tuple[int, bytes, Mapping[str, str]]:
         """Status, body and headers of an answer, whole within the time; raises NoAnswer."""
         limit = time.monotonic() + self.seconds
-        # The key in a header: what stands in a URL is kept in logs.
-        shown = {"x-functions-key": self.key, **(headers or {})} if self.key else headers
+        # Key and token in headers: what stands in a URL is kept in logs.
+        shown = dict(headers or {})
+        if self.key:
+            shown["x-functions-key"] = self.key
+        if self.token:
+            shown["Authorization"] = f"Bearer {self.token}"
         try:
             response = self.pool.request(
                 method,
@@ -186,7 +197,8 @@ def put_refusal_into_words(
     problem = document if isinstance(document, dict) else {}
     kind, detail = str(problem.get("type", "")), str(problem.get("detail", ""))
     if status in (401, 403) and not kind:
-        text = f"{url} does not take the key: set LOCKSTEP_KEY to a function key of this app"
+        text = f"{url} does not take the key: set LOCKSTEP_KEY to a function key of this app,"
+        text += " or LOCKSTEP_TOKEN to a token of Entra ID for it"
         return AppRefused(text, "KeyRefused", status)
     if status == 404 and ("session" in problem or "key" in problem):
         name = problem.get("session") or problem.get("key")

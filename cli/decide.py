@@ -241,6 +241,19 @@ def redirect(
     )
 
 
+def erase(
+    context: typer.Context,
+    session: SessionName,
+    why: Why,
+    who: Who = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase what a session holds of a person: its state and all older entries, for ever."""
+    targets = [ChosenStandstill(session, "a person's data is erased", {"action": "erase"})]
+    carry_out_decisions(client_of(context), targets, why=why, who=who, yes=yes, as_json=as_json)
+
+
 def replace_state(
     context: typer.Context,
     session: SessionName,

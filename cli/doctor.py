@@ -225,7 +225,7 @@ def read_values(file: Path) -> dict[str, str]:
 
 
 # Settings of the command line itself, which may stand in the same environment.
-OWN_NAMES = {"LOCKSTEP_URL", "LOCKSTEP_KEY", "LOCKSTEP_WHO", "LOCKSTEP_TIMEOUT"}
+OWN_NAMES = {"LOCKSTEP_URL", "LOCKSTEP_KEY", "LOCKSTEP_TOKEN", "LOCKSTEP_WHO", "LOCKSTEP_TIMEOUT"}
 
 
 def doctor(

@@ -29,12 +29,14 @@ def requires(services: Services, right: Right) -> Callable[[Route], Route]:
 
     def decorate(route: Route) -> Route:
         @wraps(route)
-        async def checked(request: func.HttpRequest, **more: Any) -> func.HttpResponse:
+        async def checked(
+            request: func.HttpRequest, *arguments: Any, **named: Any
+        ) -> func.HttpResponse:
             try:
                 require_right(principal_of(services, request), right)
             except LockstepError as error:
                 return respond_problem(error)
-            return await route(request, **more)
+            return await route(request, *arguments, **named)
 
         return checked
 

@@ -143,7 +143,7 @@ def draw(run: TracedRun) -> str:
             is_late = start > end * 0.7
             place = start - 0.1 if is_late else start + max(seconds, BAR_SECONDS_MIN) + 0.1
             side = "right" if is_late else "left"
-            panel.text(place, row, describe(span), va="center", ha=side, fontsize=9)
+            panel.text(place, row, label_span(span), va="center", ha=side, fontsize=9)
         for at, what in ((run.killed, "east is killed"), (run.back, "east is started again")):
             panel.axvline(at - begin, color=COLOURS["removed"], linestyle="--", linewidth=1)
             panel.text(at - begin + 0.05, -1.0, what, color=COLOURS["removed"], fontsize=9)
@@ -158,7 +158,7 @@ def draw(run: TracedRun) -> str:
     return chart.svg.replace("<svg ", f'<svg xmlns="{SVG}" style="background:#ffffff" ', 1)
 
 
-def describe(span: CollectedSpan) -> str:
+def label_span(span: CollectedSpan) -> str:
     """What a span is about, in a few words."""
     said = {name.removeprefix("lockstep."): v for name, v in span.attributes.items()}
     words = [span.name, str(said.get("session", ""))]

@@ -76,7 +76,7 @@ class OpenTelemetry:
     @contextmanager
     def span(self, name: str, traceparent: str | None, **attributes: str | float) -> Iterator[Span]:
         """See Telemetry.span. An exception that passes is named in the span, without its text."""
-        context, links = follow(traceparent)
+        context, links = place_after(traceparent)
         with self.tracer.start_as_current_span(
             name,
             context,
@@ -134,7 +134,7 @@ class OpenTelemetry:
     ) -> None:
         """A span of work that has ended just now."""
         ended = time.time_ns()
-        context, links = follow(traceparent)
+        context, links = place_after(traceparent)
         token = CHOSEN.set(chosen.effect if chosen else None)
         try:
             span = self.tracer.start_span(
@@ -163,7 +163,7 @@ class OpenTelemetry:
                 gauge.set(amount, said)
 
 
-def follow(traceparent: str | None) -> tuple[Context | None, list[Link]]:
+def place_after(traceparent: str | None) -> tuple[Context | None, list[Link]]:
     """What a span comes after, and a link to the current one.
 
     Not below the current one, which may be of another trace, or be lost with its process before it

@@ -248,6 +248,13 @@ def set_state(
     )
 
 
+def erase(head: Entry, attempt: Attempt, lagging: tuple[str, ...], resolution: Resolution) -> Entry:
+    """A person had the session's state erased: no entry from here on says where an older one is."""
+    nothing = ModelVersion("", 0)
+    entry = set_state(head, {}, nothing, attempt, lagging, resolution)
+    return replace(entry, state=None, model=None)
+
+
 def park(made_from: EntryInput) -> Entry:
     """The message waits beside the journal."""
     entry = open_entry(made_from)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.domain import next_entry
@@ -33,6 +33,7 @@ from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
+from shared.testkit.regions import TwoRegions
 from simulation.variant import small_limits
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
@@ -188,6 +189,42 @@ async def closed(faults: FaultPlan) -> object:
     page = await regions.workers["east"].standstills.find(limit=10)
     assert page.standstills == ()
     return await regions.result()
+
+
+async def erased(faults: FaultPlan) -> object:
+    """A session that a person has erased, and that goes on."""
+    regions = BusinessRegions(faults)
+    faults.is_over = True
+    await regions.take(BILLS[:1], BILLS[1:2])
+    await regions.finish()
+    faults.is_over = False
+    decision = ResolutionRequest(ResolutionAction.ERASE, "Ada", "asked to be forgotten")
+    await regions.insist(lambda worker: worker.resolver.resolve(SESSION, decision))
+    await regions.take(BILLS[2:3])
+    await regions.finish()
+    return await regions.result()
+
+
+async def measured(faults: FaultPlan) -> object:
+    """Outputs that a region misses, and a message that waits, while somebody listens."""
+    with patch.object(BusinessRegions, "new_worker", new_listened_worker):
+        regions = BusinessRegions(faults)
+        regions.bus.unavailable = {"west"}
+        await regions.take(BILLS[:1], BILLS[2:3])
+        regions.clock.seconds += LEASE_OVER
+        for region in REGIONS:
+            await regions.insist(lambda worker: worker.recovery.sweep(), region)
+        regions.bus.unavailable = set()
+        await regions.take(BILLS[1:2])
+        await regions.finish()
+        return await regions.result()
+
+
+def new_listened_worker(regions: BusinessRegions, region: str) -> Services:
+    """A worker whose telemetry goes nowhere."""
+    services = TwoRegions.new_worker(regions, region)
+    services.worker.telemetry = MagicMock()
+    return services
 
 
 async def effectful(faults: FaultPlan) -> object:
@@ -510,6 +547,8 @@ WORKS: Mapping[str, Work] = {
         corrected,
         skipped,
         closed,
+        erased,
+        measured,
         effectful,
         tried_again,
         left_alone,

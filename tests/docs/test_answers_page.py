@@ -208,6 +208,6 @@ def test_every_action_is_documented_with_what_it_takes_and_ends_something() -> N
     for action in ResolutionAction:
         required, allowed = ARGUMENTS[action]
         assert set(re.findall("`([a-z]+)`", documented[action][0])) == required | allowed
-    # A state is set so that another decision can end a halt.
-    ending = set(ResolutionAction) - {ResolutionAction.SET_STATE}
+    # A state is set so that another decision can end a halt, and nothing ends by erasing.
+    ending = set(ResolutionAction) - {ResolutionAction.SET_STATE, ResolutionAction.ERASE}
     assert {action for actions in VERBS.values() for action in actions} == ending

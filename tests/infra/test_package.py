@@ -144,6 +144,23 @@ def test_every_package_that_is_deployed_has_one_version() -> None:
     assert direct.items() <= constraints.items()
 
 
+def test_the_lock_has_the_hashes_of_every_package_that_is_deployed_in_the_same_versions() -> None:
+    needed = {
+        name: version(name) for package in pins("requirements.txt") for name in needed_with(package)
+    }
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+
+    locked = {}
+    for entry in lock.replace("\\\n", " ").splitlines():
+        pin, *hashes = entry.split()
+        assert hashes, pin
+        assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", one) for one in hashes), pin
+        name, _, pinned = pin.partition("==")
+        locked[canonicalize_name(name)] = pinned
+
+    assert locked == needed, "write it anew with `make lock`"
+
+
 def test_the_constraints_hold_in_a_deployment_and_no_file_names_an_index() -> None:
     lines = {
         name: (ROOT / name).read_text(encoding="utf-8").splitlines()

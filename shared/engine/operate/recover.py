@@ -8,6 +8,7 @@ finds what it missed when it is back.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -145,7 +146,10 @@ class Recovery:
         )
         todo = failed.order(found, self.worker.clock.now())[:limit]
         if self.worker.telemetry is not None and need in GAUGES:
-            await self.measure(self.worker.telemetry, need, len(found) + len(failed.newest()))
+            # What only measures must not keep a session from its help.
+            with suppress(LockstepError):
+                count = len(found) + len(failed.newest())
+                await self.measure(self.worker.telemetry, need, count)
         return await self.help(need, todo, help_one, end_at)
 
     async def measure(self, telemetry: Telemetry, need: SessionNeed, count: int) -> None:

@@ -11,6 +11,7 @@ from shared.domain.decision import cursor_of
 from shared.domain.errors import (
     InvalidMessage,
     InvalidState,
+    NotAllowed,
     NotHalted,
     NotMissing,
     NotOpen,
@@ -22,11 +23,12 @@ from shared.domain.journal import Entry, ModelVersion, Resolution, Status
 from shared.domain.message import UNPRINTABLE, Message, Number, derive_id, require_text
 from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
 from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
+from shared.domain.saga.plan import key_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.consume.consume import Consumer
 from shared.engine.handle.handle import dump_state, parse_state
 from shared.engine.operate.outputs import Outputs
-from shared.ports import WriteResult
+from shared.ports import SessionNeed, WriteResult
 
 log = logging.getLogger("lockstep.resolve")
 
@@ -40,6 +42,8 @@ WHY_CHARACTERS_MAX = 1_000
 POSITION_MAX = 10**12 - 1
 # One entry names every number that it skips.
 SKIPPED_NUMBERS_MAX = 1_000
+# A transactional batch takes 100 operations.
+REMOVED_AT_ONCE = 100
 # Outboxes, which take a moment each: a caller waits for them.
 DELIVERED_AT_ONCE = 50
 
@@ -54,6 +58,7 @@ class ResolutionAction(StrEnum):
     DELIVER = "deliver"
     REDIRECT = "redirect"
     DROP = "drop"
+    ERASE = "erase"
 
 
 # What an action must say, and what it may say besides who decided and why.
@@ -67,6 +72,7 @@ ARGUMENTS: dict[ResolutionAction, tuple[frozenset[str], frozenset[str]]] = {
     ResolutionAction.DELIVER: (frozenset(), frozenset()),
     ResolutionAction.REDIRECT: (frozenset({"queue", "to"}), frozenset({"at"})),
     ResolutionAction.DROP: (frozenset({"queue"}), frozenset({"at"})),
+    ResolutionAction.ERASE: (frozenset(), frozenset()),
 }
 
 # What a person can do about each.
@@ -140,8 +146,8 @@ class Resolver:
         set whether the session is halted or not; a halted one stays so, until its message is run
         again on that state, or skipped. Raises InvalidState for a state that is not its model's;
         NotHalted, NotMissing or NotOpen where what the decision is about does not stand still (any
-        more); UnknownType for a corrected type without a handler; Unavailable when other workers
-        kept being first.
+        more); NotOpen or NotAllowed for what cannot be erased; UnknownType for a corrected type
+        without a handler; Unavailable when other workers kept being first.
         """
         for _ in range(TRIES):
             match decision.action:
@@ -151,6 +157,8 @@ class Resolver:
                     entry = await self.set_state(session, decision)
                 case ResolutionAction.SKIP_NUMBER:
                     entry = await self.skip_numbers(session, decision)
+                case ResolutionAction.ERASE:
+                    entry = await self.erase(session, decision)
                 case _:
                     entry = await self.resolve_fault(session, decision)
             if entry is not None:
@@ -230,6 +238,50 @@ class Resolver:
         )
         result = await self.consumer.committer.commit(head, entry)
         return entry if result is WriteResult.CREATED else None
+
+    async def erase(self, session: str, decision: ResolutionRequest) -> Entry | None:
+        """Remove all that a session holds of a person; None when another worker was first.
+
+        What is left tells copies apart and nobody's data: numbers, ids, digests, and this entry.
+        Raises NotOpen where something of the session waits, NotAllowed for a saga's.
+        """
+        if key_of(session) is not None:
+            # Its state is what keeps it from starting twice.
+            raise NotAllowed("the journal of a saga is not erased")
+        head = await self.worker.read_head(session)
+        await self.require_settled(session, head)
+        if head is None or head.status is Status.WORKING:
+            raise Unavailable(f"session {session!r} has no entry, or its handler is running", 1.0)
+        lagging = await self.consumer.dispatcher.catch_up(head)
+        attempt = self.worker.new_attempt()
+        entry = next_entry.erase(head, attempt, lagging, decision.resolution)
+        if await self.consumer.committer.commit(head, entry) is not WriteResult.CREATED:
+            return None
+        # A crash from here on leaves older entries, and the decision may be repeated. They go
+        # oldest first, as in compaction: a worker that slept on one of them finds it gone.
+        while True:
+            oldest = await self.journal.oldest_entries(session, REMOVED_AT_ONCE)
+            free = [one.entry.position for one in oldest if one.entry.position < entry.position]
+            if not free:
+                return entry
+            await self.journal.compact(session, free, {})
+
+    async def require_settled(self, session: str, head: Entry | None) -> None:
+        """Raise NotOpen where an older entry is still needed: its data would have to stay."""
+        if head is not None and head.halt is not None:
+            raise NotOpen(f"session {session!r} is halted: skip, retry or edit its fault first")
+        if head is not None and head.parked:
+            raise NotOpen(
+                f"messages of session {session!r} are parked: let them be processed first"
+            )
+        regions = self.consumer.dispatcher.delivery.regions
+        if await self.journal.pending(session, regions, limit=1):
+            raise NotOpen(f"outputs of session {session!r} are pending: deliver them first")
+        if await self.journal.blocked(session):
+            raise NotOpen(f"outputs of session {session!r} are blocked: decide about them first")
+        need = {SessionNeed.RESOLUTION}
+        if await self.journal.signs(need, regions, session=session, older_than_seconds=0, limit=1):
+            raise NotOpen(f"session {session!r} has what asks for a person: close it first")
 
     async def model_of(self, head: Entry, decision: ResolutionRequest) -> StateModel:
         """The model that the session's next state is of; raises InvalidState where nobody knows."""

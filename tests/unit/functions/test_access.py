@@ -4,7 +4,6 @@ import inspect
 import json
 from base64 import b64encode
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import azure.functions as func
@@ -61,12 +60,15 @@ async def call(one: Any, headers: dict[str, str]) -> int:
     """The status of a route's answer; one that was let in may fail, as nothing is there to find."""
     function = one.get_user_function()
     request = func.HttpRequest("GET", "http://host/api", headers=headers, body=b"")
+    arguments: list[Any] = [request]
     if "client" in inspect.signature(function).parameters:
-        # Below the decorator that makes a client of what the host hands over.
-        function = partial(inspect.unwrap(function, stop=is_checked), client=None)
+        # Below the decorator that makes a client of what the host hands over, and as it calls.
+        function = inspect.unwrap(function, stop=is_checked)
+        arguments.append(None)
     try:
-        answer = await function(request=request)
-    except Exception:
+        answer = await function(*arguments)
+    except (AttributeError, KeyError):
+        # It was let in, and there is no client, or nothing that it is about.
         return 500
     return int(answer.status_code)
 

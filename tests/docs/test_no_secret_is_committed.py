@@ -1,0 +1,54 @@
+"""No committed file holds a secret, but for what is known to look like one."""
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+from detect_secrets.core.secrets_collection import SecretsCollection
+from detect_secrets.settings import default_settings
+
+from tests.docs.local_page import ROOT
+
+# By file, how many strings look like secrets and are none: published keys of emulators, the name of
+# a setting, and made up values of tests.
+KNOWN = {
+    "local/cosmos/server.py": 1,
+    "local/functions_host/config/settings.py": 1,
+    "tests/infra/rules.py": 1,
+    "tests/unit/shared/test_settings.py": 1,
+}
+# Made by a tool, and of hashes alone.
+LOCK = "requirements.lock"
+# Tests are full of digests and ids, which are as random as keys.
+RANDOM = {"Hex High Entropy String", "Base64 High Entropy String"}
+
+
+def find_secrets(root: Path, names: list[str]) -> Counter[str]:
+    """How many strings of each file look like secrets."""
+    found = SecretsCollection(root=str(root))
+    with default_settings():
+        found.scan_files(*names)
+    return Counter(
+        name for name, one in found if not (name.startswith("tests/") and one.type in RANDOM)
+    )
+
+
+def test_what_looks_like_a_secret_is_known_to_be_none() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = [name for name in listed.stdout.split("\0") if name not in ("", LOCK)]
+
+    assert find_secrets(ROOT, names) == KNOWN
+
+
+def test_a_planted_key_is_found(tmp_path: Path) -> None:
+    key = "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=" + "Zm9vYmFyYmF6" * 7 + "Zg=="
+    (tmp_path / "settings.py").write_text(f'STORAGE = "{key}"\n')
+    (tmp_path / "plain.py").write_text('STORAGE = "an address"\n')
+
+    assert find_secrets(tmp_path, ["settings.py", "plain.py"]) == {"settings.py": 1}
