@@ -21,6 +21,10 @@ BAR_SECONDS, LINES_SECONDS = 0.25, 10.0
 BAR_CELLS = 24
 CLEAR_LINE = "\r\x1b[K"
 LOOPBACK = "127.0.0.1"
+# How soon the end of a partition is noted.
+NOTED_SECONDS = 1.0
+
+type NoteEnd = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +44,29 @@ class JobConsole:
         return FAILED
 
     @contextmanager
-    def show_progress(self, step: str, rows: int | None = None) -> "Iterator[ProgressDisplay]":
+    def show_progress(
+        self, step: str, rows: int | None = None, note_end: NoteEnd | None = None
+    ) -> "Iterator[ProgressDisplay]":
         """Show how far a step is while in the context.
 
         With `rows`, how many there are to send, the display has an address to which tasks can send
         their own progress. Without it, or until a task has sent any, Spark's tasks are counted.
+        `note_end` is called with each partition that has sent all it has, also by a quiet console,
+        in a thread of its own; a partition of which that is not heard is left out.
         """
         spark = SparkSession.active()
         listener = None
-        if rows and not self.is_quiet:
+        if rows and (note_end or not self.is_quiet):
             host = spark.sparkContext.getConf().get("spark.driver.host") or LOOPBACK
             with suppress(OSError):  # Without a listener Spark's own tasks are counted instead.
                 listener = ProgressListener(host)
         is_terminal = sys.stderr.isatty()
-        display = ProgressDisplay(self.job, step, spark, rows, is_terminal, listener)
+        display = ProgressDisplay(
+            self.job, step, spark, rows, is_terminal, listener, note_end, is_quiet=self.is_quiet
+        )
         thread = threading.Thread(target=display.watch, name=f"{self.job} {step}", daemon=True)
         try:
-            if not self.is_quiet:
+            if note_end or not self.is_quiet:
                 thread.start()
             yield display
         finally:
@@ -114,6 +124,9 @@ class ProgressDisplay:
     rows: int | None
     is_terminal: bool
     listener: ProgressListener | None = None
+    note_end: NoteEnd | None = None
+    is_quiet: bool = False
+    noted: set[int] = field(default_factory=set)
     clock: Callable[[], float] = time.monotonic
     began: float = field(init=False)
     over: threading.Event = field(default_factory=threading.Event)
@@ -139,15 +152,30 @@ class ProgressDisplay:
         return StepProgress(done, total, "tasks", seconds) if total else None
 
     def watch(self) -> None:
-        while not self.over.wait(BAR_SECONDS if self.is_terminal else LINES_SECONDS):
+        interval = BAR_SECONDS if self.is_terminal else LINES_SECONDS
+        due_at = self.clock() + interval
+        while not self.over.wait(min(interval, NOTED_SECONDS)):
             try:
-                progress = self.measure()
+                self.note_ends()
+                progress = self.measure() if self.clock() >= due_at else None
             except Py4JError:
                 break  # Java is gone. The job's own thread notices that too, and reports it.
-            if progress is not None:
+            if progress is not None and not self.is_quiet:
                 self.show(progress)
-        if self.is_terminal:
+                due_at = self.clock() + interval
+        with suppress(Py4JError):
+            self.note_ends()
+        if self.is_terminal and not self.is_quiet:
             write_stderr(CLEAR_LINE)
+
+    def note_ends(self) -> None:
+        """Tell `note_end` of the partitions that have ended since the last call."""
+        if self.listener is None or self.note_end is None:
+            return
+        self.listener.receive()
+        for partition in sorted(self.listener.ended - self.noted):
+            self.noted.add(partition)
+            self.note_end(partition)
 
     def show(self, progress: StepProgress) -> None:
         if not self.is_terminal:

@@ -21,11 +21,12 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamWriter,
@@ -52,6 +53,10 @@ from spark.sending import (
     SequenceCheck,
     send_rows,
 )
+
+# By default: so many events fill a partition, of which there are so many at most. Each has one
+# connection to a namespace, and what a feed has left after a crash is left lane by lane.
+EVENTS_A_LANE, LANES_MAX = 5_000, 16
 
 # Messages are many small objects, and none is part of a cycle: looking for cycles as often as
 # Python does by default takes a tenth of a task's time.
@@ -251,8 +256,8 @@ class EventWriter:
     `gaps` is for a part of what was sent before. `settings` are connections, over those in the
     environment in which Spark's JVM was started; connections in the environment stay out of Spark's
     plans and web pages. `lanes` is how many partitions send, each with connections of its own; by
-    default as many as Spark has cores now. `progress` is the address to which the tasks send how
-    far they are.
+    default it follows from the number of events, see choose_lanes. `progress` is the address to
+    which the tasks send how far they are.
     """
 
     rate: float | None = None
@@ -263,10 +268,20 @@ class EventWriter:
     progress: str | None = None
     lanes: int | None = None
 
-    def send(self, rows: DataFrame) -> SendCounts:
-        """Send events (schemas.EVENTS and more columns); the counts of all partitions, added up."""
+    def choose_lanes(self, spark: SparkSession, events: int) -> int:
+        """How many partitions send so many events.
+
+        A rate is divided by the lanes, so all of them must run at the same time.
+        """
+        if self.lanes is not None:
+            return self.lanes
+        enough = max(1, min(LANES_MAX, ceil(events / EVENTS_A_LANE)))
+        return min(enough, spark.sparkContext.defaultParallelism) if self.rate else enough
+
+    def send(self, rows: DataFrame, events: int) -> SendCounts:
+        """Send so many events (schemas.EVENTS and more columns); the counts of all partitions."""
         spark = rows.sparkSession
-        partitions = self.lanes or spark.sparkContext.defaultParallelism
+        partitions = self.choose_lanes(spark, events)
         spark.dataSource.register(self.source)
         arrange = arrange_in_event_order if self.rate else arrange_in_runs
         with TemporaryDirectory(prefix="lockstep-feed-") as folder:

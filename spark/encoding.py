@@ -15,8 +15,9 @@ from functools import cache
 from itertools import batched
 from typing import Any
 
+from shared.adapters.service_bus import list_properties
 from shared.domain.message import Message
-from shared.domain.wire import CONTENT_TYPE, to_properties
+from shared.domain.wire import CONTENT_TYPE
 
 BATCH_FORMAT = 0x80013700
 NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
@@ -58,7 +59,7 @@ class Ulong(int):
 
 def encode_message(message: Message) -> bytes:
     """A message as azure-servicebus encodes it, but for a schedule."""
-    properties = to_properties(message)
+    properties = list_properties(message)
     return b"".join(
         (
             encode_properties(message),
@@ -121,9 +122,9 @@ def encode_text(text: str) -> bytes:
 
 
 @cache
-def encode_name(name: str) -> bytes:
+def encode_name(name: str | bytes) -> bytes:
     """The name of a property. There are about a dozen."""
-    return encode_text(name)
+    return encode_text(name if isinstance(name, str) else name.decode())
 
 
 @cache

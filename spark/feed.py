@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from shared.settings import Settings
 from spark import cli
 from spark.console import JobConsole
+from spark.datasource import EVENTS_A_LANE, LANES_MAX
 from spark.feeding import JOB, FeedConfig, FeedResult, feed
 from spark.incremental import ChangePolicy
 from spark.manifest import Manifest
@@ -91,7 +92,8 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
     add("--max-changed", type=cli.parse_change_limit, metavar="LIMIT", help=limit)
     accept = "with --manifest, feed although the mapping or time zone is not that of the last feed"
     add("--accept-mapping", action="store_true", help=accept)
-    lanes = "how many tasks send at once (default: the cores that Spark has when sending begins)"
+    lanes = "in how many parts the events are sent, each by a task (default: one for each "
+    lanes += f"{EVENTS_A_LANE:,} events, {LANES_MAX} at most)"
     add("--lanes", type=cli.parse_whole_number, metavar="N", help=lanes)
 
 

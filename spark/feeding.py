@@ -120,5 +120,5 @@ def feed_facts(
     console.log("sending" + (f", {options.rate:g} a second" if options.rate else ""))
     events = number_facts(source.facts, options.group)
     with console.show_progress("sending", counts.events) as display:
-        sent = replace(writer, progress=display.address).send(events)
+        sent = replace(writer, progress=display.address).send(events, counts.events)
     return FeedResult(counts, SendResult(counts=sent))

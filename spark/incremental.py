@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -13,7 +14,7 @@ from spark.datasource import EventWriter
 from spark.facts import SourceFacts, order_newest_first
 from spark.failures import JobRefused
 from spark.manifest import Manifest, ManifestHistory, ManifestStep
-from spark.numbering import digest_event, number_facts
+from spark.numbering import digest_event, find_lane, number_facts
 from spark.sending import SendCounts
 
 # So many sessions are looked up by name in what was fed before.
@@ -278,15 +279,30 @@ class IncrementalFeed:
                 group=self.group,
                 source=self.origin.name,
                 meaning=self.origin.meaning,
+                choose_lanes=partial(self.writer.choose_lanes, self.manifest.spark),
             )
         self.console.log(f"run {step.run} is bound to {step.events} events; sending them")
         return self.send_run(step)
 
     def send_run(self, step: ManifestStep) -> SendCounts:
-        counts = SendCounts()
-        if step.events:
-            with self.console.show_progress("sending", step.events) as display:
-                writer = replace(self.writer, progress=display.address)
-                counts = writer.send(self.manifest.read_plan(step))
+        """Send a run's plan, but for the lanes that an earlier feed has sent.
+
+        The end of a lane is recorded when its task says so. If that is not heard, the lane is sent
+        again, which has no further effect.
+        """
+        counts, plan, events = SendCounts(), self.manifest.read_plan(step), step.events
+        done = self.manifest.list_sent_lanes(step) if step.lanes else []
+        if step.lanes and done:
+            plan = plan.where(~find_lane(step.lanes).isin(done))
+            events = plan.count()
+            self.console.log(
+                f"{len(done)} of its {step.lanes} lanes are sent; {events} events left"
+            )
+        note_end = partial(self.manifest.mark_lane_sent, step) if step.lanes else None
+        if events:
+            with self.console.show_progress("sending", events, note_end) as display:
+                lanes = step.lanes or self.writer.lanes
+                writer = replace(self.writer, progress=display.address, lanes=lanes)
+                counts = writer.send(plan, events)
         self.manifest.mark_sent(step)
         return counts

@@ -20,7 +20,7 @@ them. A crash before the file leaves a table that nobody reads, and that a later
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -41,12 +41,12 @@ STEPS = StructType(
     [
         *RUN_OF_FEED,
         *build_schema(step=TEXT, events=LONG, watermark=TEXT, since=TEXT).fields,
-        *build_schema(group=TEXT, source=TEXT, meaning=TEXT).fields,
+        *build_schema(group=TEXT, source=TEXT, meaning=TEXT, lanes=LONG).fields,
     ]
 )
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
 SUMMARISED_RUNS = 32
-RUN_FOLDER = re.compile(r"run=(\d+)")
+RUN_FOLDER, LANE_FILE = re.compile(r"run=(\d+)"), re.compile(r"lane=(\d+)")
 
 
 class ManifestRefused(JobRefused):
@@ -58,8 +58,8 @@ class ManifestStep:
     """A run is bound to its plan (`planned`) or `sent`; nothing is decided by the time `since`.
 
     `watermark` is how far the run has read `source` for `group`, and `meaning` what its mapping
-    meant (mapping.describe, as JSON). An older release recorded none of the three, and its
-    watermarks hold for no source.
+    meant (mapping.describe, as JSON). `lanes` is in how many parts the plan is sent. An older
+    release recorded none of the four, and its watermarks hold for no source.
     """
 
     run: int
@@ -71,6 +71,7 @@ class ManifestStep:
     group: str | None = None
     source: str | None = None
     meaning: str | None = None
+    lanes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +229,9 @@ class Manifest:
         group: str | None = None,
         source: str | None = None,
         meaning: Mapping[str, str] | None = None,
+        choose_lanes: Callable[[int], int] | None = None,
     ) -> ManifestStep:
-        """Bind a run to its plan, which must be sent next.
+        """Bind a run to its plan, which must be sent next, in as many lanes as are chosen for it.
 
         Raises ManifestRefused if another feed has bound the run since the history was read.
         """
@@ -241,6 +243,8 @@ class Manifest:
         )
         if meaning is not None:
             planned = replace(planned, meaning=json.dumps(dict(meaning)))
+        if choose_lanes is not None:
+            planned = replace(planned, lanes=choose_lanes(count))
         if not self.write_step(planned):
             self.require_own(run)
         return planned
@@ -263,6 +267,20 @@ class Manifest:
     def mark_sent(self, planned: ManifestStep) -> None:
         """Record that all of a run was sent; another feed may have recorded it already."""
         self.write_step(replace(planned, step=SENT, since=format_now()))
+        SparkFiles(self.spark).remove(self.locate_lanes(planned))
+
+    def mark_lane_sent(self, planned: ManifestStep, lane: int) -> None:
+        """Record that a lane of a run was sent. Any number of feeds may do so."""
+        SparkFiles(self.spark).create(f"{self.locate_lanes(planned)}/lane={lane}", "")
+
+    def list_sent_lanes(self, planned: ManifestStep) -> list[int]:
+        """The lanes of an unsent run that are known to be sent."""
+        names = SparkFiles(self.spark).list_names(self.locate_lanes(planned))
+        found = (LANE_FILE.fullmatch(name) for name in names)
+        return sorted(int(match[1]) for match in found if match is not None)
+
+    def locate_lanes(self, planned: ManifestStep) -> str:
+        return f"{self.path}/lanes/run={planned.run}"
 
     def write_step(self, step: ManifestStep) -> bool:
         """Write a step as a file of one line; False if the step has been written before."""

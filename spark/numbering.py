@@ -42,6 +42,11 @@ def digest_event() -> Column:
     return F.sha2(content, 256)
 
 
+def find_lane(lanes: int) -> Column:
+    """The partition in which `repartition(lanes, "session")` puts a row."""
+    return F.pmod(F.hash("session"), F.lit(lanes))
+
+
 def arrange_in_event_order(rows: DataFrame, partitions: int) -> DataFrame:
     """Order events by their times. Each session is whole and in order within one partition.
 

@@ -19,6 +19,8 @@ LINE_SECONDS, DATAGRAM_SECONDS = 5.0, 0.5
 # host:port/token, as in ProgressListener.address.
 ADDRESS = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})/(?P<token>\w+)")
 DATAGRAM_BYTES_MAX = 256
+# Follows the rows of a partition that has sent all of them.
+END = "end"
 
 
 class TaskProgress:
@@ -41,15 +43,16 @@ class TaskProgress:
             send_progress(self.address, self.partition, counts.sent)
 
     def finish(self, counts: SendCounts) -> None:
+        """Report that all of the partition was sent."""
         if self.address is not None:
-            send_progress(self.address, self.partition, counts.sent)
+            send_progress(self.address, self.partition, counts.sent, is_end=True)
 
     def log(self, line: str) -> None:
         sys.stderr.write(f"partition {self.partition}, try {self.attempt + 1}: {line}\n")
         sys.stderr.flush()
 
 
-def send_progress(address: str, partition: int, sent: int) -> None:
+def send_progress(address: str, partition: int, sent: int, *, is_end: bool = False) -> None:
     """Send one datagram; a receiver that cannot be reached is ignored."""
     found = ADDRESS.fullmatch(address)
     if found is None:
@@ -57,7 +60,8 @@ def send_progress(address: str, partition: int, sent: int) -> None:
     try:
         family, kind, _, _, place = resolve_address(found["host"], int(found["port"]))
         with socket.socket(family, kind) as sender:
-            sender.sendto(f"{found['token']} {partition} {sent}".encode(), place)
+            words = [found["token"], str(partition), str(sent), *([END] if is_end else [])]
+            sender.sendto(" ".join(words).encode(), place)
     except OSError:
         return  # The rows are sent all the same.
 
@@ -72,11 +76,15 @@ def resolve_address(host: str, port: int) -> tuple[int, int, int, str, tuple[str
 
 @dataclass(slots=True)
 class ProgressListener:
-    """Receives on the driver how far tasks are; the token keeps others out. To be closed."""
+    """Receives on the driver how far tasks are; the token keeps others out. To be closed.
+
+    `ended` are the partitions of which all was sent. One may be missing, if its datagram was lost.
+    """
 
     host: str
     token: str = field(default_factory=lambda: token_hex(8))
     rows: dict[int, int] = field(default_factory=dict)
+    ended: set[int] = field(default_factory=set)
     receiver: socket.socket = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,10 +105,14 @@ class ProgressListener:
             except BlockingIOError:
                 return sum(self.rows.values()) if self.rows else None
             match words:
-                case [self.token, partition, sent] if partition.isdecimal() and sent.isdecimal():
+                case [self.token, partition, sent, *end] if (
+                    partition.isdecimal() and sent.isdecimal() and end in ([], [END])
+                ):
                     # A second attempt of a task starts again at 0; what was sent stays sent.
                     before = self.rows.get(int(partition), 0)
                     self.rows[int(partition)] = max(before, int(sent))
+                    if end:
+                        self.ended.add(int(partition))
                 case _:
                     continue
 

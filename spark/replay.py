@@ -77,7 +77,7 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
         if not chosen.dry_run:
             with console.show_progress("sending", count) as display:
                 writer = EventWriter(chosen.rate, chosen.batch, gaps=True, progress=display.address)
-                sent = writer.send(rows)
+                sent = writer.send(rows, count)
     if chosen.summary is not None:
         document = {"chosen": count} | asdict(sent)
         chosen.summary.write_text(json.dumps(document, indent=2) + "\n")

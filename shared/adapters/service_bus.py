@@ -18,7 +18,7 @@ from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusErro
 
 from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
-from shared.domain.wire import CONTENT_TYPE, to_properties
+from shared.domain.wire import CONTENT_TYPE, Property, to_properties
 from shared.ports import DeadLetter, Telemetry
 
 # A sender does one thing at a time; a few of them hide the round trip.
@@ -255,16 +255,21 @@ def scheduled_time(delay_seconds: float) -> datetime | None:
     return datetime.now(UTC) + timedelta(seconds=delay_seconds) if delay_seconds > 0 else None
 
 
-def to_service_bus(message: Message, visible_at: datetime | None) -> ServiceBusMessage:
-    """A message as the SDK wants it. Identity is in the application properties, see domain.wire."""
-    properties = dict[Any, Any](to_properties(message))
+def list_properties(message: Message) -> dict[str | bytes, Property]:
+    """The application properties of a message, whoever encodes it."""
+    properties = dict[str | bytes, Property](to_properties(message).items())
     if message.traceparent is not None:
         # The SDKs and the Functions host look for the trace here. Left to itself the SDK would give
         # each copy a span of its own.
         properties |= dict.fromkeys(TRACE_PROPERTIES, message.traceparent)
+    return properties
+
+
+def to_service_bus(message: Message, visible_at: datetime | None) -> ServiceBusMessage:
+    """A message as the SDK wants it. Identity is in the application properties, see domain.wire."""
     return ServiceBusMessage(
         message.body,
-        application_properties=properties,
+        application_properties=dict[Any, Any](list_properties(message)),
         content_type=CONTENT_TYPE,
         message_id=message.id,
         session_id=message.session,

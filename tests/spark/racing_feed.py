@@ -132,7 +132,7 @@ def main() -> None:
     facts = [tuple(fact) for fact in json.loads((folder / FACTS_FILE).read_text())]
     with two_machines(folder / "work", SETTINGS) as spark:
         events = number_facts(spark.createDataFrame(facts, FACTS), GROUP)
-        counts = EventWriter(batch=BATCH, source=RacingDataSource).send(events)
+        counts = EventWriter(batch=BATCH, source=RacingDataSource, lanes=2).send(events, 0)
         track.note(COUNTS_FILE, str(counts.sent))
         track.note(COMMITTED)
         asyncio.run(track.until(ZOMBIE_ENDED))

@@ -5,6 +5,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -75,6 +76,7 @@ def make_variants() -> Iterator[tuple[Message, datetime | None]]:
     yield Message("id", "acc-7", "account.add", b"1"), None
     answer = Message("id", "acc-7", "a.b", b"1", None, None, "replies", "r-1", "c-1", 900 * "s")
     yield answer, AT
+    yield replace(message(), traceparent=f"00-{32 * '1'}-{16 * '2'}-01"), None
 
 
 def test_a_batch_has_byte_for_byte_what_the_sdk_makes_of_the_same_messages() -> None:

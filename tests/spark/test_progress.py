@@ -80,7 +80,7 @@ def test_the_rows_of_a_write_are_received_while_it_is_shown(
     with JobConsole("feed").show_progress("sending", 12) as display:
         told = settings(tmp_path)
         load = EventWriter(settings=told, source=RecordingDataSource, progress=display.address)
-        counts = load.send(events)
+        counts = load.send(events, 12)
         deadline = time.monotonic() + SECONDS_MAX
         while not (reached := display.measure()) or reached.done < 12:
             assert time.monotonic() < deadline, reached

@@ -41,9 +41,9 @@ def test_a_feed_that_begins_while_another_sends_goes_on_from_its_numbers(
     class Overtaken(EventWriter):
         """Sends only after another feed has come and gone."""
 
-        def send(self, rows: DataFrame) -> Any:
+        def send(self, rows: DataFrame, events: int) -> Any:
             told.append(job(spark, tmp_path).run(booked(spark, 6)))
-            return super().send(rows)
+            return super().send(rows, events)
 
     told: list[Any] = []
     told.append(job(spark, tmp_path, Overtaken).run(booked(spark, 4)))
