@@ -1,13 +1,14 @@
 """Commands that only look: sessions, what stands still, sagas, health."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from cli.client import AppClient
-from cli.display import open_progress, print_json, print_table
+from cli.display import open_progress, print_json, print_table, tell
 from cli.failures import NO_ANSWER, REFUSED, NoAnswer
 
 PAGE = 100
@@ -52,30 +53,42 @@ def read_session(client: AppClient, session: str) -> dict[str, Any]:
 
 def list_sessions(
     context: typer.Context,
-    kind: KindNames = None,
-    limit: Limit = FAULTS_MAX,
+    prefix: Annotated[str, typer.Argument(help="only names that begin with this")] = "",
+    after: Annotated[str | None, typer.Option(help="go on behind this name")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="so many sessions at most")] = PAGE,
     as_json: AsJson = False,
 ) -> None:
-    """List the sessions that stand still, with what stops each. No route lists the others."""
-    sessions: dict[str, dict[str, Any]] = {}
-    for one in find_standstills(client_of(context), kind, limit):
-        row = sessions.setdefault(
-            one["session"],
-            {"session": one["session"], "kinds": [], "since": one["since"], "parked": 0},
-        )
-        row["kinds"] = sorted({*row["kinds"], one["kind"]})
-        row["since"] = min(row["since"], one["since"])
-        row["parked"] = max(row["parked"], one.get("parked", 0))
+    """List sessions by name, with what the newest entry of each says."""
+    client = client_of(context)
+    listed: list[dict[str, Any]] = []
+    units = 0.0
+    with open_progress() as progress:
+        task = progress.add_task("sessions")
+        while True:
+            left = str(min(PAGE, limit - len(listed)))
+            page = client.get("sessions", prefix=prefix or None, limit=left, after=after)
+            listed += page["sessions"]
+            units += page["request_units"]
+            after = page["after"]
+            progress.advance(task, len(page["sessions"]))
+            if after is None or len(listed) >= limit:
+                break
     if as_json:
-        print_json({"sessions": list(sessions.values())})
+        print_json({"sessions": listed, "after": after, "request_units": round(units, 2)})
         return
     rows = [
-        (row["session"], ", ".join(row["kinds"]), row["since"][:19], row["parked"])
-        for row in sessions.values()
+        (
+            *(row["session"], row.get("position"), row.get("status"), row.get("region")),
+            f"halted by {row['halted_by']}" if "halted_by" in row else None,
+            ", ".join(f"{count} of {group}" for group, count in row.get("parked", {}).items()),
+        )
+        for row in listed
     ]
-    print_table(
-        ("session", "what stands still", "since (UTC)", "parked"), rows, "Nothing stands still."
-    )
+    columns = ("session", "newest entry", "status", "written in", "stands still", "parked")
+    print_table(columns, rows, "No session's name begins with this.")
+    if after is not None:
+        tell(f"there are more: --after {shlex.quote(after)}")
+    tell(f"{units:.1f} request units")
 
 
 def print_session(context: typer.Context, session: SessionName, as_json: AsJson = False) -> None:

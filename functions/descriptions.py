@@ -49,6 +49,17 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
     return described | {name: value for name, value in optional.items() if value is not None}
 
 
+def summarise_head(head: Entry) -> dict[str, Any]:
+    """What a list says of a session: its newest entry, what halts it, and how much is parked."""
+    optional = {"halted_by": head.halt.at if head.halt else None, "parked": dict(head.parked)}
+    return {
+        "position": head.position,
+        "status": head.status.value,
+        "region": head.attempt.owner.region,
+        **{name: value for name, value in optional.items() if value not in (None, {})},
+    }
+
+
 def describe_resolution(resolution: Resolution) -> dict[str, Any]:
     """Who decided what, why, and about which fault where it was one."""
     return {name: value for name, value in asdict(resolution).items() if value is not None}

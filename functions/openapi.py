@@ -65,6 +65,14 @@ OPERATIONS = (
         {"type": TEXT, "time": {"type": "string", "format": "date-time"}},
     ),
     HttpOperation(
+        "sessions",
+        "get",
+        "sessions",
+        "Sessions by name, page by page, with what the newest entry of each says.",
+        {200: "A page, the name that the next one begins behind, its request units.", **REFUSED},
+        {"prefix": TEXT, "limit": LIMIT, "after": TEXT},
+    ),
+    HttpOperation(
         "session",
         "get",
         "sessions/{session}",

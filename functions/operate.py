@@ -12,16 +12,18 @@ import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from functions.access import level_of, principal_of, requires
-from functions.descriptions import describe_entry, describe_standstill
+from functions.descriptions import describe_entry, describe_standstill, summarise_head
 from functions.requests import SESSION, read_name, require_request
 from functions.responses import respond, respond_problem
 from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, Unavailable
 from shared.domain.message import require_text
+from shared.domain.spending import count_spending
 from shared.domain.standstill import ListPlace, StandstillKind
 from shared.engine.build import Services
 from shared.engine.handle.handle import summarise
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.operate.standstills import READ_AT_ONCE
 
 # So many are listed at once.
 STANDSTILLS_MAX = 100
@@ -57,6 +59,16 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
     )
     async def health(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
         return await report_health(services)
+
+    @bp.route(
+        route="sessions",
+        methods=["GET"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
+    )
+    @requires(services, Right.LOOK)
+    async def sessions(request: func.HttpRequest) -> func.HttpResponse:
+        return await list_sessions(services, request)
 
     @bp.route(
         route="sessions/{session}",
@@ -133,6 +145,42 @@ async def show_session(services: Services, request: func.HttpRequest) -> func.Ht
         "standstills": [describe_standstill(one) for one in page.standstills],
     }
     return respond(shown, 200 if head or page.standstills else 404)
+
+
+async def list_sessions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Sessions by name, page by page, each with what its newest entry says.
+
+    `prefix` asks for those whose names begin with it, `limit` for so many at once, and `after` goes
+    on behind a name. A page costs one search, and one read for each session.
+    """
+    try:
+        require_request(request, frozenset({"prefix", "after", "limit"}))
+        with count_spending() as spending:
+            listed, after = await find_sessions(services, request.params)
+    except LockstepError as error:
+        return respond_problem(error)
+    return respond(
+        {"sessions": listed, "after": after, "request_units": round(spending.request_units, 2)}
+    )
+
+
+async def find_sessions(
+    services: Services, parameters: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], str | None]:
+    """A page of sessions, and the name to go on from; raises InvalidMessage or Unavailable."""
+    limit = read_limit(parameters.get("limit"))
+    prefix, after = (parameters.get(name, "") for name in ("prefix", "after"))
+    # One more is asked for: whether there is a next page is known without another search.
+    names = await services.journal.listed(prefix, after, limit + 1)
+    slots = asyncio.Semaphore(READ_AT_ONCE)
+
+    async def describe(session: str) -> dict[str, Any]:
+        async with slots:
+            head = await services.journal.head(session, newest=False)
+        return {"session": session, **(summarise_head(head) if head else {})}
+
+    listed = await asyncio.gather(*(describe(name) for name in names[:limit]))
+    return listed, names[limit - 1] if len(names) > limit else None
 
 
 async def list_standstills(services: Services, request: func.HttpRequest) -> func.HttpResponse:

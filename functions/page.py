@@ -11,8 +11,16 @@ import azure.functions as func
 
 from functions.access import level_of, principal_of, requires
 from functions.descriptions import describe_entry, describe_standstill
-from functions.operate import STANDSTILLS_MAX, encode_place, read_kinds, read_limit, read_place
+from functions.operate import (
+    STANDSTILLS_MAX,
+    encode_place,
+    find_sessions,
+    read_kinds,
+    read_limit,
+    read_place,
+)
 from functions.page_decisions import answer_form
+from functions.page_regions import show_regions
 from functions.page_view import compare_states, group_by_cause, render, render_problem
 from functions.requests import require_request
 from functions.sagas import with_client
@@ -22,12 +30,14 @@ from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
 from shared.domain.saga.plan import SagaState
+from shared.domain.spending import count_spending
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.resolve import POSITION_MAX
 from shared.engine.sagas.sagas import Sagas
 
-# Entries and sagas on one page.
+# Sessions, entries and sagas on one page.
+SESSIONS_SHOWN = 50
 ENTRIES_SHOWN = 20
 SAGAS_SHOWN = 50
 
@@ -43,6 +53,26 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     @requires(services, Right.LOOK)
     async def page(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_overview(services, request))
+
+    @bp.route(
+        route="operate/regions",
+        methods=["GET"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
+    )
+    @requires(services, Right.LOOK)
+    async def page_regions(request: func.HttpRequest) -> func.HttpResponse:
+        return await show(request, show_regions(services, request))
+
+    @bp.route(
+        route="operate/sessions",
+        methods=["GET"],
+        auth_level=level_of(services),
+        trigger_arg_name="request",
+    )
+    @requires(services, Right.LOOK)
+    async def page_sessions(request: func.HttpRequest) -> func.HttpResponse:
+        return await show(request, show_sessions(services, request))
 
     @bp.route(
         route="operate/session",
@@ -90,10 +120,11 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
 
 async def show(request: func.HttpRequest, shown: Awaitable[func.HttpResponse]) -> func.HttpResponse:
     """The page, or one that says what went wrong, with the status that JSON would have."""
-    try:
-        return await shown
-    except LockstepError as error:
-        return render_problem(request, error)
+    with count_spending():
+        try:
+            return await shown
+        except LockstepError as error:
+            return render_problem(request, error)
 
 
 async def show_overview(services: Services, request: func.HttpRequest) -> func.HttpResponse:
@@ -120,6 +151,14 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         limit=request.params.get("limit", ""),
         who=name_caller(services, request),
     )
+
+
+async def show_sessions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """A page of the sessions whose names begin with `prefix`."""
+    require_request(request, frozenset({"prefix", "after"}))
+    asked = {name: request.params.get(name, "") for name in ("prefix", "after")}
+    listed, following = await find_sessions(services, asked | {"limit": str(SESSIONS_SHOWN)})
+    return render(request, "sessions.html", sessions=listed, following=following, **asked)
 
 
 async def show_timeline(services: Services, request: func.HttpRequest) -> func.HttpResponse:

@@ -15,8 +15,16 @@ from functions.requests import HOST_PARAMETERS
 from functions.responses import retry_headers, status_of
 from shared.domain.errors import LockstepError
 from shared.domain.reports import shorten
+from shared.domain.spending import CURRENT
 
 ROUTE = "/operate"
+# What every page links to, in order.
+PAGES = (
+    ("", "What stands still"),
+    ("/regions", "Regions"),
+    ("/sessions", "Sessions"),
+    ("/sagas", "Sagas"),
+)
 # Nothing is loaded or run, nothing is kept, and no address (it may hold a key) is told elsewhere.
 # With no-referrer a browser would say of a form here that it is of no origin at all.
 HEADERS = {
@@ -52,12 +60,31 @@ def write_json(value: Any) -> str:
 
 
 def render(
-    request: func.HttpRequest, template: str, status: int = 200, **shown: Any
+    request: func.HttpRequest,
+    template: str,
+    status: int = 200,
+    *,
+    refresh: int = 0,
+    **shown: Any,
 ) -> func.HttpResponse:
-    """A page; its links carry the key on where the request had it in its query."""
-    values = {"link": partial(link, request), "keys": keys_of(request), "who": "", **shown}
+    """A page; its links carry the key on where the request had it in its query.
+
+    With `refresh` a browser asks for it again after so many seconds.
+    """
+    spending = CURRENT.get()
+    units = f"{spending.request_units:.1f}" if spending else None
+    values = {
+        "units": units,
+        "link": partial(link, request),
+        "keys": keys_of(request),
+        "pages": PAGES,
+        "current": urlsplit(request.url).path.partition(ROUTE)[2],
+        "who": "",
+        **shown,
+    }
     text = load_templates().get_template(template).render(values)
-    return func.HttpResponse(text, status_code=status, mimetype="text/html", headers=HEADERS)
+    headers = HEADERS | ({"Refresh": str(refresh)} if refresh else {})
+    return func.HttpResponse(text, status_code=status, mimetype="text/html", headers=headers)
 
 
 def render_problem(request: func.HttpRequest, error: LockstepError) -> func.HttpResponse:

@@ -77,6 +77,7 @@ resource journal 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@
           { path: '/claimed/?' }
           { path: '/waiting/?' }
           { path: '/milestone/?' }
+          { path: '/listed/?' }
         ]
         excludedPaths: [
           { path: '/*' }

@@ -1,7 +1,8 @@
 """What the engine needs of the outside: the journals, the queues of all regions, and a clock.
 
 The journal is split by who reads it: `Entries` for a message's way, `Outboxes` for delivery,
-`Ledgers` and `Regions` for producers, `Maintenance` for sweeps, compaction and operators. Two
+`Ledgers` and `Regions` for producers, `Maintenance` for sweeps, compaction and operators, and
+`Directory` for pages. Two
 implementations of everything exist, the SDK adapters and the in-memory twin; one contract suite
 holds both to what is written here. Every method may raise Unavailable (nothing happened) and, where
 it writes, OutcomeUnknown (it may have happened, or may still).
@@ -13,7 +14,14 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
-from shared.domain.journal import Entry, EvictedCursor, Marker, MessageIdentity, Resolution
+from shared.domain.journal import (
+    Entry,
+    EvictedCursor,
+    Marker,
+    MessageIdentity,
+    RecentEntry,
+    Resolution,
+)
 from shared.domain.measures import Measure
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import (
@@ -383,7 +391,25 @@ class Maintenance(Protocol):
         ...
 
 
-class Journal(Entries, Outboxes, Ledgers, Regions, Maintenance, Protocol):
+class Directory(Protocol):
+    """What people look at. Nothing is decided by it, so it may be some seconds old."""
+
+    async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
+        """The sessions whose names begin with a prefix and come after a name, in their order."""
+        ...
+
+    async def recent_entries(self, seconds: float, limit: int) -> Sequence[RecentEntry]:
+        """The newest entries of all sessions, at most so many seconds old, the newest first."""
+        ...
+
+    async def waiting_seconds(
+        self, region: str, older_than_seconds: float, limit: int
+    ) -> Sequence[float]:
+        """For how long outboxes have waited for a region, the oldest first; at least so long."""
+        ...
+
+
+class Journal(Entries, Outboxes, Ledgers, Regions, Maintenance, Directory, Protocol):
     """Everything that is kept of all sessions."""
 
 

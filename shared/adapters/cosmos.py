@@ -7,7 +7,14 @@ them apart by the attempt's id.
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from shared.adapters.cosmos_account import RELAXED, CosmosContainer, ResponseClock
-from shared.domain.journal import Entry, EvictedCursor, Marker, MessageIdentity, Resolution
+from shared.domain.journal import (
+    Entry,
+    EvictedCursor,
+    Marker,
+    MessageIdentity,
+    RecentEntry,
+    Resolution,
+)
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import (
     NO_OUTBOX,
@@ -42,6 +49,7 @@ from shared.storage.documents import (
     decode_parked,
     decode_parked_run,
     decode_pending,
+    decode_recent,
     decode_sign,
     decode_staged,
     encode_pending,
@@ -77,10 +85,13 @@ from shared.storage.operations import (
 from shared.storage.queries import (
     BLOCKED_QUERY,
     HEAD_QUERY,
+    LISTED_QUERY,
     MILESTONE_QUERY,
     OLDEST_QUERY,
     PARKED_QUERY,
     PROCESSED_QUERY,
+    RECENT_QUERY,
+    WAITING_QUERY,
     blocked_queues_query,
     pending_query,
     place_of,
@@ -231,12 +242,9 @@ class CosmosJournal:
         limit: int,
     ) -> Sequence[Sign]:
         """See Maintenance.signs: one indexed query, and one that finds nothing but the time."""
-        clock = ResponseClock()
-        await self.container.query(
-            HEAD_QUERY, limit=1, partition_key=NOBODY, response_hook=clock.read
-        )
-        late = clock.seconds - older_than_seconds
-        newest = after.since if after else clock.seconds + CLOCK_SLACK_SECONDS
+        now = await self.now()
+        late = now - older_than_seconds
+        newest = after.since if after else now + CLOCK_SLACK_SECONDS
         named: dict[str, str | float] = {f"@r{n}": region for n, region in enumerate(regions)}
         named |= {"@late": late, "@from": newest}
 
@@ -259,6 +267,14 @@ class CosmosJournal:
             **where,
         )
         return page(found)
+
+    async def now(self) -> float:
+        """The time on the store's clock: a query that finds nothing."""
+        clock = ResponseClock()
+        await self.container.query(
+            HEAD_QUERY, limit=1, partition_key=NOBODY, response_hook=clock.read
+        )
+        return clock.seconds
 
     async def first_parked(self, session: str, group: str) -> int | None:
         """See Maintenance.first_parked: one query in one partition."""
@@ -400,6 +416,37 @@ class CosmosJournal:
         operations = compact_operations(positions, marks)
         if operations:
             await self.container.write(session, operations)
+
+    async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
+        """See Directory.listed: one indexed query, whose pages the SDK merges by name."""
+        found = await self.container.query(
+            LISTED_QUERY,
+            limit=limit,
+            parameters=[{"name": "@after", "value": after}, {"name": "@prefix", "value": prefix}],
+            **RELAXED,
+        )
+        return [str(document["listed"]) for document in found]
+
+    async def recent_entries(self, seconds: float, limit: int) -> Sequence[RecentEntry]:
+        """See Directory.recent_entries: one query, and one for the time."""
+        now = await self.now()
+        since = {"name": "@since", "value": now - seconds}
+        found = await self.container.query(RECENT_QUERY, limit=limit, parameters=[since], **RELAXED)
+        return [decode_recent(document, now) for document in found]
+
+    async def waiting_seconds(
+        self, region: str, older_than_seconds: float, limit: int
+    ) -> Sequence[float]:
+        """See Directory.waiting_seconds: one indexed query, and one for the time."""
+        now = await self.now()
+        named = {"@region": region, "@late": now - older_than_seconds}
+        found = await self.container.query(
+            WAITING_QUERY,
+            limit=limit,
+            parameters=[{"name": n, "value": v} for n, v in named.items()],
+            **RELAXED,
+        )
+        return [max(0.0, now - written_at(document)) for document in found]
 
 
 def stored_entry(document: Document, clock: ResponseClock) -> StoredEntry:

@@ -33,6 +33,7 @@ from shared.domain.failures import (
     make_error,
 )
 from shared.domain.measures import REQUEST_UNITS
+from shared.domain.spending import spend
 from shared.ports import Telemetry, WriteResult
 from shared.storage.documents import Document
 from shared.storage.operations import (
@@ -269,7 +270,7 @@ class ResponseClock:
 class MeasuredTransport(AioHttpTransport):  # type: ignore[misc] # its types are its own
     """A transport that counts the request units of every response: all of them pass here."""
 
-    def __init__(self, telemetry: Telemetry, **options: Any) -> None:
+    def __init__(self, telemetry: Telemetry | None, **options: Any) -> None:
         super().__init__(**options)
         self.telemetry = telemetry
 
@@ -278,6 +279,8 @@ class MeasuredTransport(AioHttpTransport):  # type: ignore[misc] # its types are
         response: Any = await super().send(request, **options)
         charge = response.headers.get("x-ms-request-charge")
         if charge:
+            spend(float(charge))
+        if charge and self.telemetry is not None:
             self.telemetry.add(REQUEST_UNITS, float(charge), operation=operation_of(request))
         return response
 
@@ -296,8 +299,6 @@ def new_transport(telemetry: Telemetry | None) -> AioHttpTransport:
 
     That search costs two trips to a thread, a quarter of what a request costs this process.
     """
-    if telemetry is None:
-        return AioHttpTransport(use_env_settings=False)
     return MeasuredTransport(telemetry, use_env_settings=False)
 
 

@@ -9,7 +9,14 @@ from itertools import islice
 
 from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import MemoryStore, VirtualClock
-from shared.domain.journal import Entry, EvictedCursor, Marker, MessageIdentity, Resolution
+from shared.domain.journal import (
+    Entry,
+    EvictedCursor,
+    Marker,
+    MessageIdentity,
+    RecentEntry,
+    Resolution,
+)
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import (
     NO_OUTBOX,
@@ -34,6 +41,7 @@ from shared.ports import (
     WriteResult,
 )
 from shared.storage.documents import (
+    GENESIS_ID,
     Document,
     blocked_key,
     blocked_queues_in,
@@ -44,6 +52,7 @@ from shared.storage.documents import (
     decode_parked,
     decode_parked_run,
     decode_pending,
+    decode_recent,
     decode_sign,
     decode_staged,
     encode_pending,
@@ -300,6 +309,35 @@ class MemoryJournal:
         self, session: str, positions: Sequence[int], marks: Mapping[int, bool]
     ) -> None:
         self.write("compact", session, compact_operations(positions, marks))
+
+    async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
+        found = self.fault_plan.perform(
+            "listed",
+            lambda: [s for s in list(self.partitions) if self.store.read(s, GENESIS_ID)],
+        )
+        return sorted(s for s in found if s.startswith(prefix) and s > after)[:limit]
+
+    async def recent_entries(self, seconds: float, limit: int) -> Sequence[RecentEntry]:
+        documents = self.fault_plan.perform(
+            "recent_entries", lambda: [d for s in list(self.partitions) for d in self.entries(s)]
+        )
+        now = self.clock.now()
+        found = [
+            decode_recent({**one, "messages": len(one["covers"])}, now)
+            for one in documents
+            if written_at(one) > now - seconds
+        ]
+        return sorted(found, key=lambda one: one.age_seconds)[:limit]
+
+    async def waiting_seconds(
+        self, region: str, older_than_seconds: float, limit: int
+    ) -> Sequence[float]:
+        before = self.clock.now() - older_than_seconds
+        found = self.fault_plan.perform(
+            "waiting_seconds",
+            lambda: self.store.search(SessionNeed.DELIVERY, region, before, 0, frozenset()),
+        )
+        return [self.clock.now() - written_at(document) for document in found[:limit]]
 
     def read(self, name: str, session: str, document_id: str) -> Document | None:
         """A point read, unless it goes wrong as planned."""

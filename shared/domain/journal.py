@@ -113,6 +113,15 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True)
+class RecentEntry:
+    """Of a new entry: where it was written, how long ago, and how many messages it is about."""
+
+    region: str
+    age_seconds: float
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
 class Resolution:
     """What a person decided; `at` is the position of the fault that the decision ended."""
 

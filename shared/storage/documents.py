@@ -5,7 +5,7 @@ positions, so the order of ids is the order of positions. Fields that say nothin
 The index, the change feed and the sweep look at these fields, which are there only while true:
 `owing` (the regions an outbox has to reach), `blocked` (the regions and their queues that take
 nothing before a person changes something), `faulted` (a person has to look at the entry),
-`claimed`, `waiting`, `milestone`.
+`claimed`, `waiting`, `milestone`. A session is listed by `listed` of its genesis.
 
 A deployment has old code on new data for a while, and back again where it is withdrawn. So a new
 field may stand at the top of a document, in its outbox, in its message and in what it covers, where
@@ -34,6 +34,7 @@ from shared.domain.journal import (
     MessageIdentity,
     ModelVersion,
     Owner,
+    RecentEntry,
     Resolution,
     Status,
 )
@@ -140,7 +141,8 @@ def written_at(document: Mapping[str, Any]) -> float:
 
 def encode_genesis(session: str) -> Document:
     """The proof that the session exists; it outlives every entry, so its first entry is unique."""
-    return {"id": GENESIS_ID, "session": session, "kind": "genesis"}
+    # The partition's own key is not indexed, and need not be for every entry.
+    return {"id": GENESIS_ID, "session": session, "kind": "genesis", "listed": session}
 
 
 def encode_parked(message: Message, number: Number) -> Document:
@@ -336,6 +338,15 @@ def newest_milestone(documents: Iterable[Mapping[str, Any]], before: float) -> i
     """The highest marked position that was written at or before a time of the store's clock."""
     marked = (d for d in documents if d.get("milestone", True) and written_at(d) <= before)
     return max((int(d["id"]) for d in marked), default=None)
+
+
+def decode_recent(document: Mapping[str, Any], now: float) -> RecentEntry:
+    """An entry of which only a summary was read."""
+    return RecentEntry(
+        region=document["owner"]["region"],
+        age_seconds=max(0.0, now - written_at(document)),
+        messages=int(document["messages"]),
+    )
 
 
 def session_in(document: Mapping[str, Any]) -> str:

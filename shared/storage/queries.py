@@ -21,6 +21,19 @@ SIGN_FIELDS = (
     ' "decided": c.outbox.decided} AS outbox'
 )
 MILESTONE_QUERY = "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c.id DESC"
+# Which region wrote what, and no state. Only the time is indexed, so what is no entry is read for
+# nothing; at the newest end of a journal that is little.
+RECENT_QUERY = (
+    "SELECT c._ts, c.owner, ARRAY_LENGTH(c.covers) AS messages FROM c"
+    " WHERE c._ts > @since AND c.kind = 'entry' ORDER BY c._ts DESC"
+)
+WAITING_QUERY = (
+    "SELECT c._ts FROM c WHERE ARRAY_CONTAINS(c.owing, @region) AND c._ts <= @late ORDER BY c._ts"
+)
+LISTED_QUERY = (
+    "SELECT c.listed FROM c WHERE c.id = 'genesis' AND c.listed > @after"
+    " AND STARTSWITH(c.listed, @prefix) ORDER BY c.listed"
+)
 # The field that is there only while a document's session has the need.
 FIELDS = {
     SessionNeed.DELIVERY: "owing",

@@ -10,6 +10,7 @@ from shared.ports import Journal
 from tests.contract.bus import BusContract
 from tests.contract.journal import JournalContract, session
 from tests.contract.journal_blocked import JournalBlockedContract
+from tests.contract.journal_directory import JournalDirectoryContract
 from tests.contract.journal_extras import JournalExtrasContract
 from tests.contract.journal_signs import JournalSignsContract
 
@@ -17,7 +18,11 @@ __all__ = ["session"]
 
 
 class TestMemoryJournal(
-    JournalContract, JournalExtrasContract, JournalSignsContract, JournalBlockedContract
+    JournalContract,
+    JournalExtrasContract,
+    JournalSignsContract,
+    JournalBlockedContract,
+    JournalDirectoryContract,
 ):
     @pytest.fixture
     def journal(self) -> Journal:

@@ -20,6 +20,7 @@ from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
 from tests.contract.journal import JournalContract, debt, session, step
 from tests.contract.journal_blocked import JournalBlockedContract
+from tests.contract.journal_directory import JournalDirectoryContract
 from tests.contract.journal_extras import JournalExtrasContract
 from tests.contract.journal_signs import JournalSignsContract
 from tests.world import message
@@ -49,7 +50,11 @@ async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
 
 
 class TestCosmosJournal(
-    JournalContract, JournalExtrasContract, JournalSignsContract, JournalBlockedContract
+    JournalContract,
+    JournalExtrasContract,
+    JournalSignsContract,
+    JournalBlockedContract,
+    JournalDirectoryContract,
 ):
     @pytest.fixture
     def journal(self, adapters: Adapters) -> Journal:

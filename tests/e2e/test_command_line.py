@@ -50,9 +50,10 @@ async def test_an_operator_needs_the_command_line_alone(
 ) -> None:
     names = ["N1", "N/2", "-"]
     await stack.send({name: [bad(name), *(status(name, n) for n in (1, 2))] for name in names})
-    until(lambda: len(ask("sessions")["sessions"]) == 3, seconds=90, what="three halts")
+    until(lambda: len(ask("faults")["standstills"]) == 3, seconds=90, what="three halts")
+    assert [one["session"] for one in ask("sessions", "N")["sessions"]] == ["N/2", "N1"]
     until(
-        lambda: {one["parked"] for one in ask("sessions")["sessions"]} == {2},
+        lambda: {one["parked"] for one in ask("faults")["standstills"]} == {2},
         seconds=60,
         what="parking",
     )
@@ -84,7 +85,7 @@ async def test_an_operator_needs_the_command_line_alone(
     # The rest by its cause.
     skipped = ask("skip", "--cause", "flight: Field required", "--why", "no flights", "--yes")
     assert sorted(one["session"] for one in skipped["outcomes"]) == ["-", "N/2"]
-    until(lambda: ask("sessions")["sessions"] == [], seconds=60, what="going on")
+    until(lambda: ask("faults")["standstills"] == [], seconds=60, what="going on")
     assert {name: ask("show", name)["state"]["events"] for name in names} == {
         "N1": 3,
         "N/2": 2,

@@ -259,18 +259,26 @@ def test_a_key_that_is_not_taken_is_said_with_the_next_step(
     assert (status, "set LOCKSTEP_KEY" in error) == (1, True)
 
 
-def test_every_page_is_followed_and_the_limit_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "listed_as"), [("faults", "standstills"), ("sessions", "sessions")]
+)
+def test_every_page_is_followed_and_the_limit_is_kept(
+    command: str, listed_as: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def page(asked: Asked) -> tuple[int, Any]:
         number = int(asked.path.partition("after=")[2] or 0)
         listed = [HALT | {"session": f"s{number}-{n}"} for n in range(100)]
-        return 200, {"standstills": listed, "after": str(number + 1) if number < 5 else None}
+        after = str(number + 1) if number < 5 else None
+        return 200, {listed_as: listed, "after": after, "request_units": 1.25}
 
     with running_app(page) as app:
-        _, out, _ = run(capsys, "--url", app.url, "sessions", "--json", "--limit", "250")
+        _, out, _ = run(capsys, "--url", app.url, command, "--json", "--limit", "250")
         limits = [one.path for one in app.asked]
 
-    names = [one["session"] for one in json.loads(out)["sessions"]]
+    found = json.loads(out)
+    names = [one["session"] for one in found[listed_as]]
     assert names[:100] == [f"s0-{n}" for n in range(100)]
+    assert found.get("request_units", 3.75) == 3.75
     assert ["limit=100" in path for path in limits] == [True, True, False]
     assert "limit=50" in limits[2]
 

@@ -27,8 +27,8 @@ RIGHTS = {
     Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga"},
     Right.RESOLVE: {"resolve", "page_decision"},
     Right.LOOK: {
-        *("session", "faults", "openapi", "show_saga", "list_sagas"),
-        *("page", "page_session", "page_saga", "page_sagas"),
+        *("sessions", "session", "faults", "openapi", "show_saga", "list_sagas"),
+        *("page", "page_regions", "page_sessions", "page_session", "page_saga", "page_sagas"),
     },
 }
 

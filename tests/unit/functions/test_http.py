@@ -12,7 +12,13 @@ import azure.functions as func
 import pytest
 
 from functions.app import build_app
-from functions.operate import carry_out, list_standstills, report_health, show_session
+from functions.operate import (
+    carry_out,
+    list_sessions,
+    list_standstills,
+    report_health,
+    show_session,
+)
 from functions.requests import SAGA, SESSION, path_to
 from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
@@ -284,3 +290,26 @@ async def test_a_resolution_that_makes_no_sense_is_refused(
     world: World, asked: dict[str, object], status: int
 ) -> None:
     assert (await carry_out(world.east, resolution(**asked))).status_code == status
+
+
+async def test_sessions_are_listed_page_by_page(world: World) -> None:
+    for session in ("b", "a/1", "a/2", "a/3"):
+        await world.east.consumer.consume(message(0, session=session))
+
+    async def page(**params: str) -> dict[str, Any]:
+        return document(
+            await list_sessions(world.east, func.HttpRequest("GET", "/", params=params, body=b""))
+        )
+
+    first = await page(prefix="a/", limit="2")
+    last = await page(prefix="a/", limit="2", after=first["after"])
+
+    assert [one["session"] for one in first["sessions"]] == ["a/1", "a/2"]
+    assert ([one["session"] for one in last["sessions"]], last["after"]) == (["a/3"], None)
+    assert first["sessions"][0] == {
+        "session": "a/1",
+        "position": 0,
+        "status": "completed",
+        "region": "east",
+    }
+    assert (await page(limit="0"))["type"] == "InvalidMessage"

@@ -8,9 +8,12 @@ from urllib.parse import urlencode
 import azure.functions as func
 import pytest
 
-from functions.page import show, show_overview, show_timeline
+from functions.page import show, show_overview, show_sessions, show_timeline
 from functions.page_decisions import answer_form
+from functions.page_regions import ENTRIES_MAX, measure_activity, show_regions
 from functions.page_view import compare_states, group_by_cause
+from shared.domain.journal import RecentEntry
+from shared.domain.spending import spend
 from tests.world import World, message
 
 HOST = "http://host"
@@ -196,3 +199,66 @@ def test_states_are_compared_field_by_field() -> None:
         ("e", "0", ""),
         ("f", "", "null"),
     ]
+
+
+async def shown(world: World, view: Any, **params: str) -> func.HttpResponse:
+    request = asked(**params)
+    return await show(request, view(world.east, request))
+
+
+async def test_sessions_are_searched_by_prefix_and_halts_are_named(world: World) -> None:
+    await halt(world, "acc-1")
+    await world.east.consumer.consume(message(0, session="other"))
+
+    text = (await shown(world, show_sessions, prefix="acc")).get_body().decode()
+
+    assert ">acc-1</a>" in text
+    assert "halted by position 0" in text
+    assert ">other</a>" not in text
+
+
+async def test_a_region_that_stops_is_seen_beside_the_one_that_takes_over(world: World) -> None:
+    await world.east.consumer.consume(message(0, session="a"))
+    world.clock.seconds += 30
+    await world.west.consumer.consume(message(0, session="b"))
+
+    text = (await shown(world, show_regions)).get_body().decode()
+
+    east = "Messages of the last minute in east, by 5 seconds, the newest last: 0, 0, 0, 0, 0, 1, 0"
+    west = "Messages of the last minute in west, by 5 seconds, the newest last: 0, 0, 0, 0, 0, 0, 0"
+    assert east in text
+    assert west in text
+    assert "30 s ago" in text
+
+
+def test_with_more_entries_than_are_read_the_rate_is_of_the_time_they_reach_back() -> None:
+    recent = [RecentEntry("east", n / 50, 2) for n in range(ENTRIES_MAX)]
+
+    assert measure_activity(recent, "east").rate == pytest.approx(2 * ENTRIES_MAX / 9.98)
+    assert measure_activity(recent, "west").rate == 0
+
+
+async def test_the_page_is_loaded_again_only_if_asked_to(world: World) -> None:
+    still = await shown(world, show_regions)
+    again = await shown(world, show_regions, every="5")
+
+    assert "Refresh" not in still.headers
+    assert again.headers["Refresh"] == "5"
+    assert (await shown(world, show_regions, every="0.01")).status_code == 400
+
+
+async def test_a_page_prints_what_it_cost_and_no_other_page(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = world.journal.head
+
+    async def charge(session: str, *, newest: bool = True) -> Any:
+        spend(2.5)
+        return await head(session, newest=newest)
+
+    await halt(world, "acc-1", "acc-2")
+    monkeypatch.setattr(world.journal, "head", charge)
+
+    for _ in range(2):
+        text = (await shown(world, show_sessions)).get_body().decode()
+        assert "This page cost 5.0 request units" in text

@@ -1,0 +1,116 @@
+"""What each region does at the moment, as far as the journal shows it from here.
+
+Whoever processes a message writes an entry, so the newest entries tell which region is at work; a
+region that is lost stops writing, and what waits for it grows older. Both cost the same however
+large the journal is.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import azure.functions as func
+
+from functions.page_view import render
+from functions.requests import require_request
+from shared.domain.errors import InvalidMessage
+from shared.domain.journal import RecentEntry
+from shared.engine.build import Services
+
+SHOWN_SECONDS = 60
+BUCKET_SECONDS = 5
+BUCKETS = SHOWN_SECONDS // BUCKET_SECONDS
+# Entries that are looked at; with more in a minute, the part of it that these reach back is shown.
+ENTRIES_MAX = 500
+# Outputs that wait for a region are counted up to here.
+WAITING_MAX = 200
+# How often a browser may ask again; by itself it does not.
+REFRESH_SECONDS = (2, 5, 15)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Messages that a region processed: by age, the newest last, and in a second."""
+
+    counts: tuple[int, ...]
+    rate: float
+    newest_seconds: float | None
+
+
+def measure_activity(recent: Sequence[RecentEntry], region: str) -> Activity:
+    """What the newest entries say of a region; `recent` has the newest of all regions first."""
+    reach = float(SHOWN_SECONDS)
+    if len(recent) >= ENTRIES_MAX:
+        reach = min(reach, max(1.0, recent[-1].age_seconds))
+    counts = [0] * BUCKETS
+    own = [one for one in recent if one.region == region and one.age_seconds < SHOWN_SECONDS]
+    for one in own:
+        counts[BUCKETS - 1 - int(one.age_seconds // BUCKET_SECONDS)] += one.messages
+    newest = min((one.age_seconds for one in own), default=None)
+    return Activity(tuple(counts), sum(counts) / reach, newest)
+
+
+async def show_regions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Rates, backlog and lag of every region; `every` asks for the page again and again."""
+    require_request(request, frozenset({"every"}))
+    every = read_refresh(request.params.get("every"))
+    services.look.begin()
+    regions = services.standstills.regions
+    late = services.worker.policy.lag_seconds
+    recent, waiting = await asyncio.gather(
+        services.journal.recent_entries(SHOWN_SECONDS, ENTRIES_MAX),
+        asyncio.gather(
+            *(services.journal.waiting_seconds(one, late, WAITING_MAX) for one in regions)
+        ),
+    )
+    activities = {region: measure_activity(recent, region) for region in regions}
+    most = max(max(one.counts) for one in activities.values())
+    shown = [
+        describe_region(services, region, activities[region], waits, most)
+        for region, waits in zip(regions, waiting, strict=True)
+    ]
+    return render(
+        request,
+        "regions.html",
+        refresh=every,
+        regions=shown,
+        here=services.region,
+        every=every,
+        choices=REFRESH_SECONDS,
+        late=late,
+        waiting_max=WAITING_MAX,
+        is_cut=len(recent) >= ENTRIES_MAX,
+        entries_max=ENTRIES_MAX,
+        bucket=BUCKET_SECONDS,
+    )
+
+
+def describe_region(
+    services: Services, region: str, activity: Activity, waits: Sequence[float], most: int
+) -> dict[str, Any]:
+    """What a tile shows; bars are in percent of the highest one of all regions."""
+    missing = {
+        place: reason
+        for place, reason in services.look.missing.items()
+        if place.endswith(f" of {region}")
+    }
+    return {
+        "name": region,
+        "rate": f"{activity.rate:.1f}",
+        "newest": activity.newest_seconds,
+        "counts": activity.counts,
+        "bars": [round(100 * count / most) if most else 0 for count in activity.counts],
+        "waiting": len(waits),
+        "oldest": round(waits[0]) if waits else None,
+        "missing": missing,
+    }
+
+
+def read_refresh(every: str | None) -> int:
+    """After how many seconds a browser asks again, 0 for never; raises InvalidMessage."""
+    if every in (None, ""):
+        return 0
+    if every not in [str(seconds) for seconds in REFRESH_SECONDS]:
+        raise InvalidMessage(f"every is one of {', '.join(map(str, REFRESH_SECONDS))}")
+    return int(str(every))
