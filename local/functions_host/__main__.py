@@ -16,9 +16,11 @@ import os
 import signal
 import stat
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import NoReturn, TextIO
 from urllib.parse import urlsplit
 
@@ -30,6 +32,7 @@ from local.functions_host.worker import logs
 log = logging.getLogger(__name__)
 
 RESTARTED = "--restarted"  # the one line on stdout was printed before
+LOOK_SECONDS, BLOCKED_SECONDS = 0.5, 2.0
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -119,6 +122,7 @@ async def serve(options: argparse.Namespace, level: int, announcements: TextIO) 
     if not options.restarted:
         ready = {"url": url, "pid": os.getpid(), "functions": host.functions}
         print(json.dumps(ready), file=announcements, flush=True)
+    Thread(target=end_blocked_loop, args=(host, began, url), daemon=True).start()
     ends = [asyncio.create_task(event.wait()) for event in (stopping, host.worker_lost)]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     await host.stop()
@@ -126,6 +130,17 @@ async def serve(options: argparse.Namespace, level: int, announcements: TextIO) 
         log.warning("the worker was lost: the host starts anew")
         began.again(url)
     return 0
+
+
+def end_blocked_loop(host: FunctionsHost, began: ProgramStart, url: str) -> None:
+    """Start anew when the app blocks the event loop past the timeout; nothing can be settled then.
+
+    The real host is a process of its own, which the app cannot block.
+    """
+    while host.late_seconds() < BLOCKED_SECONDS:
+        time.sleep(LOOK_SECONDS)
+    log.error("a function blocks the event loop past the timeout: the host starts anew")
+    began.again(url)
 
 
 def main() -> NoReturn:

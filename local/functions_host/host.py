@@ -113,6 +113,10 @@ class FunctionsHost:
         """The names of the app's functions, in the order of the app."""
         return [function.name for function in self._listeners]
 
+    def late_seconds(self) -> float:
+        """How long past its timeout a function is that nothing could end: see AppWorker."""
+        return self._context.worker.late_seconds()
+
     @property
     def worker_lost(self) -> asyncio.Event:
         """Set when a function ran too long: stop this host, and end its process with the worker."""

@@ -34,7 +34,15 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
 def test_the_ready_line_names_url_process_and_functions(host: HostProcess) -> None:
     assert host.ready["pid"] == host.process.pid
     assert host.ready["functions"][:5] == ["receive", "follow", "tick", "by_hand", "tell"]
-    assert host.ready["functions"][5:] == ["item", "special", "broken", "slow", "stuck", "disabled"]
+    assert host.ready["functions"][5:] == [
+        "item",
+        "special",
+        "broken",
+        "slow",
+        "blocked",
+        "stuck",
+        "disabled",
+    ]
 
 
 def test_route_parameters_query_method_and_body_reach_the_function_and_come_back(

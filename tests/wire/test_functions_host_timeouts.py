@@ -60,6 +60,16 @@ def test_a_thread_that_never_ends_is_gone_with_its_process(tmp_path: Path) -> No
         assert host.process.stdout.read() == ""
 
 
+def test_a_function_that_blocks_the_event_loop_is_ended_like_any_other(tmp_path: Path) -> None:
+    with running_host(tmp_path, SAMPLE_APP, "host", **HASTY) as host:
+        with pytest.raises(OSError):  # noqa: PT011 - the connection ends with the process
+            host.request("/api/blocked")
+
+        eventually(host.is_there)
+        assert restarts(host) == 1
+        assert host.end() == 0
+
+
 def test_an_activity_that_takes_too_long_is_run_again_by_the_next_worker(tmp_path: Path) -> None:
     with (
         running_backend() as backend,

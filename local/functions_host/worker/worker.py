@@ -5,6 +5,7 @@ import math
 import os
 import re
 import sys
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -150,6 +151,14 @@ class AppWorker:
         if error is None:
             return InvocationFailed("the worker gave no reason")
         return InvocationFailed(error.message, error.stack_trace)
+
+    def late_seconds(self) -> float:
+        """How long ago the timeout of the oldest invocation was over; asked by another thread.
+
+        More than a moment says that the event loop is blocked by the app.
+        """
+        ends = [limit.when() for limit in tuple(self._running)]
+        return max((time.monotonic() - end for end in ends if end is not None), default=0.0)
 
     def _lose(self, name: str) -> str:
         """End every invocation, unless this is one that another ended; return why it failed."""

@@ -117,6 +117,13 @@ async def slow(req: func.HttpRequest) -> func.HttpResponse:
     return func.HttpResponse(b"\x00\xff")
 
 
+@blueprint.route("blocked", auth_level=func.AuthLevel.ANONYMOUS)
+async def blocked(req: func.HttpRequest) -> str:
+    """Block the event loop far longer than the function timeout."""
+    time.sleep(120)  # noqa: ASYNC251 - what is wrong with it is the point
+    return "never"
+
+
 @blueprint.route("stuck", auth_level=func.AuthLevel.ANONYMOUS)
 def stuck(req: func.HttpRequest) -> str:
     """Block a thread far longer than the function timeout."""
