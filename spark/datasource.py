@@ -24,6 +24,7 @@ from hashlib import sha256
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -40,7 +41,13 @@ from shared.domain.message import Message
 from shared.settings import Settings
 from spark.gathering import GatheringBus
 from spark.numbering import arrange_in_event_order, arrange_in_runs
-from spark.options import ROWS_MAX_DEFAULT, OptionRefused, WriteOptions
+from spark.options import (
+    ROWS_MAX_DEFAULT,
+    OptionRefused,
+    WriteOptions,
+    read_app_settings,
+    with_settings,
+)
 from spark.progress import TaskProgress
 from spark.schemas import EVENTS
 from spark.sending import (
@@ -116,8 +123,13 @@ async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages
 
 
 class LockstepDataSource(DataSource):
-    """Writes events (schemas.EVENTS), in batch or as a stream; append only. Options: options.py."""
+    """Writes events (schemas.EVENTS), in batch or as a stream; append only. Options: options.py.
 
+    App settings that are no options are in `settings` (options.with_settings), or else in the
+    environment in which Spark was started.
+    """
+
+    settings: Mapping[str, str] = MappingProxyType({})
     open_sender: OpenSender = staticmethod(open_sender)
 
     @classmethod
@@ -129,13 +141,14 @@ class LockstepDataSource(DataSource):
         if overwrite:
             raise OptionRefused("what was sent cannot be overwritten; use mode('append')")
         require_schema(schema)
-        return LockstepWriter(WriteOptions.read(self.options), self.open_sender)
+        return LockstepWriter(WriteOptions.read(self.options, self.settings), self.open_sender)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         if overwrite:
             raise OptionRefused("what was sent cannot be overwritten; use outputMode('append')")
         require_schema(schema)
-        return LockstepStreamWriter(WriteOptions.read(self.options), self.open_sender)
+        options = WriteOptions.read(self.options, self.settings)
+        return LockstepStreamWriter(options, self.open_sender)
 
 
 @dataclass(frozen=True)
@@ -253,11 +266,10 @@ def require_schema(schema: StructType) -> None:
 class EventWriter:
     """Sends a table of events from the executors: at a rate and in event order, or in bulk.
 
-    `gaps` is for a part of what was sent before. `settings` are connections, over those in the
-    environment in which Spark's JVM was started; connections in the environment stay out of Spark's
-    plans and web pages. `lanes` is how many partitions send, each with connections of its own; by
-    default it follows from the number of events, see choose_lanes. `progress` is the address to
-    which the tasks send how far they are.
+    `gaps` is for a part of what was sent before. `settings` are connections, over those that are
+    in the environment when it sends; Spark gets neither as options. `lanes` is how many partitions
+    send, each with connections of its own; by default it follows from the number of events, see
+    choose_lanes. `progress` is the address to which the tasks send how far they are.
     """
 
     rate: float | None = None
@@ -282,12 +294,13 @@ class EventWriter:
         """Send so many events (schemas.EVENTS and more columns); the counts of all partitions."""
         spark = rows.sparkSession
         partitions = self.choose_lanes(spark, events)
-        spark.dataSource.register(self.source)
+        source = self.name_source()
+        spark.dataSource.register(source)
         arrange = arrange_in_event_order if self.rate else arrange_in_runs
         with TemporaryDirectory(prefix="lockstep-feed-") as folder:
             summary = Path(folder, "counts.json")
-            writer = arrange(rows, partitions).write.format(self.source.name()).mode("append")
-            writer = writer.options(**self.settings).options(
+            writer = arrange(rows, partitions).write.format(source.name()).mode("append")
+            writer = writer.options(
                 batch=self.batch, summary=str(summary), gaps="allow" if self.gaps else "refuse"
             )
             if self.progress:
@@ -296,3 +309,13 @@ class EventWriter:
                 writer = writer.options(rate=self.rate, partitions=partitions)
             writer.save()
             return SendCounts(**json.loads(summary.read_text()))
+
+    def name_source(self) -> type[LockstepDataSource]:
+        """The data source, under a name of its own for each choice of settings.
+
+        Two feeds of one application may register theirs at the same time, and with a name in common
+        one would send with the connections of the other.
+        """
+        settings = json.dumps(sorted(read_app_settings(self.settings).items()))
+        name = f"{self.source.name()}.{sha256(settings.encode()).hexdigest()[:8]}"
+        return with_settings(self.source, self.settings, name=name)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from shared.domain.errors import InvalidOptions
 from shared.domain.producer import ProducerOptions
 from shared.settings import Settings
 from spark.console import JobConsole
@@ -27,6 +28,7 @@ from spark.mapping import SourceMapping
 from spark.numbering import number_facts
 from spark.options import ROWS_MAX_DEFAULT, read_app_settings
 from spark.rejects import RowCounts, account_for_rows
+from spark.runtime import require_driver
 from spark.sources import prepare_table
 
 JOB = "feed"
@@ -39,8 +41,9 @@ class FeedConfig:
 
     `source` is the name under which the manifest keeps the watermark and the mapping. `changed_max`
     stops a feed by a manifest before it sends, if more rows are changed. `lanes` is how many tasks
-    send. `settings` are app settings over those in the environment. Raises InvalidOptions for a
-    group that cannot be one.
+    send. `settings` are app settings over those that are in the environment when the feed begins.
+    Raises InvalidOptions for a group that cannot be one, and for a field that has no effect without
+    a manifest.
     """
 
     group: str
@@ -60,6 +63,14 @@ class FeedConfig:
 
     def __post_init__(self) -> None:
         ProducerOptions(self.group)
+        given = {
+            "late": self.late is not ChangePolicy.APPEND,
+            "changed": self.changed is not ChangePolicy.APPEND,
+            "changed_max": self.changed_max is not None,
+            "accept_mapping": self.accept_mapping,
+        }
+        if self.manifest is None and (found := [name for name in given if given[name]]):
+            raise InvalidOptions(f"{', '.join(found)} would have no effect without a manifest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,7 @@ def feed(
     may replace its own rejects. Raises JobRefused, with the reason in one line, for what its caller
     can change, InvalidSettings, and what Spark raises if a task fails for good.
     """
+    require_driver(table.sparkSession)
     if not isinstance(mapping, SourceMapping):
         mapping = SourceMapping.parse(mapping)
     if not options.dry_run:

@@ -7,6 +7,7 @@ shared disk. The journal is read while it may change, so the table is not a snap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from azure.cosmos import ContainerProxy, CosmosClient
@@ -17,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from shared.settings import connection, read_text
-from spark.options import OptionRefused, read_app_settings
+from spark.options import OptionRefused, read_app_settings, with_settings
 from spark.reconciliation import ENTRIES, IDENTITY
 from spark.schemas import LONG, TEXT, build_schema
 
@@ -40,7 +41,12 @@ class JournalPartition(InputPartition):
 
 
 class JournalSource(DataSource):
-    """The entries of the journal (reconciliation.ENTRIES). Options: the account's app settings."""
+    """The entries of the journal (reconciliation.ENTRIES). Options: the account's app settings.
+
+    Those that are no options are in `settings` (options.with_settings), or else in the environment.
+    """
+
+    settings: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def name(cls) -> str:
@@ -56,7 +62,7 @@ class JournalSource(DataSource):
             raise OptionRefused(f"unknown options: {', '.join(unknown)}")
         if schema.simpleString() != ENTRIES.simpleString():
             raise OptionRefused(f"{self.name()} has columns of its own; read it without a schema")
-        return JournalReader(read_journal_settings(self.options))
+        return JournalReader(read_journal_settings(self.options, self.settings))
 
 
 @dataclass(frozen=True)
@@ -75,9 +81,11 @@ class JournalReader(DataSourceReader):
                 yield (entry["session"], entry["id"], entry["status"], covers)
 
 
-def read_journal_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the journal's account: the driver's environment, overridden by options."""
-    settings = read_app_settings(options)
+def read_journal_settings(
+    options: Mapping[str, str], beside: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The settings of the journal's account, as options.read_app_settings finds them."""
+    settings = read_app_settings(options, beside)
     found = {name: value for name, value in settings.items() if name in JOURNAL_SETTINGS}
     connection(found, "Cosmos", "accountEndpoint")
     return found
@@ -104,7 +112,7 @@ def read_journal(spark: SparkSession, exported: str | None) -> DataFrame:
     the one with the newest `_ts` counts. An export with a broken line fails when it is read.
     """
     if exported is None:
-        spark.dataSource.register(JournalSource)
+        spark.dataSource.register(with_settings(JournalSource))
         return spark.read.format(JournalSource.name()).load()
     reader = spark.read.schema(EXPORTED).option("mode", "FAILFAST")
     is_parquet = exported.rstrip("/").endswith(".parquet")

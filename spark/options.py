@@ -5,8 +5,12 @@ option is written as here or, as Spark's own are, in camel case.
 """
 
 import os
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from typing import cast
+
+from pyspark.sql.datasource import DataSource
 
 from shared.domain.message import OWNER_LEVEL_MAX
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Settings
@@ -51,15 +55,20 @@ class WriteOptions:
     progress: str | None = None
 
     @classmethod
-    def read(cls, options: Mapping[str, str]) -> "WriteOptions":
-        """Check the options; raises OptionRefused, or InvalidSettings for the app settings."""
+    def read(
+        cls, options: Mapping[str, str], beside: Mapping[str, str] | None = None
+    ) -> "WriteOptions":
+        """Check the options; raises OptionRefused, or InvalidSettings for the app settings.
+
+        App settings that are no options are those in `beside`, and then in the environment.
+        """
         given = {name.lower(): value for name, value in options.items()}
         for name in WRITE_OPTIONS:
             if (other := name.replace("_", "")) != name and other in given:
                 if name in given:
                     raise OptionRefused(f"{name} is given twice, also as {other}")
                 given[name] = given.pop(other)
-        settings = read_app_settings(given)
+        settings = read_app_settings(given, beside)
         Settings.read(settings)
         known = {name.lower() for name in list_setting_names(settings)}
         if unknown := sorted(given.keys() - known - WRITE_OPTIONS - STREAM_OPTIONS):
@@ -97,19 +106,38 @@ class WriteOptions:
 WRITE_OPTIONS = {field.name for field in fields(WriteOptions)} - {"settings"}
 
 
-def read_app_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """The app's settings: the driver's environment, overridden by options.
+def read_app_settings(
+    options: Mapping[str, str], beside: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The app's settings: this process's environment, overridden by `beside`, and by options.
 
     A job runs in no region; without LOCKSTEP_REGION it publishes as the first of LOCKSTEP_REGIONS.
     """
     given = {name.lower(): value for name, value in options.items()}
-    found = {REGIONS: given.get(REGIONS.lower(), os.environ.get(REGIONS, ""))}
+    defaults = ChainMap(dict(beside or {}), os.environ)
+    found = {REGIONS: given.get(REGIONS.lower(), defaults.get(REGIONS, ""))}
     for name in list_setting_names(found):
-        value = given.get(name.lower(), os.environ.get(name))
+        value = given.get(name.lower(), defaults.get(name))
         if value is not None:
             found[name] = value
     found.setdefault(REGION, found[REGIONS].partition(",")[0].strip())
     return found
+
+
+def with_settings[Source: DataSource](
+    source: type[Source], settings: Mapping[str, str] | None = None, *, name: str | None = None
+) -> type[Source]:
+    """A data source that knows the app settings of this moment, for `spark.dataSource.register`.
+
+    They are those in the environment, overridden by `settings`. Spark's workers know only the
+    environment in which Spark was started, so what a notebook sets later must come this way. The
+    settings are part of the class and no options, which Spark may show. An option of a read or a
+    write counts more than they do.
+    """
+    members: dict[str, object] = {"settings": read_app_settings(settings or {})}
+    if name is not None:
+        members["name"] = classmethod(lambda _: name)
+    return cast("type[Source]", type(source.__name__, (source,), members))
 
 
 def list_setting_names(settings: Mapping[str, str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Never
 
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
 from spark.failures import JobRefused
@@ -53,10 +53,12 @@ def open_spark(master: str | None) -> Iterator[SparkSession]:
 
     Without a master it is the one that spark-submit or the platform has chosen, else one on this
     machine. A session that is running already is used as it is, and left running. Raises
-    SparkUnavailable if there is no Java or Spark does not start, and JobInterrupted on a signal.
+    SparkUnavailable if there is no Java, Spark does not start, or the session has no driver of its
+    own, and JobInterrupted on a signal.
     """
     running = SparkSession.getActiveSession() if master is None else None
     if running is not None:
+        require_driver(running)
         yield running
         return
     # A process that spark-submit has started has a JVM already, and its master is chosen.
@@ -75,6 +77,20 @@ def open_spark(master: str | None) -> Iterator[SparkSession]:
                 stop_java()
             elif spark is not None:
                 spark.stop()
+
+
+def require_driver(spark: SparkSession) -> None:
+    """Raise SparkUnavailable for a session of Spark Connect: its driver is another process.
+
+    A feed needs the driver for its manifest's files and for what its tasks count.
+    """
+    try:
+        _ = spark.sparkContext
+    except PySparkAttributeError:
+        raise SparkUnavailable(
+            "this is a session of Spark Connect, without a driver of its own: run the job on "
+            "classic compute, or write numbered events with the data source (docs/spark.md)"
+        ) from None
 
 
 @contextmanager
