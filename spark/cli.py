@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from azure.core.exceptions import AzureError
@@ -119,10 +119,20 @@ def parse_output_file(text: str) -> Path:
 
 def parse_time(text: str) -> str:
     """A time without a zone, compared as text with events' times; raises ArgumentTypeError."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(f"not a time in ISO 8601: {text!r}") from None
+    found = parse_iso_time(text)
     if found.tzinfo is not None:
         raise ArgumentTypeError(f"a time without a zone, in the zone of the events: {text!r}")
     return found.isoformat()
+
+
+def parse_instant(text: str) -> datetime:
+    """An instant, in UTC if the text names no zone; raises ArgumentTypeError."""
+    found = parse_iso_time(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def parse_iso_time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"not a time in ISO 8601: {text!r}") from None

@@ -101,6 +101,26 @@ class ManifestHistory:
         sent = {step.run for step in self.steps if step.step == SENT}
         return [step for step in self.steps if step.step == PLANNED and step.run not in sent]
 
+    def divide(
+        self, since: datetime | None, until: datetime | None
+    ) -> tuple["ManifestHistory", "ManifestHistory"]:
+        """The runs bound in [since, until), and the others, each as a history; None is any time.
+
+        What counts is when a run was bound. It may be sent later, by a feed that finds it unsent,
+        so that no entry of its events in the journal is older.
+        """
+        found = {
+            step.run
+            for step in self.steps
+            if step.step == PLANNED
+            and (since is None or datetime.fromisoformat(step.since) >= since)
+            and (until is None or datetime.fromisoformat(step.since) < until)
+        }
+        return (
+            replace(self, steps=[step for step in self.steps if step.run in found]),
+            replace(self, steps=[step for step in self.steps if step.run not in found]),
+        )
+
     def find_watermark(self, group: str, source: str) -> str | None:
         """How far runs that were sent have read a source for a group; None before the first."""
         own = (s for s in reversed(self.steps) if (s.group, s.source) == (group, source))

@@ -13,12 +13,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark import cli
 from spark.console import JobConsole
 from spark.facts import SourceFacts, extract_facts
+from spark.failures import JobRefused
 from spark.incremental import ChangePolicies, classify_facts, plan_events
 from spark.journal import read_journal, read_journal_settings
 from spark.manifest import Manifest
 from spark.mapping import SourceMapping
 from spark.numbering import number_facts
-from spark.reconciliation import FindingKind, count_by_session, find_differences
+from spark.reconciliation import (
+    FindingKind,
+    count_by_session,
+    find_differences,
+    leave_out,
+    list_effects,
+)
 from spark.report import build_report, format_lines, render_page
 from spark.runtime import open_spark
 from spark.schemas import EVENTS
@@ -35,7 +42,8 @@ session, repeated, out of order, different, or in the source twice. The exit sta
 and journal agree, 1 if they differ, 2 if they could not be read. The journal is found by the
 settings Cosmos, LOCKSTEP_DATABASE and LOCKSTEP_JOURNAL. It is read while it may change, so let the
 queues drain first. With a manifest, what the feeds were bound to is expected, and also whatever of
-the source they have not been fed."""
+the source they have not been fed. The journal keeps entries for its retention only; --fed-since and
+--fed-until ask about the events that were fed within a time."""
 
 type ReadFacts = Callable[[SparkSession], SourceFacts]
 
@@ -69,6 +77,12 @@ def add_reconcile_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     journal = "the journal's documents as exported by its change feed, JSON lines or .parquet "
     add("--journal", metavar="PATH", help=f"{journal}(default: the account of the settings)")
+    when = (
+        "with --manifest, only the events of runs that were bound {} this time (ISO 8601, UTC if "
+    )
+    when += "it names no zone)"
+    add("--fed-since", type=cli.parse_instant, metavar="TIME", help=when.format("at or after"))
+    add("--fed-until", type=cli.parse_instant, metavar="TIME", help=when.format("before"))
     add("--report", metavar="DIR", help="write findings and counts by session, as Parquet")
     page = "write a page for people, as HTML"
     add("--page", type=cli.parse_output_file, metavar="FILE", help=page)
@@ -83,8 +97,10 @@ def run_reconcile(
     """Read and compare both sides, with the arguments of `add_reconcile_arguments`.
 
     `opened` is entered before Spark is started, and gives the function that reads the source.
-    `about` describes the source in the report.
+    `about` describes the source in the report. Raises JobRefused for a time without a manifest.
     """
+    if not chosen.manifest and (chosen.fed_since or chosen.fed_until):
+        raise JobRefused("--fed-since and --fed-until would have no effect without --manifest")
     if chosen.journal is None:
         read_journal_settings(os.environ)
     with opened as read_facts, open_spark(chosen.master) as spark:
@@ -92,11 +108,13 @@ def run_reconcile(
             source = read_facts(spark)
             rejects = source.rejects.groupBy("reason").count().orderBy("reason").collect()
         with console.show_progress("comparing"):
-            events = select_expected_events(source, chosen).persist()
+            events, others = select_expected_events(source, chosen)
+            events.persist()
             entries = read_journal(spark, chosen.journal).persist()
-            found = find_differences(events, entries, chosen.group)
-            found = found.unionByName(find_repeated_rows(source)).persist()
-            by_session = count_by_session(events, entries, chosen.group, found).persist()
+            found = find_differences(events.unionByName(others), entries, chosen.group)
+            found = leave_out(found, others).unionByName(find_repeated_rows(source)).persist()
+            effects = leave_out(list_effects(entries, chosen.group), others)
+            by_session = count_by_session(events, effects, found).persist()
             by_reason = {row["reason"]: row["count"] for row in rejects}
             report = build_report(
                 by_session, found, by_reason, {**about, **describe_inputs(chosen)}
@@ -110,18 +128,26 @@ def run_reconcile(
     return DIFFERENT if report.has_findings else 0
 
 
-def select_expected_events(source: SourceFacts, chosen: Namespace) -> DataFrame:
-    """The events the journal must hold (schemas.EVENTS).
+def select_expected_events(source: SourceFacts, chosen: Namespace) -> tuple[DataFrame, DataFrame]:
+    """The events the journal must hold, and those that it may hold (both schemas.EVENTS).
 
-    With a manifest these are the events that its runs were bound to, and those of facts that were
-    never fed, with the numbers that the next run would give them.
+    With a manifest the first are the events that its runs were bound to, and those of facts that
+    were never fed, with the numbers that the next run would give them. If times are chosen, events
+    of other runs are the second; what was not fed by the end of the time is neither.
     """
     if not chosen.manifest:
-        return number_facts(source.facts, chosen.group).select(*EVENTS.names)
+        events = number_facts(source.facts, chosen.group).select(*EVENTS.names)
+        return events, events.limit(0)
     manifest = Manifest(source.facts.sparkSession, chosen.manifest)
-    plan = manifest.read_fed(chosen.group, manifest.read_history())
-    unfed = plan_events(classify_facts(source.facts, plan), chosen.group, ChangePolicies())
-    return plan.unionByName(unfed).select(*EVENTS.names)
+    history = manifest.read_history()
+    asked, others = history.divide(chosen.fed_since, chosen.fed_until)
+    plan = manifest.read_fed(chosen.group, history)
+    events = manifest.read_fed(chosen.group, asked)
+    if chosen.fed_until is None:
+        classified = classify_facts(source.facts, plan)
+        events = events.unionByName(plan_events(classified, chosen.group, ChangePolicies()))
+    aside = manifest.read_fed(chosen.group, others)
+    return events.select(*EVENTS.names), aside.select(*EVENTS.names)
 
 
 def find_repeated_rows(source: SourceFacts) -> DataFrame:
@@ -138,6 +164,8 @@ def describe_inputs(chosen: Namespace) -> dict[str, str]:
     named = {
         "producer group": chosen.group,
         "manifest": chosen.manifest,
+        "fed since": chosen.fed_since and chosen.fed_since.isoformat(),
+        "fed until": chosen.fed_until and chosen.fed_until.isoformat(),
         "journal": chosen.journal or "read from the account",
         "full report": chosen.report,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -46,17 +46,24 @@ def find_differences(events: DataFrame, entries: DataFrame, group: str) -> DataF
     return differing.select(F.inline(list_findings())).select(*FINDINGS.names)
 
 
-def count_by_session(
-    events: DataFrame, entries: DataFrame, group: str, found: DataFrame
-) -> DataFrame:
+def leave_out(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """The rows (findings or effects) that concern none of these events."""
+    return rows.join(events.select("id"), on="id", how="left_anti").select(*rows.columns)
+
+
+def list_effects(entries: DataFrame, group: str) -> DataFrame:
+    """One row for each effect under the group's name, with its session and the event's id."""
+    return list_processed(entries, group).where(F.col("status") == COMPLETED)
+
+
+def count_by_session(events: DataFrame, effects: DataFrame, found: DataFrame) -> DataFrame:
     """Per session: events expected, effects in the journal, and a count of each finding."""
-    is_completed = F.col("status") == COMPLETED
-    effects = list_processed(entries, group).where(is_completed).groupBy("session")
+    by_session = effects.groupBy("session")
     counts = found.groupBy("session").pivot("finding", list(FindingKind)).count()
     return (
         events.groupBy("session")
         .agg(F.count("*").alias("expected"))
-        .join(effects.agg(F.count("*").alias("effects")), on="session", how="full_outer")
+        .join(by_session.agg(F.count("*").alias("effects")), on="session", how="full_outer")
         .join(counts, on="session", how="full_outer")
         .na.fill(0)
     )

@@ -3,12 +3,14 @@
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from spark import reconcile, replay
 from spark.manifest import Manifest
@@ -64,11 +66,17 @@ def fed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
-def balance(folder: Path, documents: list[dict[str, Any]], *, by_manifest: bool = True) -> int:
+def balance(
+    folder: Path,
+    documents: list[dict[str, Any]],
+    *,
+    by_manifest: bool = True,
+    words: Sequence[str] = (),
+) -> int:
     """Reconcile the manifest, or the source alone, with a journal; the exit status."""
     name = f"journal-{len(list(folder.glob('journal-*')))}.json"
     (folder / name).write_text("\n".join(json.dumps(document) for document in documents) + "\n")
-    words = [f"--source={folder / 'source.json'}", f"--mapping={folder / 'mapping.json'}"]
+    words = [*words, f"--source={folder / 'source.json'}", f"--mapping={folder / 'mapping.json'}"]
     words += [f"--manifest={folder / 'manifest'}"] if by_manifest else []
     words += [f"--journal={folder / name}", f"--report={folder / 'report'}", f"--group={GROUP}"]
     return reconcile.main([*words, f"--page={folder / 'page.html'}"])
@@ -122,6 +130,51 @@ def test_if_source_and_journal_agree_the_exit_status_is_0(
     assert "<h1>Source and journal agree</h1>" in page
     assert "Every event of the source has its one effect" in page
     assert "<h2>The first" not in page
+
+
+@pytest.mark.spark
+def test_only_what_was_fed_within_a_time_is_asked_for(
+    spark: SparkSession,
+    fed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    later = Manifest(spark, str(fed / "manifest"))
+    facts = [fact("acc-1", f"k{n}", f"{n:02}", n) for n in (4, 5)]
+    numbered = number_facts(
+        spark.createDataFrame(facts, FACTS).withColumn("begin", F.lit(4)), GROUP, begin="begin"
+    )
+    monkeypatch.setattr("spark.manifest.format_now", lambda: "2036-02-01T00:00:00+00:00")
+    later.mark_sent(later.bind(2, numbered, None))
+    # The older run's entries are compacted, but for one.
+    of_later = [entry("acc-1", 3, 3), entry("acc-1", 4, 4), entry("acc-1", 5, 5)]
+
+    def differences(documents: list[dict[str, Any]], *words: str) -> list[str]:
+        balance(fed, documents, words=words)
+        lines = capsys.readouterr().out.splitlines()
+        return [lines[0], *(line for line in lines[1:] if line[0] in "123456789")]
+
+    since = "--fed-since=2036-02-01T01:00:00+01:00"
+    assert differences(of_later) == ["14 events expected", "11 missing"]
+    assert differences(of_later, since) == ["2 events expected"]
+    assert differences(of_later[:2], since) == ["2 events expected", "1 missing"]
+    stranger = entry("acc-1", 6, 9)
+    assert differences([*of_later, stranger], since) == ["2 events expected", "1 extra"]
+    disorder = [entry("acc-1", 4, 5), entry("acc-1", 5, 4)]
+    assert differences(disorder, since) == ["2 events expected", "1 out of order"]
+    until = "--fed-until=2036-02-01"
+    assert differences(journal(), until) == ["12 events expected", "4 missing"]
+    assert differences([], since, "--fed-until=2036-02-01") == ["0 events expected"]
+    books = spark.read.parquet(str(fed / "report" / "sessions")).collect()
+    assert [row for row in books if row["expected"] or row["effects"]] == []
+
+
+@pytest.mark.spark
+def test_a_time_of_feeding_needs_the_manifest(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert balance(fed, journal(), by_manifest=False, words=["--fed-since=2036-02-01"]) == 2
+    assert "would have no effect without --manifest" in capsys.readouterr().err
 
 
 @pytest.mark.spark
