@@ -56,7 +56,7 @@ lint: .venv/ready  ## ruff, mypy, bandit and the import contracts
 	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py functions shared spark cli infra
 
 audit: .venv/ready  ## look for secrets, unsafe code and packages with known holes (the last needs a network)
-	@$(RUN) -m pytest -q tests/docs/test_no_secret_is_committed.py
+	@$(RUN) -m pytest -q tests/unit/test_no_secret_is_committed.py
 	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py functions shared spark cli infra
 	@$(RUN) -m pip install -q -r requirements-audit.txt
 	@$(RUN) -m pip_audit --strict --require-hashes --disable-pip -r requirements.lock

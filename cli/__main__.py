@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.client import AppClient
-from cli.decide import VERBS, build_verb, edit, erase, redirect, replace_state
+from cli.decide import VERBS, build_verb, edit, erase_data, redirect, replace_state
 from cli.display import tell
 from cli.doctor import doctor
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
@@ -33,7 +33,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "edit": edit,
     "redirect": redirect,
     "set-state": replace_state,
-    "erase": erase,
+    "erase": erase_data,
     "sagas": list_sagas,
     "send": send_one,
     "publish": publish,

@@ -241,7 +241,7 @@ def redirect(
     )
 
 
-def erase(
+def erase_data(
     context: typer.Context,
     session: SessionName,
     why: Why,

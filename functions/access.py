@@ -11,23 +11,23 @@ from shared.domain.access import Authentication, Principal, Right, authenticate,
 from shared.domain.errors import LockstepError
 from shared.engine.build import Services
 
-type Route = Callable[..., Awaitable[func.HttpResponse]]
+type CheckedRoute = Callable[..., Awaitable[func.HttpResponse]]
 
 
-def level_of(services: Services) -> func.AuthLevel:
+def auth_level_of(services: Services) -> func.AuthLevel:
     """What the host asks of a caller: a function key, unless tokens alone are asked for."""
     if services.authentication is Authentication.ENTRA:
         return func.AuthLevel.ANONYMOUS
     return func.AuthLevel.FUNCTION
 
 
-def requires(services: Services, right: Right) -> Callable[[Route], Route]:
+def requires(services: Services, right: Right) -> Callable[[CheckedRoute], CheckedRoute]:
     """The decorator of a route that only callers with a right may use: 401 and 403 for others.
 
     It stands nearest to the function, so that nothing of the route is done before.
     """
 
-    def decorate(route: Route) -> Route:
+    def decorate(route: CheckedRoute) -> CheckedRoute:
         @wraps(route)
         async def checked(
             request: func.HttpRequest, *arguments: Any, **named: Any

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import azure.functions as func
 
-from functions.access import level_of, requires
+from functions.access import auth_level_of, requires
 from functions.requests import SESSION, path_to, read_name
 from functions.responses import respond, respond_problem
 from shared.domain.access import Right
@@ -27,7 +27,7 @@ def build_ingest_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="sessions/{session}/messages",
         methods=["POST"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.SEND)

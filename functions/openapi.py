@@ -12,7 +12,7 @@ import azure.functions as func
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from functions.access import level_of, requires
+from functions.access import auth_level_of, requires
 from functions.operate import STANDSTILLS_MAX, ResolutionBody
 from functions.requests import IN_QUERY
 from functions.responses import respond
@@ -154,7 +154,7 @@ def build_openapi_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="openapi",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)

@@ -11,7 +11,7 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.access import level_of, principal_of, requires
+from functions.access import auth_level_of, principal_of, requires
 from functions.descriptions import describe_entry, describe_standstill, summarise_head
 from functions.requests import SESSION, read_name, require_request
 from functions.responses import respond, respond_problem
@@ -63,7 +63,7 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="sessions",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
@@ -73,7 +73,7 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="sessions/{session}",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
@@ -83,7 +83,7 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="faults",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
@@ -93,7 +93,7 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="sessions/{session}/resolution",
         methods=["POST"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.RESOLVE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.access import level_of, principal_of, requires
+from functions.access import auth_level_of, principal_of, requires
 from functions.descriptions import describe_entry, describe_standstill
 from functions.operate import (
     STANDSTILLS_MAX,
@@ -48,7 +48,10 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     sagas = Sagas(services.commands)
 
     @bp.route(
-        route="operate", methods=["GET"], auth_level=level_of(services), trigger_arg_name="request"
+        route="operate",
+        methods=["GET"],
+        auth_level=auth_level_of(services),
+        trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
     async def page(request: func.HttpRequest) -> func.HttpResponse:
@@ -57,7 +60,7 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="operate/regions",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
@@ -67,7 +70,7 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="operate/sessions",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
@@ -77,7 +80,7 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="operate/session",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
@@ -87,7 +90,7 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="operate/decision",
         methods=["POST"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.RESOLVE)
@@ -97,7 +100,7 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="operate/saga",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
@@ -107,7 +110,7 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     @bp.route(
         route="operate/sagas",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @with_client(bp)

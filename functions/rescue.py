@@ -33,6 +33,7 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
         services.look.begin()
         await services.readiness.require_regions()
         await sweep_journal(services.recovery)
+        await sweep_ledgers(services.outsiders)
         await sweep_dead_letters(services.dead_letters)
 
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_COMPACT_SCHEDULE%")
@@ -66,6 +67,21 @@ async def sweep_journal(recovery: Recovery) -> None:
         return
     if recovered.helped or recovered.left:
         log.info("the sweep helped %d sessions and left %d", recovered.helped, recovered.left)
+
+
+async def sweep_ledgers(outsiders: Services | None) -> None:
+    """Deliver what producers outside could not send to this region.
+
+    Their list of regions is held against this app's, so that one who knows another is refused.
+    """
+    if outsiders is None:
+        return
+    try:
+        await outsiders.readiness.require_regions()
+    except LockstepError as error:
+        log.warning("the ledgers of producers outside are swept later: %s", error)
+        return
+    await sweep_journal(outsiders.recovery)
 
 
 async def sweep_dead_letters(dead_letters: DeadLetters) -> None:

@@ -11,7 +11,7 @@ import azure.durable_functions as df
 import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
-from functions.access import level_of, requires
+from functions.access import auth_level_of, requires
 from functions.requests import SAGA, SESSION, path_to, read_name, require_request
 from functions.responses import respond, respond_problem
 from functions.saga_instances import (
@@ -41,7 +41,7 @@ def build_saga_routes(services: Services) -> func.Blueprint:
     @bp.route(
         route="sagas/{key}",
         methods=["POST"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @with_client(bp)
@@ -52,7 +52,7 @@ def build_saga_routes(services: Services) -> func.Blueprint:
     @bp.route(
         route="sagas/{key}",
         methods=["GET"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @requires(services, Right.LOOK)
@@ -62,7 +62,7 @@ def build_saga_routes(services: Services) -> func.Blueprint:
     @bp.route(
         route="sagas/{key}/events/{event}",
         methods=["POST"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @with_client(bp)
@@ -73,7 +73,7 @@ def build_saga_routes(services: Services) -> func.Blueprint:
     @bp.route(
         route="sagas/{key}/cancel",
         methods=["POST"],
-        auth_level=level_of(services),
+        auth_level=auth_level_of(services),
         trigger_arg_name="request",
     )
     @with_client(bp)
@@ -82,7 +82,10 @@ def build_saga_routes(services: Services) -> func.Blueprint:
         return await cancel_over_http(sagas, client, request)
 
     @bp.route(
-        route="sagas", methods=["GET"], auth_level=level_of(services), trigger_arg_name="request"
+        route="sagas",
+        methods=["GET"],
+        auth_level=auth_level_of(services),
+        trigger_arg_name="request",
     )
     @with_client(bp)
     @requires(services, Right.LOOK)

@@ -51,6 +51,9 @@ param replacedRegions string = ''
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
+@description('Optional. Container for the ledgers of producers outside the apps, which has to be there; empty: the journal.')
+param ledgersName string = ''
+
 @description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. Tokens need App Service authentication to be on, or the app does not start.')
 @allowed(['keys', 'entra', 'both'])
 param authentication string = 'keys'
@@ -101,6 +104,7 @@ module region 'region.bicep' = [
       replacedRegions: replacedRegions
       replyQueues: replyQueues
       otlpEndpoint: otlpEndpoint
+      ledgersName: ledgersName
       authentication: authentication
       tags: tags
     }

@@ -38,6 +38,9 @@ param replacedRegions string = ''
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
+@description('Optional. Container for the ledgers of producers outside the apps, which has to be there; empty: the journal.')
+param ledgersName string = ''
+
 @description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. Tokens need App Service authentication to be on, or the app does not start.')
 @allowed(['keys', 'entra', 'both'])
 param authentication string = 'keys'
@@ -275,6 +278,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_DATABASE: databaseName
     LOCKSTEP_JOURNAL: journalName
     LOCKSTEP_LEASES: leasesName
+    LOCKSTEP_LEDGERS: ledgersName
     LOCKSTEP_SECONDARY_DELAY_SECONDS: '15'
     LOCKSTEP_GAP_WAIT_SECONDS: '5'
     LOCKSTEP_RESCUE_LAG_SECONDS: '5'

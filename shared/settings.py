@@ -49,6 +49,12 @@ SETTINGS = (
     Setting("LOCKSTEP_JOURNAL", "the container of the journals", "journal"),
     Setting("LOCKSTEP_LEASES", "the container of the change feed's leases", "leases"),
     Setting(
+        "LOCKSTEP_LEDGERS",
+        "the container of the ledgers of producers outside the apps, in the apps and in those"
+        " producers; empty: the journals' own",
+        "",
+    ),
+    Setting(
         "LOCKSTEP_SECONDARY_DELAY_SECONDS", "how much later the other regions see a copy", "15"
     ),
     Setting(
@@ -154,6 +160,7 @@ class Settings:
     database: str
     journal: str
     leases: str
+    ledgers: str
     secondary_delay_seconds: float
     gap_wait_seconds: float
     rescue_lag_seconds: float
@@ -210,6 +217,7 @@ class Settings:
             database=read_text(values, "LOCKSTEP_DATABASE"),
             journal=read_text(values, "LOCKSTEP_JOURNAL"),
             leases=read_text(values, "LOCKSTEP_LEASES"),
+            ledgers=read_ledgers(values),
             secondary_delay_seconds=read_number(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
             gap_wait_seconds=read_number(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
             rescue_lag_seconds=lag,
@@ -243,6 +251,16 @@ def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
             f" LOCKSTEP_WINDOW_DAYS {window:g}"
         )
     return window, retention
+
+
+def read_ledgers(values: Mapping[str, str]) -> str:
+    """The container of outsiders' ledgers, or nothing; raises InvalidSettings."""
+    ledgers = read_text(values, "LOCKSTEP_LEDGERS")
+    for name in ("LOCKSTEP_JOURNAL", "LOCKSTEP_LEASES"):
+        if ledgers == read_text(values, name):
+            # Who may write there could write everything.
+            raise InvalidSettings(f"LOCKSTEP_LEDGERS and {name} are both {ledgers!r}")
+    return ledgers
 
 
 def read_authentication(values: Mapping[str, str]) -> Authentication:

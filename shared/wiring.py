@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from shared.adapters.cosmos import CosmosJournal
 from shared.adapters.cosmos_account import CosmosAccount, CosmosContainer
@@ -57,6 +57,13 @@ class Adapters:
             telemetry=telemetry,
         )
 
+    def keep_ledgers(self, settings: Settings) -> "Adapters":
+        """The same, with the container of the ledgers in place of the journals'."""
+        if not settings.ledgers:
+            return self
+        container = CosmosContainer(self.account, settings.database, settings.ledgers)
+        return replace(self, journal=CosmosJournal(container))
+
     async def close(self) -> None:
         """Disconnect; the next use connects again."""
         await self.bus.close()
@@ -81,9 +88,10 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
     producer = new_producer(settings, outside)
     containers = {
         f"container {name!r}": CosmosContainer(outside.account, settings.database, name).look
-        for name in (settings.journal, settings.leases)
+        for name in (settings.journal, settings.leases, settings.ledgers)
+        if name
     }
-    return build(
+    services = build(
         outside.journal,
         outside.delivery,
         outside.clock,
@@ -96,6 +104,21 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
     )
+    if not settings.ledgers:
+        return services
+    # Producers outside write to a container of their own. What one of them could not send to a
+    # region lies there, and the sweep delivers it as it delivers what lies beside the journal.
+    ledgers = outside.keep_ledgers(settings)
+    outsiders = build(
+        ledgers.journal,
+        ledgers.delivery,
+        ledgers.clock,
+        owner,
+        handlers,
+        new_producer(settings, ledgers),
+        policy,
+    )
+    return replace(services, outsiders=outsiders)
 
 
 def listen(settings: Settings) -> Telemetry | None:
@@ -115,7 +138,7 @@ async def open_producer(
     """A producer outside a function app, such as a Spark executor; closed at the end."""
     outside = adapters or Adapters.of(settings, listen(settings))
     try:
-        yield new_producer(settings, outside)
+        yield new_producer(settings, outside.keep_ledgers(settings))
     finally:
         await outside.close()
 

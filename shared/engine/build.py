@@ -56,6 +56,8 @@ class Services:
     logs_messages: bool = False
     # What callers over HTTP show.
     authentication: Authentication = Authentication.KEYS
+    # Over the ledgers of producers outside the apps, where these have a container of their own.
+    outsiders: "Services | None" = None
 
     @property
     def region(self) -> str:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.docs.local_page import ROOT
+from tests.unit.functions.test_access import RIGHTS
 
 PAGE = (ROOT / "docs/security.md").read_text()
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
@@ -29,3 +30,11 @@ def test_a_threat_has_tests_that_exist(threat: str) -> None:
 
 def test_the_threats_are_found() -> None:
     assert len(THREATS) > 10
+
+
+def test_the_rights_are_those_of_the_routes() -> None:
+    rows = dict(re.findall(r"^\| `(Lockstep\.\w+)` \| (.+) \|$", PAGE, re.MULTILINE))
+
+    assert {right: set(re.findall(r"`(\w+)`", names)) for right, names in rows.items()} == {
+        right.value: names for right, names in RIGHTS.items()
+    }

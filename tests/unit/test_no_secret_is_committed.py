@@ -27,7 +27,7 @@ def find_secrets(root: Path, names: list[str]) -> Counter[str]:
     """How many strings of each file look like secrets."""
     found = SecretsCollection(root=str(root))
     with default_settings():
-        found.scan_files(*names)
+        found.scan_files(*names, num_processors=2)
     return Counter(
         name for name, one in found if not (name.startswith("tests/") and one.type in RANDOM)
     )
