@@ -13,4 +13,9 @@ JOURNAL_FEED: dict[str, Any] = {
     "lease_expiration_interval": 15_000,
     "lease_renew_interval": 5_000,
     "lease_acquire_interval": 3_000,
+    # Without it the feed is read in the account's write region, wherever that is.
+    "preferred_locations": "%LOCKSTEP_COSMOS_LOCATIONS%",
+    # Only for a feed that has no lease yet: what was written before a region's first start, or
+    # before it was added, is seen too, sagas that have begun among them.
+    "start_from_beginning": True,
 }

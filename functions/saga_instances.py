@@ -6,9 +6,11 @@ recorded the start walks; the other stands by, and walks when the saga is not ov
 
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import grpc  # type: ignore[import-untyped]
+from durabletask.client import OrchestrationStatus, PurgeInstancesResult
 from durabletask.task import OrchestrationContext
 
 from functions.saga_drive import CHANGED, DurableSteps, drive
@@ -22,6 +24,16 @@ from shared.storage.documents import decode_entry, is_entry, session_in
 log = logging.getLogger("lockstep.sagas")
 
 ORCHESTRATOR = "saga"
+
+
+# An instance whose state is one of these does nothing any more.
+FINISHED = [
+    OrchestrationStatus.COMPLETED,
+    OrchestrationStatus.FAILED,
+    OrchestrationStatus.TERMINATED,
+]
+# No instance is older. A search needs both ends: Azure's tables know no date before 1601.
+FIRST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class TaskHub(Protocol):
@@ -39,6 +51,18 @@ class TaskHub(Protocol):
 
     async def raise_orchestration_event(self, instance_id: str, event_name: str, /) -> None:
         """Notify an instance; NOT_FOUND or FAILED_PRECONDITION where it is over."""
+
+
+class InstanceStore(Protocol):
+    """What a task hub keeps, finished instances too; raises grpc.aio.AioRpcError."""
+
+    async def purge_orchestrations_by(
+        self,
+        created_time_from: datetime | None = None,
+        created_time_to: datetime | None = None,
+        runtime_status: list[OrchestrationStatus] | None = None,
+    ) -> PurgeInstancesResult:
+        """Remove the instances begun between two times whose state is one of these."""
 
 
 def saga(context: OrchestrationContext, work: Mapping[str, Any]) -> DurableSteps[str]:
@@ -111,6 +135,22 @@ async def notify_instance(hub: TaskHub, key: str) -> None:
     except grpc.aio.AioRpcError as error:
         if error.code() not in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION):
             raise
+
+
+async def purge_instances(hub: InstanceStore, retention: timedelta) -> None:
+    """Remove finished instances that began longer ago; what is left the next run removes.
+
+    The hub would keep them for ever. What became of their sagas stays in the journal.
+    """
+    try:
+        purged = await hub.purge_orchestrations_by(
+            FIRST_DAY, datetime.now(UTC) - retention, FINISHED
+        )
+    except grpc.aio.AioRpcError as error:
+        log.warning("finished sagas stay in the task hub for now: %s", error.code())
+        return
+    if purged.deleted_instance_count:
+        log.info("%d finished sagas left the task hub", purged.deleted_instance_count)
 
 
 async def try_now(key: str, notification: Awaitable[None]) -> None:

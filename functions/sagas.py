@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import azure.functions as func
 
 from functions.feed import JOURNAL_FEED
-from functions.saga_instances import begin_instances, saga
+from functions.saga_instances import begin_instances, purge_instances, saga
 from shared.domain.reports import shorten
 from shared.domain.saga.plan import SagaState, traceparent_of
 from shared.domain.saga.walk import Activity
@@ -20,7 +21,7 @@ type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def build_saga_blueprint(services: Services) -> func.Blueprint:
-    """The orchestrator, its activities, and the change feed of the sagas' journals."""
+    """The orchestrator, its activities, what starts its instances and what removes them."""
     bp = func.Blueprint()
     sagas = Sagas(services.commands)
     for activity, perform in sagas.activities().items():
@@ -33,6 +34,11 @@ def build_saga_blueprint(services: Services) -> func.Blueprint:
     @with_client(bp)
     async def begin_sagas(documents: func.DocumentList, client: Any) -> None:
         await begin_instances(services, sagas, client, [dict(document) for document in documents])
+
+    @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_COMPACT_SCHEDULE%")
+    @with_client(bp)
+    async def purge_sagas(timer: func.TimerRequest, client: Any) -> None:  # noqa: ARG001
+        await purge_instances(client, timedelta(seconds=services.worker.policy.retention_seconds))
 
     return bp
 
