@@ -18,11 +18,17 @@ param insightsName string
 @description('Required. Cosmos account of the journal.')
 param accountName string
 
+@description('Optional. Durable Task Scheduler of the same region; empty: sagas run in the storage account.')
+param schedulerName string = ''
+
+@description('Optional. Whether the app may count the messages that wait, and so scale by them. It counts messages, not sessions: it starts instances that find every session taken, and needs a right to manage the namespace.')
+param scaleByBacklog bool = false
+
 var roleIds = {
-  // Azure Service Bus Data Receiver: take sessions from the own queue. Data Owner would add target-based scaling, which
-  // counts messages, not sessions: it starts instances that find every session taken. So it is not asked for, and the
-  // platform scales step by step instead.
+  // Azure Service Bus Data Receiver: take sessions from the own queue, and nothing else.
   serviceBusReceiver: '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
+  // Azure Service Bus Data Owner: in its place where the platform shall count the messages that wait (scaleByBacklog).
+  serviceBusOwner: '090c5cfd-751d-490a-894a-3ce6f1109419'
   // Azure Service Bus Data Sender: publish messages and dispatch outputs, in every region.
   serviceBusSender: '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
   // Storage Blob Data Owner: the host keeps its locks and keys in blobs and reads its deployment package.
@@ -33,7 +39,10 @@ var roleIds = {
   storageTableContributor: '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
   // Monitoring Metrics Publisher: send telemetry to a component that takes none without an identity.
   metricsPublisher: '3913510d-42f4-4e42-8a64-420c390055eb'
+  // Durable Task Data Contributor: run sagas in the task hub of a Durable Task Scheduler, where there is one.
+  taskHubContributor: '0ad04412-c4d5-4796-b79c-f76d14c8d402'
 }
+var receiving = scaleByBacklog ? roleIds.serviceBusOwner : (roleIds.serviceBusReceiver)
 
 // Cosmos DB Built-in Data Contributor: read and write documents; it cannot create or drop a container.
 var journalContributor = '00000000-0000-0000-0000-000000000002'
@@ -62,11 +71,11 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' existing = {
 
 resource receiveFromOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: own
-  name: guid(own.id, principalId, roleIds.serviceBusReceiver)
+  name: guid(own.id, principalId, receiving)
   properties: {
     principalId: principalId
     principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.serviceBusReceiver)
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', receiving)
   }
 }
 
@@ -129,6 +138,20 @@ resource publishMetrics 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
     principalId: principalId
     principalType: 'ServicePrincipal'
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.metricsPublisher)
+  }
+}
+
+resource scheduler 'Microsoft.DurableTask/schedulers@2026-02-01' existing = if (!empty(schedulerName)) {
+  name: schedulerName
+}
+
+resource runSagas 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(schedulerName)) {
+  scope: scheduler
+  name: guid(scheduler.id, principalId, roleIds.taskHubContributor)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.taskHubContributor)
   }
 }
 

@@ -61,6 +61,13 @@ param authentication string = 'keys'
 @description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
 param otlpEndpoint string = ''
 
+@description('Optional. Where sagas run: in storage accounts, or in Durable Task Schedulers, which are paid by the action. Sagas do not move from one to the other: choose before there are any.')
+@allowed(['storage', 'scheduler'])
+param durableBackend string = 'storage'
+
+@description('Optional. Whether apps may count the messages that wait, and so scale by them. It counts messages, not sessions: it starts instances that find every session taken, and needs a right to manage the namespaces.')
+param scaleByBacklog bool = false
+
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
 var names = map(regions, place => (place.name))
@@ -106,6 +113,7 @@ module region 'region.bicep' = [
       otlpEndpoint: otlpEndpoint
       ledgersName: ledgersName
       authentication: authentication
+      durableBackend: durableBackend
       tags: tags
     }
   }
@@ -124,6 +132,8 @@ module access 'access.bicep' = [
       storageName: region[index].outputs.storageName
       insightsName: region[index].outputs.insightsName
       accountName: journal.outputs.accountName
+      schedulerName: region[index].outputs.schedulerName
+      scaleByBacklog: scaleByBacklog
     }
     dependsOn: [region]
   }

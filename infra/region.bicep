@@ -55,9 +55,22 @@ param serviceBusDomain string = 'servicebus.windows.net'
 @allowed([1, 2, 4, 8, 16])
 param messagingUnits int = 1
 
-@description('Optional. Instances of the session trigger kept warm, so that the first message of a session does not wait for a start.')
+// Flex Consumption scales each of these on its own, and each that stands at zero makes its first caller wait for a start.
+@description('Optional. Instances kept warm for the session trigger, so that the first message of a session does not wait for a start.')
 @minValue(0)
-param warmInstances int = 1
+param warmReceivers int = 1
+
+@description('Optional. Instances kept warm for HTTP, so that a sender and a health probe get their answer in time. 0 saves one where senders publish by themselves.')
+@minValue(0)
+param warmHttp int = 1
+
+@description('Optional. Instances kept warm for sagas, so that a step does not wait for a start. 0 saves one where there are no sagas.')
+@minValue(0)
+param warmSagas int = 1
+
+@description('Optional. Where sagas run: in the app\'s own storage account, or in a Durable Task Scheduler, which is paid by the action. Sagas do not move from one to the other: choose before there are any.')
+@allowed(['storage', 'scheduler'])
+param durableBackend string = 'storage'
 
 @description('Optional. The most instances the app may scale out to.')
 @minValue(1)
@@ -83,6 +96,20 @@ var connections = union(
   toObject(regions, name => 'ServiceBus_${name}__credential', name => 'managedidentity'),
   toObject(regions, name => 'ServiceBus_${name}__clientId', name => (identity.properties.clientId))
 )
+
+var warm = [
+  { name: 'function:receive', instanceCount: warmReceivers }
+  { name: 'http', instanceCount: warmHttp }
+  { name: 'durable', instanceCount: warmSagas }
+]
+var taskHubName = 'lockstep'
+var schedulerName = 'dts-lockstep-${region}-${token}'
+// These overrule the storage provider of host.json.
+var schedulerSettings = durableBackend == 'scheduler' ? {
+  AzureFunctionsJobHost__extensions__durableTask__storageProvider__type: 'azureManaged'
+  AzureFunctionsJobHost__extensions__durableTask__storageProvider__connectionStringName: 'Scheduler'
+  Scheduler: 'Endpoint=${scheduler!.properties.endpoint};Authentication=ManagedIdentity;ClientID=${identity.properties.clientId}'
+} : {}
 
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
   name: 'id-lockstep-${region}-${token}'
@@ -171,6 +198,22 @@ resource packages 'Microsoft.Storage/storageAccounts/blobServices/containers@202
   properties: { publicAccess: 'None' }
 }
 
+resource scheduler 'Microsoft.DurableTask/schedulers@2026-02-01' = if (durableBackend == 'scheduler') {
+  name: schedulerName
+  location: location
+  tags: tags
+  properties: {
+    sku: { name: 'Consumption' }
+    // Any address, with a role. An empty list would let none in.
+    ipAllowlist: ['0.0.0.0/0']
+  }
+}
+
+resource taskHub 'Microsoft.DurableTask/schedulers/taskHubs@2026-02-01' = if (durableBackend == 'scheduler') {
+  parent: scheduler
+  name: taskHubName
+}
+
 resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' = {
   name: 'log-lockstep-${region}-${token}'
   location: location
@@ -239,12 +282,7 @@ resource app 'Microsoft.Web/sites@2024-04-01' = {
       scaleAndConcurrency: {
         instanceMemoryMB: 2048
         maximumInstanceCount: instancesMax
-        alwaysReady: [
-          {
-            name: 'function:receive'
-            instanceCount: warmInstances
-          }
-        ]
+        alwaysReady: filter(warm, group => ((group.instanceCount) > 0))
       }
     }
   }
@@ -268,7 +306,7 @@ resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2
 resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
   parent: app
   name: 'appsettings'
-  properties: union(connections, {
+  properties: union(connections, schedulerSettings, {
     LOCKSTEP_REGION: region
     LOCKSTEP_REGIONS: join(regions, ',')
     LOCKSTEP_REGIONS_REPLACED: replacedRegions
@@ -339,3 +377,6 @@ output storageId string = storage.id
 
 @description('Resource id of the function app.')
 output appId string = app.id
+
+@description('Name of the Durable Task Scheduler; empty where sagas run in the storage account.')
+output schedulerName string = durableBackend == 'scheduler' ? schedulerName : ''

@@ -61,6 +61,10 @@ def deployment(**parameters: Value) -> Template:
     return Template(read(INFRA / "main.bicep"), given)
 
 
+# Every switch that adds resources or settings.
+EVERYTHING: dict[str, Value] = {"durableBackend": "scheduler"}
+
+
 def region_of(name: str, main: Template | None = None) -> Template:
     """One region's file as a deployment would see it; LookupError if there is no such region."""
     return of_region(name, main, "region")

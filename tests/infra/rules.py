@@ -28,10 +28,12 @@ FUNCTIONS = {
 # data-plane role of Cosmos DB.
 KNOWN_ROLES = {
     "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0": "Azure Service Bus Data Receiver",
+    "090c5cfd-751d-490a-894a-3ce6f1109419": "Azure Service Bus Data Owner",
     "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39": "Azure Service Bus Data Sender",
     "b7e6dc6d-f1e8-4753-8033-0f276bb0955b": "Storage Blob Data Owner",
     "974c5e8b-45b9-4653-ba55-5f855dd0fb88": "Storage Queue Data Contributor",
     "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3": "Storage Table Data Contributor",
+    "0ad04412-c4d5-4796-b79c-f76d14c8d402": "Durable Task Data Contributor",
     "3913510d-42f4-4e42-8a64-420c390055eb": "Monitoring Metrics Publisher",
     "00000000-0000-0000-0000-000000000002": "Cosmos DB Built-in Data Contributor",
 }
@@ -50,6 +52,10 @@ SECRET_TEXT = re.compile(
 HARMLESS = {
     "allowSharedKeyAccess": "switches keys off",
     "ConnectionString": "of Application Insights, where DisableLocalAuth makes it a mere address",
+    "connectionStringName": "of Durable, names a setting that holds an address and no key",
+    "AzureFunctionsJobHost__extensions__durableTask__storageProvider__connectionStringName": (
+        "as above"
+    ),
     "noScmPassword": "forbids a publishing password",
     "noFtpPassword": "forbids a publishing password",
 }

@@ -27,6 +27,16 @@ def test_an_identity_holds_these_roles_and_no_other(region: str, peer: str) -> N
     }
 
 
+def test_scaling_by_what_waits_takes_the_owners_role_on_the_own_namespace_only() -> None:
+    few, more = (
+        grants(access_of("east", deployment(scaleByBacklog=switch))) for switch in (False, True)
+    )
+
+    (gone,), (new,) = few - more, more - few
+    assert (gone[1], new[1]) == ("Azure Service Bus Data Receiver", "Azure Service Bus Data Owner")
+    assert gone[2] == new[2]
+
+
 def test_azure_is_told_that_each_principal_is_new_and_no_person() -> None:
     assigned = [
         section(found.body, "properties")["principalType"]

@@ -15,6 +15,7 @@ from tests.infra.parity import (
     changed,
     deployment,
     grants,
+    load,
     local_config,
     region_of,
     setting_differences,
@@ -106,6 +107,22 @@ def test_the_primary_comes_first_in_both_regions(primary: str, regions: str) -> 
 def test_a_primary_that_is_no_region_ends_the_deployment_before_it_creates_anything() -> None:
     with pytest.raises(IndexError):
         deployment(primary="north").value("preference")
+
+
+def test_a_scheduler_takes_the_place_of_the_storage_of_sagas() -> None:
+    main = deployment(durableBackend="scheduler")
+    settings = app_settings(region_of("east", main))
+    name = str(region_of("east", main).resource("scheduler")["name"])
+    prefix = "AzureFunctionsJobHost__extensions__durableTask__storageProvider__"
+
+    assert settings[f"{prefix}type"] == "azureManaged"
+    assert str(settings[str(settings[f"{prefix}connectionStringName"])]).startswith(
+        f"Endpoint=<{name}.properties.endpoint>;Authentication=ManagedIdentity;ClientID="
+    )
+    given = {(role, on) for _, role, on in grants(access_of("east", main))}
+    assert ("Durable Task Data Contributor", name) in given
+    hub = region_of("east", main).resource("taskHub")["name"]
+    assert hub == load(ROOT / "host.json")["extensions"]["durableTask"]["hubName"]
 
 
 def test_one_more_region_is_one_more_entry_of_the_list() -> None:

@@ -31,7 +31,7 @@ def test_every_parameter_on_the_page_is_declared() -> None:
     declared = set(read(INFRA / "main.bicep").of(Kind.PARAMETER))
     declared |= set(read(INFRA / "region.bicep").of(Kind.PARAMETER))
     on_command_lines = set(re.findall(r"(\w+)=(?:trial|eastus2|west)\b", PAGE))
-    in_the_text = {"journalLocations", "journalThroughputMax", "messagingUnits", "warmInstances"}
+    in_the_text = {"journalLocations", "journalThroughputMax", "messagingUnits", "warmReceivers"}
 
     assert in_the_text <= set(re.findall(r"`(\w+)`", PAGE))
     assert on_command_lines | in_the_text <= declared

@@ -7,6 +7,7 @@ from datetime import timedelta
 from packaging.version import Version
 
 from functions.receive import PAUSE_SECONDS_MAX, pause_seconds
+from tests.infra.evaluation import Template
 from tests.infra.parity import ROOT, load, local_config, local_queues, region_of, section
 
 HOST = load(ROOT / "host.json")
@@ -79,15 +80,25 @@ def session_triggers() -> Iterator[str]:
                     yield node.name
 
 
-def test_the_function_kept_warm_is_the_session_trigger() -> None:
-    template = region_of("east")
-    scale = section(
-        template.resource("app"), "properties", "functionAppConfig", "scaleAndConcurrency"
-    )
+def warm(template: Template) -> dict[object, object]:
+    config = section(template.resource("app"), "properties", "functionAppConfig")
+    groups = section(config["scaleAndConcurrency"])["alwaysReady"]
+    assert isinstance(groups, list)
+    return {section(group)["name"]: section(group)["instanceCount"] for group in groups}
 
-    assert scale["alwaysReady"] == [
-        {"name": f"function:{name}", "instanceCount": 1} for name in sorted(set(session_triggers()))
-    ]
+
+def test_session_trigger_http_and_sagas_are_kept_warm() -> None:
+    """Flex Consumption scales each of them on its own."""
+    triggers = {f"function:{name}": 1 for name in session_triggers()}
+
+    assert warm(region_of("east")) == triggers | {"http": 1, "durable": 1}
+
+
+def test_what_is_not_kept_warm_is_not_named() -> None:
+    east = region_of("east")
+    without = Template(east.bicep, {**east.arguments, "warmHttp": 0, "warmSagas": 0})
+
+    assert warm(without) == {f"function:{name}": 1 for name in session_triggers()}
 
 
 def test_the_app_runs_python_3_13_on_flex_consumption() -> None:

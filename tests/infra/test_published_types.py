@@ -3,8 +3,8 @@
 import pytest
 
 from tests.infra.bicep import Kind
-from tests.infra.evaluation import Template
-from tests.infra.parity import changed, deployment
+from tests.infra.evaluation import Template, Value
+from tests.infra.parity import EVERYTHING, changed, deployment
 from tests.infra.published import findings, load_published, select, type_findings
 
 PUBLISHED = load_published()
@@ -23,9 +23,9 @@ def templates(main: Template) -> dict[str, Template]:
     return found
 
 
-@pytest.mark.parametrize("primary", ["east", "west"])
-def test_every_resource_is_what_the_published_types_allow(primary: str) -> None:
-    deployed = templates(deployment(primary=primary))
+@pytest.mark.parametrize("switches", [{}, {"primary": "west"}, EVERYTHING])
+def test_every_resource_is_what_the_published_types_allow(switches: dict[str, Value]) -> None:
+    deployed = templates(deployment(**switches))
 
     assert deployed.keys() == {
         *("main", "journal", "east region", "west region", "east access", "west access")
@@ -150,7 +150,7 @@ def test_a_name_that_breaks_the_published_pattern_is_named() -> None:
 def test_the_stored_types_are_those_in_use_and_no_more() -> None:
     used = {
         resource.declaration.target
-        for template in templates(deployment()).values()
+        for template in templates(deployment(**EVERYTHING)).values()
         for resource in template.resources()
     }
 
