@@ -1,7 +1,7 @@
 """Sagas on the in-memory twin: both regions' workers, and walks that can die and be taken up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, count
@@ -34,6 +34,7 @@ from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 from shared.engine.worker import Policy, WaitLimits
+from shared.ports import Telemetry
 
 REGIONS = ("east", "west")
 STAND_BY_SECONDS = 60.0
@@ -51,6 +52,7 @@ class Stage:
         self.journal = MemoryJournal(self.clock, self.fault_plan)
         self.bus = MemoryBus(self.clock, self.fault_plan)
         self.started = 0
+        self.telemetry: Mapping[str, Telemetry] = {}
 
     def worker(self, region: str = "east") -> Services:
         """A new process."""
@@ -58,7 +60,16 @@ class Stage:
         delivery = Delivery(self.bus, self.clock, REGIONS, 0.0, QUEUES)
         producer = Producer(self.journal, delivery)
         owner = Owner(region, f"{region}-{self.started}")
-        return build(self.journal, delivery, self.clock, owner, self.handlers, producer, POLICY)
+        return build(
+            self.journal,
+            delivery,
+            self.clock,
+            owner,
+            self.handlers,
+            producer,
+            POLICY,
+            telemetry=self.telemetry.get(region),
+        )
 
     def book(self, region: str = "east") -> Sagas:
         """A new process's way to the sagas."""

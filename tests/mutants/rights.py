@@ -5,6 +5,9 @@ from functools import partial
 from tests.mutants.mutant import Mutant
 
 Heard = partial(Mutant, tests="tests/scenarios/test_when_a_stranger_speaks.py")
+Called = partial(Mutant, tests="tests/unit/functions/test_access.py")
+Erased = partial(Mutant, tests="tests/scenarios/test_when_a_person_is_erased.py")
+Told = partial(Mutant, tests="tests/unit/shared/test_telemetry.py")
 
 MUTANTS = (
     Heard(
@@ -83,5 +86,68 @@ MUTANTS = (
         "shorten",
         old="UNPRINTABLE.sub(escape_character, _REASON_)",
         new="_REASON_",
+    ),
+    Called(
+        "believe a token's header where nobody checks tokens",
+        "P9",
+        "authenticate",
+        old="_AUTHENTICATION_ is Authentication.KEYS",
+        new="PRINCIPAL not in _HEADERS_",
+    ),
+    Called(
+        "start where nobody checks tokens",
+        "P9",
+        "read_authentication",
+        old="values.get(AUTH_ENABLED, '').lower() != 'true'",
+        new="False",
+    ),
+    Called(
+        "open every route to whoever shows a token",
+        "P9",
+        "require_right",
+        old="_RIGHT_ not in _PRINCIPAL_.roles",
+        new="False",
+    ),
+    Called(
+        "believe the body about who decided",
+        "P9",
+        "read_resolution",
+        old="said['who'] = _PRINCIPAL_.name",
+        new="said.setdefault('who', _PRINCIPAL_.name)",
+    ),
+    Erased(
+        "leave what was before an erased state",
+        "P9",
+        "Resolver.erase",
+        old="_ONE_.entry.position < _ENTRY_.position",
+        new="False",
+    ),
+    Erased(
+        "begin to count anew after erasing",
+        "P2",
+        "next_entry.erase",
+        old="replace(entry, state=None, model=None)",
+        new="replace(entry, state=None, model=None, cursors={})",
+    ),
+    Erased(
+        "erase what waits with what it needs",
+        "P1",
+        "Resolver.erase",
+        old="await self.require_settled(session, head)",
+        new="pass",
+    ),
+    Told(
+        "let each worker give the effect an id of its own",
+        "P4",
+        "Trace.of",
+        old="derive_id('effect', *message.identity_parts)[:16]",
+        new="__import__('secrets').token_hex(8)",
+    ),
+    Told(
+        "let a trace change what outputs made again are compared by",
+        "P4",
+        "digest_batches",
+        old="message.pop('traceparent', None)",
+        new="None",
     ),
 )

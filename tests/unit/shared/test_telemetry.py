@@ -1,5 +1,7 @@
 """Traces and measures: one trace over both regions, whose outputs are the same bytes in each."""
 
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,18 +13,25 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from functions.handlers.orders import handlers
 from functions.ingest import accept
 from functions.receive import receive_message
 from shared.adapters.telemetry import EffectIds, OpenTelemetry
 from shared.domain import wire
 from shared.domain.message import Message
 from shared.domain.outbox import DestinationBatch
+from shared.domain.saga.plan import traceparent_of
 from shared.domain.trace import Trace, read_traceparent, sample_trace
+from shared.settings import Settings
 from shared.storage.documents import decode_message, digest_batches, encode_message
+from shared.wiring import connect, listen
 from tests.business import LEASE_OVER, Outside, business
 from tests.deliveries import delivery_of
+from tests.saga_stage import Stage, order, stocked
 from tests.unit.functions.test_ingest import post
+from tests.unit.shared.test_settings import ENVIRONMENT
 from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
+from tests.world import handlers as world_handlers
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -240,3 +249,33 @@ def test_the_same_part_of_all_messages_is_traced_whoever_asks() -> None:
     assert 60 < len(chosen) < 140
     assert [sample_trace(0, name) for name in names] == [None] * 400
     assert all(read_traceparent(sample_trace(1, name)) for name in names)
+
+
+async def test_a_saga_is_one_trace_in_both_regions_whoever_started_it() -> None:
+    collector = Collector()
+    stage = await stocked(Stage(handlers), ["p"], 5)
+    # Nobody carries the trace along: it follows from the saga's key.
+    expected = traceparent_of("O-1").split("-")[1]
+    stage.telemetry = collector.telemetry
+
+    await stage.start("O-1", order(("p", 1)), "west")
+    await stage.run("O-1", order(("p", 1)))
+
+    effects = collector.spans("effect")
+    assert {said(one)["session"] for one in effects} == {
+        *("saga:O-1", "order:O-1", "stock:p", "account:ada"),
+    }
+    assert {ids(one)[0] for one in effects} == {expected}
+    assert {said(one)["region"] for one in effects} == {"east", "west"}
+
+
+def test_without_an_endpoint_nothing_is_loaded() -> None:
+    settings = Settings.read(ENVIRONMENT)
+    program = "import sys\nimport shared.wiring\nprint('opentelemetry' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert listen(settings) is None
+    assert connect(settings, world_handlers).worker.telemetry is None
+    assert found.stdout == "False\n"

@@ -1,0 +1,93 @@
+"""Microsoft's exporter takes our spans and measures to an Application Insights component."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.docs.local_page import ROOT
+
+pytestmark = [pytest.mark.wire]
+
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+# A process of its own, since OpenTelemetry has one provider in each.
+PROGRAM = f"""
+from opentelemetry import metrics, trace
+from shared.domain.measures import EFFECTS
+from shared.settings import Settings
+from shared.wiring import listen
+import os
+
+telemetry = listen(Settings.read(os.environ))
+with telemetry.span("receive", "00-{TRACE}-{PARENT}-01", session="alice"):
+    telemetry.add(EFFECTS, 3)
+trace.get_tracer_provider().force_flush()
+metrics.get_meter_provider().force_flush()
+"""
+
+
+@pytest.fixture
+def component() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The connection string of a component, and what it was sent."""
+    items: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            found = json.loads(body)
+            items.extend(found)
+            count = len(found)
+            answer = {"itemsReceived": count, "itemsAccepted": count, "errors": []}
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Requests are what it is for."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        key = "00000000-0000-0000-0000-000000000001"
+        yield f"InstrumentationKey={key};IngestionEndpoint={url};LiveEndpoint={url}", items
+        server.shutdown()
+
+
+def test_a_span_and_a_measure_arrive_with_the_message_s_trace(
+    component: tuple[str, list[dict[str, Any]]],
+) -> None:
+    connection, items = component
+    settings = {
+        "LOCKSTEP_REGION": "east",
+        "LOCKSTEP_REGIONS": "east",
+        "ServiceBus_east": "Endpoint=sb://east/",
+        "Cosmos": "AccountEndpoint=https://journal/",
+        "APPLICATIONINSIGHTS_CONNECTION_STRING": connection,
+        # What the exporter tells its makers of itself.
+        "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL": "true",
+        "APPLICATIONINSIGHTS_SDKSTATS_DISABLED": "true",
+    }
+
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, env={**os.environ, **settings}, check=True
+    )
+
+    kinds = {one["data"]["baseType"]: one for one in items}
+    request = kinds["RequestData"]
+    assert request["tags"]["ai.operation.id"] == TRACE
+    assert request["tags"]["ai.operation.parentId"] == PARENT
+    assert request["data"]["baseData"]["properties"]["lockstep.session"] == "alice"
+    measured = [m for one in items for m in one["data"]["baseData"].get("metrics", [])]
+    assert {"name": "lockstep.effects", "value": 3} in [
+        {"name": one["name"], "value": one["value"]} for one in measured
+    ]
