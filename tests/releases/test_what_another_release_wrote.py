@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from shared.domain import wire
-from shared.domain.errors import Misconfigured
+from shared.domain.errors import Misconfigured, OutcomeUnknown
+from shared.domain.handler import Context, Handlers
 from shared.domain.producer import Draft
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
@@ -21,7 +22,7 @@ from shared.storage.documents import Document
 from shared.storage.operations import CreateDocument
 from tests.business import Outside, plain, swept, world_of
 from tests.releases.record import DRAFTS, HERE, OPTIONS, SENT
-from tests.world import REGIONS, World, message
+from tests.world import REGIONS, Account, Amount, World, message
 
 FIRST = "0.1.0"
 RELEASES = sorted(path.stem for path in HERE.glob("*.json") if path.stem != FIRST)
@@ -101,6 +102,42 @@ def test_this_release_reads_what_every_other_one_sends(release: str) -> None:
         (same,) = (m for m in SENT if m.id == read.id and m.number == read.number)
         assert read.body == same.body
         assert wire.to_properties(read).items() >= one["properties"].items()
+
+
+async def test_no_older_release_takes_a_state_for_none() -> None:
+    """Releases so far begin anew where an entry has neither `state` nor `state_at`.
+
+    So a state that is kept elsewhere needs a `state_at`, where they find none and wait.
+    """
+    handlers = Handlers()
+
+    @handlers.register("account.grow", state=Account, body=Amount)
+    def grow(account: Account, body: Amount, _: Context) -> Account:
+        return Account(amounts=[*account.amounts, *range(body.amount)])
+
+    world = World(handlers=handlers)
+    for n, size in enumerate((1, 1_000, 100_000, 1)):
+        await world.east.consumer.consume(message(n, size, kind="account.grow"))
+
+    completed = [entry for entry in world.entries() if entry["status"] == "completed"]
+    assert len(completed) == 4
+    assert [entry["id"] for entry in completed if not entry.keys() & {"state", "state_at"}] == []
+
+
+async def test_a_state_that_this_release_does_not_find_is_waited_for() -> None:
+    world = World()
+    await world.east.consumer.consume(message(0))
+    (entry,) = world.entries()
+    elsewhere = {name: value for name, value in entry.items() if name != "state"}
+    world.journal.store.put("acc-7", elsewhere | {"state_at": 0})
+
+    with pytest.raises(OutcomeUnknown):
+        await world.worker("west").consumer.consume(message(1))
+    assert len(world.entries()) == 1
+
+    world.journal.store.put("acc-7", entry)
+    await world.worker("west").consumer.consume(message(1))
+    assert world.amounts() == [1, 2]
 
 
 async def test_a_journal_of_the_first_release_is_refused_by_name() -> None:
