@@ -175,6 +175,7 @@ class Settings:
     # Such an address may carry a key.
     notice_url: str = field(repr=False)
     authentication: Authentication
+    platform_checks_tokens: bool
     logs_messages: bool
     trace_ratio: float
     otlp_endpoint: str
@@ -230,7 +231,10 @@ class Settings:
             affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
             notice_url=url(values, "LOCKSTEP_NOTICE_URL"),
-            authentication=read_authentication(values),
+            authentication=Authentication(
+                choice(values, "LOCKSTEP_AUTHENTICATION", *Authentication)
+            ),
+            platform_checks_tokens=values.get(AUTH_ENABLED, "").lower() == "true",
             logs_messages=choice(values, "LOCKSTEP_LOG_MESSAGES", "no", "yes") == "yes",
             trace_ratio=read_number(values, "LOCKSTEP_TRACE_RATIO", most=1),
             otlp_endpoint=url(values, "OTEL_EXPORTER_OTLP_ENDPOINT"),
@@ -238,6 +242,18 @@ class Settings:
             service_bus={r: service_bus_connection(values, r) for r in regions},
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
+
+    def require_checked_tokens(self) -> None:
+        """Raise InvalidSettings where an app would believe tokens that nobody checks.
+
+        The claims of a token come in a header that App Service authentication takes from clients.
+        Where that is off, a client could write any claims, so the app does not start.
+        """
+        if self.authentication is not Authentication.KEYS and not self.platform_checks_tokens:
+            raise InvalidSettings(
+                f"LOCKSTEP_AUTHENTICATION {self.authentication} needs App Service authentication,"
+                f" which is off here: the platform does not say {AUTH_ENABLED}"
+            )
 
 
 def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
@@ -261,21 +277,6 @@ def read_ledgers(values: Mapping[str, str]) -> str:
             # Who may write there could write everything.
             raise InvalidSettings(f"LOCKSTEP_LEDGERS and {name} are both {ledgers!r}")
     return ledgers
-
-
-def read_authentication(values: Mapping[str, str]) -> Authentication:
-    """What callers show; raises InvalidSettings where nobody would check a token.
-
-    The claims of a token come in a header that App Service authentication takes from clients. Where
-    that is off, a client could write any claims, so the app does not start.
-    """
-    asked = Authentication(choice(values, "LOCKSTEP_AUTHENTICATION", *Authentication))
-    if asked is not Authentication.KEYS and values.get(AUTH_ENABLED, "").lower() != "true":
-        raise InvalidSettings(
-            f"LOCKSTEP_AUTHENTICATION {asked} needs App Service authentication, which is off here:"
-            f" the platform does not say {AUTH_ENABLED}"
-        )
-    return asked
 
 
 def require_one_call(values: Mapping[str, str]) -> None:

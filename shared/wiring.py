@@ -71,7 +71,11 @@ class Adapters:
 
 
 def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = None) -> Services:
-    """The services of one function app, over adapters of its own unless some are given."""
+    """The services of one function app, over adapters of its own unless some are given.
+
+    Raises InvalidSettings where the app would believe tokens that nobody checks.
+    """
+    settings.require_checked_tokens()
     owner = Owner(settings.region, instance_name())
     outside = adapters or Adapters.of(settings, listen(settings))
     policy = Policy(

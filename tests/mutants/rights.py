@@ -97,9 +97,9 @@ MUTANTS = (
     Called(
         "start where nobody checks tokens",
         "P9",
-        "read_authentication",
-        old="values.get(AUTH_ENABLED, '').lower() != 'true'",
-        new="False",
+        "connect",
+        old="settings.require_checked_tokens()",
+        new="pass",
     ),
     Called(
         "open every route to whoever shows a token",

@@ -18,9 +18,10 @@ from functions.responses import respond
 from shared.domain.access import Authentication, Right
 from shared.engine.build import Services
 from shared.settings import AUTH_ENABLED, InvalidSettings, Settings
+from shared.wiring import connect
 from tests.unit.functions.test_page import asked, fields, form
 from tests.unit.shared.test_settings import ENVIRONMENT
-from tests.world import World, message
+from tests.world import World, handlers, message
 
 # What a caller needs for each route; health needs nothing.
 RIGHTS = {
@@ -178,11 +179,11 @@ def test_tokens_are_not_believed_where_nobody_checks_them(said: dict[str, str]) 
     asked_for = ENVIRONMENT | said | {"LOCKSTEP_AUTHENTICATION": "entra"}
 
     with pytest.raises(InvalidSettings, match="App Service authentication, which is off"):
-        Settings.read(asked_for)
+        connect(Settings.read(asked_for), handlers)
 
-    checked = Settings.read(asked_for | {AUTH_ENABLED: "True"})
-    assert checked.authentication is Authentication.ENTRA
-    assert Settings.read(ENVIRONMENT).authentication is Authentication.KEYS
+    services = connect(Settings.read(asked_for | {AUTH_ENABLED: "True"}), handlers)
+    assert services.authentication is Authentication.ENTRA
+    assert connect(Settings.read(ENVIRONMENT), handlers).authentication is Authentication.KEYS
 
 
 async def test_nothing_of_a_route_is_done_before_its_right_is_checked() -> None:
