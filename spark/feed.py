@@ -14,14 +14,13 @@ from shared.settings import Settings
 from spark import cli
 from spark.console import JobConsole
 from spark.datasource import EVENTS_A_LANE, LANES_MAX
-from spark.feeding import JOB, FeedConfig, FeedResult, feed
+from spark.feeding import JOB, FeedConfig, FeedResult, feed, select_unfed
 from spark.incremental import ChangePolicy
-from spark.manifest import Manifest
 from spark.mapping import SourceMapping
 from spark.options import read_app_settings
 from spark.rejects import require_replaceable
 from spark.runtime import open_spark
-from spark.sources import filter_since, read_table, stream_table
+from spark.sources import read_table, stream_table
 
 DESCRIPTION = """\
 Turn rows into numbered events, one ordered stream per session, and send them to both regions. A
@@ -146,16 +145,10 @@ def feed_table(
 ) -> FeedResult:
     """Feed a table; if it has a watermark, only what is not older than the last run's."""
     console.log(f"reading {chosen.source}")
-    watermark = None
-    if chosen.manifest and mapping.watermark and not chosen.full:
-        history = Manifest(spark, chosen.manifest).read_history()
-        watermark = history.find_watermark(chosen.group, chosen.source)
-        if watermark is None and history.steps:
-            console.log(f"{chosen.group} has fed nothing of this source yet: reading all of it")
-    if watermark:
-        console.log(f"from {mapping.watermark} {watermark} on")
-    table = filter_since(read_table(spark, chosen.source, mapping), mapping, watermark)
-    return feed(table, mapping, build_options(chosen), console)
+    table, options = read_table(spark, chosen.source, mapping), build_options(chosen)
+    if not chosen.full:
+        table = select_unfed(table, mapping, options, console)
+    return feed(table, mapping, options, console)
 
 
 def feed_stream(

@@ -29,7 +29,7 @@ from spark.numbering import number_facts
 from spark.options import ROWS_MAX_DEFAULT, read_app_settings
 from spark.rejects import RowCounts, account_for_rows
 from spark.runtime import require_driver
-from spark.sources import prepare_table
+from spark.sources import filter_since, prepare_table
 
 JOB = "feed"
 SILENT = JobConsole(JOB, is_quiet=True)
@@ -108,6 +108,31 @@ def feed(
         return feed_facts(source, options, console, is_batch=is_batch)
     finally:
         source.release()
+
+
+def select_unfed(
+    table: DataFrame,
+    mapping: SourceMapping | Mapping[str, Any],
+    options: FeedConfig,
+    console: JobConsole = SILENT,
+) -> DataFrame:
+    """The rows of a table that are not older than what its last feed has read, by the watermark.
+
+    It is the whole table if the mapping has no watermark, the options have no manifest, or nothing
+    of the source was fed for the group. The choice is a condition on one column, which Spark hands
+    to sources that can look rows up by it (JDBC, Delta, Parquet). Raises JobRefused.
+    """
+    if not isinstance(mapping, SourceMapping):
+        mapping = SourceMapping.parse(mapping)
+    if options.manifest is None or mapping.watermark is None:
+        return table
+    history = Manifest(table.sparkSession, options.manifest).read_history()
+    watermark = history.find_watermark(options.group, options.source)
+    if watermark is not None:
+        console.log(f"from {mapping.watermark} {watermark} on")
+    elif history.steps:
+        console.log(f"{options.group} has fed nothing of this source yet: reading all of it")
+    return filter_since(table, mapping, watermark)
 
 
 def feed_facts(
