@@ -164,7 +164,7 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
     def open(self) -> None:
         wanted = read_filters(self._link)[SESSION_FILTER]
         if wanted is not None:
-            self._execute_accept(lambda: self._accept_named(str(wanted)))
+            self._execute_accept(lambda: self._accept_named(wanted))
             return
         milliseconds = (self._link.remote_properties or {}).get(TIMEOUT)
         seconds = WAIT_SECONDS_DEFAULT if milliseconds is None else milliseconds / 1000
@@ -208,7 +208,10 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
         operation = ClientOperation("accept", name, accept, self._attach, self.connection)
         self._broker.interceptor.execute(operation)
 
-    def _accept_named(self, session_id: str) -> MessageSession:
+    def _accept_named(self, session_id: object) -> MessageSession:
+        if not isinstance(session_id, str):
+            description = f"the session id {session_id!r} is no string"
+            raise AmqpError(ErrorCondition.NOT_ALLOWED, description)
         now = self._broker.now()
         self._queue.advance(now)
         session = self._queue.accept(session_id, self, now)

@@ -12,9 +12,10 @@ from azure.servicebus import (
     ServiceBusMessage,
     ServiceBusMessageState,
     ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
 )
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 from proton import UNDESCRIBED, Array, Data, Described, Message, symbol, uint, ulong
 
 from tests.wire import raw_amqp
@@ -210,6 +211,23 @@ def test_a_session_id_that_is_no_string_is_refused(bus: Bus, session_id: object)
     assert condition == "amqp:decode-error"
     assert "the session id is no string" in description
     assert bus.namespace.depth(SESSIONS)["active"] == 0
+
+
+def test_a_session_asked_for_by_what_is_no_string_is_refused(bus: Bus) -> None:
+    receiver = bus.client.get_queue_receiver(SESSIONS, session_id=cast(Any, 1))
+
+    with pytest.raises(ServiceBusError, match="is no string"), receiver:
+        pass
+
+
+def test_a_delivery_has_annotations_for_it_also_when_there_are_none(bus: Bus) -> None:
+    bus.send("parcels", "a")
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+
+    with bus.client.get_queue_receiver("parcels", receive_mode=mode, max_wait_time=60) as receiver:
+        message = receive_one(receiver)
+
+    assert message.raw_amqp_message.delivery_annotations == {}
 
 
 @pytest.mark.parametrize(

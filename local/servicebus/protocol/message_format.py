@@ -292,11 +292,14 @@ def write_header(data: bytes, sent: MessageSection | None, stored: StoredMessage
 def write_delivery_annotations(
     data: bytes, sent: MessageSection | None, stored: StoredMessage
 ) -> bytes:
-    """The sender's, which Azure hands on, and the token of the lock under which this is."""
+    """The sender's, which Azure hands on, and the token of the lock under which this is.
+
+    Without any the section is there all the same, as a test of Microsoft's expects.
+    """
     entries = copy_entries(data, sent, BROKER_ANNOTATIONS)
     if stored.lock is not None:
         entries += (LOCK_TOKEN, b"\x98" + stored.lock.token.bytes)
-    return encode_section(DELIVERY_ANNOTATIONS, MAP32, entries) if entries else b""
+    return encode_section(DELIVERY_ANNOTATIONS, MAP32, entries)
 
 
 def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMessage) -> bytes:
@@ -304,12 +307,9 @@ def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMe
     # Once deferred, a message stays so while it is received and locked by its number.
     state = MessageState.DEFERRED if stored.was_deferred else stored.state
     entries += (SEQUENCE_NUMBER, encode_long(stored.sequence_number))
-    entries += (ENQUEUE_SEQUENCE_NUMBER, encode_long(stored.sequence_number))
     entries += (ENQUEUED_TIME, encode_timestamp(stored.enqueued_at))
-    entries += (
-        MESSAGE_STATE,
-        b"\x71" + struct.pack(">i", STATE_NUMBERS[state]),
-    )
+    if STATE_NUMBERS[state]:
+        entries += (MESSAGE_STATE, b"\x71" + struct.pack(">i", STATE_NUMBERS[state]))
     if stored.lock is not None:
         entries += (LOCKED_UNTIL, encode_timestamp(stored.lock.until))
     return encode_section(MESSAGE_ANNOTATIONS, MAP32, entries)
