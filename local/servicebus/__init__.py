@@ -2,6 +2,7 @@
 
     server.py    the namespace: its thread, its socket and its clock
     config.py    its declaration
+    administration.py, atom.py   entities that clients make over HTTP, and their XML
     broker.py    transactions and injected faults
     links.py     what the broker's ends of clients' links have in common
     incoming_links.py, outgoing_links.py   over which clients send, and receive

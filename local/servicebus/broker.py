@@ -27,7 +27,7 @@ UNDER_LOCK = ON_REQUEST | {Action.LOSE_LOCK}
 ON_DELIVERY = frozenset({Action.DOWN, Action.DROP_CONNECTION, Action.DUPLICATE, Action.LOSE_LOCK})
 # Every operation that is counted, with the actions of faults that can hit it.
 OPERATIONS: dict[str, frozenset[Action]] = {
-    **dict.fromkeys(("authorize", "expire-lock"), NONE),
+    **dict.fromkeys(("authorize", "administer", "expire-lock"), NONE),
     **dict.fromkeys(("accept", "send", "schedule", "cancel-scheduled", "unknown"), ON_REQUEST),
     **dict.fromkeys(("peek", "receive-deferred", "list-sessions"), ON_REQUEST),
     **dict.fromkeys(("add-rule", "remove-rule", "list-rules"), ON_REQUEST),

@@ -50,6 +50,8 @@ TOPIC_DEFAULTS: dict[str, Any] = {
 QUEUE_DEFAULTS = SUBSCRIPTION_DEFAULTS | TOPIC_DEFAULTS
 # Known to the format, but not honoured: only these values, which change nothing, are accepted.
 UNSUPPORTED = {"ForwardTo": ("", None), "ForwardDeadLetteredMessagesTo": ("", None)}
+SUBSCRIPTIONS = "/Subscriptions/"  # between the names of a topic and of a subscription
+FOR_EVER_SECONDS = 10_675_199 * 86_400.0  # the longest duration of .NET stands for no limit
 CORRELATION_PROPERTIES = {*(one.value for one in SystemProperty), "Properties"}
 
 
@@ -77,6 +79,10 @@ class SubscriptionConfig:
     queue: QueueConfig
     rules: tuple[SubscriptionRule, ...] = MATCH_ALL
 
+    @property
+    def topic(self) -> str:
+        return self.queue.name.partition(SUBSCRIPTIONS)[0]
+
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
@@ -94,7 +100,7 @@ class NamespaceConfig:
 
 
 def subscription_path(topic: str, subscription: str) -> str:
-    return f"{topic}/Subscriptions/{subscription}"
+    return f"{topic}{SUBSCRIPTIONS}{subscription}"
 
 
 def parse_namespaces(user_config: Mapping[str, Any]) -> tuple[NamespaceConfig, ...]:
@@ -243,7 +249,8 @@ def parse_lock_seconds(value: Any, where: str) -> float:
 
 
 def parse_time_to_live(value: Any, where: str) -> float | None:
-    return None if value is None else parse_seconds(value, where)
+    seconds = None if value is None else parse_seconds(value, where)
+    return None if seconds is None or seconds >= FOR_EVER_SECONDS else seconds
 
 
 def parse_duplicate_window(properties: Mapping[str, Any], where: str) -> float | None:

@@ -12,9 +12,12 @@ import sqlite3
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from aiohttp import web
+
 from local.counters import Counters
-from local.faults import LINK_ACTIONS, Faults, Target
+from local.faults import LINK_ACTIONS, Faults, Target, lies_below
 from local.loopback import HOST, LoopThread, PortTaken, held_port
+from local.servicebus.administration import Administration
 from local.servicebus.broker import OPERATIONS, Broker
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.entities.catalog import EntityCatalog
@@ -23,6 +26,7 @@ from local.servicebus.entities.sqlite_store import SqliteMessageStore
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.protocol.authorization import KEY, KEY_NAME
 from local.servicebus.protocol.connection import BrokerConnection
+from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 TICK_SECONDS = 0.05  # how late an expiry, a schedule or a fault may be noticed
 CLOSE_SECONDS_MAX = 0.5  # how long clients may take to notice that the service stops
@@ -140,6 +144,8 @@ class AmqpListener:
         interceptor = self._broker.interceptor
         self.catalog = EntityCatalog(config, store, lambda: interceptor.count("expire-lock"))
         self._connections: set[BrokerConnection] = set()
+        self._administration = Administration(config.name, self._broker, self.catalog, self._detach)
+        self._http: web.Server | None = None
         self._server: asyncio.Server | None = None
         self._address = ("", 0)
         self._clock: asyncio.Task[None] | None = None
@@ -147,10 +153,13 @@ class AmqpListener:
     async def listen(self, host: str, port: int) -> int:
         """Let clients in; returns the port. Raises PortTaken."""
         loop = asyncio.get_running_loop()
+        http = self._http = self._http or web.Server(self._administration.handle, access_log=None)
+
+        def connect() -> BrokerConnection:
+            return BrokerConnection(self._broker, self.catalog, self._connections, http)
+
         try:
-            self._server = await loop.create_server(
-                lambda: BrokerConnection(self._broker, self.catalog, self._connections), host, port
-            )
+            self._server = await loop.create_server(connect, host, port)
         except OSError as error:
             raise PortTaken(port, self._name) from error
         self._address = self._server.sockets[0].getsockname()[:2]
@@ -192,8 +201,22 @@ class AmqpListener:
             await asyncio.wait(lost, timeout=CLOSE_SECONDS_MAX)
         for connection in list(self._connections):
             connection.abort()
+        if self._http is not None:
+            self._http.pre_shutdown()
+            await self._http.shutdown(timeout=CLOSE_SECONDS_MAX)
         await asyncio.sleep(0)
         self._store.close()
+
+    def _detach(self, name: str) -> None:
+        """End the links to an entity that is no more."""
+
+        def refuse(path: str) -> None:
+            if lies_below(path, name):
+                description = f"The messaging entity {path!r} was removed"
+                raise AmqpError(ErrorCondition.NOT_FOUND, description)
+
+        for connection in self._connections:
+            connection.refuse_links(refuse)
 
     def _go_down(self, server: asyncio.Server) -> None:
         server.close()
@@ -202,3 +225,5 @@ class AmqpListener:
             entity.remove_waiting_links()
         for connection in list(self._connections):
             connection.abort()
+        for handler in self._http.connections if self._http else ():
+            handler.force_close()

@@ -185,6 +185,16 @@ class MessagingEntity(ABC):
             raise AmqpError(ErrorCondition.MESSAGE_NOT_FOUND, description)
         return stored
 
+    def configure(self, config: QueueConfig | TopicConfig) -> None:
+        """Go by another declaration from now on; what decides how it is built stays as it is."""
+        self._time_to_live_seconds = config.time_to_live_seconds
+
+    def discard(self) -> None:
+        """It is gone: nothing of it is stored any more, whatever its last links still do."""
+        self.remove_waiting_links()
+        self._store.forget(self.name)
+        self._store = MessageStore()
+
     def restore(self, content: StoredQueue) -> None:
         self._last_sequence_number = content.last_sequence_number
         if self._duplicates is not None:

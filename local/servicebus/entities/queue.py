@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from local.servicebus.config import QueueConfig
+from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.indexes import TimerKey, TimerKind
 from local.servicebus.entities.message import (
@@ -65,6 +65,11 @@ class Queue[Consumer = Any](MessagingEntity):
     @abstractmethod
     def dispatch_ready(self, now: float) -> None:
         """Give what is ready to this queue's own links."""
+
+    def configure(self, config: QueueConfig | TopicConfig) -> None:
+        super().configure(config)
+        if isinstance(config, QueueConfig):
+            self.config = config
 
     def wait(self, consumer: Consumer) -> None:
         self._waiting.setdefault(consumer)

@@ -10,15 +10,18 @@ change overwrites the whole row it is about, so replaying a log that the databas
 already does no harm.
 """
 
+import json
 import marshal
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from struct import Struct
 from zlib import crc32
 
+from local.servicebus.config import QueueConfig, SubscriptionConfig, TopicConfig
 from local.servicebus.entities.indexes import SentMessageId
 from local.servicebus.entities.message import (
     BrokeredMessage,
@@ -26,7 +29,7 @@ from local.servicebus.entities.message import (
     MessageState,
     StoredMessage,
 )
-from local.servicebus.entities.store import MessageStore, StoredQueue
+from local.servicebus.entities.store import EntityConfig, MessageStore, StoredQueue
 from local.servicebus.rules import SubscriptionRule, decode_rules, encode_rules
 from local.sqlite_file import check_format
 
@@ -43,6 +46,7 @@ CREATE TABLE IF NOT EXISTS session_states (
 CREATE TABLE IF NOT EXISTS seen (
     queue TEXT, message_id TEXT, at REAL, number INTEGER, PRIMARY KEY (queue, message_id));
 CREATE TABLE IF NOT EXISTS rules (subscription TEXT PRIMARY KEY, encoded BLOB);
+CREATE TABLE IF NOT EXISTS declarations (entity TEXT PRIMARY KEY, declaration TEXT);
 PRAGMA user_version = {FORMAT};
 """
 SAVE_MESSAGE = f"INSERT OR REPLACE INTO messages VALUES ({','.join('?' * 14)})"  # noqa: S608
@@ -52,6 +56,17 @@ SAVE_STATE = "INSERT OR REPLACE INTO session_states VALUES (?, ?, ?)"
 DELETE_STATE = "DELETE FROM session_states WHERE queue=? AND session_id=?"
 SAVE_SENT_ID = "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)"
 DELETE_SENT_ID = "DELETE FROM seen WHERE queue=? AND message_id=?"
+SAVE_DECLARATION = "INSERT OR REPLACE INTO declarations VALUES (?, ?)"
+FORGET = tuple(
+    f"DELETE FROM {table} WHERE {column}=?"  # noqa: S608
+    for table, column in (
+        ("messages", "queue"),
+        ("numbers", "queue"),
+        ("session_states", "queue"),
+        ("seen", "queue"),
+        ("rules", "subscription"),
+    )
+)
 SAVE_RULES = "INSERT OR REPLACE INTO rules VALUES (?, ?)"
 # How much the log may hold. Then the database takes over: a pause of about ten milliseconds.
 LOG_ROWS_MAX = 2000
@@ -149,6 +164,21 @@ class SqliteMessageStore(MessageStore):
 
     def save_rules(self, subscription: str, rules: Sequence[SubscriptionRule]) -> None:
         self._change(("rules", subscription), SAVE_RULES, subscription, encode_rules(rules))
+
+    def load_declarations(self) -> dict[str, EntityConfig | None]:
+        rows = self._db.execute("SELECT entity, declaration FROM declarations").fetchall()
+        return {entity: None if text is None else read_declaration(text) for entity, text in rows}
+
+    def save_declaration(self, entity: str, declaration: EntityConfig | None) -> None:
+        text = None if declaration is None else write_declaration(declaration)
+        self._change(("declarations", entity), SAVE_DECLARATION, entity, text)
+
+    def forget(self, queue: str) -> None:
+        self._numbers.pop(queue, None)
+        for statement in FORGET:
+            self._change((statement, queue), statement, queue)
+        self.commit()
+        self._apply(self._rows.values())  # who makes it anew loads from the database
 
     def commit(self) -> None:
         for queue, last in self._numbers.items():
@@ -260,3 +290,21 @@ def read_row(row: tuple[object, ...]) -> StoredMessage:
                 dead_letter=DeadLetterReason(reason, description) if is_dead_letter else None,
             )
     raise ValueError(f"not a stored message: {row!r}")
+
+
+def write_declaration(declaration: EntityConfig) -> str:
+    """A declaration as JSON; the rules of a subscription are stored by themselves."""
+    if isinstance(declaration, SubscriptionConfig):
+        return json.dumps({"subscription": asdict(declaration.queue)})
+    kind = "queue" if isinstance(declaration, QueueConfig) else "topic"
+    return json.dumps({kind: asdict(declaration)})
+
+
+def read_declaration(text: str) -> EntityConfig:
+    [(kind, values)] = json.loads(text).items()
+    match kind:
+        case "queue":
+            return QueueConfig(**values)
+        case "topic":
+            return TopicConfig(**values | {"subscriptions": ()})
+    return SubscriptionConfig(QueueConfig(**values))

@@ -7,9 +7,12 @@ stores on disk.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from local.servicebus.config import QueueConfig, SubscriptionConfig, TopicConfig
 from local.servicebus.entities.indexes import SentMessageId
 from local.servicebus.entities.message import StoredMessage
 from local.servicebus.rules import SubscriptionRule
+
+type EntityConfig = QueueConfig | TopicConfig | SubscriptionConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,16 @@ class MessageStore:
 
     def save_rules(self, subscription: str, rules: Sequence[SubscriptionRule]) -> None:
         """Record all rules of a subscription, in their order."""
+
+    def load_declarations(self) -> dict[str, EntityConfig | None]:
+        """What clients declared by the name of the entity; None where they removed it."""
+        return {}
+
+    def save_declaration(self, entity: str, declaration: EntityConfig | None) -> None:
+        """Record that an entity was declared so, or removed."""
+
+    def forget(self, queue: str) -> None:
+        """Record that a queue or topic is gone with all that is stored of it."""
 
     def commit(self) -> None:
         """Make everything recorded so far outlive the process."""

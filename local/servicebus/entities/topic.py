@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from local.servicebus.config import TopicConfig
+from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.indexes import TimerKey, TimerKind
 from local.servicebus.entities.message import BrokeredMessage, DeadLetterReason, StoredMessage
@@ -19,7 +19,13 @@ class Topic(MessagingEntity):
         self, config: TopicConfig, subscriptions: Sequence[Queue], store: MessageStore
     ) -> None:
         super().__init__(config, EntityKind.TOPIC, store)
-        self._subscriptions = subscriptions
+        self.config = config
+        self.subscriptions = list(subscriptions)
+
+    def configure(self, config: QueueConfig | TopicConfig) -> None:
+        super().configure(config)
+        if isinstance(config, TopicConfig):
+            self.config = config
 
     def check(self, message: BrokeredMessage) -> None:
         pass  # any message will do
@@ -30,7 +36,7 @@ class Topic(MessagingEntity):
         In a subscription with sessions a message without a session id becomes a dead letter.
         """
         limited = replace(message, time_to_live_seconds=self.time_to_live(message))
-        for queue in self._subscriptions:
+        for queue in self.subscriptions:
             if queue.rules is None or not queue.rules.match(message.encoded):
                 continue
             try:
@@ -54,7 +60,7 @@ class Topic(MessagingEntity):
 
     def dispatch(self, now: float) -> None:
         """Links wait at the subscriptions only."""
-        for queue in self._subscriptions:
+        for queue in self.subscriptions:
             queue.dispatch(now)
 
     def remove_waiting_links(self) -> None:

@@ -53,7 +53,7 @@ from local.servicebus.protocol.authorization import KEY, KEY_NAME, SasAuthorizat
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.protocol.frames import FRAME_BYTES_MAX, FrameReader
 from local.servicebus.protocol.management import ManagementNode
-from local.servicebus.protocol.opening import Opening, OpeningRefused
+from local.servicebus.protocol.opening import HttpOpened, Opening, OpeningRefused
 from local.servicebus.protocol.request_response import (
     HandleRequest,
     RequestLink,
@@ -83,9 +83,17 @@ HANDLERS: dict[int, tuple[str, Any, Any]] = {  # method, and how to get and wrap
 
 class BrokerConnection(asyncio.Protocol):
     def __init__(
-        self, broker: Broker, catalog: EntityCatalog, connected: set["BrokerConnection"]
+        self,
+        broker: Broker,
+        catalog: EntityCatalog,
+        connected: set["BrokerConnection"],
+        serve_http: Callable[[], asyncio.Protocol],
     ) -> None:
-        """It is in `connected` as long as its socket is open."""
+        """It is in `connected` as long as its socket is open, or until it turns out to be HTTP's.
+
+        `serve_http` makes what takes over then.
+        """
+        self._serve_http = serve_http
         self._broker = broker
         self._catalog = catalog
         self._authorization = SasAuthorization(broker, catalog)
@@ -179,10 +187,22 @@ class BrokerConnection(asyncio.Protocol):
             self._write(refusal.reply)
             self._write(None)
             return None
+        except HttpOpened as opened:
+            self._hand_over(self._socket, opened.first)
+            return None
         self._write(reply)
         if opening.has_key:
             self._authorization.grant_all()
         return first
+
+    def _hand_over(self, socket: asyncio.Transport, first: bytes) -> None:
+        """Let HTTP have the socket, with what the client has sent already."""
+        self._connected.discard(self)
+        self.lost.set_result(None)
+        handler = self._serve_http()
+        socket.set_protocol(handler)
+        handler.connection_made(socket)
+        handler.data_received(first)
 
     def _push(self, data: bytes) -> None:
         """Let Proton read, and handle its events."""

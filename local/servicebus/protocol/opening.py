@@ -21,7 +21,9 @@ MECHANISMS, INIT, OUTCOME = 0x40, 0x41, 0x44
 ACCEPTED, NOT_AUTHENTICATED = 0, 1
 ANONYMOUS, PLAIN, MSSBCBS = "ANONYMOUS", "PLAIN", "MSSBCBS"
 HTTP_METHODS = (b"GET ", b"PUT ", b"POST ", b"HEAD ", b"PATCH ", b"DELETE ", b"OPTIONS ")
-HTTP_REFUSAL = b"This port speaks AMQP 1.0 over TCP: no WebSockets and no management over HTTP\n"
+TLS_HANDSHAKE = b"\x16\x03"
+# What a client that speaks TLS calls a wrong version: the known sign of a port without it.
+TLS_REFUSAL = b"This port speaks AMQP 1.0 over TCP and HTTP: no TLS\n"
 
 
 class OpeningRefused(Exception):
@@ -30,6 +32,14 @@ class OpeningRefused(Exception):
     def __init__(self, reply: bytes) -> None:
         super().__init__()
         self.reply = reply
+
+
+class HttpOpened(Exception):
+    """The client speaks HTTP: `first` are its first bytes."""
+
+    def __init__(self, first: bytes) -> None:
+        super().__init__()
+        self.first = first
 
 
 class Opening:
@@ -45,7 +55,7 @@ class Opening:
         """What to reply, and the first bytes of AMQP; None as long as there are none.
 
         Bytes that are no beginning of anything known here count as AMQP, which refuses them.
-        Raises OpeningRefused.
+        Raises OpeningRefused, HttpOpened.
         """
         self._unread += data
         reply = b""
@@ -53,7 +63,9 @@ class Opening:
             if len(self._unread) < HEADER_BYTES:
                 return b"", None
             if self._unread.startswith(HTTP_METHODS):
-                raise OpeningRefused(write_http_refusal())
+                raise HttpOpened(self._unread)
+            if self._unread.startswith(TLS_HANDSHAKE):
+                raise OpeningRefused(TLS_REFUSAL)
             if not self._unread.startswith(SASL_HEADER):
                 return b"", self._unread
             self._is_in_sasl = True
@@ -96,13 +108,3 @@ def write_sasl_frame(code: int, field: bytes) -> bytes:
 
 def write_outcome(code: int) -> bytes:
     return write_sasl_frame(OUTCOME, bytes((0x50, code)))
-
-
-def write_http_refusal() -> bytes:
-    lines = (
-        "HTTP/1.1 501 Not Implemented",
-        "Content-Type: text/plain",
-        f"Content-Length: {len(HTTP_REFUSAL)}",
-        "Connection: close",
-    )
-    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + HTTP_REFUSAL
