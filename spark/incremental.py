@@ -126,7 +126,10 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
     `plan` (schemas.PLAN or NEWEST) is what the group was bound to before. A fact is compared to the
     newest event with its key.
     """
-    fed = plan.groupBy("session", "key").agg(
+    # Both tables are shuffled by session once, with all that the plan is asked for (runtime.py has
+    # the settings for it).
+    by_session = plan.repartition("session")
+    fed = by_session.groupBy("session", "key").agg(
         F.max_by("digest", "sequence").alias("fed"),
         F.max_by("version", "sequence").alias("fed_version"),
     )
@@ -135,7 +138,8 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
     )
     same_key = Window.partitionBy("session", "key").orderBy(*order_newest_first())
     return (
-        facts.withColumn("copy", F.row_number().over(same_key))
+        facts.repartition("session")
+        .withColumn("copy", F.row_number().over(same_key))
         .join(fed, on=["session", "key"], how="left")
         .join(sessions, on="session", how="left")
         .withColumn("standing", choose_standing())

@@ -22,20 +22,20 @@ ORDER = ("date", "departure", "flight", "origin", "stage")
 
 
 def extract_flight_facts(spark: SparkSession, path: str, days: int) -> SourceFacts:
-    flights = validation.select_first_days(read_flights(spark, path), days).persist()
+    flights = validation.select_first_days(read_flights(spark, path), days)
     validated = validation.validate_flights(flights).persist()
     facts = build_flight_facts(validated).persist()
     rejected = validation.select_rejected_flights(validated)
     row = F.to_json(F.struct(*(name for name in rejected.columns if name != "reason")))
     repeated = rejected.where(F.col("reason") == validation.DUPLICATE)
     return SourceFacts(
-        flights,
+        validated,
         facts,
         rejected,
         repeated.select(F.col("tailnum").alias("session"), row.alias("row")),
         # A flight that arrives states two facts; the other one is its departure.
         F.get_json_object("body", "$.status") != ARRIVED,
-        (flights, validated, facts),
+        (validated, facts),
     )
 
 
