@@ -1,0 +1,48 @@
+"""A producer outside keeps its ledger apart, and the apps deliver what it could not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from shared.domain.producer import Draft, ProducerOptions
+from shared.settings import Settings
+from shared.wiring import open_producer
+from testbed.cloud import running_cloud
+from testbed.sampling import wait_until
+from tests.docs.local_page import ROOT
+
+OWN = {"LOCKSTEP_LEDGERS": "ledgers"}
+
+
+def wait(what: str, condition: Callable[[], bool]) -> None:
+    wait_until(condition, seconds=60.0, what=what, error=AssertionError, poll_seconds=0.5)
+
+
+async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds_none(
+    tmp_path: Path,
+) -> None:
+    config = json.loads((ROOT / "local.config.json").read_text())
+    (journal,) = [c for c in config["Cosmos"]["Containers"] if c["Name"] == "journal"]
+    config["Cosmos"]["Containers"].append({**journal, "Name": "ledgers"})
+    path = tmp_path / "local.config.json"
+    path.write_text(json.dumps(config))
+    settings = {**OWN, "LOCKSTEP_SWEEP_SCHEDULE": "*/2 * * * * *"}
+
+    with running_cloud("--config", str(path), "--app", str(ROOT), settings=settings) as cloud:
+        down = cloud.control.arm({"component": "servicebus.west", "action": "down"})
+        async with open_producer(Settings.read(cloud.app_settings() | OWN)) as producer:
+            draft = Draft("m-1", "range.move", b'{"position":5}')
+            published = await producer.publish("acc-7", [draft], ProducerOptions("bank"))
+        cloud.control.clear(down)
+
+        def kinds(container: str) -> list[str]:
+            with cloud.open_container(container) as opened:
+                found = list(opened.read_all_items())
+            return sorted(f"{d['kind']}{' owing' if d.get('owing') else ''}" for d in found)
+
+        assert published.regions == ("east",)
+        assert "owed owing" in kinds("ledgers")
+        wait("the west did not get it", lambda: "owed owing" not in kinds("ledgers"))
+        wait("no app processed it", lambda: "entry" in kinds("journal"))
+        assert "ledger" in kinds("ledgers")
+        assert not [kind for kind in kinds("journal") if kind in ("ledger", "owed", "owed owing")]
