@@ -20,8 +20,10 @@ from shared.adapters.telemetry import EffectIds, OpenTelemetry
 from shared.domain import wire
 from shared.domain.message import Message
 from shared.domain.outbox import DestinationBatch
+from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.saga.plan import traceparent_of
 from shared.domain.trace import Trace, read_traceparent, sample_trace
+from shared.engine.publish.publish import Producer
 from shared.settings import Settings
 from shared.storage.documents import decode_message, digest_batches, encode_message
 from shared.wiring import connect, listen
@@ -279,3 +281,18 @@ def test_without_an_endpoint_nothing_is_loaded() -> None:
     assert listen(settings) is None
     assert connect(settings, world_handlers).worker.telemetry is None
     assert found.stdout == "False\n"
+
+
+async def test_a_producer_begins_the_same_traces_however_often_it_sends() -> None:
+    """As Spark does when a task is tried again, in another process."""
+    world = World()
+
+    for _ in range(2):
+        await Producer(world.journal, world.delivery(), trace_ratio=1.0).send([message(0)])
+    publisher = Producer(world.journal, world.delivery(), trace_ratio=1.0)
+    await publisher.publish("acc-8", [Draft("m-1", "account.add", b"{}")], ProducerOptions("till"))
+
+    first, again, published = world.bus.messages("east", "in")
+    assert first == again == world.bus.messages("west", "in")[0]
+    assert read_traceparent(first.traceparent) == sample_trace(1.0, *message(0).identity_parts)
+    assert read_traceparent(published.traceparent)
