@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark reader knows
 from pyspark.sql.types import StructType
@@ -29,6 +31,12 @@ WHOLE_LINES = {"header": True, "columnPruning": False, "enforceSchema": False}
 LINES = (SourceFormat.CSV, SourceFormat.JSON)
 # Where a table format keeps which of a folder's files count. Its other files are removed versions.
 TABLE_FOLDERS = {"_delta_log": "Delta", ".hoodie": "Hudi", "metadata": "Iceberg"}
+# Formats that PySpark does not bring, with what it says if they are not there, and their packages.
+NOT_FOUND = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
+PACKAGES = {
+    SourceFormat.DELTA: "io.delta:delta-spark_2.13",
+    SourceFormat.AVRO: "org.apache.spark:spark-avro_2.13",
+}
 KEEP_BROKEN_LINES = {"columnNameOfCorruptRecord": BROKEN_LINE, "mode": "PERMISSIVE"}
 
 
@@ -50,8 +58,19 @@ def read_table(spark: SparkSession, path: str, mapping: SourceMapping) -> DataFr
                 table = read_typed(spark, path, form, columns, options)
                 require_types(path, table, mapping)
     except SparkFailure as error:
-        raise SourceRefused(f"cannot read {path}: {find_root_cause(error)}") from None
+        raise SourceRefused(describe_failure(path, mapping.format, error)) from None
     return select_columns(table, mapping)
+
+
+def describe_failure(path: str, form: SourceFormat, error: PySparkException | Py4JJavaError) -> str:
+    cause = find_root_cause(error)
+    if form in PACKAGES and any(reason in cause for reason in NOT_FOUND):
+        return (
+            f"cannot read {path}: this Spark has no package for the format {form}; start it with "
+            f"{PACKAGES[form]} in the version that fits (spark-submit --packages, or a library of "
+            "the cluster)"
+        )
+    return f"cannot read {path}: {cause}"
 
 
 def read_csv(
@@ -193,7 +212,7 @@ def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> Da
             table = mark_unclosed_quotes(table, options)
         return select_columns(table, mapping)
     except SparkFailure as error:
-        raise SourceRefused(f"cannot read {folder}: {find_root_cause(error)}") from None
+        raise SourceRefused(describe_failure(folder, mapping.format, error)) from None
 
 
 def filter_since(table: DataFrame, mapping: SourceMapping, watermark: str | None) -> DataFrame:

@@ -71,6 +71,18 @@ def test_the_files_of_a_table_format_are_refused(
         stream_table(spark, str(folder / inside), mapping("parquet"))
 
 
+@pytest.mark.parametrize("form", ["delta", "avro"])
+def test_a_format_whose_package_is_missing_is_refused_with_its_name(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    wanted = rf"this Spark has no package for the format {form}; start it with \S+:\S*{form}"
+
+    with pytest.raises(SourceRefused, match=wanted):
+        read_table(spark, str(tmp_path), mapping(form))
+    with pytest.raises(SourceRefused, match=wanted):
+        stream_table(spark, str(tmp_path), mapping(form))
+
+
 def test_a_folder_that_is_merely_called_metadata_is_no_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
