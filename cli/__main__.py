@@ -10,6 +10,7 @@ from cli.client import AppClient
 from cli.decide import VERBS, build_verb, edit, erase_data, redirect, replace_state
 from cli.display import tell
 from cli.doctor import doctor
+from cli.errors import list_errors, send_again
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
 from cli.folders import ROOT, package_app, prebuild_package, run_tests, write_app, write_handler
 from cli.look import check_health, list_faults, list_sagas, list_sessions, print_session
@@ -30,6 +31,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "sessions": list_sessions,
     "show": print_session,
     "faults": list_faults,
+    "errors": list_errors,
+    "send-again": send_again,
     "edit": edit,
     "redirect": redirect,
     "set-state": replace_state,

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from functions.access import auth_level_of, requires
+from functions.errors import SKIP_MAX, RepeatBody
 from functions.operate import STANDSTILLS_MAX, ResolutionBody
 from functions.requests import IN_QUERY
 from functions.responses import respond
@@ -99,6 +100,30 @@ OPERATIONS = (
         },
     ),
     HttpOperation(
+        "errors",
+        "get",
+        "errors",
+        "What this region's error queue holds; nothing of it is taken.",
+        {200: "A page, and what to ask for next.", **REFUSED},
+        {
+            "session": TEXT,
+            "after": {"type": "integer", "minimum": 0},
+            "skip": {"type": "integer", "minimum": 0, "maximum": SKIP_MAX},
+            "limit": LIMIT,
+        },
+    ),
+    HttpOperation(
+        "send_again",
+        "post",
+        "errors/again",
+        "Send a rejected delivery of the error queue again, once.",
+        {
+            200: "The message that was sent.",
+            **REFUSED,
+            409: "It is not there, or was sent by another decision.",
+        },
+    ),
+    HttpOperation(
         "start_saga",
         "post",
         "sagas/{key}",
@@ -173,7 +198,8 @@ def describe_api(handlers: Handlers) -> dict[str, Any]:
         for one in handlers.by_type.values()
         if one.message_type not in kinds | {EVENT_TYPE, END_TYPE}
     ]
-    models: list[type[BaseModel]] = [ResolutionBody, *(one.body for one in (*messages, *sagas))]
+    own: list[type[BaseModel]] = [ResolutionBody, RepeatBody]
+    models = own + [one.body for one in (*messages, *sagas)]
     references, schemas = models_json_schema(
         [(model, "validation") for model in dict.fromkeys(models)], ref_template=REFERENCE
     )
@@ -183,6 +209,7 @@ def describe_api(handlers: Handlers) -> dict[str, Any]:
 
     bodies = {
         "resolve": take_json(refer(ResolutionBody)),
+        "send_again": take_json(refer(RepeatBody)),
         "ingest": take_one_of(messages, refer),
         "start_saga": take_one_of(sagas, refer),
     }

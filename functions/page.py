@@ -20,6 +20,7 @@ from functions.operate import (
     read_place,
 )
 from functions.page_decisions import answer_form
+from functions.page_errors import answer_error_form, show_errors
 from functions.page_regions import show_regions
 from functions.page_view import compare_states, group_by_cause, render, render_problem
 from functions.requests import require_request
@@ -76,6 +77,26 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     @requires(services, Right.LOOK)
     async def page_sessions(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_sessions(services, request))
+
+    @bp.route(
+        route="operate/errors",
+        methods=["GET"],
+        auth_level=auth_level_of(services),
+        trigger_arg_name="request",
+    )
+    @requires(services, Right.LOOK)
+    async def page_errors(request: func.HttpRequest) -> func.HttpResponse:
+        return await show(request, show_errors(services, request))
+
+    @bp.route(
+        route="operate/again",
+        methods=["POST"],
+        auth_level=auth_level_of(services),
+        trigger_arg_name="request",
+    )
+    @requires(services, Right.RESOLVE)
+    async def page_again(request: func.HttpRequest) -> func.HttpResponse:
+        return await show(request, answer_error_form(services, request))
 
     @bp.route(
         route="operate/session",

@@ -25,6 +25,9 @@ from shared.engine.build import Services
 from shared.engine.handle.handle import summarise
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 
+# Decisions of one form are begun at least so far apart: what was parked is processed by each, and
+# the queues that it sends to belong to others, too.
+PACE_SECONDS = 0.1
 # No further decision of a form is begun after so long: a person waits for the page.
 CARRY_OUT_SECONDS = 60.0
 ONCE = frozenset({"action", "who", "why", "to", "type", "body", "confirmed"})
@@ -50,11 +53,7 @@ async def answer_form(services: Services, request: func.HttpRequest) -> func.Htt
 
     Raises InvalidBody, InvalidMessage, and NotAllowed for a form on another site's page.
     """
-    require_request(request, frozenset())
-    # A browser says where a form stood. Other programs do not, and need no protection.
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise NotAllowed("this form was sent by a page of another site")
-    fields = read_fields(request.get_body())
+    fields = read_fields(request, ONCE, frozenset({"what"}))
     principal = principal_of(services, request)
     decisions = read_decisions(fields, principal)
     if fields.get("confirmed") == ["yes"]:
@@ -73,17 +72,26 @@ async def answer_form(services: Services, request: func.HttpRequest) -> func.Htt
     )
 
 
-def read_fields(body: bytes) -> Mapping[str, list[str]]:
-    """The fields of a form; raises InvalidBody."""
+def read_fields(
+    request: func.HttpRequest, once: frozenset[str], many: frozenset[str] = frozenset()
+) -> Mapping[str, list[str]]:
+    """The fields of a form; raises InvalidBody, and NotAllowed for one on another site's page."""
+    require_request(request, frozenset())
+    # A browser says where a form stood. Other programs do not, and need no protection.
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise NotAllowed("this form was sent by a page of another site")
     try:
         fields = parse_qs(
-            body.decode(), keep_blank_values=True, strict_parsing=True, errors="strict"
+            request.get_body().decode(),
+            keep_blank_values=True,
+            strict_parsing=True,
+            errors="strict",
         )
     except ValueError as error:
         raise InvalidBody(f"this is no form: {error}") from error
-    if unknown := sorted(fields.keys() - ONCE - {"what"}):
+    if unknown := sorted(fields.keys() - once - many):
         raise InvalidBody(f"unknown field {unknown[0]!r}")
-    if repeated := sorted(name for name in ONCE & fields.keys() if len(fields[name]) > 1):
+    if repeated := sorted(name for name in once & fields.keys() if len(fields[name]) > 1):
         raise InvalidBody(f"field {repeated[0]!r} is given twice")
     return fields
 
@@ -138,7 +146,9 @@ async def carry_out_all(services: Services, decisions: list[ChosenVerb]) -> list
     """What came of each decision, in order; one that fails does not stop the others."""
     until = services.worker.clock.now() + CARRY_OUT_SECONDS
     outcomes: list[dict[str, Any]] = []
-    for one in decisions:
+    for number, one in enumerate(decisions):
+        if number:
+            await services.worker.clock.sleep(PACE_SECONDS)
         outcome: dict[str, Any] = {"session": one.session, "action": one.request.action.value}
         if services.worker.clock.now() >= until:
             outcome |= {"done": False, "text": "not begun: time was up; it still stands still"}

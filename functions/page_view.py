@@ -23,6 +23,7 @@ PAGES = (
     ("", "What stands still"),
     ("/regions", "Regions"),
     ("/sessions", "Sessions"),
+    ("/errors", "Error queue"),
     ("/sagas", "Sagas"),
 )
 # Nothing is loaded or run, nothing is kept, and no address (it may hold a key) is told elsewhere.

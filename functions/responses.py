@@ -18,6 +18,7 @@ from shared.domain.errors import (
     NotHalted,
     NotMissing,
     NotOpen,
+    NotRepeatable,
     NumbersExhausted,
     ProducerDisconnected,
     Throttled,
@@ -62,6 +63,7 @@ def status_of(error: LockstepError) -> int:
             | NotBlocked()
             | NotMissing()
             | NotOpen()
+            | NotRepeatable()
             | UnreadableState()
             | ProducerDisconnected()
             | AlreadyPublished()

@@ -1,8 +1,8 @@
 """What the engine needs of the outside: the journals, the queues of all regions, and a clock.
 
 The journal is split by who reads it: `Entries` for a message's way, `Outboxes` for delivery,
-`Ledgers` and `Regions` for producers, `Maintenance` for sweeps, compaction and operators, and
-`Directory` for pages. Two
+`Ledgers` and `Regions` for producers, `Maintenance` for sweeps, compaction and operators,
+`Directory` for pages, and `Repetitions` for the error queue. Two
 implementations of everything exist, the SDK adapters and the in-memory twin; one contract suite
 holds both to what is written here. Every method may raise Unavailable (nothing happened) and, where
 it writes, OutcomeUnknown (it may have happened, or may still).
@@ -11,6 +11,7 @@ it writes, OutcomeUnknown (it may have happened, or may still).
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, auto
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from shared.domain.journal import (
     Marker,
     MessageIdentity,
     RecentEntry,
+    Repetition,
     Resolution,
 )
 from shared.domain.measures import Measure
@@ -409,8 +411,57 @@ class Directory(Protocol):
         ...
 
 
-class Journal(Entries, Outboxes, Ledgers, Regions, Maintenance, Directory, Protocol):
+class Repetitions(Protocol):
+    """What is recorded of reports in the error queue that a person sends again."""
+
+    async def repetition(self, session: str, report: str) -> Repetition | None:
+        """What is recorded of a report, by its session and its id, or None."""
+        ...
+
+    async def begin_repetition(
+        self, session: str, report: str, repetition: Repetition
+    ) -> Repetition:
+        """Record it, unless one is recorded already; the answer is what is recorded."""
+        ...
+
+    async def end_repetition(self, session: str, report: str) -> None:
+        """Record that it was sent. Doing so twice is harmless."""
+        ...
+
+
+class Journal(Entries, Outboxes, Ledgers, Regions, Maintenance, Directory, Repetitions, Protocol):
     """Everything that is kept of all sessions."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message that lies in a session queue, and its number there."""
+
+    session: str
+    sequence: int
+    enqueued_at: datetime | None
+    id: str
+    type: str
+    body: bytes
+
+
+class Browser(Protocol):
+    """A look into session queues that takes nothing; it holds a session's lock for a moment."""
+
+    async def browse_session(
+        self, region: str, queue: str, session: str, after: int, limit: int
+    ) -> Sequence[QueuedMessage]:
+        """The messages of a session behind a number, in order. Raises Unavailable."""
+        ...
+
+    async def browse_sessions(
+        self, region: str, queue: str, skip: int, limit: int
+    ) -> Sequence[QueuedMessage]:
+        """The first message of each of `limit` sessions, after `skip` others. Raises Unavailable.
+
+        Sessions that somebody else has locked are passed over; their order is the broker's.
+        """
+        ...
 
 
 class Bus(Protocol):

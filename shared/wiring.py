@@ -105,6 +105,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         policy,
         containers,
         telemetry=outside.telemetry,
+        browser=outside.bus,
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
     )

@@ -149,6 +149,7 @@ class World:
             self.producer(),
             policy or self.policy,
             telemetry=self.telemetry.get(region),
+            browser=self.bus,
         )
 
     def producer(self) -> Producer:

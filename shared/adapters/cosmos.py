@@ -13,6 +13,7 @@ from shared.domain.journal import (
     Marker,
     MessageIdentity,
     RecentEntry,
+    Repetition,
     Resolution,
 )
 from shared.domain.message import OWN_SOURCE, Message, Number
@@ -50,6 +51,7 @@ from shared.storage.documents import (
     decode_parked_run,
     decode_pending,
     decode_recent,
+    decode_repetition,
     decode_sign,
     decode_staged,
     encode_pending,
@@ -62,6 +64,7 @@ from shared.storage.documents import (
     parked_ids,
     position_id,
     processed_by_position,
+    repetition_id,
     sequence_of,
     session_in,
     staged_ids,
@@ -80,6 +83,7 @@ from shared.storage.operations import (
     leave_pending_operations,
     ledger_operations,
     regions_operations,
+    repetition_operations,
     replace_operations,
 )
 from shared.storage.queries import (
@@ -416,6 +420,23 @@ class CosmosJournal:
         operations = compact_operations(positions, marks)
         if operations:
             await self.container.write(session, operations)
+
+    async def repetition(self, session: str, report: str) -> Repetition | None:
+        """See Repetitions.repetition: one point read."""
+        document = await self.container.read(session, repetition_id(report))
+        return decode_repetition(document) if document else None
+
+    async def begin_repetition(
+        self, session: str, report: str, repetition: Repetition
+    ) -> Repetition:
+        """See Repetitions.begin_repetition: one create, and a point read of what was there."""
+        operations = repetition_operations(session, report, repetition)
+        await self.container.write(session, operations)
+        return await self.repetition(session, report) or repetition
+
+    async def end_repetition(self, session: str, report: str) -> None:
+        """See Repetitions.end_repetition: one patch."""
+        await self.container.write(session, repetition_operations(session, report, None))
 
     async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
         """See Directory.listed: one indexed query, whose pages the SDK merges by name."""

@@ -15,6 +15,7 @@ from shared.domain.journal import (
     Marker,
     MessageIdentity,
     RecentEntry,
+    Repetition,
     Resolution,
 )
 from shared.domain.message import OWN_SOURCE, Message, Number
@@ -53,6 +54,7 @@ from shared.storage.documents import (
     decode_parked_run,
     decode_pending,
     decode_recent,
+    decode_repetition,
     decode_sign,
     decode_staged,
     encode_pending,
@@ -66,6 +68,7 @@ from shared.storage.documents import (
     parked_ids,
     position_id,
     processed_by_position,
+    repetition_id,
     sequence_of,
     session_in,
     staged_ids,
@@ -84,6 +87,7 @@ from shared.storage.operations import (
     leave_pending_operations,
     ledger_operations,
     regions_operations,
+    repetition_operations,
     replace_operations,
 )
 from shared.storage.queries import place_of, shows_need, shows_sign
@@ -309,6 +313,20 @@ class MemoryJournal:
         self, session: str, positions: Sequence[int], marks: Mapping[int, bool]
     ) -> None:
         self.write("compact", session, compact_operations(positions, marks))
+
+    async def repetition(self, session: str, report: str) -> Repetition | None:
+        found = self.read("repetition", session, repetition_id(report))
+        return decode_repetition(found) if found else None
+
+    async def begin_repetition(
+        self, session: str, report: str, repetition: Repetition
+    ) -> Repetition:
+        operations = repetition_operations(session, report, repetition)
+        self.write("begin_repetition", session, operations)
+        return await self.repetition(session, report) or repetition
+
+    async def end_repetition(self, session: str, report: str) -> None:
+        self.write("end_repetition", session, repetition_operations(session, report, None))
 
     async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
         found = self.fault_plan.perform(

@@ -11,15 +11,25 @@ from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.identity.aio import DefaultAzureCredential
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusSubQueue,
+)
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.amqp import AmqpMessageBodyType
-from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
+from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
+    OperationTimeoutError,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+)
 
 from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
-from shared.domain.wire import CONTENT_TYPE, Property, to_properties
-from shared.ports import DeadLetter, Telemetry
+from shared.domain.wire import CONTENT_TYPE, PREFIX, Property, to_properties
+from shared.ports import DeadLetter, QueuedMessage, Telemetry
 
 # A sender does one thing at a time; a few of them hide the round trip.
 SENDERS_PER_QUEUE = 4
@@ -199,6 +209,48 @@ class ServiceBus:
                 min(limit, RECEIVED_AT_ONCE), max_wait_time=RECEIVE_WAIT_SECONDS
             )
 
+    async def browse_session(
+        self, region: str, queue: str, session: str, after: int, limit: int
+    ) -> Sequence[QueuedMessage]:
+        """See Browser.browse_session: the SDK looks at a session's messages by a lock of it."""
+        async with self.locked_session(region, queue, session) as receiver:
+            return [] if receiver is None else await peek(receiver, limit, after + 1)
+
+    async def browse_sessions(
+        self, region: str, queue: str, skip: int, limit: int
+    ) -> Sequence[QueuedMessage]:
+        """See Browser.browse_sessions: each session is held, so that the next one is another."""
+        firsts: list[QueuedMessage] = []
+        async with AsyncExitStack() as held:
+            for number in range(skip + limit):
+                receiver = await held.enter_async_context(
+                    self.locked_session(region, queue, NEXT_AVAILABLE_SESSION)
+                )
+                if receiver is None:
+                    break
+                if number >= skip:
+                    firsts += await peek(receiver, 1, 0)
+        return firsts
+
+    @asynccontextmanager
+    async def locked_session(
+        self, region: str, queue: str, session: Any
+    ) -> AsyncIterator[ServiceBusReceiver | None]:
+        """A receiver that has a session's lock; None where there is none to be had."""
+        receiver: ServiceBusReceiver = self.namespaces[region].open(
+            lambda client: client.get_queue_receiver(
+                queue, session_id=session, max_wait_time=RECEIVE_WAIT_SECONDS
+            )
+        )
+        async with AsyncExitStack() as opened:
+            with converting(region, queue):
+                try:
+                    async with asyncio.timeout(self.send_seconds_max):
+                        locked = await opened.enter_async_context(receiver)
+                except (OperationTimeoutError, SessionCannotBeLockedError):
+                    locked = None
+                yield locked
+
     async def look(self, region: str, queue: str) -> None:
         """See Bus.look: the link of a sender is opened, and kept for the messages to come."""
         try:
@@ -212,6 +264,26 @@ class ServiceBus:
         """Close every namespace."""
         for namespace in self.namespaces.values():
             await namespace.close()
+
+
+async def peek(receiver: ServiceBusReceiver, limit: int, first: int) -> list[QueuedMessage]:
+    """Messages of a locked session from a number on; none of them is taken."""
+    found = await receiver.peek_messages(limit, sequence_number=first)
+    return [to_queued(one) for one in found]
+
+
+def to_queued(received: ServiceBusReceivedMessage) -> QueuedMessage:
+    """A message as it lies in its queue; a body that is no binary data is left out."""
+    properties = to_plain(received.application_properties or {})
+    is_data = received.body_type is AmqpMessageBodyType.DATA
+    return QueuedMessage(
+        session=received.session_id or "",
+        sequence=received.sequence_number or 0,
+        enqueued_at=received.enqueued_time_utc,
+        id=str(properties.get(f"{PREFIX}id", received.message_id)),
+        type=str(properties.get(f"{PREFIX}type", "")),
+        body=b"".join(received.body) if is_data else b"",
+    )
 
 
 async def send_in_batches(sender: ServiceBusSender, copies: Sequence[ServiceBusMessage]) -> None:

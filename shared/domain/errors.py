@@ -12,6 +12,7 @@ LockstepError
 |  |- NotBlocked
 |  |- NotMissing
 |  |- NotOpen
+|  |- NotRepeatable
 |  |- InvalidState
 |  |- UnreadableState
 |  |- NotStorable
@@ -75,6 +76,10 @@ class NotMissing(CallerError):
 
 class NotOpen(CallerError):
     """The entry asks for nobody, or somebody has closed it."""
+
+
+class NotRepeatable(CallerError):
+    """A report cannot be sent again: it was, is gone, or holds no whole rejected delivery."""
 
 
 class InvalidState(CallerError):

@@ -132,6 +132,20 @@ class Resolution:
 
 
 @dataclass(frozen=True, slots=True)
+class Repetition:
+    """Who began to send a rejected delivery again, when, and the digest of what is sent.
+
+    `is_done` says that it was sent.
+    """
+
+    who: str
+    why: str
+    since: float
+    digest: str
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ModelVersion:
     """Which model a stored state is of, by its name, and which version of it."""
 

@@ -9,6 +9,7 @@ from shared.domain.message import UNPRINTABLE, Message, derive_id, digest_conten
 from shared.domain.trace import Trace
 
 FAULT_TYPE = "lockstep.fault"
+REJECTED_TYPE = "lockstep.rejected"
 TOMBSTONE_TYPE = "lockstep.void"
 # What an entry names in place of a message that never came.
 SKIPPED_TYPE = "lockstep.skipped"

@@ -20,6 +20,7 @@ from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import HandlerRunner
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
+from shared.engine.operate.error_queue import ErrorQueue
 from shared.engine.operate.look import Look
 from shared.engine.operate.outputs import Outputs
 from shared.engine.operate.recover import Recovery
@@ -31,7 +32,7 @@ from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import Readiness
 from shared.engine.sagas.steps import Commands
 from shared.engine.worker import Policy, Worker
-from shared.ports import Clock, Journal, Telemetry
+from shared.ports import Browser, Clock, Journal, Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Services:
     recovery: Recovery
     compactor: Compactor
     look: Look
+    errors: ErrorQueue
     # Whether the log has a line for each delivery.
     logs_messages: bool = False
     # What callers over HTTP show.
@@ -87,6 +89,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
     containers: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
     *,
     telemetry: Telemetry | None = None,
+    browser: Browser | None = None,
     logs_messages: bool = False,
     authentication: Authentication = Authentication.KEYS,
 ) -> Services:
@@ -103,6 +106,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
     folder = Folder(handlers, delivery.regions, policy.pure_seconds)
     consumer = Consumer(worker, committer, dispatcher, runner, claims, duplicates, parking, folder)
     rejecter = Rejecter(delivery)
+    ingest = Ingest(producer)
     return Services(
         worker=worker,
         consumer=consumer,
@@ -114,7 +118,8 @@ def build(  # noqa: PLR0913 - what a worker is made of
         outputs=outputs,
         standstills=Standstills(worker, delivery.regions),
         producer=producer,
-        ingest=Ingest(producer),
+        ingest=ingest,
+        errors=ErrorQueue(worker, browser, ingest, delivery.queues),
         recovery=Recovery(consumer),
         look=Look({**places_of(delivery, policy.reply_queues), **(containers or {})}),
         compactor=Compactor(worker, delivery.regions),

@@ -35,6 +35,7 @@ from shared.domain.journal import (
     ModelVersion,
     Owner,
     RecentEntry,
+    Repetition,
     Resolution,
     Status,
 )
@@ -338,6 +339,22 @@ def newest_milestone(documents: Iterable[Mapping[str, Any]], before: float) -> i
     """The highest marked position that was written at or before a time of the store's clock."""
     marked = (d for d in documents if d.get("milestone", True) and written_at(d) <= before)
     return max((int(d["id"]) for d in marked), default=None)
+
+
+def repetition_id(report: str) -> str:
+    """The document id of what is recorded of a report."""
+    return f"repetition-{derive_id(report)}"
+
+
+def encode_repetition(session: str, report: str, repetition: Repetition) -> Document:
+    """What is recorded of a report; it stays."""
+    said = asdict(repetition)
+    return {"id": repetition_id(report), "session": session, "kind": "repetition", **said}
+
+
+def decode_repetition(document: Mapping[str, Any]) -> Repetition:
+    fields = ("who", "why", "since", "digest", "is_done")
+    return Repetition(**{name: document[name] for name in fields})
 
 
 def decode_recent(document: Mapping[str, Any], now: float) -> RecentEntry:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from shared.domain.journal import ARRIVALS, Entry, Marker, Resolution, Status
+from shared.domain.journal import ARRIVALS, Entry, Marker, Repetition, Resolution, Status
 from shared.domain.message import Message
 from shared.domain.outbox import Delivered, Outbox, OutputDecision, Staged
 from shared.domain.producer import NO_KEYS, KeptKeys, Ledger
@@ -21,10 +21,12 @@ from shared.storage.documents import (
     encode_marker,
     encode_parked,
     encode_pending,
+    encode_repetition,
     encode_waiting,
     is_producers_outbox,
     parked_id,
     position_id,
+    repetition_id,
     staged_ids,
     version_of,
     with_outbox,
@@ -246,6 +248,16 @@ def close_operations(position: int, version: str, closed: Resolution | None) -> 
     if closed is not None:
         fields["/closed"] = asdict(closed)
     return [PatchDocument(position_id(position), fields, WriteResult.TAKEN, version)]
+
+
+def repetition_operations(
+    session: str, report: str, repetition: Repetition | None
+) -> list[Operation]:
+    """The batch that records a repetition, or, where none is given, that it was sent."""
+    if repetition is None:
+        return [PatchDocument(repetition_id(report), {"/is_done": True}, WriteResult.TAKEN)]
+    document = encode_repetition(session, report, repetition)
+    return [CreateDocument(document, WriteResult.TAKEN)]
 
 
 def ledger_operations(

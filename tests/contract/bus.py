@@ -1,13 +1,18 @@
 """What every Bus promises. Subclasses bring a `bus` fixture and a way to see what arrived."""
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 from shared.domain.message import Message
-from shared.ports import Bus
+from shared.ports import Browser, Bus
 from tests.world import message
 
 
-class BusContract[B: Bus](ABC):
+class BrowsableBus(Bus, Browser, Protocol):
+    """A bus whose queues can be looked into."""
+
+
+class BusContract[B: BrowsableBus](ABC):
     """The promises, one test each."""
 
     @abstractmethod
@@ -33,3 +38,26 @@ class BusContract[B: Bus](ABC):
         await bus.send("east", "lockstep", [message(0, session=session)], delay_seconds=60)
 
         assert await self.received(bus, "lockstep", session) == []
+
+    async def test_a_look_into_a_session_takes_nothing(self, bus: B, session: str) -> None:
+        sent = [message(n, session=session) for n in range(5)]
+        await bus.send("east", "lockstep-errors", sent)
+
+        first = await bus.browse_session("east", "lockstep-errors", session, 0, 2)
+        rest = await bus.browse_session("east", "lockstep-errors", session, first[-1].sequence, 10)
+
+        found = [(one.session, one.id, one.type, one.body) for one in (*first, *rest)]
+        assert found == [(one.session, one.id, one.type, one.body) for one in sent]
+        assert await self.received(bus, "lockstep-errors", session) == sent
+
+    async def test_several_sessions_show_their_first_message(self, bus: B, session: str) -> None:
+        names = [f"{session}-{n}" for n in range(3)]
+        for name in names:
+            for n in range(2):
+                await bus.send("east", "lockstep-errors", [message(n, session=name)])
+
+        found = await bus.browse_sessions("east", "lockstep-errors", 0, 50)
+
+        shown = {one.session: one.id for one in found if one.session in names}
+        assert shown == {name: message(0, session=name).id for name in names}
+        assert len(await bus.browse_sessions("east", "lockstep-errors", 1, 1)) == 1

@@ -1,5 +1,8 @@
 """What every Journal promises about finding sessions, and what was written lately."""
 
+from dataclasses import replace
+
+from shared.domain.journal import Repetition
 from shared.ports import Journal, WriteResult
 from tests.contract.journal import attempt_of, debt, step
 
@@ -60,3 +63,16 @@ class JournalDirectoryContract:
         assert len(await journal.waiting_seconds(f"{session}-nowhere", -5, 10)) == 1
         assert [*await journal.waiting_seconds(f"{session}-nowhere", 3_600, 10)] == []
         assert [*await journal.waiting_seconds(f"{session}-region", -5, 10)] == []
+
+    async def test_who_sends_a_report_again_is_recorded_once(
+        self, journal: Journal, session: str
+    ) -> None:
+        first, second = (Repetition(who, "mended", 1.5, "d") for who in ("Ada", "Bob"))
+
+        assert await journal.repetition(session, "r") is None
+        assert await journal.begin_repetition(session, "r", first) == first
+        assert await journal.begin_repetition(session, "r", second) == first
+        await journal.end_repetition(session, "r")
+        await journal.end_repetition(session, "r")
+        assert await journal.repetition(session, "r") == replace(first, is_done=True)
+        assert await journal.repetition(session, "other") is None

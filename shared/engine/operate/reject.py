@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import ID_CHARACTERS_MAX, Message, derive_id
 from shared.domain.outbox import ERRORS
-from shared.domain.reports import shorten
+from shared.domain.reports import REJECTED_TYPE, shorten
 from shared.engine.dispatch.deliver import Delivery
 
 NO_SESSION = "unknown"
@@ -64,7 +64,7 @@ def build_reports(
         Message(
             id=derive_id(identity, name),
             session=(session or NO_SESSION)[:ID_CHARACTERS_MAX],
-            type="lockstep.rejected",
+            type=REJECTED_TYPE,
             body=json.dumps({**common, **part}, sort_keys=True).encode(),
         )
         for name, part in parts.items()

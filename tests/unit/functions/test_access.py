@@ -26,10 +26,18 @@ from tests.world import World, handlers, message
 # What a caller needs for each route; health needs nothing.
 RIGHTS = {
     Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga"},
-    Right.RESOLVE: {"resolve", "page_decision"},
+    Right.RESOLVE: {"resolve", "page_decision", "send_again", "page_again"},
     Right.LOOK: {
-        *("sessions", "session", "faults", "openapi", "show_saga", "list_sagas"),
-        *("page", "page_regions", "page_sessions", "page_session", "page_saga", "page_sagas"),
+        *("sessions", "session", "faults", "errors", "openapi", "show_saga", "list_sagas"),
+        *(
+            "page",
+            "page_regions",
+            "page_sessions",
+            "page_errors",
+            "page_session",
+            "page_saga",
+            "page_sagas",
+        ),
     },
 }
 

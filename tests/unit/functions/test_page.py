@@ -9,11 +9,13 @@ import azure.functions as func
 import pytest
 
 from functions.page import show, show_overview, show_sessions, show_timeline
-from functions.page_decisions import answer_form
+from functions.page_decisions import PACE_SECONDS, answer_form
+from functions.page_errors import answer_error_form, show_errors
 from functions.page_regions import ENTRIES_MAX, measure_activity, show_regions
 from functions.page_view import compare_states, group_by_cause
 from shared.domain.journal import RecentEntry
 from shared.domain.spending import spend
+from shared.domain.wire import to_properties
 from tests.world import World, message
 
 HOST = "http://host"
@@ -262,3 +264,35 @@ async def test_a_page_prints_what_it_cost_and_no_other_page(
     for _ in range(2):
         text = (await shown(world, show_sessions)).get_body().decode()
         assert "This page cost 5.0 request units" in text
+
+
+async def test_a_rejected_delivery_is_previewed_and_then_sent_once(world: World) -> None:
+    stray = message(0, session="acc-7")
+    await world.east.rejecter.reject("acc-7", to_properties(stray), stray.body, "no time")
+
+    text = (await shown(world, show_errors)).get_body().decode()
+    hidden = re.findall(r'name="(session|report|sequence)" value="([^"]*)"', text)
+    said = [(name, value) for name, value in hidden if value] + [("who", "Ada"), ("why", "mended")]
+    assert world.bus.messages("east", "in") == []
+
+    async def press(*more: tuple[str, str]) -> tuple[int, str]:
+        request = form([*said, *more])
+        answer = await show(request, answer_error_form(world.east, request))
+        return answer.status_code, answer.get_body().decode()
+
+    assert "Nothing was done yet" in (await press())[1]
+    assert world.bus.messages("east", "in") == []
+    for _ in range(2):
+        assert "The message is safe" in (await press(("confirmed", "yes")))[1]
+    assert len(world.bus.messages("east", "in")) == 1
+    assert (await press(("confirmed", "yes"), ("type", "account.burn")))[0] == 409
+    assert "Ada has sent it again: mended" in (await shown(world, show_errors)).get_body().decode()
+
+
+async def test_decisions_of_one_form_are_carried_out_at_a_pace(world: World) -> None:
+    await halt(world, *(f"acc-{n}" for n in range(5)))
+    before = world.clock.now()
+
+    await send(world, [*fields(await overview(world), "skip"), ("confirmed", "yes")])
+
+    assert world.clock.now() - before >= 4 * PACE_SECONDS

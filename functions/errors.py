@@ -1,0 +1,173 @@
+"""HTTP for the error queue: what it holds, and sending a rejected delivery again."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import azure.functions as func
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from functions.access import auth_level_of, principal_of, requires
+from functions.operate import read_limit
+from functions.requests import SESSION, path_to, require_request
+from functions.responses import respond, respond_problem
+from shared.domain.access import Principal, Right
+from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
+from shared.domain.message import SEQUENCE_MAX
+from shared.domain.spending import count_spending
+from shared.engine.build import Services
+from shared.engine.handle.handle import summarise
+from shared.engine.operate.error_queue import ErrorReport, RepeatRequest
+
+# Sessions that are passed over are locked one after another, so a page cannot begin anywhere.
+SKIP_MAX = 200
+
+
+class RepeatBody(BaseModel):
+    """What an operator sends; what is left out is as the rejected delivery had it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    session: str
+    report: str
+    sequence: int
+    who: str | None = None
+    why: str
+    to: str | None = None
+    type: str | None = None
+    body: Any = None
+
+
+def build_errors_blueprint(services: Services) -> func.Blueprint:
+    """`GET /api/errors` and `POST /api/errors/again`."""
+    bp = func.Blueprint()
+
+    @bp.route(
+        route="errors",
+        methods=["GET"],
+        auth_level=auth_level_of(services),
+        trigger_arg_name="request",
+    )
+    @requires(services, Right.LOOK)
+    async def errors(request: func.HttpRequest) -> func.HttpResponse:
+        return await list_errors(services, request)
+
+    @bp.route(
+        route="errors/again",
+        methods=["POST"],
+        auth_level=auth_level_of(services),
+        trigger_arg_name="request",
+    )
+    @requires(services, Right.RESOLVE)
+    async def send_again(request: func.HttpRequest) -> func.HttpResponse:
+        return await repeat(services, request)
+
+    return bp
+
+
+async def list_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """What this region's error queue holds; nothing of it is taken.
+
+    With `session`, its reports behind the number `after`; without, the first report of each of
+    several sessions, after `skip` others.
+    """
+    try:
+        require_request(request, frozenset({"session", "after", "skip", "limit"}))
+        with count_spending() as spending:
+            shown = await find_errors(services, request.params)
+    except LockstepError as error:
+        return respond_problem(error)
+    return respond(shown | {"request_units": round(spending.request_units, 2)})
+
+
+async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """A page of reports, and what to ask for next; raises InvalidMessage or Unavailable."""
+    limit = read_limit(parameters.get("limit"))
+    session = parameters.get("session") or None
+    after = read_place("after", parameters.get("after"), SEQUENCE_MAX)
+    skip = read_place("skip", parameters.get("skip"), SKIP_MAX)
+    found = await services.errors.browse(session, after=after, skip=skip, limit=limit)
+    is_full = len(found) == limit
+    if session is not None:
+        following = {"after": found[-1].queued.sequence if is_full else None}
+    else:
+        following = {"skip": skip + limit if is_full and skip + limit <= SKIP_MAX else None}
+    return {
+        "region": services.region,
+        "errors": [describe_report(one) for one in found],
+        "next": following,
+    }
+
+
+def describe_report(report: ErrorReport) -> dict[str, Any]:
+    """A report as JSON: what it says, and whether and by whom its delivery was sent again."""
+    queued, said, repetition = report.queued, report.document, report.repetition
+    optional = {
+        "enqueued": queued.enqueued_at.isoformat() if queued.enqueued_at else None,
+        "reason": said.get("reason"),
+        "message": said.get("message"),
+        "properties": said.get("properties"),
+        "body": report.body.decode(errors="replace") if report.is_repeatable else None,
+        "sent_again": {
+            "who": repetition.who,
+            "why": repetition.why,
+            "done": repetition.is_done,
+        }
+        if repetition
+        else None,
+    }
+    return {
+        "session": queued.session,
+        "report": queued.id,
+        "sequence": queued.sequence,
+        "type": queued.type,
+        "repeatable": report.is_repeatable,
+        "see": path_to(SESSION, queued.session),
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+async def repeat(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Send a rejected delivery again: 200 with the message, also when it is repeated.
+
+    409 where another decision was first, or the report holds no delivery that is there whole.
+    """
+    try:
+        require_request(request, frozenset())
+        asked = read_repetition(request.get_body(), principal_of(services, request))
+        return respond(await send_and_describe(services, asked))
+    except LockstepError as error:
+        return respond_problem(error)
+
+
+async def send_and_describe(services: Services, asked: RepeatRequest) -> dict[str, Any]:
+    """Send again and say what became of it; raises as `ErrorQueue.send_again` does."""
+    sent = await services.errors.send_again(asked)
+    return {"id": sent.id, "session": sent.session, "see": path_to(SESSION, sent.session)}
+
+
+def read_repetition(body: bytes, principal: Principal | None) -> RepeatRequest:
+    """A person's decision from JSON; raises InvalidBody. Who decides is whom a token names."""
+    try:
+        asked = RepeatBody.model_validate_json(body)
+        said = asked.model_dump()
+        if "body" in asked.model_fields_set:
+            said["body"] = json.dumps(asked.body, allow_nan=False).encode()
+    except ValidationError as error:
+        raise InvalidBody(summarise(error)) from error
+    except ValueError as error:
+        raise InvalidBody(f"body: {error}") from error
+    said["who"] = principal.name if principal else asked.who
+    if said["who"] is None:
+        raise InvalidBody("who: say who decides")
+    return RepeatRequest(**said)
+
+
+def read_place(name: str, text: str | None, most: int) -> int:
+    """A whole number from 0 to `most`, 0 where none is given; raises InvalidMessage."""
+    if not text:
+        return 0
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
+        raise InvalidMessage(f"{name} is a whole number from 0 to {most}")
+    return int(text)

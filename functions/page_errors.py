@@ -1,0 +1,71 @@
+"""The error queue on the operations page: read without taking anything, and sent again once."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import azure.functions as func
+
+from functions.access import principal_of
+from functions.errors import find_errors, read_repetition, send_and_describe
+from functions.page_decisions import read_fields
+from functions.page_view import render
+from functions.requests import require_request
+from shared.domain.errors import InvalidBody
+from shared.domain.reports import FAULT_TYPE
+from shared.engine.build import Services
+from shared.engine.operate.error_queue import RepeatRequest
+
+# Each session's lock is taken for a moment, one after another.
+ERRORS_SHOWN = 20
+FIELDS = frozenset({"session", "report", "sequence", "who", "why", "to", "type", "body"})
+
+
+async def show_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """A page of what the error queue of this region holds."""
+    require_request(request, frozenset({"session", "after", "skip"}))
+    asked = {name: request.params.get(name, "") for name in ("session", "after", "skip")}
+    found = await find_errors(services, asked | {"limit": str(ERRORS_SHOWN)})
+    principal = principal_of(services, request)
+    return render(
+        request,
+        "errors.html",
+        errors=found["errors"],
+        following=found["next"],
+        session=asked["session"],
+        region=services.region,
+        who=principal.name if principal else "",
+        fault_type=FAULT_TYPE,
+    )
+
+
+async def answer_error_form(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Show what would be sent again, or send it where the form says `confirmed`."""
+    given = read_fields(request, FIELDS | {"confirmed"})
+    fields = {name: values[0] for name, values in given.items()}
+    asked = read_request(fields, services, request)
+    if fields.get("confirmed") == "yes":
+        sent = await send_and_describe(services, asked)
+        return render(request, "sent.html", sent=sent, asked=asked)
+    message = await services.errors.preview(asked)
+    said = {name: value for name, value in fields.items() if name in FIELDS}
+    return render(
+        request, "again.html", message=message, said=said | {"who": asked.who}, asked=asked
+    )
+
+
+def read_request(
+    fields: Mapping[str, str], services: Services, request: func.HttpRequest
+) -> RepeatRequest:
+    """The form as the JSON that it stands for; raises InvalidBody."""
+    said: dict[str, Any] = {
+        name: value for name, value in fields.items() if name in FIELDS and value
+    }
+    try:
+        said["sequence"] = int(said.get("sequence", ""))
+        if "body" in said:
+            said["body"] = json.loads(said["body"])
+        document = json.dumps({"why": "", "who": ""} | said, allow_nan=False)
+    except ValueError as error:
+        raise InvalidBody(f"body or sequence: {error}") from error
+    return read_repetition(document.encode(), principal_of(services, request))
