@@ -1,4 +1,4 @@
-metadata description = 'Every role one region\'s identity holds. There are no keys: what is not listed here is refused.'
+metadata description = 'Every role of Azure that one region\'s identity holds. There are no keys: what is listed neither here nor in journal_access.bicep is refused.'
 
 @description('Required. Principal of the identity the region\'s app runs as.')
 param principalId string
@@ -14,9 +14,6 @@ param storageName string
 
 @description('Required. Application Insights component of the same region.')
 param insightsName string
-
-@description('Required. Cosmos account of the journal.')
-param accountName string
 
 @description('Optional. Durable Task Scheduler of the same region; empty: sagas run in the storage account.')
 param schedulerName string = ''
@@ -44,9 +41,6 @@ var roleIds = {
 }
 var receiving = scaleByBacklog ? roleIds.serviceBusOwner : (roleIds.serviceBusReceiver)
 
-// Cosmos DB Built-in Data Contributor: read and write documents; it cannot create or drop a container.
-var journalContributor = '00000000-0000-0000-0000-000000000002'
-
 resource own 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
   name: ownNamespace
 }
@@ -63,10 +57,6 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
 
 resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
   name: insightsName
-}
-
-resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' existing = {
-  name: accountName
 }
 
 resource receiveFromOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
@@ -152,17 +142,5 @@ resource runSagas 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!em
     principalId: principalId
     principalType: 'ServicePrincipal'
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roleIds.taskHubContributor)
-  }
-}
-
-// Data-plane roles of Cosmos are its own resource type. The account holds this application's database and nothing else,
-// so the account is the scope.
-resource writeJournal 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = {
-  parent: account
-  name: guid(account.id, principalId, journalContributor)
-  properties: {
-    principalId: principalId
-    roleDefinitionId: '${account.id}/sqlRoleDefinitions/${journalContributor}'
-    scope: account.id
   }
 }

@@ -12,6 +12,16 @@ param locations array
 @minValue(1000)
 param throughputMax int
 
+@description('Optional. Whether each region spreads the journal over its availability zones. It costs more throughput; without it, losing a zone may be losing a region, which the journal survives.')
+param zoneRedundant bool = false
+
+@description('Optional. How far back the journal can be restored to any second: seven days, or thirty for a price.')
+@allowed(['Continuous7Days', 'Continuous30Days'])
+param backupTier string = 'Continuous7Days'
+
+@description('Optional. Whether deleting the account, or a container in it, is refused: what is in no other place would be gone with it.')
+param isLocked bool = true
+
 @description('Optional. Tags put on the account.')
 param tags object = {}
 
@@ -34,9 +44,13 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
       for (place, priority) in locations: {
         locationName: place
         failoverPriority: priority
-        isZoneRedundant: false
+        isZoneRedundant: zoneRedundant
       }
     ]
+    backupPolicy: {
+      type: 'Continuous'
+      continuousModeProperties: { tier: backupTier }
+    }
     disableLocalAuth: true
     disableKeyBasedMetadataWriteAccess: true
     minimalTlsVersion: 'Tls12'
@@ -106,6 +120,18 @@ resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
     options: { throughput: 400 }
   }
 }
+
+resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (isLocked) {
+  scope: account
+  name: 'keep-the-journal'
+  properties: {
+    level: 'CanNotDelete'
+    notes: 'The journal is in no other place. docs/deploy.md says how it is deleted on purpose.'
+  }
+}
+
+@description('Resource id of the lock; empty if there is none.')
+output lockId string = isLocked ? '${account.id}/providers/Microsoft.Authorization/locks/keep-the-journal' : ''
 
 @description('Name of the Cosmos account.')
 output accountName string = account.name

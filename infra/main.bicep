@@ -68,6 +68,35 @@ param durableBackend string = 'storage'
 @description('Optional. Whether apps may count the messages that wait, and so scale by them. It counts messages, not sessions: it starts instances that find every session taken, and needs a right to manage the namespaces.')
 param scaleByBacklog bool = false
 
+@description('Optional. Whether a region is spread over its availability zones. It costs more; without it, losing a zone may be losing a region, which the others endure.')
+param zoneRedundant bool = false
+
+@description('Optional. How far back the journal can be restored to any second: seven days, or thirty for a price.')
+@allowed(['Continuous7Days', 'Continuous30Days'])
+param backupTier string = 'Continuous7Days'
+
+@description('Optional. Whether deleting the journal is refused until its lock is removed. Only a trial has no need of it.')
+param lockJournal bool = true
+
+@description('Optional. Whether one address serves HTTP for all regions and leaves out one that is down: Azure Front Door, which has a price. Senders that publish by themselves need none.')
+param frontDoor bool = false
+
+@description('Optional. Object id of the group in Entra ID whose members may see metrics and logs, query the journal and look at the error queues; empty: nobody.')
+param readers string = ''
+
+@description('Optional. Whether the namespaces and the journal write down what is done to them: it is paid by the gigabyte.')
+param keepRecord bool = false
+
+@description('Optional. Addresses that alerts and budgets are mailed to; none: there are no alerts.')
+param emails array = []
+
+@description('Optional. The amount a month, in the currency of the subscription, that mail is sent about; 0: none.')
+@minValue(0)
+param monthlyBudget int = 0
+
+@description('Optional. First day of the month from which the budget counts, as in 2026-12-01; needed with a budget.')
+param budgetFrom string = ''
+
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
 var names = map(regions, place => (place.name))
@@ -82,13 +111,23 @@ resource group 'Microsoft.Resources/resourceGroups@2024-03-01' = {
   tags: tags
 }
 
+// A group of its own, so that all else can be deleted without it.
+resource journalGroup 'Microsoft.Resources/resourceGroups@2024-03-01' = {
+  name: 'rg-${environmentName}-journal'
+  location: location
+  tags: tags
+}
+
 module journal 'journal.bicep' = {
   name: 'lockstep-journal'
-  scope: group
+  scope: journalGroup
   params: {
     accountName: 'lockstep-journal-${token}'
     locations: everyLocation
     throughputMax: journalThroughputMax
+    zoneRedundant: zoneRedundant
+    backupTier: backupTier
+    isLocked: lockJournal
     tags: tags
   }
 }
@@ -114,13 +153,13 @@ module region 'region.bicep' = [
       ledgersName: ledgersName
       authentication: authentication
       durableBackend: durableBackend
+      zoneRedundant: zoneRedundant
+      hasRecord: keepRecord
       tags: tags
     }
   }
 ]
 
-// One at a time: a Cosmos account refuses a role assignment while another one is being made.
-@batchSize(1)
 module access 'access.bicep' = [
   for (place, index) in regions: {
     name: 'lockstep-access-${place.name}'
@@ -131,7 +170,6 @@ module access 'access.bicep' = [
       peerNamespaces: map(filter(names, name => (place.name != name)), name => 'lockstep-${name}-${token}')
       storageName: region[index].outputs.storageName
       insightsName: region[index].outputs.insightsName
-      accountName: journal.outputs.accountName
       schedulerName: region[index].outputs.schedulerName
       scaleByBacklog: scaleByBacklog
     }
@@ -139,8 +177,88 @@ module access 'access.bicep' = [
   }
 ]
 
-@description('The resource group everything is in.')
+module journalAccess 'journal_access.bicep' = {
+  name: 'lockstep-journal-access'
+  scope: journalGroup
+  params: {
+    accountName: journal.outputs.accountName
+    writers: [for (place, index) in regions: region[index].outputs.principalId]
+    readers: readers
+    workspaceId: keepRecord ? (region[0].outputs.workspaceId) : ''
+  }
+}
+
+module people 'people.bicep' = if (!empty(readers)) {
+  name: 'lockstep-people'
+  scope: group
+  params: {
+    group: readers
+    namespaces: [for (place, index) in regions: region[index].outputs.namespaceName]
+    errorQueue: region[0].outputs.errorQueue
+  }
+}
+
+module front 'front.bicep' = if (frontDoor) {
+  name: 'lockstep-front'
+  scope: group
+  params: {
+    token: token
+    origins: [
+      for (place, index) in regions: {
+        name: place.name
+        host: region[index].outputs.appHost
+      }
+    ]
+    tags: tags
+  }
+}
+
+module watch 'watch.bicep' = [
+  for (place, index) in (empty(emails) ? [] : regions): {
+    name: 'lockstep-watch-${place.name}'
+    scope: group
+    params: {
+      region: place.name
+      location: place.location
+      workspaceId: region[index].outputs.workspaceId
+      namespaceId: region[index].outputs.namespaceId
+      emails: emails
+      tags: tags
+    }
+  }
+]
+
+module budget 'budget.bicep' = if (monthlyBudget > 0) {
+  name: 'lockstep-budget'
+  scope: group
+  params: {
+    amount: monthlyBudget
+    from: budgetFrom
+    emails: emails
+  }
+}
+
+module journalBudget 'budget.bicep' = if (monthlyBudget > 0) {
+  name: 'lockstep-journal-budget'
+  scope: journalGroup
+  params: {
+    amount: monthlyBudget
+    from: budgetFrom
+    emails: emails
+  }
+}
+
+@description('The resource group of everything but the journal.')
 output AZURE_RESOURCE_GROUP string = group.name
+
+@description('The resource group of the journal.')
+output LOCKSTEP_JOURNAL_GROUP string = journalGroup.name
+
+@description('Resource id of the lock on the journal; empty if there is none.')
+output LOCKSTEP_LOCK string = journal.outputs.lockId
+
+@description('The one address of all regions; empty without Front Door.')
+output LOCKSTEP_URL string = frontDoor ? (front!.outputs.url) : ''
 
 @description('Endpoint of the Cosmos account that holds the journal.')
 output LOCKSTEP_JOURNAL_ENDPOINT string = journal.outputs.endpoint

@@ -72,6 +72,12 @@ param warmSagas int = 1
 @allowed(['storage', 'scheduler'])
 param durableBackend string = 'storage'
 
+@description('Optional. Whether storage and app are spread over availability zones; the app then keeps two instances warm of each kind. Service Bus Premium is spread wherever a region has zones.')
+param zoneRedundant bool = false
+
+@description('Optional. Whether the namespace writes down what is done to it, in the workspace: it is paid by the gigabyte.')
+param hasRecord bool = false
+
 @description('Optional. The most instances the app may scale out to.')
 @minValue(1)
 @maxValue(1000)
@@ -177,7 +183,7 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   location: location
   tags: tags
   kind: 'StorageV2'
-  sku: { name: 'Standard_LRS' }
+  sku: { name: zoneRedundant ? 'Standard_ZRS' : 'Standard_LRS' }
   properties: {
     allowSharedKeyAccess: false
     allowBlobPublicAccess: false
@@ -224,6 +230,17 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' = {
   }
 }
 
+resource record 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (hasRecord) {
+  scope: namespace
+  name: 'record'
+  properties: {
+    workspaceId: workspace.id
+    logs: [
+      { categoryGroup: 'allLogs', enabled: true }
+    ]
+  }
+}
+
 resource insights 'Microsoft.Insights/components@2020-02-02' = {
   name: 'appi-lockstep-${region}-${token}'
   location: location
@@ -245,7 +262,10 @@ resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
     name: 'FC1'
     tier: 'FlexConsumption'
   }
-  properties: { reserved: true }
+  properties: {
+    reserved: true
+    zoneRedundant: zoneRedundant
+  }
 }
 
 resource app 'Microsoft.Web/sites@2024-04-01' = {
@@ -380,3 +400,15 @@ output appId string = app.id
 
 @description('Name of the Durable Task Scheduler; empty where sagas run in the storage account.')
 output schedulerName string = durableBackend == 'scheduler' ? schedulerName : ''
+
+@description('Resource id of the workspace that logs and metrics are kept in.')
+output workspaceId string = workspace.id
+
+@description('Resource id of the Service Bus namespace.')
+output namespaceId string = namespace.id
+
+@description('Host name of the app.')
+output appHost string = app.properties.defaultHostName
+
+@description('Name of the error queue.')
+output errorQueue string = errorQueueName

@@ -244,6 +244,8 @@ def call(node: Node, template: Template) -> Value:
     name, given = node.named_children
     arguments = [evaluate(argument, template) for argument in uncommented(given)]
     function = FUNCTIONS.get(text(name))
+    if text(name) == "empty" and isinstance(arguments[0], Unknown):
+        return False  # only Azure knows it, so Azure has it
     if function and not any(isinstance(one, Unknown) for one in arguments):
         worked_out: Value = function(*arguments)
         return worked_out
@@ -269,7 +271,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "length": len,
     "map": lambda values, change: [change.result(one) for one in values],
     "range": lambda start, count: list(range(start, start + count)),
-    "string": lambda value: value if isinstance(value, str) else json.dumps(value),
+    "string": lambda value: value if isinstance(value, str) else json.dumps(value, default=str),
     "toObject": lambda values, key, value: {key.result(one): value.result(one) for one in values},
     "union": union,
 }

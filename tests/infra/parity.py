@@ -62,7 +62,16 @@ def deployment(**parameters: Value) -> Template:
 
 
 # Every switch that adds resources or settings.
-EVERYTHING: dict[str, Value] = {"durableBackend": "scheduler"}
+EVERYTHING: dict[str, Value] = {
+    "durableBackend": "scheduler",
+    "zoneRedundant": True,
+    "frontDoor": True,
+    "readers": "11111111-1111-1111-1111-111111111111",
+    "keepRecord": True,
+    "emails": ["somebody@example.com"],
+    "monthlyBudget": 500,
+    "budgetFrom": "2026-12-01",
+}
 
 
 def region_of(name: str, main: Template | None = None) -> Template:

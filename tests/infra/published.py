@@ -221,7 +221,12 @@ def renumber(part: Any, types: Published, kept: Published, numbers: dict[int, in
         case {"flags": int(flags)} if flags & READ_ONLY:
             return {"flags": flags}
         case dict():
-            said = {key: found for key, found in part.items() if key != "description"}
+            # Of a type it is a text; a property may have that name, too.
+            said = {
+                key: found
+                for key, found in part.items()
+                if key != "description" or not isinstance(found, str)
+            }
             return {key: renumber(found, types, kept, numbers) for key, found in said.items()}
         case list():
             return [renumber(found, types, kept, numbers) for found in part]

@@ -18,14 +18,15 @@ type Rule = Callable[[Bicep], Iterator[str]]
 
 FUNCTIONS = {
     "guid",
+    "resourceGroup",
     "subscription",
     "subscriptionResourceId",
     "uniqueString",
     *evaluation.FUNCTIONS,
 }
 
-# https://learn.microsoft.com/azure/role-based-access-control/built-in-roles; the last one is a
-# data-plane role of Cosmos DB.
+# https://learn.microsoft.com/azure/role-based-access-control/built-in-roles; the last two are
+# data-plane roles of Cosmos DB.
 KNOWN_ROLES = {
     "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0": "Azure Service Bus Data Receiver",
     "090c5cfd-751d-490a-894a-3ce6f1109419": "Azure Service Bus Data Owner",
@@ -35,6 +36,8 @@ KNOWN_ROLES = {
     "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3": "Storage Table Data Contributor",
     "0ad04412-c4d5-4796-b79c-f76d14c8d402": "Durable Task Data Contributor",
     "3913510d-42f4-4e42-8a64-420c390055eb": "Monitoring Metrics Publisher",
+    "43d0d8ad-25c7-4714-9337-8ba259a9fe05": "Monitoring Reader",
+    "00000000-0000-0000-0000-000000000001": "Cosmos DB Built-in Data Reader",
     "00000000-0000-0000-0000-000000000002": "Cosmos DB Built-in Data Contributor",
 }
 
@@ -47,6 +50,9 @@ SECRET_NAME = re.compile(
 SECRET_TEXT = re.compile(
     r"(?:SharedAccessKey|AccountKey|InstrumentationKey|sig|Password)\w*=", re.IGNORECASE
 )
+
+# Types that have no dated version with what is used here (categoryGroup, and workspaces).
+PREVIEWS = {"Microsoft.Insights/diagnosticSettings@2021-05-01-preview"}
 
 # Names that look like secrets and are not, each with the reason.
 HARMLESS = {
@@ -155,7 +161,7 @@ def parents(bicep: Bicep) -> Iterator[str]:
         if "/" not in owner_type:
             continue
         parent = resource.entries.get("parent")
-        owner = resources.get(text(parent)) if parent else None
+        owner = resources.get(text(parent).partition("[")[0]) if parent else None
         if owner is None or owner.target.partition("@")[0] != owner_type:
             yield at(bicep, resource.node, f"{resource.name} has no parent {owner_type}")
 
@@ -186,6 +192,8 @@ def pinned_versions(bicep: Bicep) -> Iterator[str]:
     """Every resource type carries a dated API version that is no preview."""
     for resource in bicep.of(Kind.RESOURCE).values():
         version = resource.target.partition("@")[2]
+        if resource.target in PREVIEWS:
+            continue
         try:
             date.fromisoformat(version)
         except ValueError:

@@ -3,7 +3,15 @@
 import pytest
 
 from tests.infra.evaluation import Unknown
-from tests.infra.parity import access_of, changed, deployment, grants, region_of, section
+from tests.infra.parity import (
+    EVERYTHING,
+    access_of,
+    changed,
+    deployment,
+    grants,
+    region_of,
+    section,
+)
 
 
 @pytest.mark.parametrize(("region", "peer"), [("east", "west"), ("west", "east")])
@@ -23,7 +31,31 @@ def test_an_identity_holds_these_roles_and_no_other(region: str, peer: str) -> N
         (principal, "Storage Queue Data Contributor", storage),
         (principal, "Storage Table Data Contributor", storage),
         (principal, "Monitoring Metrics Publisher", insights),
-        (principal, "Cosmos DB Built-in Data Contributor", journal),
+    }
+    on_journal = grants(main.module("journalAccess"))
+    assert {grant for grant in on_journal if grant[0] == principal} == {
+        (principal, "Cosmos DB Built-in Data Contributor", journal)
+    }
+
+
+def test_people_may_look_and_change_nothing_but_the_error_queues() -> None:
+    main = deployment(**EVERYTHING)
+    group = str(EVERYTHING["readers"])
+    given = grants(main.module("people")) | grants(main.module("journalAccess"))
+
+    assert {(role, on) for who, role, on in given if who == group} == {
+        ("Monitoring Reader", "None"),
+        ("Azure Service Bus Data Receiver", "lockstep-errors"),
+        ("Cosmos DB Built-in Data Reader", str(main.module("journal").value("accountName"))),
+    }
+
+
+def test_without_a_group_of_readers_no_person_has_a_role() -> None:
+    main = deployment()
+
+    assert main.modules("people") == []
+    assert {role for _, role, _ in grants(main.module("journalAccess"))} == {
+        "Cosmos DB Built-in Data Contributor"
     }
 
 
@@ -62,7 +94,7 @@ def test_two_role_assignments_never_share_a_name() -> None:
         if "oleAssignments" in found.type
     ]
 
-    assert len(set(names)) == len(names) == 16
+    assert len(set(names)) == len(names) == 14
 
 
 @pytest.mark.parametrize("region", ["east", "west"])

@@ -11,29 +11,20 @@ from tests.infra.rules import breaches, required
 FILES = sorted(INFRA.glob("*.bicep"))
 
 
-def test_the_four_files_are_the_ones_the_map_names() -> None:
-    assert [path.name for path in FILES] == [
-        "access.bicep",
-        "journal.bicep",
-        "main.bicep",
-        "region.bicep",
-    ]
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_file_breaks_no_house_rule(path: Path) -> None:
     assert breaches(read(path)) == []
 
 
-def test_main_composes_and_declares_nothing_but_the_resource_group() -> None:
+def test_main_composes_and_declares_nothing_but_two_resource_groups() -> None:
     resources = read(INFRA / "main.bicep").of(Kind.RESOURCE).values()
 
     assert [found.target for found in resources] == [
         "Microsoft.Resources/resourceGroups@2024-03-01"
-    ]
+    ] * 2
 
 
-def test_roles_are_assigned_in_the_access_file_only() -> None:
+def test_roles_are_assigned_in_files_of_their_own() -> None:
     assigning = {
         path.name
         for path in FILES
@@ -41,7 +32,7 @@ def test_roles_are_assigned_in_the_access_file_only() -> None:
         if "roleassignments" in resource.target.lower()
     }
 
-    assert assigning == {"access.bicep"}
+    assert assigning == {"access.bicep", "journal_access.bicep", "people.bicep"}
 
 
 def test_the_parameter_file_gives_what_main_requires_and_repeats_its_defaults() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.bicep import INFRA
+from tests.infra.bicep import INFRA, Kind
 from tests.infra.parity import ROOT, access_of, deployment, grants, local_config
 from tests.infra.rules import KNOWN_ROLES
 
@@ -260,3 +260,31 @@ def test_what_comes_seldom_is_not_waited_for(azure: Azure, tmp_path: Path) -> No
     }
 
     assert run(commands("postdeploy")["east"], azure, tmp_path)[0] == 0
+
+
+SPARED = {
+    "AZURE_ENV_NAME": "trial",
+    "AZURE_RESOURCE_GROUP": "rg-trial",
+    "LOCKSTEP_JOURNAL_GROUP": "rg-trial-journal",
+    "LOCKSTEP_LOCK": "/lock",
+}
+
+
+def test_azd_down_spares_the_journal_unless_told(azure: Azure, tmp_path: Path) -> None:
+    down = commands("predown")[""]
+
+    refused, said = run(down, azure, tmp_path, **SPARED, LOCKSTEP_DELETE_JOURNAL="other")
+    assert refused == 1
+    assert "az group delete --name rg-trial\n" in said
+    assert azure.asked == []
+
+    told, said = run(down, azure, tmp_path, **SPARED, LOCKSTEP_DELETE_JOURNAL="trial")
+    assert told == 0
+    assert azure.asked == ["DELETE /lock?api-version=2020-05-01"]
+    assert "The journal in rg-trial-journal will be deleted." in said
+
+
+def test_what_the_guard_reads_is_what_main_says() -> None:
+    outputs = deployment().bicep.of(Kind.OUTPUT)
+
+    assert {"AZURE_RESOURCE_GROUP", "LOCKSTEP_JOURNAL_GROUP", "LOCKSTEP_LOCK"} <= outputs.keys()

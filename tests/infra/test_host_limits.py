@@ -107,6 +107,6 @@ def test_the_app_runs_python_3_13_on_flex_consumption() -> None:
     config = section(app, "properties", "functionAppConfig")
 
     assert plan["sku"] == {"name": "FC1", "tier": "FlexConsumption"}
-    assert plan["properties"] == {"reserved": True}
+    assert plan["properties"] == {"reserved": True, "zoneRedundant": False}
     assert app["kind"] == "functionapp,linux"
     assert config["runtime"] == {"name": "python", "version": "3.13"}

@@ -1,0 +1,38 @@
+metadata description = 'A budget of one resource group: mail when most of it is spent, and when it is going to be exceeded.'
+
+@description('Required. The amount a month, in the currency of the subscription.')
+@minValue(1)
+param amount int
+
+@description('Required. First day of the month from which it counts, as in 2026-12-01; it cannot be changed later.')
+param from string
+
+@description('Required. Addresses that are told.')
+@minLength(1)
+param emails array
+
+resource budget 'Microsoft.Consumption/budgets@2024-08-01' = {
+  name: 'lockstep'
+  properties: {
+    category: 'Cost'
+    amount: amount
+    timeGrain: 'Monthly'
+    timePeriod: { startDate: from }
+    notifications: {
+      spent: {
+        enabled: true
+        operator: 'GreaterThan'
+        threshold: 80
+        thresholdType: 'Actual'
+        contactEmails: emails
+      }
+      forecast: {
+        enabled: true
+        operator: 'GreaterThan'
+        threshold: 100
+        thresholdType: 'Forecasted'
+        contactEmails: emails
+      }
+    }
+  }
+}

@@ -1,0 +1,61 @@
+metadata description = 'Who may write the journal, and who may query it. These roles are the account\'s own, not Azure\'s.'
+
+@description('Required. Cosmos account of the journal.')
+param accountName string
+
+@description('Required. Principals of the apps.')
+param writers array
+
+@description('Optional. Object id of the group whose members may query the journal; empty: nobody.')
+param readers string = ''
+
+@description('Optional. Workspace that the account\'s record goes to: who changed it, and which sessions take most of the 20 GB that a session may have; empty: nowhere.')
+param workspaceId string = ''
+
+// Cosmos DB Built-in Data Contributor: read and write documents; it cannot create or drop a container.
+var contributor = '00000000-0000-0000-0000-000000000002'
+
+// Cosmos DB Built-in Data Reader: query documents and read the change feed.
+var reader = '00000000-0000-0000-0000-000000000001'
+
+resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' existing = {
+  name: accountName
+}
+
+// One at a time: an account refuses a role assignment while another one is being made. The account holds this
+// application's database and nothing else, so the account is the scope.
+@batchSize(1)
+resource write 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = [
+  for principalId in writers: {
+    parent: account
+    name: guid(account.id, principalId, contributor)
+    properties: {
+      principalId: principalId
+      roleDefinitionId: '${account.id}/sqlRoleDefinitions/${contributor}'
+      scope: account.id
+    }
+  }
+]
+
+resource look 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = if (!empty(readers)) {
+  parent: account
+  name: guid(account.id, readers, reader)
+  properties: {
+    principalId: readers
+    roleDefinitionId: '${account.id}/sqlRoleDefinitions/${reader}'
+    scope: account.id
+  }
+  dependsOn: [write]
+}
+
+resource record 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (!empty(workspaceId)) {
+  scope: account
+  name: 'record'
+  properties: {
+    workspaceId: workspaceId
+    logs: [
+      { category: 'ControlPlaneRequests', enabled: true }
+      { category: 'PartitionKeyStatistics', enabled: true }
+    ]
+  }
+}
