@@ -4,10 +4,12 @@ The Azure SDKs tell of their own requests by their own instrumentation, which is
 Its spans lie below those of the engine, because the current span travels with the task.
 """
 
+import atexit
 import os
 import socket
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from shared.ports import Span
 
 SCOPE = "lockstep"
 NANOSECONDS = 1_000_000_000
+CLOSE_SECONDS_MAX = 3.0
 PROPAGATOR = TraceContextTextMapPropagator()
 KINDS = {"ingest": SpanKind.SERVER, "start saga": SpanKind.SERVER, "receive": SpanKind.CONSUMER}
 NOT_YET = {Status.WORKING: "claim", Status.PARKED: "park"}
@@ -192,6 +195,28 @@ def make_instrument(meter: Meter, measure: Measure) -> Instrument:
             return meter.create_gauge(measure.name, measure.unit, measure.meaning)
 
 
+def close_at_exit(*closes: Callable[[], None]) -> None:
+    """Send what is left when the process ends, but not for long: a collector may be silent.
+
+    The SDK would wait for half a minute, and the host ends a worker sooner.
+    """
+    is_over = threading.Event()
+
+    def wait_and_close() -> None:
+        is_over.wait()
+        for close in closes:
+            close()
+
+    # Begun now, because no thread can be begun when the interpreter ends.
+    closing = threading.Thread(target=wait_and_close, name="telemetry", daemon=True)
+    closing.start()
+
+    @atexit.register
+    def end() -> None:
+        is_over.set()
+        closing.join(CLOSE_SECONDS_MAX)
+
+
 @cache
 def connect_telemetry(region: str, otlp_endpoint: str, insights: str) -> OpenTelemetry:
     """Telemetry to the endpoints that are given, one or both; it is for the whole process.
@@ -211,7 +236,7 @@ def connect_telemetry(region: str, otlp_endpoint: str, insights: str) -> OpenTel
     resource = Resource.create({"service.instance.id": instance, "cloud.region": region})
     if "OTEL_SERVICE_NAME" not in os.environ:
         resource = resource.merge(Resource({"service.name": SCOPE}))
-    spans = SdkTracerProvider(resource=resource, id_generator=EffectIds())
+    spans = SdkTracerProvider(resource=resource, id_generator=EffectIds(), shutdown_on_exit=False)
     readers: list[MetricReader] = []
     if otlp_endpoint:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -231,7 +256,8 @@ def connect_telemetry(region: str, otlp_endpoint: str, insights: str) -> OpenTel
         spans.add_span_processor(BatchSpanProcessor(to_insights))
         to_metrics = AzureMonitorMetricExporter(connection_string=insights)
         readers.append(PeriodicExportingMetricReader(to_metrics))
-    meters = SdkMeterProvider(readers, resource)
+    meters = SdkMeterProvider(readers, resource, shutdown_on_exit=False)
+    close_at_exit(spans.shutdown, meters.shutdown)
     # The SDKs' instrumentation knows the global provider only.
     tracing.set_tracer_provider(spans)
     metrics.set_meter_provider(meters)

@@ -1,11 +1,13 @@
-"""Microsoft's exporter takes our spans and measures to an Application Insights component."""
+"""Our spans and measures leave the process: to Application Insights, and not for ever."""
 
 import gzip
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -61,6 +63,29 @@ def component() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         key = "00000000-0000-0000-0000-000000000001"
         yield f"InstrumentationKey={key};IngestionEndpoint={url};LiveEndpoint={url}", items
         server.shutdown()
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_collector_that_is_silent_or_gone_keeps_no_process_from_ending(is_silent: bool) -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if is_silent:
+            listening.listen()
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        program = f"""
+from shared.adapters.telemetry import connect_telemetry
+
+telemetry = connect_telemetry("east", {endpoint!r}, "")
+for _ in range(2000):
+    with telemetry.span("receive", None):
+        pass
+"""
+        began = time.monotonic()
+        command = [sys.executable, "-c", program]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+    # The SDK alone waits for over half a minute.
+    assert time.monotonic() - began < 20
 
 
 def test_a_span_and_a_measure_arrive_with_the_message_s_trace(
