@@ -138,3 +138,22 @@ def append(container: ContainerProxy, number: int) -> None:
     container.execute_item_batch(
         [("read", (f"{number:010}",)), ("create", (fresh,))], partition_key=session
     )
+
+
+def turn_items_over(emulator: CloudProcess, total: int) -> None:
+    """Create items, replace, find and delete them; how many there are stays the same."""
+    with emulator.open_container(next(iter(emulator.contract["containers"]))) as container:
+        for number in range(total):
+            container.create_item(make_item("turned over", number))
+            container.replace_item(
+                f"{number:010}", make_item("turned over", number + 1) | {"id": f"{number:010}"}
+            )
+        found = list(
+            container.query_items(
+                "SELECT c.id FROM c WHERE c.owing = true ORDER BY c.id", partition_key="turned over"
+            )
+        )
+        if len(found) != total // 2:
+            raise RuntimeError(f"{len(found)} of {total // 2} items were found")
+        for number in range(total):
+            container.delete_item(f"{number:010}", "turned over")
