@@ -14,7 +14,7 @@ MESSAGES ?=
 SEED ?= 1
 SUITES ?= cosmos servicebus
 
-.PHONY: help demo demo-saga chaos conformance up test lint audit lock unit spark-package clean simulate
+.PHONY: help docs screenshots demo demo-saga chaos conformance up test lint audit lock unit spark-package clean simulate
 .DEFAULT_GOAL := help
 
 help:  ## say what can be made
@@ -47,6 +47,12 @@ chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAG
 
 conformance: .venv/ready  ## Microsoft's own live tests, against local/ (SUITES="cosmos servicebus")
 	@$(RUN) -m conformance $(SUITES) $(ARGS)
+
+screenshots: .venv/ready  ## every view of the operations page in both themes, in .screenshots
+	@LOCKSTEP_SCREENSHOTS=.screenshots $(RUN) -m pytest -q tests/e2e/test_every_view.py $(ARGS)
+
+docs: .venv/ready  ## the documentation as a site, in dist/docs; every link is checked
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict $(ARGS)
 
 lint: .venv/ready  ## ruff, mypy, bandit and the import contracts
 	@$(RUN) -m ruff check .

@@ -31,9 +31,12 @@ REFRESH_SECONDS = (2, 5, 15)
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Messages that a region processed: by age, the newest last, and in a second."""
+    """Messages that a region processed: by age, the newest last, and in a second.
 
-    counts: tuple[int, ...]
+    What the entries that were read do not reach back to is None.
+    """
+
+    counts: tuple[int | None, ...]
     rate: float
     newest_seconds: float | None
 
@@ -48,7 +51,9 @@ def measure_activity(recent: Sequence[RecentEntry], region: str) -> Activity:
     for one in own:
         counts[BUCKETS - 1 - int(one.age_seconds // BUCKET_SECONDS)] += one.messages
     newest = min((one.age_seconds for one in own), default=None)
-    return Activity(tuple(counts), sum(counts) / reach, newest)
+    unread = [(BUCKETS - 1 - n) * BUCKET_SECONDS >= reach for n in range(BUCKETS)]
+    known = [None if is_unread else count for count, is_unread in zip(counts, unread, strict=True)]
+    return Activity(tuple(known), sum(counts) / reach, newest)
 
 
 async def show_regions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
@@ -65,7 +70,7 @@ async def show_regions(services: Services, request: func.HttpRequest) -> func.Ht
         ),
     )
     activities = {region: measure_activity(recent, region) for region in regions}
-    most = max(max(one.counts) for one in activities.values())
+    most = max(count or 0 for one in activities.values() for count in one.counts)
     shown = [
         describe_region(services, region, activities[region], waits, most)
         for region, waits in zip(regions, waiting, strict=True)
@@ -99,8 +104,11 @@ def describe_region(
         "name": region,
         "rate": f"{activity.rate:.1f}",
         "newest": activity.newest_seconds,
-        "counts": activity.counts,
-        "bars": [round(100 * count / most) if most else 0 for count in activity.counts],
+        "counts": ["not read" if count is None else count for count in activity.counts],
+        "bars": [
+            None if count is None else round(100 * count / most) if most else 0
+            for count in activity.counts
+        ],
         "waiting": len(waits),
         "oldest": round(waits[0]) if waits else None,
         "missing": missing,

@@ -238,6 +238,7 @@ def test_with_more_entries_than_are_read_the_rate_is_of_the_time_they_reach_back
 
     assert measure_activity(recent, "east").rate == pytest.approx(2 * ENTRIES_MAX / 9.98)
     assert measure_activity(recent, "west").rate == 0
+    assert measure_activity(recent, "west").counts == (*[None] * 10, 0, 0)
 
 
 async def test_the_page_is_loaded_again_only_if_asked_to(world: World) -> None:
