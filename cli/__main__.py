@@ -10,10 +10,10 @@ from cli.client import AppClient
 from cli.decide import VERBS, build_verb, edit, erase_data, redirect, replace_state
 from cli.display import tell
 from cli.doctor import doctor
-from cli.errors import list_errors, send_again
+from cli.errors import print_errors, repeat_delivery
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
 from cli.folders import ROOT, package_app, prebuild_package, run_tests, write_app, write_handler
-from cli.look import check_health, list_faults, list_sagas, list_sessions, print_session
+from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
 from cli.send import publish, send_one, sweep
 from cli.up import keep_app_up
 from testbed.command import run_program
@@ -28,11 +28,11 @@ new = typer.Typer(no_args_is_help=True, help="Write an app, or a part of one, wi
 app.add_typer(new, name="new")
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "sessions": list_sessions,
+    "sessions": print_sessions,
     "show": print_session,
     "faults": list_faults,
-    "errors": list_errors,
-    "send-again": send_again,
+    "errors": print_errors,
+    "send-again": repeat_delivery,
     "edit": edit,
     "redirect": redirect,
     "set-state": replace_state,

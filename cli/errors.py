@@ -18,7 +18,7 @@ Report = Annotated[
 ]
 
 
-def list_errors(
+def print_errors(
     context: typer.Context,
     session: Annotated[str | None, typer.Argument(help="all reports of one session")] = None,
     after: Annotated[int | None, typer.Option(min=0, help="go on behind this number")] = None,
@@ -52,7 +52,7 @@ def describe_next(error: dict[str, Any]) -> str:
     return "send-again" if error["repeatable"] else "decide about its session"
 
 
-def send_again(
+def repeat_delivery(
     context: typer.Context,
     session: SessionName,
     why: Why,

@@ -51,7 +51,7 @@ def read_session(client: AppClient, session: str) -> dict[str, Any]:
     return found
 
 
-def list_sessions(
+def print_sessions(
     context: typer.Context,
     prefix: Annotated[str, typer.Argument(help="only names that begin with this")] = "",
     after: Annotated[str | None, typer.Option(help="go on behind this name")] = None,

@@ -18,7 +18,7 @@ from shared.domain.message import SEQUENCE_MAX
 from shared.domain.spending import count_spending
 from shared.engine.build import Services
 from shared.engine.handle.handle import summarise
-from shared.engine.operate.error_queue import ErrorReport, RepeatRequest
+from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
 
 # Sessions that are passed over are locked one after another, so a page cannot begin anywhere.
 SKIP_MAX = 200
@@ -85,8 +85,8 @@ async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict
     """A page of reports, and what to ask for next; raises InvalidMessage or Unavailable."""
     limit = read_limit(parameters.get("limit"))
     session = parameters.get("session") or None
-    after = read_place("after", parameters.get("after"), SEQUENCE_MAX)
-    skip = read_place("skip", parameters.get("skip"), SKIP_MAX)
+    after = read_offset("after", parameters.get("after"), SEQUENCE_MAX)
+    skip = read_offset("skip", parameters.get("skip"), SKIP_MAX)
     found = await services.errors.browse(session, after=after, skip=skip, limit=limit)
     is_full = len(found) == limit
     if session is not None:
@@ -100,7 +100,7 @@ async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict
     }
 
 
-def describe_report(report: ErrorReport) -> dict[str, Any]:
+def describe_report(report: QueuedReport) -> dict[str, Any]:
     """A report as JSON: what it says, and whether and by whom its delivery was sent again."""
     queued, said, repetition = report.queued, report.document, report.repetition
     optional = {
@@ -164,7 +164,7 @@ def read_repetition(body: bytes, principal: Principal | None) -> RepeatRequest:
     return RepeatRequest(**said)
 
 
-def read_place(name: str, text: str | None, most: int) -> int:
+def read_offset(name: str, text: str | None, most: int) -> int:
     """A whole number from 0 to `most`, 0 where none is given; raises InvalidMessage."""
     if not text:
         return 0

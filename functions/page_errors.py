@@ -43,7 +43,7 @@ async def answer_error_form(services: Services, request: func.HttpRequest) -> fu
     """Show what would be sent again, or send it where the form says `confirmed`."""
     given = read_fields(request, FIELDS | {"confirmed"})
     fields = {name: values[0] for name, values in given.items()}
-    asked = read_request(fields, services, request)
+    asked = read_error_form(fields, services, request)
     if fields.get("confirmed") == "yes":
         sent = await send_and_describe(services, asked)
         return render(request, "sent.html", sent=sent, asked=asked)
@@ -54,7 +54,7 @@ async def answer_error_form(services: Services, request: func.HttpRequest) -> fu
     )
 
 
-def read_request(
+def read_error_form(
     fields: Mapping[str, str], services: Services, request: func.HttpRequest
 ) -> RepeatRequest:
     """The form as the JSON that it stands for; raises InvalidBody."""

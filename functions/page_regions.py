@@ -30,7 +30,7 @@ REFRESH_SECONDS = (2, 5, 15)
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class RegionActivity:
     """Messages that a region processed: by age, the newest last, and in a second.
 
     What the entries that were read do not reach back to is None.
@@ -41,7 +41,7 @@ class Activity:
     newest_seconds: float | None
 
 
-def measure_activity(recent: Sequence[RecentEntry], region: str) -> Activity:
+def measure_activity(recent: Sequence[RecentEntry], region: str) -> RegionActivity:
     """What the newest entries say of a region; `recent` has the newest of all regions first."""
     reach = float(SHOWN_SECONDS)
     if len(recent) >= ENTRIES_MAX:
@@ -53,7 +53,7 @@ def measure_activity(recent: Sequence[RecentEntry], region: str) -> Activity:
     newest = min((one.age_seconds for one in own), default=None)
     unread = [(BUCKETS - 1 - n) * BUCKET_SECONDS >= reach for n in range(BUCKETS)]
     known = [None if is_unread else count for count, is_unread in zip(counts, unread, strict=True)]
-    return Activity(tuple(known), sum(counts) / reach, newest)
+    return RegionActivity(tuple(known), sum(counts) / reach, newest)
 
 
 async def show_regions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
@@ -72,7 +72,7 @@ async def show_regions(services: Services, request: func.HttpRequest) -> func.Ht
     activities = {region: measure_activity(recent, region) for region in regions}
     most = max(count or 0 for one in activities.values() for count in one.counts)
     shown = [
-        describe_region(services, region, activities[region], waits, most)
+        describe_tile(services, region, activities[region], waits, most)
         for region, waits in zip(regions, waiting, strict=True)
     ]
     return render(
@@ -91,8 +91,8 @@ async def show_regions(services: Services, request: func.HttpRequest) -> func.Ht
     )
 
 
-def describe_region(
-    services: Services, region: str, activity: Activity, waits: Sequence[float], most: int
+def describe_tile(
+    services: Services, region: str, activity: RegionActivity, waits: Sequence[float], most: int
 ) -> dict[str, Any]:
     """What a tile shows; bars are in percent of the highest one of all regions."""
     missing = {

@@ -53,7 +53,7 @@ def load_templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["json"] = write_json
-    templates.filters["moment"] = write_moment
+    templates.filters["moment"] = shorten_time
     return templates
 
 
@@ -61,7 +61,7 @@ def write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def write_moment(moment: str) -> str:
+def shorten_time(moment: str) -> str:
     """An ISO time in UTC as people read it, to the second."""
     return f"{moment[:19].replace('T', ' ')} UTC"
 

@@ -434,7 +434,7 @@ class Journal(Entries, Outboxes, Ledgers, Regions, Maintenance, Directory, Repet
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedMessage:
+class BrowsedMessage:
     """A message that lies in a session queue, and its number there."""
 
     session: str
@@ -450,13 +450,13 @@ class Browser(Protocol):
 
     async def browse_session(
         self, region: str, queue: str, session: str, after: int, limit: int
-    ) -> Sequence[QueuedMessage]:
+    ) -> Sequence[BrowsedMessage]:
         """The messages of a session behind a number, in order. Raises Unavailable."""
         ...
 
     async def browse_sessions(
         self, region: str, queue: str, skip: int, limit: int
-    ) -> Sequence[QueuedMessage]:
+    ) -> Sequence[BrowsedMessage]:
         """The first message of each of `limit` sessions, after `skip` others. Raises Unavailable.
 
         Sessions that somebody else has locked are passed over; their order is the broker's.

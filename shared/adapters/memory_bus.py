@@ -10,7 +10,7 @@ from shared.adapters.injected_faults import FaultPlan
 from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import InvalidMessage, Misconfigured, Unavailable
 from shared.domain.message import BODY_BYTES_MAX, Message
-from shared.ports import DeadLetter, QueuedMessage
+from shared.ports import BrowsedMessage, DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +85,24 @@ class MemoryBus:
 
     async def browse_session(
         self, region: str, queue: str, session: str, after: int, limit: int
-    ) -> Sequence[QueuedMessage]:
+    ) -> Sequence[BrowsedMessage]:
         await self.answer(region, queue)
         found = self.numbered(region, queue)
         return [one for one in found if one.session == session and one.sequence > after][:limit]
 
     async def browse_sessions(
         self, region: str, queue: str, skip: int, limit: int
-    ) -> Sequence[QueuedMessage]:
+    ) -> Sequence[BrowsedMessage]:
         await self.answer(region, queue)
-        firsts: dict[str, QueuedMessage] = {}
+        firsts: dict[str, BrowsedMessage] = {}
         for one in self.numbered(region, queue):
             firsts.setdefault(one.session, one)
         return list(firsts.values())[skip : skip + limit]
 
-    def numbered(self, region: str, queue: str) -> list[QueuedMessage]:
+    def numbered(self, region: str, queue: str) -> list[BrowsedMessage]:
         """What is visible in a queue, numbered from 1."""
         return [
-            QueuedMessage(one.session, number, None, one.id, one.type, one.body)
+            BrowsedMessage(one.session, number, None, one.id, one.type, one.body)
             for number, copy in enumerate(self.queues[region, queue], start=1)
             if copy.visible_at <= self.clock.now() and (one := copy.message)
         ]

@@ -29,7 +29,7 @@ from azure.servicebus.exceptions import (
 from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
 from shared.domain.wire import CONTENT_TYPE, PREFIX, Property, to_properties
-from shared.ports import DeadLetter, QueuedMessage, Telemetry
+from shared.ports import BrowsedMessage, DeadLetter, Telemetry
 
 # A sender does one thing at a time; a few of them hide the round trip.
 SENDERS_PER_QUEUE = 4
@@ -211,16 +211,16 @@ class ServiceBus:
 
     async def browse_session(
         self, region: str, queue: str, session: str, after: int, limit: int
-    ) -> Sequence[QueuedMessage]:
+    ) -> Sequence[BrowsedMessage]:
         """See Browser.browse_session: the SDK looks at a session's messages by a lock of it."""
         async with self.locked_session(region, queue, session) as receiver:
             return [] if receiver is None else await peek(receiver, limit, after + 1)
 
     async def browse_sessions(
         self, region: str, queue: str, skip: int, limit: int
-    ) -> Sequence[QueuedMessage]:
+    ) -> Sequence[BrowsedMessage]:
         """See Browser.browse_sessions: each session is held, so that the next one is another."""
-        firsts: list[QueuedMessage] = []
+        firsts: list[BrowsedMessage] = []
         async with AsyncExitStack() as held:
             for number in range(skip + limit):
                 receiver = await held.enter_async_context(
@@ -266,17 +266,17 @@ class ServiceBus:
             await namespace.close()
 
 
-async def peek(receiver: ServiceBusReceiver, limit: int, first: int) -> list[QueuedMessage]:
+async def peek(receiver: ServiceBusReceiver, limit: int, first: int) -> list[BrowsedMessage]:
     """Messages of a locked session from a number on; none of them is taken."""
     found = await receiver.peek_messages(limit, sequence_number=first)
     return [to_queued(one) for one in found]
 
 
-def to_queued(received: ServiceBusReceivedMessage) -> QueuedMessage:
+def to_queued(received: ServiceBusReceivedMessage) -> BrowsedMessage:
     """A message as it lies in its queue; a body that is no binary data is left out."""
     properties = to_plain(received.application_properties or {})
     is_data = received.body_type is AmqpMessageBodyType.DATA
-    return QueuedMessage(
+    return BrowsedMessage(
         session=received.session_id or "",
         sequence=received.sequence_number or 0,
         enqueued_at=received.enqueued_time_utc,

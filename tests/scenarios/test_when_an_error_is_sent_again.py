@@ -11,7 +11,7 @@ from shared.domain.errors import InvalidBody, LockstepError, NotRepeatable
 from shared.domain.message import Message
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
-from shared.engine.operate.error_queue import ErrorReport, RepeatRequest
+from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
 from shared.engine.publish.ingest import KEY_SECONDS
 from tests.world import DELAY_SECONDS, World, message
 
@@ -23,17 +23,19 @@ def world() -> World:
     return World()
 
 
-async def reject(world: World, delivery: Message = STRAY, body: bytes | None = None) -> ErrorReport:
+async def reject(
+    world: World, delivery: Message = STRAY, body: bytes | None = None
+) -> QueuedReport:
     """A delivery that the journal did not take, as the error queue has it."""
     said = dict[str, object](to_properties(delivery))
-    await world.east.rejecter.reject(delivery.session, said, body or delivery.body, "no time")
+    await world.east.rejecter.reject(delivery.session, said, delivery.body, "no time")
     # The other region sees its copy later.
     world.clock.seconds += DELAY_SECONDS
     (report,) = await world.east.errors.browse(limit=10)
     return report
 
 
-def request_for(report: ErrorReport, who: str = "Ada") -> RepeatRequest:
+def request_for(report: QueuedReport, who: str = "Ada") -> RepeatRequest:
     queued = report.queued
     return RepeatRequest(queued.session, queued.id, queued.sequence, who, "its sender is mended")
 

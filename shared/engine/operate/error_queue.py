@@ -29,7 +29,7 @@ from shared.engine.operate.resolve import (
 )
 from shared.engine.publish.ingest import KEY_SECONDS, Ingest
 from shared.engine.worker import Worker
-from shared.ports import Browser, QueuedMessage
+from shared.ports import BrowsedMessage, Browser
 
 # Before the id of what was begun is forgotten: another worker's clock may be an hour off.
 FINISH_SECONDS_MAX = KEY_SECONDS - 3600.0
@@ -50,10 +50,10 @@ class RepeatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorReport:
+class QueuedReport:
     """One message of the error queue, and who sent it again, where somebody did."""
 
-    queued: QueuedMessage
+    queued: BrowsedMessage
     document: Mapping[str, Any]
     repetition: Repetition | None
 
@@ -94,7 +94,7 @@ class ErrorQueue:
 
     async def browse(
         self, session: str | None = None, *, after: int = 0, skip: int = 0, limit: int
-    ) -> Sequence[ErrorReport]:
+    ) -> Sequence[QueuedReport]:
         """Reports of one session behind a sequence number, or the first ones of several sessions.
 
         Without a session `skip` passes over so many of those that have a report; their order is
@@ -109,12 +109,12 @@ class ErrorQueue:
             found = await self.browser.browse_sessions(region, self.queue, skip, limit)
         return [await self.read(one) for one in found]
 
-    async def read(self, queued: QueuedMessage) -> ErrorReport:
+    async def read(self, queued: BrowsedMessage) -> QueuedReport:
         """A report with what is recorded of it."""
         repetition = None
         if queued.type == REJECTED_TYPE:
             repetition = await self.journal.repetition(queued.session, queued.id)
-        return ErrorReport(queued, read_document(queued.body), repetition)
+        return QueuedReport(queued, read_report(queued.body), repetition)
 
     async def send_again(self, request: RepeatRequest) -> Message:
         """The message that was sent. Raises NotRepeatable, and as Ingest.take does.
@@ -152,7 +152,7 @@ class ErrorQueue:
             raise NotRepeatable("this report is not in the error queue of this region any more")
         return self.make_message(report, request)
 
-    def make_message(self, report: ErrorReport, request: RepeatRequest) -> Message:
+    def make_message(self, report: QueuedReport, request: RepeatRequest) -> Message:
         """What would be sent; raises NotRepeatable, or as for any message from outside."""
         if not report.is_repeatable:
             raise NotRepeatable(
@@ -174,7 +174,7 @@ class ErrorQueue:
         return message
 
 
-def read_document(body: bytes) -> Mapping[str, Any]:
+def read_report(body: bytes) -> Mapping[str, Any]:
     """What a report says; nothing where it is none of ours."""
     try:
         document = json.loads(body)
