@@ -33,7 +33,7 @@ from shared.domain.failures import (
     make_error,
 )
 from shared.domain.measures import REQUEST_UNITS
-from shared.domain.spending import spend
+from shared.domain.spending import CURRENT
 from shared.ports import Telemetry, WriteResult
 from shared.storage.documents import Document
 from shared.storage.operations import (
@@ -279,7 +279,9 @@ class MeasuredTransport(AioHttpTransport):  # type: ignore[misc] # its types are
         response: Any = await super().send(request, **options)
         charge = response.headers.get("x-ms-request-charge")
         if charge:
-            spend(float(charge))
+            spending = CURRENT.get()
+            if spending is not None:
+                spending.request_units += float(charge)
         if charge and self.telemetry is not None:
             self.telemetry.add(REQUEST_UNITS, float(charge), operation=operation_of(request))
         return response

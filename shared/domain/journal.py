@@ -121,6 +121,11 @@ class RecentEntry:
     messages: int
 
 
+# Who decided, and why.
+WHO_CHARACTERS_MAX = 128
+WHY_CHARACTERS_MAX = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """What a person decided; `at` is the position of the fault that the decision ended."""

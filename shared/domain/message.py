@@ -178,6 +178,13 @@ def require_text(what: str, value: object, longest: int = ID_CHARACTERS_MAX) -> 
         raise InvalidMessage(f"the {what} is no text: {value!r}") from None
 
 
+def require_line(what: str, text: str, longest: int) -> None:
+    """Raise InvalidMessage unless a person can have written this, and a log can show it."""
+    require_text(what, text, longest)
+    if not text.strip() or UNPRINTABLE.search(text):
+        raise InvalidMessage(f"the {what} is blank or holds control characters: {text!r}")
+
+
 def refuse_reserved(session: str, message_type: str) -> None:
     """Raise NotAllowed for what nobody outside may say: the app itself never sends it this way."""
     if session.startswith(SAGA_SESSION_PREFIX):

@@ -26,10 +26,3 @@ def count_spending() -> Iterator[Spending]:
         yield spending
     finally:
         CURRENT.reset(token)
-
-
-def spend(request_units: float) -> None:
-    """Add to what the current work costs, where somebody counts it."""
-    spending = CURRENT.get()
-    if spending is not None:
-        spending.request_units += request_units

@@ -15,18 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.domain.errors import InvalidMessage, NotRepeatable, Unavailable
-from shared.domain.journal import Repetition
-from shared.domain.message import Message, derive_id, digest_content, refuse_reserved
+from shared.domain.journal import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, Repetition
+from shared.domain.message import (
+    Message,
+    derive_id,
+    digest_content,
+    refuse_reserved,
+    require_line,
+)
 from shared.domain.outbox import AppQueues
 from shared.domain.producer import Draft
 from shared.domain.reports import REJECTED_TYPE
 from shared.domain.wire import PREFIX
 from shared.engine.handle.handle import parse_body
-from shared.engine.operate.resolve import (
-    WHO_CHARACTERS_MAX,
-    WHY_CHARACTERS_MAX,
-    require_line,
-)
 from shared.engine.publish.ingest import KEY_SECONDS, Ingest
 from shared.engine.worker import Worker
 from shared.ports import BrowsedMessage, Browser

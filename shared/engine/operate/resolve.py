@@ -19,8 +19,15 @@ from shared.domain.errors import (
     UnreadableState,
 )
 from shared.domain.handler import HandlerInput, StateModel
-from shared.domain.journal import Entry, ModelVersion, Resolution, Status
-from shared.domain.message import UNPRINTABLE, Message, Number, derive_id, require_text
+from shared.domain.journal import (
+    WHO_CHARACTERS_MAX,
+    WHY_CHARACTERS_MAX,
+    Entry,
+    ModelVersion,
+    Resolution,
+    Status,
+)
+from shared.domain.message import Message, Number, derive_id, require_line
 from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
 from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.saga.plan import key_of
@@ -36,8 +43,6 @@ log = logging.getLogger("lockstep.resolve")
 TRIES = 10
 # How long a handler may still run whose claim is in the way.
 CLAIMED_SECONDS = 5.0
-WHO_CHARACTERS_MAX = 128
-WHY_CHARACTERS_MAX = 1_000
 # A position has twelve digits.
 POSITION_MAX = 10**12 - 1
 # One entry names every number that it skips.
@@ -353,10 +358,3 @@ class Resolver:
         closed = decision.resolution
         is_closed = await self.journal.close(session, entry.position, stored.version, closed)
         return replace(entry, closed=closed) if is_closed else None
-
-
-def require_line(what: str, text: str, longest: int) -> None:
-    """Raise InvalidMessage unless a person can have written this, and a log can show it."""
-    require_text(what, text, longest)
-    if not text.strip() or UNPRINTABLE.search(text):
-        raise InvalidMessage(f"the {what} is blank or holds control characters: {text!r}")

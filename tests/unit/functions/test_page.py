@@ -14,7 +14,7 @@ from functions.page_errors import answer_error_form, show_errors
 from functions.page_regions import ENTRIES_MAX, measure_activity, show_regions
 from functions.page_view import compare_states, group_by_cause
 from shared.domain.journal import RecentEntry
-from shared.domain.spending import spend
+from shared.domain.spending import CURRENT
 from shared.domain.wire import to_properties
 from tests.world import World, message
 
@@ -256,7 +256,9 @@ async def test_a_page_prints_what_it_cost_and_no_other_page(
     head = world.journal.head
 
     async def charge(session: str, *, newest: bool = True) -> Any:
-        spend(2.5)
+        spending = CURRENT.get()
+        assert spending is not None
+        spending.request_units += 2.5
         return await head(session, newest=newest)
 
     await halt(world, "acc-1", "acc-2")
