@@ -109,7 +109,7 @@ def describe_tile(
             None if count is None else round(100 * count / most) if most else 0
             for count in activity.counts
         ],
-        "waiting": len(waits),
+        "missed": len(waits),
         "oldest": round(waits[0]) if waits else None,
         "missing": missing,
     }

@@ -72,6 +72,7 @@ from shared.storage.documents import (
     sequence_of,
     session_in,
     staged_ids,
+    summarise_entry,
     version_of,
     written_at,
 )
@@ -341,7 +342,7 @@ class MemoryJournal:
         )
         now = self.clock.now()
         found = [
-            decode_recent({**one, "messages": len(one["covers"])}, now)
+            decode_recent(summarise_entry(one), now)
             for one in documents
             if written_at(one) > now - seconds
         ]

@@ -357,6 +357,11 @@ def decode_repetition(document: Mapping[str, Any]) -> Repetition:
     return Repetition(**{name: document[name] for name in fields})
 
 
+def summarise_entry(document: Mapping[str, Any]) -> Document:
+    """What RECENT_QUERY finds of an entry."""
+    return {**document, "messages": len(document["covers"])}
+
+
 def decode_recent(document: Mapping[str, Any], now: float) -> RecentEntry:
     """An entry of which only a summary was read."""
     return RecentEntry(
