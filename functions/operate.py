@@ -107,12 +107,13 @@ async def report_health(services: Services) -> func.HttpResponse:
     """200 when the journal can be read from this region, 503 when it cannot.
 
     A journal that is silent for two seconds cannot be read. What else the app found missing when it
-    started is named with its reason.
+    started is named with its reason, and when each feed and timer of the region was last heard.
     """
     services.look.begin()
     reading = asyncio.ensure_future(services.journal.head("health"))
-    done, _ = await asyncio.wait({reading}, timeout=HEALTH_SECONDS_MAX)
-    if not done:
+    listening = asyncio.ensure_future(describe_heard(services))
+    await asyncio.wait({reading, listening}, timeout=HEALTH_SECONDS_MAX)
+    if not reading.done():
         # It is left to end: the first read of a process opens what later ones find open.
         reading.add_done_callback(lambda late: late.cancelled() or late.exception())
         silent = f"the journal did not answer within {HEALTH_SECONDS_MAX:g} s"
@@ -122,7 +123,27 @@ async def report_health(services: Services) -> func.HttpResponse:
     except LockstepError as error:
         return respond_problem(error)
     missing = dict(services.look.missing)
-    return respond({"region": services.region, "journal": "readable", "missing": missing})
+    return respond(
+        {
+            "region": services.region,
+            "journal": "readable",
+            "missing": missing,
+            "heard": listening.result() if listening.done() else None,
+        }
+    )
+
+
+async def describe_heard(services: Services) -> dict[str, Any] | None:
+    """When each feed and timer was heard; None where that is not known."""
+    if services.heard is None:
+        return {}
+    try:
+        ages = await services.heard.ages()
+    except LockstepError:
+        return None
+    return {
+        name: {"secondsAgo": age.seconds, "within": age.seconds_max} for name, age in ages.items()
+    }
 
 
 async def show_session(services: Services, request: func.HttpRequest) -> func.HttpResponse:

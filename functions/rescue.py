@@ -11,6 +11,7 @@ from shared.domain.errors import LockstepError
 from shared.engine.build import Services
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
+from shared.engine.operate.heard import COMPACT, SWEEP
 from shared.engine.operate.recover import Recovery
 from shared.storage.documents import decode_pending
 
@@ -35,11 +36,16 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
         await sweep_journal(services.recovery)
         await sweep_ledgers(services.outsiders)
         await sweep_dead_letters(services.dead_letters)
+        if services.heard is not None:
+            await services.heard.note(SWEEP)
+            await services.heard.report()
 
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_COMPACT_SCHEDULE%")
     async def compact(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
         await services.readiness.require_regions()
         await compact_journal(services.compactor)
+        if services.heard is not None:
+            await services.heard.note(COMPACT)
 
     return bp
 

@@ -37,6 +37,14 @@ var symptoms = [
     threshold: 1
   }
   {
+    symptom: 'A feed or a timer is silent'
+    severity: 1
+    query: 'AppTraces | where Message has "nothing was heard of" | project TimeGenerated, Value = 1'
+    aggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 3
+  }
+  {
     symptom: 'The journal\'s write region is lost'
     severity: 1
     query: 'AppTraces | where Message has "sweep postponed" | project TimeGenerated, Value = 1'

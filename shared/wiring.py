@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 from shared.adapters.cosmos import CosmosJournal
 from shared.adapters.cosmos_account import CosmosAccount, CosmosContainer
+from shared.adapters.cosmos_leases import CosmosLeases
 from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
 from shared.domain.handler import Handlers
@@ -16,6 +17,7 @@ from shared.domain.journal import Owner
 from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
+from shared.engine.operate.heard import Heard
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Telemetry
@@ -109,6 +111,8 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
     )
+    leases = CosmosLeases(CosmosContainer(outside.account, settings.database, settings.leases))
+    services = replace(services, heard=Heard(leases, settings.region, settings.regions))
     if not settings.ledgers:
         return services
     # Producers outside write to a container of their own. What one of them could not send to a

@@ -21,6 +21,7 @@ from shared.engine.handle.handle import HandlerRunner
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.error_queue import ErrorQueue
+from shared.engine.operate.heard import Heard
 from shared.engine.operate.look import Look
 from shared.engine.operate.outputs import Outputs
 from shared.engine.operate.recover import Recovery
@@ -60,6 +61,8 @@ class Services:
     authentication: Authentication = Authentication.KEYS
     # Over the ledgers of producers outside the apps, where these have a container of their own.
     outsiders: "Services | None" = None
+    # When feeds and timers were heard, where that is kept.
+    heard: Heard | None = None
 
     @property
     def region(self) -> str:

@@ -1,0 +1,28 @@
+"""The container of the change feed's leases, as far as it tells who is alive."""
+
+from collections.abc import Mapping
+
+from shared.adapters.cosmos_account import RELAXED, CosmosContainer, ResponseClock
+from shared.storage.operations import UpsertDocument
+
+# Leases are one for each feed, region and physical partition.
+LEASES_MAX = 1_000
+
+
+class CosmosLeases:
+    """Reads when leases were renewed, and writes records beside them."""
+
+    def __init__(self, container: CosmosContainer) -> None:
+        self.container = container
+
+    async def ages(self) -> Mapping[str, float]:
+        """How many seconds ago each document was last written, by the store's clock."""
+        clock = ResponseClock()
+        documents = await self.container.query(
+            "SELECT c.id, c._ts FROM c", limit=LEASES_MAX, response_hook=clock.read, **RELAXED
+        )
+        return {one["id"]: max(0.0, clock.seconds - one["_ts"]) for one in documents}
+
+    async def record(self, document_id: str) -> None:
+        """Write a document of this id."""
+        await self.container.write(document_id, [UpsertDocument({"id": document_id})])

@@ -1,0 +1,89 @@
+"""When each feed and each timer of a region was last heard, whichever instance it ran on.
+
+An instance sees only itself, so what is asked is kept where all see it: beside the leases of the
+change feed. The feed's own leases say when it was last followed; a timer leaves a record there.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.domain.errors import LockstepError
+
+log = logging.getLogger("lockstep.heard")
+
+SWEEP, COMPACT = "sweep", "compact"
+# A lease is renewed every 5 s; the sweep runs every 15 s and compaction every 10 min by default.
+# Longer silence than this is worth a look, a restart of the app among its reasons.
+FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 60.0, 120.0, 1_500.0
+
+
+class Leases(Protocol):
+    """The container of the change feed's leases; both raise LockstepError."""
+
+    async def ages(self) -> Mapping[str, float]:
+        """How many seconds ago each of its documents was last written, by the store's clock."""
+
+    async def record(self, document_id: str) -> None:
+        """Write a document of this id, and nothing else into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """How long ago something was heard; None: never."""
+
+    seconds: float | None
+    seconds_max: float
+
+    @property
+    def is_silent(self) -> bool:
+        return self.seconds is None or self.seconds > self.seconds_max
+
+
+class Heard:
+    """The feeds and timers of one region."""
+
+    def __init__(self, leases: Leases, region: str, regions: Iterable[str]) -> None:
+        self.leases = leases
+        self.region = region
+        # The trigger's lease prefixes (functions/rescue.py, functions/sagas.py), of every region:
+        # the name of one may begin with the name of another.
+        self.prefixes = [prefix for name in regions for prefix in (name, f"sagas-{name}")]
+
+    async def note(self, timer: str) -> None:
+        """Record that a timer ran; what cannot be recorded now is at its next run."""
+        try:
+            await self.leases.record(self.record_id(timer))
+        except LockstepError as error:
+            log.warning("the run of %s could not be recorded: %s", timer, error)
+
+    async def ages(self) -> dict[str, Age]:
+        """How long ago each feed and timer was heard. Raises as the store does."""
+        found = await self.leases.ages()
+        newest: dict[str, float] = {}
+        for document, seconds in found.items():
+            fitting = [prefix for prefix in self.prefixes if document.startswith(prefix)]
+            name = max(fitting, key=len) if fitting else document
+            newest[name] = min(seconds, newest.get(name, seconds))
+        return {
+            "rescue": Age(newest.get(self.region), FEED_SECONDS_MAX),
+            "begin_sagas": Age(newest.get(f"sagas-{self.region}"), FEED_SECONDS_MAX),
+            SWEEP: Age(newest.get(self.record_id(SWEEP)), SWEEP_SECONDS_MAX),
+            COMPACT: Age(newest.get(self.record_id(COMPACT)), COMPACT_SECONDS_MAX),
+        }
+
+    async def report(self) -> None:
+        """Log what is silent; an alert waits for these words."""
+        try:
+            ages = await self.ages()
+        except LockstepError as error:
+            log.warning("when feeds and timers were heard is not known: %s", error)
+            return
+        for name, age in ages.items():
+            if age.is_silent and name != COMPACT:
+                log.error("nothing was heard of %s for %g s or more", name, age.seconds_max)
+
+    def record_id(self, timer: str) -> str:
+        # No lease has this beginning: a region is named by letters and digits.
+        return f"$timer-{self.region}-{timer}"

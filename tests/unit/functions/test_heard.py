@@ -1,0 +1,94 @@
+"""Health shows when feeds and timers were heard, whichever instance they ran on."""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import azure.functions as func
+import pytest
+
+from functions.operate import report_health
+from shared.domain.errors import Unavailable
+from shared.engine.operate.heard import COMPACT, SWEEP, Heard
+from tests.world import World
+
+
+@dataclass
+class Kept:
+    """A container of leases."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    is_down: bool = False
+
+    async def ages(self) -> Mapping[str, float]:
+        if self.is_down:
+            raise Unavailable("down")
+        return self.seconds
+
+    async def record(self, document_id: str) -> None:
+        if self.is_down:
+            raise Unavailable("down")
+        self.seconds[document_id] = 0.0
+
+
+async def ages(heard: Heard) -> dict[str, float | None]:
+    return {name: age.seconds for name, age in (await heard.ages()).items()}
+
+
+async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
+    kept = Kept({"east..0": 70.0, "east..1": 3.0, "sagas-east..0": 4.0, "west..0": 1.0})
+    heard = Heard(kept, "east", ["east", "west"])
+
+    assert await ages(heard) == {"rescue": 3.0, "begin_sagas": 4.0, SWEEP: None, COMPACT: None}
+    await heard.note(SWEEP)
+    assert (await ages(heard))[SWEEP] == 0.0
+
+
+async def test_a_region_whose_name_begins_with_another_ones_does_not_speak_for_it() -> None:
+    heard = Heard(Kept({"east2..0": 1.0}), "east", ["east", "east2"])
+
+    assert (await ages(heard))["rescue"] is None
+
+
+async def test_what_is_silent_is_logged_for_the_alert(caplog: pytest.LogCaptureFixture) -> None:
+    kept = Kept({"east..0": 61.0, "sagas-east..0": 2.0})
+    heard = Heard(kept, "east", ["east", "west"])
+    await heard.note(SWEEP)
+
+    with caplog.at_level(logging.WARNING, "lockstep.heard"):
+        await heard.report()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "nothing was heard of rescue for 60 s or more"
+    ]
+
+
+async def test_when_the_leases_are_out_of_reach_nothing_is_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heard = Heard(Kept(is_down=True), "east", ["east"])
+
+    await heard.note(SWEEP)
+    await heard.report()
+
+    assert "could not be recorded: down" in caplog.text
+    assert "is not known: down" in caplog.text
+
+
+def body(answer: func.HttpResponse) -> dict[str, object]:
+    assert answer.status_code == 200
+    return dict(json.loads(answer.get_body()))
+
+
+async def test_health_shows_what_was_heard_and_null_where_that_is_not_known() -> None:
+    kept = Kept({"east..0": 3.0})
+    services = replace(World().east, heard=Heard(kept, "east", ["east", "west"]))
+
+    shown = body(await report_health(services))["heard"]
+    assert isinstance(shown, dict)
+    assert shown["rescue"] == {"secondsAgo": 3.0, "within": 60.0}
+    assert shown["sweep"] == {"secondsAgo": None, "within": 120.0}
+
+    kept.is_down = True
+    assert body(await report_health(services))["heard"] is None
