@@ -228,6 +228,7 @@ ABSENT = {"missing": {"container 'leases'": "not found"}, "heard": {}}
         (ABSENT, "container 'leases': not found"),
         (NEVER_HEARD, "nothing was heard of rescue"),
         (BEFORE, "nothing was heard of rescue"),
+        ({"missing": {}, "heard": None}, "when feeds and timers were heard is not known"),
     ],
 )
 def test_when_an_app_is_not_in_order_it_is_restarted_once_and_the_deployment_ends(
