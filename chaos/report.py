@@ -106,6 +106,11 @@ class ChaosReport:
         ]
         return ReportPage(
             title="Lockstep under injected faults",
+            story="Many senders sent messages to two regions on this machine while processes were"
+            " killed, services were refused, slowed or silenced, and regions were taken away, as a"
+            " seed decides. Then every message's end was read back and each promise was checked."
+            " The sweep, compaction, leases and the waits for gaps are shorter than the product's"
+            " defaults, so that much happens in little time (chaos/processes.py).",
             started_at=begin,
             problems=[],
             is_good=not self.violations,

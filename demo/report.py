@@ -39,9 +39,24 @@ def build_page(result: DemoResult) -> ReportPage:
         started_at=timeline.started_at,
         problems=problems,
         is_good=not problems,
+        story=tell_story(result),
         tiles=tiles,
         chart=draw_failover(result),
         sections={"Checks": [*result.rows()], "What happened": events, "Settings": settings},
+    )
+
+
+def tell_story(result: DemoResult) -> str:
+    """What was done, and which settings were not the product's defaults."""
+    killed = "no region was taken away"
+    if result.options.kills:
+        killed = "the region that leads was taken away meanwhile, and brought back"
+    return (
+        "Events of a few days, flights unless a source is named, were sent by Spark to the queues"
+        " of two regions on this machine, and"
+        f" processed there by the app; {killed}. Then every effect was compared with what was sent."
+        f" The secondary's copies came {SECONDARY_DELAY_SECONDS} s later (the product's default:"
+        " 15 s); all other settings were the product's."
     )
 
 

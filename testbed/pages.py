@@ -17,11 +17,21 @@ class ReportRow:
     is_good: bool | None = None
 
 
+# Words of every report that a reader may not know.
+TERMS = {
+    "session": "what has an order of its own, such as an account: its messages follow one another",
+    "effect": "what processing a message changed, once, however many copies of it arrived",
+    "copy": "each region's queue gets one of every message; one is processed, the other is settled",
+    "take-over": "from the loss of a region to the first effect in the other one",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ReportPage:
     """What a report shows, from the top: `tiles` are the numbers a reader wants first.
 
-    `chart` is an SVG element, or empty; `sections` are tables by their headings.
+    `story` says what was done, and which settings were not the product's defaults; `terms` explains
+    its words. `chart` is an SVG element, or empty; `sections` are tables by their headings.
     """
 
     title: str
@@ -30,7 +40,9 @@ class ReportPage:
     is_good: bool
     chart: str
     sections: Mapping[str, Sequence[ReportRow]]
+    story: str
     tiles: Mapping[str, str] = field(default_factory=dict)
+    terms: Mapping[str, str] = field(default_factory=lambda: TERMS)
 
     @property
     def headline(self) -> str:

@@ -12,13 +12,11 @@ from pathlib import Path
 
 from demo.sagas.checker import SagaJournals
 from demo.sagas.orders import OrderClient, PlacedOrder, make_orders
-from demo.sagas.report import SagaReport
+from demo.sagas.report import LEASE_SECONDS, SagaReport
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.command import exit_status, parse_positive, run_program
 from testbed.faults import region_down
 
-# After so long without a decision a region leaves a saga to the other.
-LEASE_SECONDS = 5
 THREADS = 24
 END_SECONDS_MAX = 180.0
 KILLED_AFTER, BACK_AFTER = 0.4, 0.8
