@@ -88,7 +88,7 @@ class Senders:
             for region, namespace in self.cloud.namespaces.items():
                 if namespace.down is not None and namespace.signal.is_down(now()):
                     await asyncio.sleep(namespace.down[1] - now())
-                delay = delivery.delay_in(region, message.session)
+                delay = delivery.delay_in(region, message, delivery.clock.today())
                 namespace.accept(QUEUE, [message], now() + delay)
             self.safe.append(message)
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import Any
@@ -31,6 +31,10 @@ from shared.domain.outbox import DestinationBatch
 # What Cosmos DB keeps as it is: documents that are nested no deeper, and whole numbers up to here.
 LEVELS_MAX = 128
 WHOLE_NUMBER_MAX = 2**53
+# The furthest ahead an output can be scheduled.
+AFTER_MAX = timedelta(days=365)
+# So many reminders of a session wait at most: each of its entries names them.
+REMINDERS_MAX = 100
 MANY_DIGITS = re.compile(r"\d{16}")
 
 
@@ -95,6 +99,12 @@ class Output:
     where it has none. `to` says otherwise: HERE is the app's own queue, OUTPUTS its output queue,
     and anything else the name of another queue or of a topic. Ordered outputs are numbered per
     destination and session, so that their receiver recognises a gap; unordered ones are not.
+
+    With `after` the message becomes visible so much later than the sender's time of the message
+    that is being handled, in each region, and is never numbered: what is sent meanwhile does not
+    wait for it. Where it is for its own session and for HERE, it may have a name, `reminder`. A
+    later entry of the session can then cancel it, or set it anew under that name; a handler is not
+    called for what was cancelled. Raises ValueError for what does not go together.
     """
 
     type: str
@@ -102,12 +112,21 @@ class Output:
     session: str | None = None
     to: str | None = None
     ordered: bool = True
+    after: timedelta | None = None
+    reminder: str = ""
+
+    def __post_init__(self) -> None:
+        if self.after is not None and not timedelta(0) < self.after <= AFTER_MAX:
+            raise ValueError(f"an output is scheduled up to {AFTER_MAX.days} days ahead")
+        if self.reminder and self.after is None:
+            raise ValueError(f"the reminder {self.reminder!r} needs a time: `after`")
 
 
 @dataclass(frozen=True, slots=True)
 class Handled[S: BaseModel]:
     """A handler's whole result: the new state and the outputs, in the order of sending.
 
+    `cancels` names reminders that are not wanted any more; one that the same result sets stays.
     `answer` is kept in the entry for the sender of a command; see engine/sagas/steps.py. `alert`
     says why a person has to look at this: it is listed until somebody closes it.
     """
@@ -116,6 +135,7 @@ class Handled[S: BaseModel]:
     outputs: tuple[Output, ...] = ()
     answer: BaseModel | None = None
     alert: str | None = None
+    cancels: tuple[str, ...] = ()
 
 
 class Kind(StrEnum):
@@ -185,6 +205,8 @@ def require_model(what: str, model: Any) -> None:
 class HandlerInput:
     """What a handler starts from: the state, the next output numbers, and what was captured.
 
+    `reminders` are those that wait, by name.
+
     `model` says what the state is of, where its entry recorded that.
     """
 
@@ -192,6 +214,7 @@ class HandlerInput:
     produced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     captured: Mapping[str, Any] = field(default_factory=dict)
     model: ModelVersion | None = None
+    reminders: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +233,7 @@ class HandlerResult:
     replied_to: str | None = None
     state_bytes: int | None = field(default=None, compare=False)
     model: ModelVersion | None = None
+    reminders: Mapping[str, str] = field(default_factory=dict)
 
 
 def require_storable(document: Mapping[str, Any]) -> int:

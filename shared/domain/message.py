@@ -67,7 +67,9 @@ class Message:
     It is empty for a message that an older release stored. `time` is the sender's own ISO 8601
     time; handlers see it as `now`, so a re-run sees the same. `reply_to` is the queue or topic for
     answers and `reply_session` their session; `correlation` is the id of the message that this one
-    answers. `traceparent` is its place in a trace (trace.py), which identifies nothing.
+    answers. `traceparent` is its place in a trace (trace.py), which identifies nothing. `reminder`
+    is there where the message becomes visible at its `time` and not before: the name under which
+    its session may cancel it, or empty.
 
     Raises InvalidMessage for an empty id, session or type, a field that is too long or no text, a
     type with control characters, and a body that is empty, too large or not UTF-8.
@@ -84,6 +86,7 @@ class Message:
     correlation: str | None = None
     source: str = OWN_SOURCE
     traceparent: str | None = None
+    reminder: str | None = None
 
     def __post_init__(self) -> None:
         require_text("message id", self.id)
@@ -97,6 +100,7 @@ class Message:
             ("session for answers", self.reply_session, ID_CHARACTERS_MAX),
             ("correlation id", self.correlation, ID_CHARACTERS_MAX),
             ("source", self.source, SOURCE_CHARACTERS_MAX),
+            ("reminder", self.reminder, ID_CHARACTERS_MAX),
         ):
             if value:
                 require_text(what, value, longest)

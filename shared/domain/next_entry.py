@@ -81,6 +81,7 @@ def open_entry(made_from: EntryInput) -> Entry:
         cursors=cursors,
         has_evicted=has_evicted,
         produced=head.produced if head else {},
+        reminders=head.reminders if head else {},
         lagging=made_from.lagging,
         parked=parked,
         from_parked=made_from.from_parked,
@@ -154,6 +155,7 @@ def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:
         model=result.model,
         cursors=advance(entry.cursors, entry.identities[-1].number),
         produced=result.produced,
+        reminders=result.reminders,
         captured=result.captured if is_rerun else {},
         outbox=outbox,
         answer=result.answer,
@@ -178,6 +180,19 @@ def fold(first: Entry, second: Entry) -> Entry:
         outbox=outbox,
         alert=second.alert or first.alert,
     )
+
+
+def explain_cancellation(made_from: EntryInput) -> str | None:
+    """Why a reminder has nothing to remind of any more; None for any other message.
+
+    Only the newest entry can say that, and the commit proves that the head was the newest.
+    """
+    message, head = made_from.message, made_from.head
+    if not message.reminder or made_from.resolution is not None:
+        return None
+    if head is not None and head.reminders.get(message.reminder) == message.id:
+        return None
+    return f"the reminder {message.reminder!r} was cancelled, or set again, before its time came"
 
 
 def refuse(entry: Entry, reason: str) -> Entry:
@@ -249,10 +264,13 @@ def set_state(
 
 
 def erase(head: Entry, attempt: Attempt, lagging: tuple[str, ...], resolution: Resolution) -> Entry:
-    """A person had the session's state erased: no entry from here on says where an older one is."""
+    """A person had the session's state erased: no entry from here on says where an older one is.
+
+    Reminders that wait are cancelled: there is nothing left that they could remind of.
+    """
     nothing = ModelVersion("", 0)
     entry = set_state(head, {}, nothing, attempt, lagging, resolution)
-    return replace(entry, state=None, model=None)
+    return replace(entry, state=None, model=None, reminders={})
 
 
 def park(made_from: EntryInput) -> Entry:

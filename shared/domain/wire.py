@@ -4,8 +4,8 @@ Identity travels in application properties only: the host overwrites trigger met
 same-named fields of a JSON body, so broker properties cannot be trusted to be the sender's.
 Attributes: `id`, `source`, `type`, `time`, the documented extension `partitionkey` (our session)
 and, for numbered messages, `producergroup`, `ownerlevel` and `producersequence`; where answers are
-wanted or given, `replyto`, `replysession` and `correlationid`; and `traceparent`, an extension that
-CloudEvents documents.
+wanted or given, `replyto`, `replysession` and `correlationid`; for one that its session may cancel,
+`reminder`; and `traceparent`, an extension that CloudEvents documents.
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md
 """
 
@@ -31,6 +31,7 @@ OPTIONAL = {
     "replyto": "reply_to",
     "replysession": "reply_session",
     "correlationid": "correlation",
+    "reminder": "reminder",
 }
 
 NUMBERING = ("producergroup", "ownerlevel", "producersequence")
@@ -48,7 +49,7 @@ def to_properties(message: Message) -> dict[str, Property]:
         "partitionkey": message.session,
     }
     for attribute, field in OPTIONAL.items():
-        if (value := getattr(message, field)) is not None:
+        if value := getattr(message, field):
             attributes[attribute] = value
     if message.traceparent is not None:
         attributes[HEADER] = message.traceparent

@@ -250,13 +250,15 @@ class Worker:
         holder: Entry | None = head
         if head.state is None:
             if head.state_at is None:
-                return HandlerInput(produced=head.produced)
+                return HandlerInput(produced=head.produced, reminders=head.reminders)
             holder = await self.journal.entry(head.session, head.state_at)
         if holder is None or holder.state is None:
             # The head was remembered for too long: the next message reads the newest one.
             self.remember_head(head.session, None)
             raise OutcomeUnknown(f"the state of session {head.session!r} was compacted meanwhile")
-        return HandlerInput(holder.state, head.produced, model=holder.model)
+        return HandlerInput(
+            holder.state, head.produced, model=holder.model, reminders=head.reminders
+        )
 
     async def parked_under(self, head: Entry | None, message: Message) -> Message | None:
         """A message parked under the same number: a copy, or a fenced producer's."""

@@ -247,6 +247,7 @@ def encode_entry(entry: Entry) -> Document:
         or (entry.position > 0 and entry.position % MILESTONE_EVERY == 0),
         "reason": entry.reason,
         "captured": dict(entry.captured),
+        "reminders": dict(entry.reminders),
         "alert": entry.alert,
     }
     document |= {name: value for name, value in exceptional.items() if value}
@@ -290,6 +291,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         reason=document.get("reason"),
         resolution=Resolution(**resolution) if resolution else None,
         captured=document.get("captured", {}),
+        reminders=document.get("reminders", {}),
         lease=Lease(**lease) if lease else None,
         answer=document.get("answer"),
         alert=document.get("alert"),
@@ -519,6 +521,7 @@ def encode_message(message: Message) -> Document:
         "reply_session": message.reply_session,
         "correlation": message.correlation,
         "traceparent": message.traceparent,
+        "reminder": message.reminder,
     }
     return document | {name: value for name, value in optional.items() if value is not None}
 
@@ -546,6 +549,7 @@ def decode_message(document: Mapping[str, Any]) -> Message:
         reply_session=document.get("reply_session"),
         correlation=document.get("correlation"),
         traceparent=document.get("traceparent"),
+        reminder=document.get("reminder"),
     )
 
 

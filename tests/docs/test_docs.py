@@ -98,7 +98,9 @@ def children_of(kind: type[errors.LockstepError]) -> list[type[errors.LockstepEr
 
 
 def test_every_attribute_on_the_wire_is_documented() -> None:
-    whole = Message("m", "s", "t", b"{}", Number("g", 0, 0), "2013-01-01", "answers", "s", "m-0")
+    whole = Message(
+        "m", "s", "t", b"{}", Number("g", 0, 0), "2013-01-01", "answers", "s", "m-0", reminder="r"
+    )
 
     names = {name.removeprefix(wire.PREFIX) for name in wire.to_properties(whole)}
 

@@ -45,6 +45,8 @@ def test_the_handlers_of_the_page_keep_what_their_kinds_promise(
             given("order:1", "order.place", {"amount": 700}),
             given("order:1", "order.place", {"amount": 700}),
             given("order:1", "order.offer", {}),
+            given("order:1", "order.reserve", {}),
+            given("order:1", "order.pay", {}),
         ],
     )
 
@@ -52,6 +54,7 @@ def test_the_handlers_of_the_page_keep_what_their_kinds_promise(
     assert [one["total"] for one in placed] == [700, 1400]
     assert placed[0]["number"] == placed[1]["number"] == report.state("order:1")["number"]
     assert len(report.outputs("offer.made")) in (1, 10)
+    assert report.outputs("order.release") == [{}]
     assert "customer ordered at " in capsys.readouterr().out
 
 

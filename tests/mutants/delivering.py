@@ -43,6 +43,22 @@ MUTANTS = (
         tests="tests/unit/shared/test_publish.py",
     ),
     Mutant(
+        "send a scheduled output at once",
+        "P4",
+        "Delivery.delay_in",
+        old="_DELAY_ += max(0.0, _LEFT_)",
+        new="_DELAY_ += 0.0",
+        tests=SCENARIO("an_output_is_scheduled"),
+    ),
+    Mutant(
+        "call a handler for a reminder that was cancelled",
+        "P3",
+        "explain_cancellation",
+        old="_REMINDERS_.get(_NAME_) == _ID_",
+        new="True",
+        tests=SCENARIO("an_output_is_scheduled"),
+    ),
+    Mutant(
         "store outputs without saying that they are pending",
         "P5",
         "encode_outbox",

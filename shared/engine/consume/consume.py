@@ -55,7 +55,7 @@ from shared.engine.consume.outcomes import (
 from shared.engine.consume.park import Parking, is_other, level_of
 from shared.engine.consume.pass_through import pass_through
 from shared.engine.dispatch.dispatch import Dispatcher
-from shared.engine.handle.handle import HandlerRunner
+from shared.engine.handle.handle import Ending, HandlerRunner
 from shared.engine.worker import Worker
 from shared.ports import WriteResult
 
@@ -109,8 +109,10 @@ class Consumer:
         """See `consume`; NotYet, where the caller may wait, for one whose turn has not come."""
         if message.number is None:
             # An idempotent handler may run any number of times, so nothing is read or written for
-            # it. With a number it goes through the journal, for the sake of order.
-            if self.worker.handlers.kind_of(message.type) is Kind.IDEMPOTENT:
+            # it. With a number it goes through the journal, for the sake of order, and so does one
+            # that the journal may have cancelled.
+            kind = self.worker.handlers.kind_of(message.type)
+            if kind is Kind.IDEMPOTENT and not message.reminder:
                 return PassedThrough(await pass_through(self.runner, self.dispatcher, message))
             # Without a number a copy is recognised by its marker only, which the store removes
             # after the window. An older message may be a copy, so it is refused by name.
@@ -243,14 +245,19 @@ class Consumer:
         The choice by kind of handler is made here and nowhere else. Raises Unavailable or
         OutcomeUnknown.
         """
-        if self.worker.handlers.kind_of(made_from.message.type) is Kind.EFFECTFUL:
+        kind = self.worker.handlers.kind_of(made_from.message.type)
+        cancelled = next_entry.explain_cancellation(made_from)
+        if kind is Kind.EFFECTFUL and cancelled is None:
             return await self.claims.process(made_from)
         # The handler runs before the position is won. Where another worker wins it, this result is
         # dropped and nothing was sent, so two workers may well run the same handler at once.
         head = made_from.head
         given = await self.worker.input_after(head)
         opened = next_entry.open_entry(made_from)
-        ending = await self.runner.run(opened, given)
+        if cancelled is not None:
+            ending = Ending(next_entry.skip(opened, cancelled))
+        else:
+            ending = await self.runner.run(opened, given)
         try:
             # A crash up to the commit changes nothing: the redelivery runs the handler again, and
             # documents that were staged under this attempt's id expire in the store.

@@ -46,7 +46,12 @@ class Folder:
             # its state and numbers, and `decide` checks the next message against its cursors.
             if folded is not None:
                 made_from = replace(made_from, head=folded)
-                given = HandlerInput(folded.state or {}, folded.produced, model=folded.model)
+                given = HandlerInput(
+                    folded.state or {},
+                    folded.produced,
+                    model=folded.model,
+                    reminders=folded.reminders,
+                )
             after = self.complete_alone(replace(made_from, message=message), given)
             if after is None:
                 break
@@ -65,6 +70,7 @@ class Folder:
             message.type == TOMBSTONE_TYPE
             or self.handlers.kind_of(message.type) not in (Kind.PURE, Kind.DETERMINISTIC)
             or lacks_cursor(head, message)
+            or next_entry.explain_cancellation(made_from) is not None
             or not isinstance(decide(head, message, from_parked=made_from.from_parked), Proceed)
         ):
             return None

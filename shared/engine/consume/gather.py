@@ -181,7 +181,8 @@ class Gatherer:
         What the store refuses to one message of a session is raised for all that were waiting with
         it. Some of them may have their entries nevertheless; their copies will find them.
         """
-        if message.number is None and self.handlers.kind_of(message.type) is Kind.IDEMPOTENT:
+        kind = self.handlers.kind_of(message.type)
+        if message.number is None and kind is Kind.IDEMPOTENT and not message.reminder:
             # It goes past the journal, so there is nothing to write together.
             return await self.consumer.consume(message)
         session, now = message.session, self.clock.now()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from shared.domain.decision import sending_time
 from shared.domain.errors import (
     InvalidMessage,
     LockstepError,
@@ -246,12 +247,20 @@ class Delivery:
     ) -> Iterator[tuple[float, list[Message]]]:
         """Messages that become visible together, in order, with their delay in this region."""
         # Only neighbours are put together, so that messages of a session never overtake each other.
-        for delay, wave in groupby(messages, lambda m: self.delay_in(region, m.session)):
+        today = self.clock.today()
+        for delay, wave in groupby(messages, lambda m: self.delay_in(region, m, today)):
             yield delay, list(wave)
 
-    def delay_in(self, region: str, session: str) -> float:
-        """How long the region's copy stays invisible, so that the preferred region is first."""
-        return 0.0 if region == self.preferred_region(session) else self.secondary_delay_seconds
+    def delay_in(self, region: str, message: Message, today: float) -> float:
+        """How long the region's copy stays invisible, so that the preferred region is first.
+
+        A scheduled message waits for its time as well, in seconds since 1970 as `today` is.
+        """
+        session = message.session
+        delay = 0.0 if region == self.preferred_region(session) else self.secondary_delay_seconds
+        if message.reminder is not None:
+            delay += max(0.0, sending_time(message) - today)
+        return delay
 
     def preferred_region(self, session: str) -> str:
         """The region that normally does the session's work."""

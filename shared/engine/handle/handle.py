@@ -8,9 +8,10 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from datetime import UTC
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -24,9 +25,11 @@ from shared.domain.errors import (
     InvalidBody,
     InvalidState,
     NotAllowed,
+    NotStorable,
     UnreadableState,
 )
 from shared.domain.handler import (
+    REMINDERS_MAX,
     Context,
     Handled,
     Handler,
@@ -388,19 +391,39 @@ def build_result(
     batches: tuple[DestinationBatch, ...] = ()
     produced = given.produced
     if handled.outputs:
-        batches, produced = number_outputs(message, handled.outputs, given.produced, here)
+        batches, produced = number_outputs(context, handled.outputs, given.produced, here)
+    reminders = keep_reminders(given.reminders, message, handled.cancels, batches)
     answer = handled.answer.model_dump(mode="json") if handled.answer is not None else None
     # As deep as it lies in its entry.
     size = require_storable({"state": state, "captured": context.values, "answer": answer})
     alert = shorten(handled.alert) if handled.alert else None
     replied_to = context.replied_to
     return HandlerResult(
-        state, batches, produced, context.values, answer, alert, replied_to, size, model
+        state, batches, produced, context.values, answer, alert, replied_to, size, model, reminders
     )
 
 
+def keep_reminders(
+    waiting: Mapping[str, str],
+    message: Message,
+    cancels: Iterable[str],
+    batches: Iterable[DestinationBatch],
+) -> Mapping[str, str]:
+    """The reminders that wait after a message, by name: without itself and what was cancelled.
+
+    Raises NotStorable where they are too many.
+    """
+    gone = {*cancels, message.reminder}
+    sent = (message for batch in batches for message in batch.messages if message.reminder)
+    kept = {name: id_ for name, id_ in waiting.items() if name not in gone}
+    kept |= {one.reminder: one.id for one in sent if one.reminder}
+    if len(kept) > REMINDERS_MAX:
+        raise NotStorable(f"{len(kept)} reminders wait in the session, over {REMINDERS_MAX}")
+    return kept
+
+
 def number_outputs(
-    cause: Message, outputs: tuple[Output, ...], produced: Produced, here: Collection[str]
+    context: Context, outputs: tuple[Output, ...], produced: Produced, here: Collection[str]
 ) -> tuple[tuple[DestinationBatch, ...], Produced]:
     """Outputs as messages, in batches by destination, in the order of sending.
 
@@ -413,7 +436,7 @@ def number_outputs(
         to = output.to
         if to is None:
             to = HERE if output.type in here else OUTPUTS
-        message = address_output(cause, output, index, to, numbers.setdefault(to, {}))
+        message = address_output(context, output, index, to, numbers.setdefault(to, {}))
         if batches and batches[-1].queue == to:
             batches[-1] = DestinationBatch(to, (*batches[-1].messages, message))
         else:
@@ -422,12 +445,22 @@ def number_outputs(
 
 
 def address_output(
-    cause: Message, output: Output, index: int, to: str, numbers: dict[str, int]
+    context: Context, output: Output, index: int, to: str, numbers: dict[str, int]
 ) -> Message:
-    """One output as a message; an ordered one takes the next number of its session."""
+    """One output as a message; an ordered one takes the next number of its session.
+
+    Raises InvalidBody for a scheduled one whose cause carries no time, and ValueError for a
+    reminder that does not come back to its own session.
+    """
+    cause = context.message
     target = output.session or cause.session
-    number = None
-    if output.ordered:
+    number, sent_at, reminder = None, cause.time, None
+    if output.after is not None:
+        if output.reminder and (target, to) != (cause.session, HERE):
+            raise ValueError(f"the reminder {output.reminder!r} is for another session or queue")
+        began = context.now if context.now.tzinfo else context.now.replace(tzinfo=UTC)
+        sent_at, reminder = (began + output.after).isoformat(), output.reminder
+    elif output.ordered:
         sequence = numbers.get(target, 0)
         numbers[target] = sequence + 1
         prefix = HERE_PREFIX if to == HERE else OUTPUTS_PREFIX
@@ -438,8 +471,9 @@ def address_output(
         type=output.type,
         body=encode_canonically(output.body),
         number=number,
-        time=cause.time,
+        time=sent_at,
         correlation=cause.id,
+        reminder=reminder,
         traceparent=Trace.of(cause).following if cause.traceparent else None,
     )
 
