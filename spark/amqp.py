@@ -23,12 +23,12 @@ from spark.encoding import (
     PROPERTIES,
     VALUE,
     Described,
+    NoAmqpValue,
     Symbol,
     Uint,
     Ulong,
-    Undecodable,
     decode_value,
-    encode_section,
+    encode_described,
     encode_value,
 )
 
@@ -69,7 +69,7 @@ class AmqpRefused(Exception):
         self.condition = condition
 
 
-class ConnectionLost(Exception):
+class AmqpConnectionLost(Exception):
     """The connection broke or could not be made, so what was under way has no outcome."""
 
 
@@ -90,7 +90,7 @@ type GetToken = Callable[[], Awaitable[Token]]
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class QueueAddress:
     """A queue, and where its namespace listens; `has_tls` is false for a development emulator."""
 
     host: str
@@ -112,7 +112,7 @@ class AmqpLink:
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: Address
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: QueueAddress
     ) -> None:
         self.reader = reader
         self.writer = writer
@@ -137,16 +137,16 @@ class AmqpLink:
         self.tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def open(cls, address: Address, get_token: GetToken) -> "AmqpLink":
+    async def open(cls, address: QueueAddress, get_token: GetToken) -> "AmqpLink":
         """Connect, show a token and attach; the caller bounds the time.
 
-        Raises ConnectionLost, TokenRefused, AmqpRefused, and what `get_token` raises.
+        Raises AmqpConnectionLost, TokenRefused, AmqpRefused, and what `get_token` raises.
         """
         context = ssl.create_default_context() if address.has_tls else None
         try:
             reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
         except OSError as error:
-            raise ConnectionLost(f"{address.host}:{address.port}: {error}") from error
+            raise AmqpConnectionLost(f"{address.host}:{address.port}: {error}") from error
         link = cls(reader, writer, address)
         try:
             await link.shake_hands()
@@ -156,9 +156,9 @@ class AmqpLink:
             await link.show_token(token)
             await link.attach_queue()
         except BaseException as error:
-            link.fail(ConnectionLost("it was given up while it was opened"))
-            if isinstance(error, OSError | EOFError | Undecodable | IndexError | TypeError):
-                raise ConnectionLost(f"{address.host}:{address.port}: {error}") from error
+            link.fail(AmqpConnectionLost("it was given up while it was opened"))
+            if isinstance(error, OSError | EOFError | NoAmqpValue | IndexError | TypeError):
+                raise AmqpConnectionLost(f"{address.host}:{address.port}: {error}") from error
             raise
         link.start(link.renew_tokens(token, get_token))
         return link
@@ -166,21 +166,21 @@ class AmqpLink:
     async def send(self, batch: bytes) -> None:
         """Send a batch; when this returns all of it was taken.
 
-        Raises AmqpRefused where it was refused, and ConnectionLost where there is no outcome. It
+        Raises AmqpRefused where it was refused, and AmqpConnectionLost where nobody knows. It
         waits for as long as the service says nothing; the caller bounds the time.
         """
         await (await self.transfer(self.links[QUEUE], batch, BATCH_FORMAT))
 
     async def close(self) -> None:
         """Say that the connection ends, and do not wait long for the answer."""
-        with suppress(OSError, TimeoutError, AmqpRefused, ConnectionLost):
+        with suppress(OSError, TimeoutError, AmqpRefused, AmqpConnectionLost):
             async with asyncio.timeout(CLOSE_SECONDS):
                 if self.failure is None:
                     self.write(CLOSE, [None])
                     await self.writer.drain()
                 while self.failure is None:
                     await self.wait_for_change()
-        self.fail(ConnectionLost("it was closed"))
+        self.fail(AmqpConnectionLost("it was closed"))
 
     # Opening
 
@@ -191,21 +191,23 @@ class AmqpLink:
         offered = (await self.expect_sasl(SASL_MECHANISMS))[0]
         names = offered if isinstance(offered, list) else [offered]
         if ANONYMOUS not in names:
-            raise ConnectionLost(f"no SASL mechanism in common with {', '.join(map(str, names))}")
+            raise AmqpConnectionLost(
+                f"no SASL mechanism in common with {', '.join(map(str, names))}"
+            )
         self.write(SASL_INIT, [ANONYMOUS, None, self.address.host], kind=SASL_FRAME)
         if (await self.expect_sasl(SASL_OUTCOME))[0] != 0:
-            raise ConnectionLost("the SASL handshake was refused")
+            raise AmqpConnectionLost("the SASL handshake was refused")
         self.writer.write(AMQP)
         await self.expect_protocol(AMQP)
 
     async def expect_protocol(self, header: bytes) -> None:
         if await self.reader.readexactly(HEADER_BYTES) != header:
-            raise ConnectionLost(f"{self.address.host}:{self.address.port} speaks no AMQP 1.0")
+            raise AmqpConnectionLost(f"{self.address.host}:{self.address.port} speaks no AMQP 1.0")
 
     async def expect_sasl(self, code: int) -> list[Any]:
         performative, _ = decode_value(await self.read_frame())
         if not isinstance(performative, Described) or performative.descriptor != code:
-            raise ConnectionLost("the SASL handshake is not that of the specification")
+            raise AmqpConnectionLost("the SASL handshake is not that of the specification")
         return list(performative.value)
 
     async def begin(self) -> None:
@@ -231,9 +233,9 @@ class AmqpLink:
         properties = {"operation": "put-token", "type": token.kind, "name": self.address.audience}
         request = b"".join(
             (
-                encode_section(PROPERTIES, encode_value([identity, None, CBS, None, reply_to])),
-                encode_section(APPLICATION_PROPERTIES, encode_value(properties)),
-                encode_section(VALUE, encode_value(token.text)),
+                encode_described(PROPERTIES, encode_value([identity, None, CBS, None, reply_to])),
+                encode_described(APPLICATION_PROPERTIES, encode_value(properties)),
+                encode_described(VALUE, encode_value(token.text)),
             )
         )
         response = self.responses[identity] = asyncio.get_running_loop().create_future()
@@ -309,9 +311,9 @@ class AmqpLink:
             except BaseException as error:
                 # Half of a message stands in the way of everything after it.
                 outcome.cancel()
-                self.fail(ConnectionLost(f"it broke within a message: {error}"))
+                self.fail(AmqpConnectionLost(f"it broke within a message: {error}"))
                 if isinstance(error, OSError):
-                    raise ConnectionLost(str(error)) from error
+                    raise AmqpConnectionLost(str(error)) from error
                 raise
         return outcome
 
@@ -346,9 +348,9 @@ class AmqpLink:
             try:
                 await work
             except Exception as error:
-                is_ours = isinstance(error, AmqpRefused | TokenRefused | ConnectionLost)
+                is_ours = isinstance(error, AmqpRefused | TokenRefused | AmqpConnectionLost)
                 text = str(error) or type(error).__name__
-                self.fail(error if is_ours else ConnectionLost(text))
+                self.fail(error if is_ours else AmqpConnectionLost(text))
 
         self.tasks.append(asyncio.create_task(run()))
 
@@ -394,7 +396,7 @@ class AmqpLink:
             if body:
                 performative, end = decode_value(body)
                 if not isinstance(performative, Described):
-                    raise Undecodable("a frame without a performative")
+                    raise NoAmqpValue("a frame without a performative")
                 self.take(performative.descriptor, performative.value, body[end:])
                 self.changed.set()
 
@@ -402,7 +404,7 @@ class AmqpLink:
         """The body of the next frame."""
         size, offset = struct.unpack(">IB", (await self.reader.readexactly(HEADER_BYTES))[:5])
         if not HEADER_BYTES <= 4 * offset <= size <= FRAME_BYTES_MAX:
-            raise ConnectionLost(f"a frame of {size} bytes that begins after {4 * offset}")
+            raise AmqpConnectionLost(f"a frame of {size} bytes that begins after {4 * offset}")
         return (await self.reader.readexactly(size - HEADER_BYTES))[4 * offset - HEADER_BYTES :]
 
     def take(self, code: int, fields: list[Any], payload: bytes) -> None:
@@ -425,7 +427,7 @@ class AmqpLink:
     def take_attach(self, fields: list[Any]) -> None:
         link = self.links.get(fields[0])
         if link is None:
-            raise ConnectionLost("the peer attaches a link of its own")
+            raise AmqpConnectionLost("the peer attaches a link of its own")
         self.remote_handles[fields[1]] = link
         # A refused link has no end, and a detach follows that says why.
         if get_field(fields, 6) is not None and not link.attached.done():
@@ -446,7 +448,7 @@ class AmqpLink:
         self.response += payload
         if get_field(fields, 5):  # more of it follows
             return
-        sections, self.response = read_sections(self.response), b""
+        sections, self.response = split_sections(self.response), b""
         accepted = Described(ACCEPTED, [])
         self.write(DISPOSITION, [IS_RECEIVER, Uint(fields[1]), None, True, accepted])
         self.give_credit()
@@ -467,7 +469,7 @@ class AmqpLink:
                 outcome.set_exception(read_error(get_field(state.value, 0)))
             else:
                 # Released or modified: the peer has done nothing, or does not say.
-                outcome.set_exception(ConnectionLost(f"no outcome but {state}"))
+                outcome.set_exception(AmqpConnectionLost(f"no outcome but {state}"))
 
 
 @dataclass(eq=False, slots=True)
@@ -489,10 +491,10 @@ def read_error(error: object) -> Exception:
     """Why the peer has refused something or ended a link, a session or the connection."""
     if isinstance(error, Described) and isinstance(error.value, list) and error.value:
         return AmqpRefused(str(error.value[0]), str(get_field(error.value, 1) or ""))
-    return ConnectionLost("the service has closed it without a reason")
+    return AmqpConnectionLost("the service has closed it without a reason")
 
 
-def read_sections(message: bytes) -> dict[int, Any]:
+def split_sections(message: bytes) -> dict[int, Any]:
     """The sections of a message, by their codes."""
     sections: dict[int, Any] = {}
     at = 0

@@ -18,8 +18,16 @@ from shared.domain.failures import BUS, BUSY, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
 from shared.ports import Bus, DeadLetter
 from shared.settings import Connection
-from spark.amqp import Address, AmqpLink, AmqpRefused, ConnectionLost, GetToken, Token, TokenRefused
-from spark.encoding import encode_batch, encode_message, encode_schedule
+from spark.amqp import (
+    AmqpConnectionLost,
+    AmqpLink,
+    AmqpRefused,
+    GetToken,
+    QueueAddress,
+    Token,
+    TokenRefused,
+)
+from spark.encoding import encode_schedule, encode_sections, encode_whole_batch
 
 TLS_PORT = 5671
 TOKEN_SCOPE = "https://servicebus.azure.net/.default"  # noqa: S105 - a name, no secret
@@ -72,12 +80,12 @@ class EncodedBus:
         """
         schedule = encode_schedule(scheduled_time(delay_seconds))
         parts = [schedule + self.encode(message) for message in messages]
-        with converting(region, queue):
+        with naming_failures(region, queue):
             try:
                 async with asyncio.timeout(self.send_seconds_max):
                     try:
                         await self.send_parts(region, queue, messages, parts)
-                    except ConnectionLost:
+                    except AmqpConnectionLost:
                         # Service Bus closes connections now and then. What it took all the same is
                         # recognised by its numbers when it comes again.
                         await self.send_parts(region, queue, messages, parts)
@@ -91,11 +99,11 @@ class EncodedBus:
     ) -> None:
         link = await self.connect(region, queue)
         for start, end in split_parts(parts, link.batch_bytes_max):
-            await link.send(encode_batch(messages[start], parts[start:end]))
+            await link.send(encode_whole_batch(messages[start], parts[start:end]))
 
     async def look(self, region: str, queue: str) -> None:
         """See Bus.look: the link is opened, and kept for the messages to come."""
-        with converting(region, queue):
+        with naming_failures(region, queue):
             await self.connect(region, queue)
 
     async def end_dead_letters(
@@ -115,7 +123,7 @@ class EncodedBus:
         found = self.kept.get(id(message))
         if found is not None and found[0] is message:
             return found[1]
-        encoded = encode_message(message)
+        encoded = encode_sections(message)
         self.kept[id(message)] = (message, encoded)
         self.kept_bytes += len(encoded)
         while self.kept_bytes > KEPT_BYTES_MAX:
@@ -137,9 +145,9 @@ class EncodedBus:
     def drop(self, region: str, queue: str, why: str) -> None:
         link = self.links.pop((region, queue), None)
         if link is not None:
-            link.fail(ConnectionLost(why))
+            link.fail(AmqpConnectionLost(why))
 
-    def choose_token(self, region: str, address: Address) -> GetToken:
+    def choose_token(self, region: str, address: QueueAddress) -> GetToken:
         """How to get a token for a queue: from a connection string, or for an identity."""
         connection = self.connections[region]
         if connection.connection_string is None:
@@ -166,14 +174,14 @@ class EncodedBus:
         return get_signature
 
 
-def find_address(connection: Connection, queue: str) -> Address:
+def find_address(connection: Connection, queue: str) -> QueueAddress:
     """Where to connect; raises ValueError for what is no connection string."""
     if connection.connection_string is None:
-        return Address(connection.endpoint or "", TLS_PORT, queue)
+        return QueueAddress(connection.endpoint or "", TLS_PORT, queue)
     words = connection.connection_string.lower().split(";")
     is_emulator = "usedevelopmentemulator=true" in words
     place = urlsplit(parse_connection_string(connection.connection_string).endpoint)
-    return Address(
+    return QueueAddress(
         place.hostname or "", (is_emulator and place.port) or TLS_PORT, queue, not is_emulator
     )
 
@@ -206,23 +214,23 @@ def split_parts(parts: Sequence[bytes], limit: int) -> Iterator[tuple[int, int]]
 
 
 @contextmanager
-def converting(region: str, queue: str) -> Iterator[None]:
+def naming_failures(region: str, queue: str) -> Iterator[None]:
     """Turn what sending raises into errors of the engine's."""
     try:
         yield
     except (
         AmqpRefused,
         TokenRefused,
-        ConnectionLost,
+        AmqpConnectionLost,
         AzureError,
         TimeoutError,
         ValueError,
     ) as error:
         place = f"(queue {queue!r} of {region}: {error})"
-        raise make_error(Failure(BUS, code_of(error)), place) from error
+        raise make_error(Failure(BUS, failure_code(error)), place) from error
 
 
-def code_of(error: Exception) -> str:
+def failure_code(error: Exception) -> str:
     """What an error says, in the terms of the table of failures."""
     match error:
         case AmqpRefused():

@@ -27,7 +27,7 @@ SCHEDULED_AT = "x-opt-scheduled-enqueue-time"
 BEFORE_CONTENT_TYPE, BEFORE_GROUP, AFTER_GROUP = 5 * NULL, 3 * NULL, 2 * NULL
 
 
-class Undecodable(ValueError):
+class NoAmqpValue(ValueError):
     """Bytes that are no AMQP value."""
 
 
@@ -57,13 +57,13 @@ class Ulong(int):
     __slots__ = ()
 
 
-def encode_message(message: Message) -> bytes:
+def encode_sections(message: Message) -> bytes:
     """A message as azure-servicebus encodes it, but for a schedule."""
     properties = list_properties(message)
     return b"".join(
         (
-            encode_properties(message),
-            encode_section(
+            encode_header_fields(message),
+            encode_described(
                 APPLICATION_PROPERTIES,
                 encode_map(
                     len(properties),
@@ -76,13 +76,13 @@ def encode_message(message: Message) -> bytes:
                     ),
                 ),
             ),
-            encode_section(DATA, encode_binary(message.body)),
+            encode_described(DATA, encode_binary(message.body)),
         )
     )
 
 
-def encode_properties(message: Message, content_type: str | None = CONTENT_TYPE) -> bytes:
-    kind = NULL if content_type is None else encode_symbol(content_type)
+def encode_header_fields(message: Message, content_type: str | None = CONTENT_TYPE) -> bytes:
+    kind = NULL if content_type is None else symbol_bytes(content_type)
     fields = b"".join(
         (
             encode_text(message.id),
@@ -93,7 +93,7 @@ def encode_properties(message: Message, content_type: str | None = CONTENT_TYPE)
             AFTER_GROUP,
         )
     )
-    return encode_section(PROPERTIES, encode_list(13, fields))
+    return encode_described(PROPERTIES, encode_list(13, fields))
 
 
 def encode_schedule(visible_at: datetime | None) -> bytes:
@@ -101,17 +101,17 @@ def encode_schedule(visible_at: datetime | None) -> bytes:
     if visible_at is None:
         return b""
     milliseconds = int(visible_at.timestamp()) * 1000 + visible_at.microsecond // 1000
-    entry = encode_symbol(SCHEDULED_AT) + b"\x83" + struct.pack(">q", milliseconds)
-    return encode_section(ANNOTATIONS, encode_map(1, entry))
+    entry = symbol_bytes(SCHEDULED_AT) + b"\x83" + struct.pack(">q", milliseconds)
+    return encode_described(ANNOTATIONS, encode_map(1, entry))
 
 
-def encode_batch(first: Message, parts: Sequence[bytes]) -> bytes:
+def encode_whole_batch(first: Message, parts: Sequence[bytes]) -> bytes:
     """Encoded messages as one batch; `first` is the message that the first part encodes."""
-    envelope = encode_properties(first, content_type=None)
-    return envelope + b"".join([encode_section(DATA, encode_binary(part)) for part in parts])
+    envelope = encode_header_fields(first, content_type=None)
+    return envelope + b"".join([encode_described(DATA, encode_binary(part)) for part in parts])
 
 
-def encode_section(code: int, content: bytes) -> bytes:
+def encode_described(code: int, content: bytes) -> bytes:
     return b"\x00\x53" + bytes((code,)) + content
 
 
@@ -128,7 +128,7 @@ def encode_name(name: str | bytes) -> bytes:
 
 
 @cache
-def encode_symbol(name: str) -> bytes:
+def symbol_bytes(name: str) -> bytes:
     content = name.encode("ascii")
     return b"\xa3" + bytes((len(content),)) + content
 
@@ -146,7 +146,7 @@ def encode_int(number: int) -> bytes:
     )
 
 
-def encode_uint(number: int) -> bytes:
+def uint_bytes(number: int) -> bytes:
     if not number:
         return b"\x43"
     return bytes((0x52, number)) if number < 256 else struct.pack(">BI", 0x70, number)
@@ -181,13 +181,13 @@ def encode_value(value: Any) -> bytes:
 ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
     type(None): lambda _: NULL,
     bool: lambda value: TRUE if value else FALSE,
-    Uint: encode_uint,
+    Uint: uint_bytes,
     Ulong: lambda value: struct.pack(">BQ", 0x80, value),
     int: encode_int,
-    Symbol: encode_symbol,
+    Symbol: symbol_bytes,
     str: encode_text,
     bytes: encode_binary,
-    Described: lambda value: encode_section(value.descriptor, encode_value(value.value)),
+    Described: lambda value: encode_described(value.descriptor, encode_value(value.value)),
     dict: lambda value: encode_map(
         len(value), b"".join(encode_value(each) for pair in value.items() for each in pair)
     ),
@@ -196,7 +196,7 @@ ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
 
 
 def decode_value(data: bytes, at: int = 0) -> tuple[Any, int]:
-    """The value that begins at a place, and where it ends; raises Undecodable."""
+    """The value that begins at a place, and where it ends; raises NoAmqpValue."""
     try:
         code = data[at]
         if code == 0:
@@ -205,7 +205,7 @@ def decode_value(data: bytes, at: int = 0) -> tuple[Any, int]:
             return Described(descriptor, value), at
         return decode_primitive(code, data, at + 1)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise Undecodable(f"no AMQP value: {error}") from None
+        raise NoAmqpValue(f"no AMQP value: {error}") from None
 
 
 def read_signed(content: bytes) -> int:
@@ -261,7 +261,7 @@ def decode_primitive(code: int, data: bytes, at: int) -> tuple[Any, int]:
     if code in ARRAYS:
         return decode_array(content, width, count), end
     if code not in LISTS + MAPS:
-        raise Undecodable(f"no AMQP value begins with {code:#x}")
+        raise NoAmqpValue(f"no AMQP value begins with {code:#x}")
     values, place = [], width
     for _ in range(count):
         value, place = decode_value(content, place)
@@ -281,5 +281,5 @@ def decode_array(data: bytes, at: int, count: int) -> list[Any]:
 
 def take_bytes(data: bytes, start: int, end: int) -> bytes:
     if end > len(data):
-        raise Undecodable("it is cut off")
+        raise NoAmqpValue("it is cut off")
     return data[start:end]

@@ -51,10 +51,10 @@ class Admin:
         return web.json_response(document)
 
     async def list_functions(self, request: web.Request) -> web.Response:  # noqa: ARG002 - as above
-        return web.json_response([describe(one) for one, _ in self._listeners.values()])
+        return web.json_response([describe_function(one) for one, _ in self._listeners.values()])
 
     async def get_function(self, request: web.Request) -> web.Response:
-        return web.json_response(describe(self._find(request)[0]))
+        return web.json_response(describe_function(self._find(request)[0]))
 
     async def run(self, request: web.Request) -> web.Response:
         """Start one run of a function; 202 says that it started, the log how it ended."""
@@ -94,7 +94,7 @@ class Admin:
         return answer
 
 
-def describe(function: AppFunction) -> dict[str, Any]:
+def describe_function(function: AppFunction) -> dict[str, Any]:
     bindings = [dict(binding.properties) for binding in (function.trigger, *function.others)]
     return {
         "name": function.name,

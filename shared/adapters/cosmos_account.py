@@ -283,11 +283,11 @@ class MeasuredTransport(AioHttpTransport):  # type: ignore[misc] # its types are
             if spending is not None:
                 spending.request_units += float(charge)
         if charge and self.telemetry is not None:
-            self.telemetry.add(REQUEST_UNITS, float(charge), operation=operation_of(request))
+            self.telemetry.add(REQUEST_UNITS, float(charge), operation=name_operation(request))
         return response
 
 
-def operation_of(request: Any) -> str:
+def name_operation(request: Any) -> str:
     """What a request to the store does, in a word."""
     if request.headers.get("x-ms-cosmos-is-batch-request"):
         return "batch"

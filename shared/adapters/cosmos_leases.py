@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from shared.adapters.cosmos_account import RELAXED, CosmosContainer, ResponseClock
+from shared.storage.documents import written_at
 from shared.storage.operations import UpsertDocument
 
 # Leases are one for each feed, region and physical partition.
@@ -21,7 +22,7 @@ class CosmosLeases:
         documents = await self.container.query(
             "SELECT c.id, c._ts FROM c", limit=LEASES_MAX, response_hook=clock.read, **RELAXED
         )
-        return {one["id"]: max(0.0, clock.seconds - one["_ts"]) for one in documents}
+        return {one["id"]: max(0.0, clock.seconds - written_at(one)) for one in documents}
 
     async def record(self, document_id: str) -> None:
         """Write a document of this id."""

@@ -126,8 +126,8 @@ MUTANTS = (
         "begin to count anew after erasing",
         "P2",
         "next_entry.erase",
-        old="replace(entry, state=None, model=None)",
-        new="replace(entry, state=None, model=None, cursors={})",
+        old="replace(entry, state=None, model=None, reminders={})",
+        new="replace(entry, state=None, model=None, reminders={}, cursors={})",
     ),
     Erased(
         "erase what waits with what it needs",

@@ -36,19 +36,19 @@ from shared.domain.errors import (
 from shared.domain.message import Message, Number
 from shared.settings import Connection
 from spark import encoded_bus
-from spark.amqp import SASL, Address
+from spark.amqp import SASL, QueueAddress
 from spark.encoded_bus import KEPT_BYTES_MAX, EncodedBus, find_address
 from spark.encoding import (
     Described,
+    NoAmqpValue,
     Symbol,
     Uint,
     Ulong,
-    Undecodable,
     decode_value,
-    encode_batch,
-    encode_message,
     encode_schedule,
+    encode_sections,
     encode_value,
+    encode_whole_batch,
 )
 from tests.cloud import running_cloud, settings_of
 
@@ -86,8 +86,8 @@ def test_a_batch_has_byte_for_byte_what_the_sdk_makes_of_the_same_messages() -> 
         batch.add_message(to_service_bus(message(), None))
         # What the SDK writes has no public name. It is asked here only, to compare.
         theirs = encode_payload(bytearray(), BatchMessage(*batch._message))
-        parts = [encode_schedule(schedule) + encode_message(each), encode_message(message())]
-        assert encode_batch(each, parts) == bytes(theirs)
+        parts = [encode_schedule(schedule) + encode_sections(each), encode_sections(message())]
+        assert encode_whole_batch(each, parts) == bytes(theirs)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_is_encoded_is_decoded_and_no_part_of_it_is_taken_for_all(value: An
     data = encode_value(value)
     assert decode_value(data + b"more") == (value, len(data))
     for end in range(len(data)):
-        with pytest.raises(Undecodable):
+        with pytest.raises(NoAmqpValue):
             decode_value(data[:end])
 
 
@@ -118,9 +118,9 @@ def test_each_message_is_encoded_once_for_all_regions(monkeypatch: pytest.Monkey
 
     def encode(given: Message) -> bytes:
         made.append(given)
-        return encode_message(given)
+        return encode_sections(given)
 
-    monkeypatch.setattr(encoded_bus, "encode_message", encode)
+    monkeypatch.setattr(encoded_bus, "encode_sections", encode)
     bus = EncodedBus({}, MemoryBus(VirtualClock()))
     messages = [message(sequence=place, body=100_000 * b"1") for place in range(100)]
     for each in messages:
@@ -133,10 +133,10 @@ def test_where_and_how_a_namespace_is_reached() -> None:
     key = "SharedAccessKeyName=n;SharedAccessKey=a+b="
     cloud = "Endpoint=sb://ns.servicebus.windows.net/;" + key
     emulator = f"Endpoint=sb://localhost:5999;{key};UseDevelopmentEmulator=true;"
-    named = Address("ns.servicebus.windows.net", 5671, QUEUE, has_tls=True)
+    named = QueueAddress("ns.servicebus.windows.net", 5671, QUEUE, has_tls=True)
     assert find_address(Connection(connection_string=cloud), QUEUE) == named
     assert find_address(Connection(endpoint="ns.servicebus.windows.net"), QUEUE) == named
-    assert find_address(Connection(connection_string=emulator), QUEUE) == Address(
+    assert find_address(Connection(connection_string=emulator), QUEUE) == QueueAddress(
         "localhost", 5999, QUEUE, has_tls=False
     )
     assert named.audience == "sb://ns.servicebus.windows.net/lockstep"
@@ -341,7 +341,7 @@ async def test_an_identity_s_token_is_shown_as_one_and_a_refusal_of_it_needs_a_p
             asked.append((self.client_id, "closed"))
 
     port = int(cloud.namespaces[EAST].connection_string.split(";")[0].rpartition(":")[2])
-    here = Address("localhost", port, QUEUE, has_tls=False)
+    here = QueueAddress("localhost", port, QUEUE, has_tls=False)
     monkeypatch.setattr(encoded_bus, "DefaultAzureCredential", Identity)
     monkeypatch.setattr(encoded_bus, "find_address", lambda *_: here)
     async with opened(Connection(endpoint="ns", client_id="app-1")) as bus:
@@ -403,7 +403,7 @@ async def test_azure_is_reached_over_tls_whose_certificate_is_checked(
         await asyncio.gather(copy(reader, inner[1]), copy(inner[0], writer))
 
     async with serving(forward, tls) as port, opened(connection) as bus:
-        here = Address("localhost", port, QUEUE, has_tls=True)
+        here = QueueAddress("localhost", port, QUEUE, has_tls=True)
         monkeypatch.setattr(encoded_bus, "find_address", lambda *_: here)
         with pytest.raises(OutcomeUnknown, match="certificate"):
             await bus.send(EAST, QUEUE, [message("unsafe")])
@@ -440,7 +440,7 @@ async def test_when_a_peer_is_silent_or_no_service_bus_a_send_ends_in_a_bounded_
         serving(answer(said)) as port,
         opened(settings_of(cloud).service_bus[EAST], seconds=0.5) as bus,
     ):
-        here = Address("localhost", port, QUEUE, has_tls=False)
+        here = QueueAddress("localhost", port, QUEUE, has_tls=False)
         monkeypatch.setattr(encoded_bus, "find_address", lambda *_: here)
         async with asyncio.timeout(SECONDS_MAX):
             with pytest.raises(OutcomeUnknown):

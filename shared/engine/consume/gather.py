@@ -66,7 +66,7 @@ class Call:
 
 
 @dataclass(eq=False, slots=True)
-class Returned:
+class ReturnedCalls:
     """How many calls of one session returned and were not replaced yet.
 
     `at` is when the last one returned, `newest` when the last one returned or came. Waiting for
@@ -87,7 +87,7 @@ class Returns:
 
     def __init__(self) -> None:
         self.longest_pause = FIRST_PAUSE_SECONDS
-        self.by_session: Recent[str, Returned] = Recent(RETURNS_MAX)
+        self.by_session: Recent[str, ReturnedCalls] = Recent(RETURNS_MAX)
 
     @property
     def linger_seconds(self) -> float:
@@ -97,7 +97,7 @@ class Returns:
 
     def add(self, session: str, calls: int, now: float) -> None:
         """Note that so many calls of a session return now."""
-        returned = self.by_session.setdefault(session, Returned())
+        returned = self.by_session.setdefault(session, ReturnedCalls())
         returned.missing += calls
         returned.at = returned.newest = now
         returned.was_in_vain = False
