@@ -14,11 +14,28 @@ from shared.engine.build import Services
 type CheckedRoute = Callable[..., Awaitable[func.HttpResponse]]
 
 
-def auth_level_of(services: Services) -> func.AuthLevel:
-    """What the host asks of a caller: a function key, unless tokens alone are asked for."""
-    if services.authentication is Authentication.ENTRA:
-        return func.AuthLevel.ANONYMOUS
-    return func.AuthLevel.FUNCTION
+def add_route(
+    bp: func.Blueprint,
+    services: Services,
+    method: str,
+    route: str,
+    right: Right,
+    add_inputs: Callable[..., Any] = lambda checked: checked,
+) -> Callable[[CheckedRoute], Any]:
+    """The decorator of an HTTP function that only callers with a right may use.
+
+    The host asks them for a function key, unless tokens alone are asked for. `add_inputs` is the
+    decorator of what else the function is given.
+    """
+    is_keyless = services.authentication is Authentication.ENTRA
+    register = bp.route(
+        route=route,
+        methods=[method],
+        auth_level=func.AuthLevel.ANONYMOUS if is_keyless else func.AuthLevel.FUNCTION,
+        trigger_arg_name="request",
+    )
+    check = requires(services, right)
+    return lambda function: register(add_inputs(check(function)))
 
 
 def requires(services: Services, right: Right) -> Callable[[CheckedRoute], CheckedRoute]:

@@ -8,7 +8,7 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.access import auth_level_of, principal_of, requires
+from functions.access import add_route, principal_of
 from functions.operate import read_limit
 from functions.requests import SESSION, path_to, require_request
 from functions.responses import respond, respond_problem
@@ -43,23 +43,11 @@ def build_errors_blueprint(services: Services) -> func.Blueprint:
     """`GET /api/errors` and `POST /api/errors/again`."""
     bp = func.Blueprint()
 
-    @bp.route(
-        route="errors",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "errors", Right.LOOK)
     async def errors(request: func.HttpRequest) -> func.HttpResponse:
         return await list_errors(services, request)
 
-    @bp.route(
-        route="errors/again",
-        methods=["POST"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.RESOLVE)
+    @add_route(bp, services, "POST", "errors/again", Right.RESOLVE)
     async def send_again(request: func.HttpRequest) -> func.HttpResponse:
         return await repeat(services, request)
 

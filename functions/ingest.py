@@ -4,7 +4,7 @@ from datetime import datetime
 
 import azure.functions as func
 
-from functions.access import auth_level_of, requires
+from functions.access import add_route
 from functions.requests import SESSION, path_to, read_name
 from functions.responses import respond, respond_problem
 from shared.domain.access import Right
@@ -24,13 +24,7 @@ def build_ingest_blueprint(services: Services) -> func.Blueprint:
     """`POST /api/sessions/{session}/messages`."""
     bp = func.Blueprint()
 
-    @bp.route(
-        route="sessions/{session}/messages",
-        methods=["POST"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.SEND)
+    @add_route(bp, services, "POST", "sessions/{session}/messages", Right.SEND)
     async def ingest(request: func.HttpRequest) -> func.HttpResponse:
         return await accept(services, request)
 

@@ -12,7 +12,7 @@ import azure.functions as func
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from functions.access import auth_level_of, requires
+from functions.access import add_route
 from functions.errors import SKIP_MAX, RepeatBody
 from functions.operate import STANDSTILLS_MAX, ResolutionBody
 from functions.requests import IN_QUERY
@@ -176,13 +176,7 @@ def build_openapi_blueprint(services: Services) -> func.Blueprint:
     """`GET /api/openapi`."""
     bp = func.Blueprint()
 
-    @bp.route(
-        route="openapi",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "openapi", Right.LOOK)
     async def openapi(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
         return respond(describe_api(services.handlers))
 

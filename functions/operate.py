@@ -11,7 +11,7 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.access import auth_level_of, principal_of, requires
+from functions.access import add_route, principal_of
 from functions.descriptions import describe_entry, describe_standstill, summarise_head
 from functions.requests import SESSION, read_name, require_request
 from functions.responses import respond, respond_problem
@@ -60,43 +60,19 @@ def build_operate_blueprint(services: Services) -> func.Blueprint:
     async def health(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
         return await report_health(services)
 
-    @bp.route(
-        route="sessions",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "sessions", Right.LOOK)
     async def sessions(request: func.HttpRequest) -> func.HttpResponse:
         return await list_sessions(services, request)
 
-    @bp.route(
-        route="sessions/{session}",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "sessions/{session}", Right.LOOK)
     async def session(request: func.HttpRequest) -> func.HttpResponse:
         return await show_session(services, request)
 
-    @bp.route(
-        route="faults",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "faults", Right.LOOK)
     async def faults(request: func.HttpRequest) -> func.HttpResponse:
         return await list_standstills(services, request)
 
-    @bp.route(
-        route="sessions/{session}/resolution",
-        methods=["POST"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.RESOLVE)
+    @add_route(bp, services, "POST", "sessions/{session}/resolution", Right.RESOLVE)
     async def resolve(request: func.HttpRequest) -> func.HttpResponse:
         return await carry_out(services, request)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.access import auth_level_of, principal_of, requires
+from functions.access import add_route, principal_of
 from functions.descriptions import describe_entry, describe_standstill
 from functions.operate import (
     STANDSTILLS_MAX,
@@ -48,94 +48,39 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     bp = func.Blueprint()
     sagas = Sagas(services.commands)
 
-    @bp.route(
-        route="operate",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "operate", Right.LOOK)
     async def page(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_overview(services, request))
 
-    @bp.route(
-        route="operate/regions",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "operate/regions", Right.LOOK)
     async def page_regions(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_regions(services, request))
 
-    @bp.route(
-        route="operate/sessions",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "operate/sessions", Right.LOOK)
     async def page_sessions(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_sessions(services, request))
 
-    @bp.route(
-        route="operate/errors",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "operate/errors", Right.LOOK)
     async def page_errors(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_errors(services, request))
 
-    @bp.route(
-        route="operate/again",
-        methods=["POST"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.RESOLVE)
+    @add_route(bp, services, "POST", "operate/again", Right.RESOLVE)
     async def page_again(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, answer_error_form(services, request))
 
-    @bp.route(
-        route="operate/session",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "operate/session", Right.LOOK)
     async def page_session(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_timeline(services, request))
 
-    @bp.route(
-        route="operate/decision",
-        methods=["POST"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.RESOLVE)
+    @add_route(bp, services, "POST", "operate/decision", Right.RESOLVE)
     async def page_decision(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, answer_form(services, request))
 
-    @bp.route(
-        route="operate/saga",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "operate/saga", Right.LOOK)
     async def page_saga(request: func.HttpRequest) -> func.HttpResponse:
         return await show(request, show_saga_steps(sagas, request))
 
-    @bp.route(
-        route="operate/sagas",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @with_client(bp)
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "operate/sagas", Right.LOOK, with_client(bp))
     async def page_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await show(request, show_sagas(client, request))
 

@@ -11,7 +11,7 @@ import azure.durable_functions as df
 import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
-from functions.access import auth_level_of, requires
+from functions.access import add_route
 from functions.requests import SAGA, SESSION, path_to, read_name, require_request
 from functions.responses import respond, respond_problem
 from functions.saga_instances import (
@@ -38,57 +38,23 @@ def build_saga_routes(services: Services) -> func.Blueprint:
     bp = func.Blueprint()
     sagas = Sagas(services.commands)
 
-    @bp.route(
-        route="sagas/{key}",
-        methods=["POST"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @with_client(bp)
-    @requires(services, Right.SEND)
+    @add_route(bp, services, "POST", "sagas/{key}", Right.SEND, with_client(bp))
     async def start_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await start_saga_over_http(sagas, client, request)
 
-    @bp.route(
-        route="sagas/{key}",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "sagas/{key}", Right.LOOK)
     async def show_saga(request: func.HttpRequest) -> func.HttpResponse:
         return await describe_saga_over_http(sagas, request)
 
-    @bp.route(
-        route="sagas/{key}/events/{event}",
-        methods=["POST"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @with_client(bp)
-    @requires(services, Right.SEND)
+    @add_route(bp, services, "POST", "sagas/{key}/events/{event}", Right.SEND, with_client(bp))
     async def tell_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await add_event_over_http(sagas, client, request)
 
-    @bp.route(
-        route="sagas/{key}/cancel",
-        methods=["POST"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @with_client(bp)
-    @requires(services, Right.SEND)
+    @add_route(bp, services, "POST", "sagas/{key}/cancel", Right.SEND, with_client(bp))
     async def cancel_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await cancel_over_http(sagas, client, request)
 
-    @bp.route(
-        route="sagas",
-        methods=["GET"],
-        auth_level=auth_level_of(services),
-        trigger_arg_name="request",
-    )
-    @with_client(bp)
-    @requires(services, Right.LOOK)
+    @add_route(bp, services, "GET", "sagas", Right.LOOK, with_client(bp))
     async def list_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
         return await list_over_http(client, request)
 
