@@ -207,6 +207,8 @@ def put_refusal_into_words(
         text = f"{url} has no such route: is it a Lockstep app, and of this version?"
         return AppRefused(text, "NoRoute", status)
     text = f"{kind}: {detail}" if kind else f"{url} answered {status}"
+    if kind and "help" in problem:
+        text += f" ({problem['help']})"
     if status in (429, 502, 503, 504) or status >= 500:
         seconds = float(retry_after) if retry_after and retry_after.isdecimal() else 1.0
         return AppUnavailable(f"{url}: {text}", kind, status, seconds)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from functions.requests import SESSION, path_to
+from functions.responses import STANDSTILL_HELP
 from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Rerun, Staged
@@ -77,6 +78,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
         "cause": standstill.cause,
         "verbs": [describe_verb(standstill, action) for action in VERBS[standstill.kind]],
         "resolution": path_to(SESSION, standstill.session, "/resolution"),
+        "help": STANDSTILL_HELP.format(kind=standstill.kind.value),
     }
     missing = {"group": standstill.group, "first": standstill.first, "last": standstill.last}
     optional = {

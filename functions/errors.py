@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from functions.access import add_route, principal_of
 from functions.operate import read_limit
 from functions.requests import SESSION, path_to, require_request
-from functions.responses import respond, respond_problem
+from functions.responses import REPORT_HELP, respond, respond_problem
 from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
 from shared.domain.message import SEQUENCE_MAX
@@ -112,6 +112,7 @@ def describe_report(report: QueuedReport) -> dict[str, Any]:
         "type": queued.type,
         "repeatable": report.is_repeatable,
         "see": path_to(SESSION, queued.session),
+        "help": REPORT_HELP,
         **{name: value for name, value in optional.items() if value is not None},
     }
 

@@ -28,13 +28,18 @@ VERSION = "1"
 REFERENCE = "#/components/schemas/{model}"
 TEXT = {"type": "string"}
 PROBLEM = {
-    "description": "Problem details; the type is the name of the error.",
+    "description": "Problem details; the type names the error, and the docs explain it at `help`.",
     "content": {
         "application/problem+json": {
             "schema": {
                 "type": "object",
-                "required": ["type", "status", "detail"],
-                "properties": {"type": TEXT, "status": {"type": "integer"}, "detail": TEXT},
+                "required": ["type", "status", "detail", "help"],
+                "properties": {
+                    "type": TEXT,
+                    "status": {"type": "integer"},
+                    "detail": TEXT,
+                    "help": TEXT,
+                },
             }
         }
     },

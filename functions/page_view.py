@@ -12,9 +12,8 @@ import azure.functions as func
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from functions.requests import HOST_PARAMETERS
-from functions.responses import retry_headers, status_of
+from functions.responses import describe_problem, retry_headers
 from shared.domain.errors import LockstepError
-from shared.domain.reports import shorten
 from shared.domain.spending import CURRENT
 
 ROUTE = "/operate"
@@ -96,9 +95,8 @@ def render(
 
 def render_problem(request: func.HttpRequest, error: LockstepError) -> func.HttpResponse:
     """What went wrong, by the name of the error."""
-    status = status_of(error)
-    problem = {"type": type(error).__name__, "detail": shorten(str(error))}
-    response = render(request, "problem.html", status, problem=problem)
+    problem = describe_problem(error)
+    response = render(request, "problem.html", problem["status"], problem=problem)
     response.headers.update(retry_headers(error))
     return response
 

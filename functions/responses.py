@@ -29,6 +29,11 @@ from shared.domain.errors import (
 from shared.domain.reports import shorten
 
 RETRY_AFTER_SECONDS = 1
+# Where the documentation says what to do about an error, and about what stands still: paths in the
+# repository, because the app does not know where its documentation is served.
+ERROR_HELP = "docs/reference.md#{name}"
+STANDSTILL_HELP = "docs/runbook.md#{kind}"
+REPORT_HELP = "docs/runbook.md#something-is-in-the-error-queue"
 
 
 def respond(
@@ -40,15 +45,25 @@ def respond(
 
 
 def respond_problem(error: LockstepError) -> func.HttpResponse:
-    """What went wrong, as problem details; the type is the name of the error."""
-    status = status_of(error)
-    details = {"type": type(error).__name__, "status": status, "detail": shorten(str(error))}
+    """What went wrong, as problem details."""
+    details = describe_problem(error)
     return func.HttpResponse(
         json.dumps(details),
-        status_code=status,
+        status_code=details["status"],
         mimetype="application/problem+json",
         headers=retry_headers(error),
     )
+
+
+def describe_problem(error: LockstepError) -> dict[str, Any]:
+    """Its name as the `type`, its status and reason, and in `help` where the docs explain it."""
+    name = type(error).__name__
+    return {
+        "type": name,
+        "status": status_of(error),
+        "detail": shorten(str(error)),
+        "help": ERROR_HELP.format(name=name),
+    }
 
 
 def status_of(error: LockstepError) -> int:

@@ -13,7 +13,7 @@ from durabletask.client import OrchestrationQuery, OrchestrationState, Orchestra
 
 from functions.access import add_route
 from functions.requests import SAGA, SESSION, path_to, read_name, require_request
-from functions.responses import respond, respond_problem
+from functions.responses import ERROR_HELP, respond, respond_problem
 from functions.saga_instances import (
     ORCHESTRATOR,
     ensure_instance,
@@ -168,8 +168,9 @@ async def respond_changed(
 
 def respond_refused(response: SagaResponse) -> func.HttpResponse:
     """A saga refused a change: problem details, type SagaRefused."""
-    details = {"type": "SagaRefused", "status": 409, "detail": response.reason}
-    return respond(details, 409)
+    name = "SagaRefused"
+    details = {"type": name, "status": 409, "detail": response.reason}
+    return respond(details | {"help": ERROR_HELP.format(name=name)}, 409)
 
 
 def describe_saga(key: str, record: SagaRecord, outcomes: Mapping[str, str]) -> dict[str, Any]:

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from functions.responses import status_of
+from functions.descriptions import describe_standstill
+from functions.responses import REPORT_HELP, describe_problem, status_of
+from functions.sagas_http import respond_refused
 from shared.domain import errors, wire
 from shared.domain.message import Message, Number
+from shared.domain.standstill import Standstill, StandstillKind
+from shared.engine.sagas.sagas import SagaResponse
 from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Setting
-from tests.docs.reference_page import rows
+from tests.docs.reference_page import anchors, rows
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -95,6 +99,26 @@ def by_depth(kind: type[errors.LockstepError]) -> list[type[errors.LockstepError
 def children_of(kind: type[errors.LockstepError]) -> list[type[errors.LockstepError]]:
     """Its subclasses in the tree's own file; others may refine them elsewhere."""
     return [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
+
+
+def helps() -> list[str]:
+    """Where answers say that the documentation explains them."""
+    raised = sorted(leaves(errors.LockstepError), key=lambda kind: kind.__name__)
+    over = SagaResponse(is_accepted=False, reason="it is over")
+    standing = [Standstill(kind, "s", 0.0, "because") for kind in StandstillKind]
+    return [
+        *(describe_problem(kind("x"))["help"] for kind in raised),
+        *(describe_standstill(one)["help"] for one in standing),
+        json.loads(respond_refused(over).get_body())["help"],
+        REPORT_HELP,
+    ]
+
+
+@pytest.mark.parametrize("place", helps())
+def test_help_leads_to_one_place_of_a_page(place: str) -> None:
+    page, _, anchor = place.partition("#")
+
+    assert anchors(ROOT / page).count(anchor) == 1
 
 
 def test_every_attribute_on_the_wire_is_documented() -> None:

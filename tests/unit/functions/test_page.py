@@ -68,6 +68,7 @@ async def test_what_stands_still_is_grouped_by_cause_and_paged(world: World) -> 
     first = await overview(world, limit="1")
 
     assert page.count('<section aria-labelledby="group-') == 1
+    assert "<code>docs/runbook.md#halt</code>" in page
     assert len(choices(page)) == 2
     assert len(choices(first)) == 1
     assert "Next page" in first
@@ -167,7 +168,7 @@ async def test_a_wrong_form_is_refused_by_name(world: World, wrong: list[tuple[s
     status, page = await send(world, wrong)
 
     assert status == 400
-    assert "Invalid" in page
+    assert "<code>docs/reference.md#Invalid" in page
 
 
 async def test_a_timeline_shows_changes_and_text_of_strangers_as_text(world: World) -> None:
