@@ -130,12 +130,17 @@ def carry_out_decisions(
 
 
 def preview(targets: Sequence[ChosenStandstill], named: Mapping[str, Any]) -> None:
-    """Show what would be decided, and ask; raises Misuse where nobody can answer."""
+    """Show what would be decided, and ask; raises Misuse unless the answer is yes."""
     rows = [(t.session, json.dumps({**t.verb, **named}), t.cause) for t in targets]
     print_table(("session", "decision", "cause"), rows, "")
+    require_yes(f"Carry out {len(targets)}?")
+
+
+def require_yes(question: str) -> None:
+    """Ask at the terminal; raises Misuse unless the answer is yes, and where nobody can answer."""
     if not sys.stdin.isatty():
         raise Misuse("nothing was decided: say --yes to carry this out without being asked")
-    if not typer.confirm(f"Carry out {len(targets)}?"):
+    if not typer.confirm(question):
         raise Misuse("nothing was decided")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.client import AppClient
-from cli.decide import Body, Who, Why, Yes, read_body_option
+from cli.decide import Body, Who, Why, Yes, read_body_option, require_yes
 from cli.display import print_json, print_table, tell
 from cli.failures import Misuse
 from cli.look import AsJson, SessionName, client_of
@@ -83,8 +83,7 @@ def repeat_delivery(
             ("body", json.dumps(said["body"]) if "body" in said else chosen.get("body")),
         ]
         print_table(("", ""), rows, "")
-        if not typer.confirm("Send it again?"):
-            raise Misuse("nothing was decided")
+        require_yes("Send it again?")
     # Asked twice it is sent once: the report names it.
     sent = client.ask("POST", "errors/again", {}, json.dumps(said).encode())
     if as_json:
