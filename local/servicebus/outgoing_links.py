@@ -25,6 +25,7 @@ from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.session_queue import MessageSession, SessionQueue
 from local.servicebus.links import LinkEndpoint, refuse_link, write_condition
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.protocol.frames import NO_TAG
 from local.servicebus.protocol.message_format import write_delivery
 
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
@@ -65,7 +66,8 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
         payload = write_delivery(stored)
         # SDKs take the tag for the lock token, in .NET's byte order of a GUID. Proton's binding
         # declares str and takes bytes as they are; a lock token is no UTF-8.
-        delivery = self._link.delivery(token.bytes_le)  # type: ignore[arg-type]
+        tag = NO_TAG if is_settled else token.bytes_le
+        delivery = self._link.delivery(tag)  # type: ignore[arg-type]
         delivery.lock_token = token
         self._link.stream(payload)
         self._link.advance()

@@ -230,6 +230,20 @@ def test_a_delivery_has_annotations_for_it_also_when_there_are_none(bus: Bus) ->
     assert message.raw_amqp_message.delivery_annotations == {}
 
 
+def test_what_is_received_and_deleted_has_an_empty_tag_and_so_no_lock_token(bus: Bus) -> None:
+    large = "b" * 100_000  # comes in two frames
+    for body in ("a", large):
+        bus.send(QUEUE, body)
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+
+    with bus.client.get_queue_receiver(QUEUE, receive_mode=mode, max_wait_time=60) as receiver:
+        messages = receive(receiver, 2)
+
+    assert [b"".join(message.body) for message in messages] == [b"a", large.encode()]
+    assert [message._delivery_tag for message in messages] == [b"", b""]
+    assert [message.lock_token for message in messages] == [None, None]
+
+
 @pytest.mark.parametrize(
     ("value", "kind"),
     [

@@ -8,6 +8,10 @@ Dispositions that a client sends as a sender are not translated: SDKs send none.
 
 Proton's Python binding does not tell the message-format of a transfer, which says whether it is a
 batch.
+
+What is received and deleted has no lock token: SDKs take an empty delivery-tag for that. Proton
+writes null instead, though the field has to be there (part 2, section 2.7.5). So Proton is given a
+tag that stands for none, and it is emptied here.
 """
 
 import struct
@@ -35,9 +39,14 @@ BEGIN, TRANSFER, DISPOSITION, DETACH = (
 )
 READ_HERE = {BEGIN, TRANSFER, DETACH}
 # Fields of a transfer, and of a disposition.
-HANDLE, DELIVERY_ID, MESSAGE_FORMAT, SETTLED, MORE, ABORTED = 0, 1, 3, 4, 5, 9
+HANDLE, DELIVERY_ID, DELIVERY_TAG, MESSAGE_FORMAT, SETTLED, MORE, ABORTED = 0, 1, 2, 3, 4, 5, 9
 ROLE, FIRST, LAST, IS_SETTLED = 0, 1, 2, 3
 TRUE = (b"\x41", b"\x56\x01")
+EMPTY_BINARY = b"\xa0\0"
+NO_TAG = bytes(16)  # longer than an empty one, so that emptying never makes a frame too long
+NO_TAG_FIELD = b"\xa0\x10" + NO_TAG
+# A tag ends here at the latest: behind descriptor, size and count, handle and delivery-id.
+TAG_END_MAX = 3 + 9 + 5 + 5 + len(NO_TAG_FIELD)
 ID_LIMIT = 1 << 32  # ids are 32 bits wide and wrap
 
 
@@ -99,6 +108,9 @@ class FrameReader:
                 if transfers is not None and transfers.client_ids:
                     parts += (data[start:at], answer_client(data[at:end], transfers))
                     start = end
+            elif performative == TRANSFER and NO_TAG_FIELD in data[body : body + TAG_END_MAX]:
+                parts += (data[start:at], empty_tag(data[at:end]))
+                start = end
         self._to_send = data[end:]
         return b"".join((*parts, data[start:end]))
 
@@ -190,6 +202,14 @@ def answer_client(frame: bytes, transfers: SessionTransfers) -> bytes:
         fields[FIRST : LAST + 1] = [client_id, client_id]
         answered.append(write_frame(frame, DISPOSITION, fields, b""))
     return b"".join(answered)
+
+
+def empty_tag(frame: bytes) -> bytes:
+    """A transfer whose delivery-tag is empty."""
+    body = 4 * frame[4]
+    fields = [frame[start:end] for start, end in elements_of(frame, body + 3)]
+    fields[DELIVERY_TAG] = EMPTY_BINARY
+    return write_frame(frame, TRANSFER, fields, frame[end_of(frame, body) :])
 
 
 def write_frame(like: bytes, performative: bytes, fields: list[bytes], payload: bytes) -> bytes:
