@@ -14,6 +14,7 @@ pytestmark = pytest.mark.wire
 
 COUNT = "SELECT VALUE COUNT(1) FROM c"
 METRICS = "x-ms-documentdb-query-metrics"
+INDEXES = "x-ms-cosmos-index-utilization"
 ROOT = {"path": "/*"}
 ETAG = {"path": '/"_etag"/?'}
 
@@ -139,6 +140,51 @@ def test_the_metrics_of_a_query_tell_what_it_loaded(text: str, loaded: int, give
     assert int(metrics["outputDocumentCount"]) == given
     assert float(metrics["indexUtilizationRatio"]) == (given / loaded if loaded else 1.0)
     assert METRICS not in other
+
+
+@pytest.mark.parametrize(
+    ("text", "used", "lacking"),
+    [
+        ("SELECT * FROM c", ["/pk/?"], []),
+        ("SELECT * FROM c WHERE c.n = 1 AND c.big.x > 1", ["/n/?", "/pk/?"], ["/big/x/?"]),
+        ("SELECT * FROM c WHERE c.n = 1 OR c.big.x > 1", ["/pk/?"], ["/big/x/?"]),
+        ("SELECT * FROM c WHERE c.n + 0 = 1", ["/pk/?"], []),  # no index could decide it
+        ('SELECT * FROM c WHERE ARRAY_CONTAINS(c.l, "a")', ["/l/[]/?", "/pk/?"], []),
+        ("SELECT * FROM c ORDER BY c.n DESC", ["/n/?", "/pk/?"], []),
+    ],
+)
+def test_index_metrics_name_what_a_query_used_and_lacked(
+    text: str, used: list[str], lacking: list[str]
+) -> None:
+    with running_account() as account:
+        policy = {"excludedPaths": [{"path": "/big/*"}]}
+        container = account.database.create_container(
+            "c", partition_key=PartitionKey("/pk"), indexing_policy=policy
+        )
+        asked = container.query_items(text, partition_key="p", populate_index_metrics=True)
+        list(asked)
+        metrics: Any = container.client_connection.last_response_headers[INDEXES]
+        list(container.query_items(text, partition_key="p"))
+        assert INDEXES not in container.client_connection.last_response_headers
+
+    assert [one["IndexSpec"] for one in metrics["UtilizedSingleIndexes"]] == used
+    assert [one["IndexSpec"] for one in metrics["PotentialSingleIndexes"]] == lacking
+    assert metrics["UtilizedCompositeIndexes"] == metrics["PotentialCompositeIndexes"] == []
+
+
+def test_index_metrics_name_the_composite_index_of_an_order() -> None:
+    with running_account() as account:
+        paths = [{"path": "/a", "order": "ascending"}, {"path": "/b c", "order": "descending"}]
+        policy = {"includedPaths": [ROOT], "compositeIndexes": [paths]}
+        container = account.database.create_container(
+            "c", partition_key=PartitionKey("/pk"), indexing_policy=policy
+        )
+        text = 'SELECT * FROM c ORDER BY c.a, c["b c"] DESC'
+        list(container.query_items(text, partition_key="p", populate_index_metrics=True))
+        metrics: Any = container.client_connection.last_response_headers[INDEXES]
+
+    (composite,) = metrics["UtilizedCompositeIndexes"]
+    assert composite["IndexSpecs"] == ["/a ASC", '/"b c" DESC']
 
 
 def test_a_container_without_an_index_stays_without_one() -> None:

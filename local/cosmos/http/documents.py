@@ -130,12 +130,15 @@ class DocumentRequests:
             resume_filter=resume_filter,
             is_strong=request.is_strong,
         )
-        page = QueryRun(self.storage, container, query).read_page(int(self.now()))
+        run = QueryRun(self.storage, container, query)
+        page = run.read_page(int(self.now()))
         headers = {"x-ms-item-count": str(len(page.results))}
         if page.continuation:
             headers["x-ms-continuation"] = page.continuation
         if request.has_flag("x-ms-documentdb-populatequerymetrics"):
             headers["x-ms-documentdb-query-metrics"] = page.write_metrics()
+        if request.has_flag("x-ms-cosmos-populateindexmetrics"):
+            headers["x-ms-cosmos-index-utilization"] = run.write_index_metrics()
         body = write_item_list(container.rid, page.results)
         return CosmosResponse(200, body, page.charge, headers)
 

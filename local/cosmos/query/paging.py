@@ -21,6 +21,7 @@ from local.cosmos.items.containers import Container, parse_item_number
 from local.cosmos.items.partitions import WHOLE_RING, KeyRange
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.functions import AGGREGATES
+from local.cosmos.query.index_metrics import write_index_metrics
 from local.cosmos.query.merging import NOT_SERVABLE, build_merging_plan, needs_merging
 from local.cosmos.query.parser import parse_query
 from local.cosmos.query.plan import QueryPlan, plan_query
@@ -133,6 +134,10 @@ class QueryRun:
         charge = charges.query(self._sizes, is_strong=self._request.is_strong)
         token = rest.write_token(self._token_mark) if rest else None
         return QueryPage(results, charge, token, self._sizes)
+
+    def write_index_metrics(self) -> str:
+        """Which indexes the query uses, and which it could, as clients read it."""
+        return write_index_metrics(self._query, self._plan, self._container)
 
     def _check_servable(self) -> None:
         order = tuple((key.path, key.is_descending) for key in self._query.order)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from local.cosmos.items.containers import Container
-from local.cosmos.items.indexing import IndexingPolicy, list_leaves
+from local.cosmos.items.indexing import IndexingPolicy, IndexPath, list_leaves
 from local.cosmos.items.partitions import canonicalize
 from local.cosmos.query.functions import BUILT_IN
 from local.cosmos.query.syntax import (
@@ -133,17 +133,28 @@ def translate_comparison(
 
 def is_served(condition: Expression, policy: IndexingPolicy) -> bool:
     """Whether an index decides a condition alone."""
+    paths = find_index_paths(condition)
+    return paths is not None and all(policy.covers(path) for path in paths)
+
+
+def find_index_paths(condition: Expression) -> set[IndexPath] | None:
+    """The paths whose indexes together decide a condition; None where none could."""
     match condition:
         case Logical(_, operands):
-            return all(is_served(operand, policy) for operand in operands)
+            paths: set[IndexPath] = set()
+            for operand in operands:
+                found = find_index_paths(operand)
+                if found is None:
+                    return None
+                paths |= found
+            return paths
         case Negation(operand):
-            return is_served(operand, policy)
+            return find_index_paths(operand)
         case FunctionCall("ARRAY_CONTAINS", (PropertyPath(path), Literal(value), *_)):
-            elements = (*write_index_path(path), "[]")
-            return all(policy.covers(leaf) for leaf in list_leaves(value, elements))
+            return set(list_leaves(value, (*write_index_path(path), "[]")))
         case _:
             path_or_none = find_decided_path(condition)
-            return path_or_none is not None and policy.covers(write_index_path(path_or_none))
+            return None if path_or_none is None else {write_index_path(path_or_none)}
 
 
 def find_decided_path(condition: Expression) -> PathSteps | None:
