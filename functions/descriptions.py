@@ -33,7 +33,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
     optional = {
         "state": dict(entry.state) if entry.state is not None else None,
         "model": asdict(entry.model) if entry.model else None,
-        "state_at": entry.state_at if entry.state is None else None,
+        "state_at": entry.state_at,
         "reason": entry.reason,
         "message": describe_message(entry.message) if entry.message else None,
         "halted_by": entry.halt.at if entry.halt else None,

@@ -19,7 +19,7 @@ from shared.domain.saga.plan import SagaState, instance_of, key_of
 from shared.domain.saga.walk import StartedSaga, orchestrate
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import Sagas, start_of
-from shared.storage.documents import decode_entry, is_entry, session_in
+from shared.storage.documents import decode_entry, is_entry, lacks_state, session_in
 
 log = logging.getLogger("lockstep.sagas")
 
@@ -108,6 +108,9 @@ def started_entry(document: Mapping[str, Any]) -> Entry | None:
         # Somebody wrote it by hand: it must not keep the feed from the others.
         log.exception("an entry of session %r cannot be read", session_in(document))
         return None
+    if lacks_state(document):
+        # The record itself is read anyway, and says whether the saga has started.
+        return entry
     state = entry.state.get("state") if entry.state else None
     return entry if state not in (None, SagaState.AWAITED.value) else None
 

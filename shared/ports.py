@@ -384,11 +384,16 @@ class Maintenance(Protocol):
         ...
 
     async def compact(
-        self, session: str, positions: Sequence[int], marks: Mapping[int, bool]
+        self,
+        session: str,
+        positions: Sequence[int],
+        marks: Mapping[int, bool],
+        states: Sequence[int] = (),
     ) -> None:
         """Remove entries, and mark others or remove their marks: at most 100 in all, or nothing.
 
-        Writing a mark makes its entry young. Doing so twice is harmless.
+        `states` are those of the entries whose states lie beside them, which go as well. Writing a
+        mark makes its entry young. Doing so twice is harmless.
         """
         ...
 

@@ -85,7 +85,7 @@ def compare(
 
 
 # What a session consists of when nothing is left to do.
-FINAL_KINDS = frozenset({"genesis", "entry", "ledger", "marker", "cursor", "regions"})
+FINAL_KINDS = frozenset({"genesis", "entry", "state", "ledger", "marker", "cursor", "regions"})
 
 
 def leftover_violations(world: World) -> Iterator[Violation]:

@@ -16,7 +16,7 @@ from shared.domain.next_entry import state_position
 from shared.engine.consume.consume import Consumer
 from shared.engine.sagas.steps import CommandReply, Commands
 from shared.ports import WriteResult
-from shared.storage.documents import Document, is_entry
+from shared.storage.documents import Document, is_entry, lacks_state, sequence_of
 from shared.storage.operations import DeleteDocument, Operation
 
 # A message's session, id and digest.
@@ -76,6 +76,10 @@ class RecordingStore(MemoryStore):
         self.changes.append((session, document_id))
         if stored["kind"] == "entry":
             self.check_entry(session, int(document_id), stored)
+        elif stored["kind"] == "state":
+            # An entry's own state belongs to what it says.
+            position = sequence_of(document_id)
+            self.entries[session][position] |= {"state": stored["state"]}
         elif stored["kind"] == "cursor":
             self.check_growth(f"{session}: evicted {document_id}", known or stored, stored)
         elif stored["kind"] == "staged" and "parcels" in stored:
@@ -102,6 +106,8 @@ class RecordingStore(MemoryStore):
 
     def check_entry(self, session: str, position: int, stored: Document) -> None:
         known = self.entries[session].get(position)
+        # What is kept here is no part of the store: the state beside the entry is added to it.
+        stored = dict(stored)
         where = f"{session}/{position}"
         if known is None:
             self.check_new_entry(session, position, stored)
@@ -145,6 +151,7 @@ class RecordingStore(MemoryStore):
             name
             for name in known.keys() | stored.keys()
             if name not in MUTABLE and known.get(name) != stored.get(name)
+            if name != "state" or not lacks_state(stored)
         ]
         if changed:
             self.record_violation("P2", f"{where}: {sorted(changed)} changed after the end")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
 from shared.domain.journal import Entry, MessageIdentity, Status
 from shared.domain.message import Message
+from shared.domain.next_entry import state_position
 from shared.domain.outbox import DestinationBatch, Rerun, Staged
 from shared.domain.reports import report_fault
 from shared.engine.handle import handle
@@ -39,6 +40,11 @@ class SessionHistory:
         """Go through all entries. One that does not follow from the entry before is a violation."""
         for position, document in sorted(self.store.entries[self.session].items()):
             entry = decode_entry(document)
+            if entry.status is Status.COMPLETED and entry.state_at is not None:
+                # The handler left a large state as it was, so only an earlier entry holds it.
+                if entry.state_at != self.state_at:
+                    yield Violation("P5", f"{self.session}/{position}: its state is elsewhere")
+                entry = replace(entry, state=self.before.state, model=self.before.model)
             self.ends += [(identity, entry) for identity in entry.identities]
             where = f"{self.session}/{position}"
             match entry.status:
@@ -77,7 +83,7 @@ class SessionHistory:
                 yield Violation("P4", f"{where}: kept {stored}, made {again}")
             stored = again
         self.before = HandlerInput(entry.state or {}, entry.produced, model=entry.model)
-        self.state_at = entry.position
+        self.state_at = state_position(entry)
         self.outputs += stored
 
     def run(self, entry: Entry, message: Message) -> list[QueuedOutput]:

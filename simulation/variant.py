@@ -22,6 +22,9 @@ SMALL: tuple[Limit, ...] = (
     (limits, "INLINE_BYTES_MAX", 1_600),
     (limits, "STAGED_BYTES_MAX", 1_400),
     (producer, "REMEMBERED_MAX", 4),
+    # Larger states lie beside their entries, and some of them are not written again.
+    (next_entry, "STATE_INLINE_BYTES_MAX", 120),
+    (next_entry, "STATE_KEPT_ENTRIES", 4),
 )
 
 # With two senders the cursor of one is always evicted.

@@ -56,6 +56,7 @@ from shared.storage.documents import (
     decode_staged,
     encode_pending,
     encode_staged,
+    lacks_state,
     marker_id,
     newest_milestone,
     outbox_id,
@@ -68,7 +69,9 @@ from shared.storage.documents import (
     sequence_of,
     session_in,
     staged_ids,
+    state_id,
     version_of,
+    with_state,
     written_at,
 )
 from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id
@@ -80,6 +83,7 @@ from shared.storage.operations import (
     close_operations,
     compact_operations,
     decide_operations,
+    delete_delivered,
     leave_pending_operations,
     ledger_operations,
     regions_operations,
@@ -126,8 +130,10 @@ class CosmosJournal:
         return decode_entry(documents[0]) if documents else None
 
     async def entry(self, session: str, position: int) -> Entry | None:
-        """See Entries.entry: one point read."""
+        """See Entries.entry: one point read, and one more for a state beside it."""
         document = await self.container.read(session, position_id(position))
+        if document and lacks_state(document):
+            document = with_state(document, await self.container.read(session, state_id(position)))
         return decode_entry(document) if document else None
 
     async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
@@ -329,7 +335,10 @@ class CosmosJournal:
         return blocked_queues_in(found[0], region) if found else []
 
     async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
-        """See Outboxes.acknowledge: read, then replace or delete if nobody else did."""
+        """See Outboxes.acknowledge: delete; or read, then replace or delete if nobody else did."""
+        if operations := delete_delivered(pending, done):
+            await self.container.write(pending.session, operations)
+            return
         await self.revise(pending, lambda document: acknowledge_operations(document, done))
 
     async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
@@ -414,10 +423,14 @@ class CosmosJournal:
         return newest_milestone(found, clock.seconds - older_than_seconds)
 
     async def compact(
-        self, session: str, positions: Sequence[int], marks: Mapping[int, bool]
+        self,
+        session: str,
+        positions: Sequence[int],
+        marks: Mapping[int, bool],
+        states: Sequence[int] = (),
     ) -> None:
         """See Maintenance.compact: one transactional batch, or nothing if somebody else did it."""
-        operations = compact_operations(positions, marks)
+        operations = compact_operations(positions, marks, states)
         if operations:
             await self.container.write(session, operations)
 

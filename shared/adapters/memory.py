@@ -60,6 +60,7 @@ from shared.storage.documents import (
     encode_pending,
     encode_staged,
     is_entry,
+    lacks_state,
     marker_id,
     newest_milestone,
     outbox_id,
@@ -72,8 +73,10 @@ from shared.storage.documents import (
     sequence_of,
     session_in,
     staged_ids,
+    state_id,
     summarise_entry,
     version_of,
+    with_state,
     written_at,
 )
 from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id
@@ -85,6 +88,7 @@ from shared.storage.operations import (
     close_operations,
     compact_operations,
     decide_operations,
+    delete_delivered,
     leave_pending_operations,
     ledger_operations,
     regions_operations,
@@ -109,8 +113,7 @@ class MemoryJournal:
         return self.fault_plan.perform("head", lambda: self.newest(session))
 
     async def entry(self, session: str, position: int) -> Entry | None:
-        found = self.read("entry", session, position_id(position))
-        return decode_entry(found) if found else None
+        return self.fault_plan.perform("entry", lambda: self.entry_at(session, position))
 
     async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
         found = self.read("stored_entry", session, position_id(position))
@@ -241,6 +244,9 @@ class MemoryJournal:
         return next((blocked_queues_in(document, region) for document in unknown), [])
 
     async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
+        if operations := delete_delivered(pending, done):
+            self.write("acknowledge", pending.session, operations)
+            return
         self.revise("acknowledge", pending, lambda document: acknowledge_operations(document, done))
 
     async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
@@ -311,9 +317,13 @@ class MemoryJournal:
         return newest_milestone(marked, before)
 
     async def compact(
-        self, session: str, positions: Sequence[int], marks: Mapping[int, bool]
+        self,
+        session: str,
+        positions: Sequence[int],
+        marks: Mapping[int, bool],
+        states: Sequence[int] = (),
     ) -> None:
-        self.write("compact", session, compact_operations(positions, marks))
+        self.write("compact", session, compact_operations(positions, marks, states))
 
     async def repetition(self, session: str, report: str) -> Repetition | None:
         found = self.read("repetition", session, repetition_id(report))
@@ -379,8 +389,10 @@ class MemoryJournal:
         return sorted(found, key=lambda document: str(document["id"]))
 
     def entry_at(self, session: str, position: int) -> Entry | None:
-        """The entry at a position, for tests that inspect the twin: no fault is injected here."""
+        """The entry at a position with its state, for tests that inspect the twin as well."""
         document = self.store.read(session, position_id(position))
+        if document and lacks_state(document):
+            document = with_state(document, self.store.read(session, state_id(position)))
         return decode_entry(document) if document else None
 
     def newest(self, session: str) -> Entry | None:

@@ -222,6 +222,7 @@ class HandlerResult:
     """What running a handler gave, ready for the journal.
 
     `replied_to` is the queue that its sender asked an answer to, where the handler gave one.
+    `is_state_kept` says that the state is what it was before.
     """
 
     state: Mapping[str, Any]
@@ -234,6 +235,7 @@ class HandlerResult:
     state_bytes: int | None = field(default=None, compare=False)
     model: ModelVersion | None = None
     reminders: Mapping[str, str] = field(default_factory=dict)
+    is_state_kept: bool = False
 
 
 def require_storable(document: Mapping[str, Any]) -> int:

@@ -163,20 +163,22 @@ class Entry:
     """One step of a session: the messages it processed, and everything that is true after it.
 
     `identities` names these messages: one, several for a fold, none for what a person did.
-    `state` is None where the step did not change it; `state_at` is then the position of the entry
-    that holds it, or None before the first one. `model` says what the state is of; entries from
-    before it was recorded do not have it. `cursors` are those of the producer groups used last, in
-    the order of use; `has_evicted` says that others may lie beside the journal. `produced` are the
-    next numbers of this session's own outputs. `lagging` are the regions that still miss outputs of
-    earlier entries when this one is made: its own outputs must not reach them first. `parked`
-    counts, by producer group, the messages that wait beside the journal; `from_parked` says that
-    all of this entry's were. `message` is the whole message where it is still needed: claimed,
-    parked, faulted, or to be run again for its outputs. `captured` is what the handler looked up
-    once. `reminders` are the ids of the scheduled outputs that were not taken yet, by the names
-    under which they can be cancelled. `lease` is there while the entry is a claim. `answer` is what
-    the handler replied to the sender of a command. `alert` is why the handler asked for a person,
-    and `closed` who took note of what the entry asked for. `state_bytes` is about the size of the
-    state as JSON, where it is known; it is not stored.
+    `state_at` is the position of the entry that holds the state, where that is another one or the
+    state was not read with this one, and None before the first state; `state` may be there as well,
+    where it is known. With `state_apart` the entry's own state lies in a document beside it.
+    `model` says what the state is of; entries from before it was recorded do not have it. `cursors`
+    are those of the producer groups used last, in the order of use; `has_evicted` says that others
+    may lie beside the journal. `produced` are the next numbers of this session's own outputs.
+    `lagging` are the regions that still miss outputs of earlier entries when this one is made: its
+    own outputs must not reach them first. `parked` counts, by producer group, the messages that
+    wait beside the journal; `from_parked` says that all of this entry's were. `message` is the
+    whole message where it is still needed: claimed, parked, faulted, or to be run again for its
+    outputs. `captured` is what the handler looked up once. `reminders` are the ids of the scheduled
+    outputs that were not taken yet, by the names under which they can be cancelled. `lease` is
+    there while the entry is a claim. `answer` is what the handler replied to the sender of a
+    command. `alert` is why the handler asked for a person, and `closed` who took note of what the
+    entry asked for. `state_bytes` is about the size of the state as JSON, where it is known; it is
+    not stored.
     """
 
     session: str
@@ -205,6 +207,7 @@ class Entry:
     closed: Resolution | None = None
     state_bytes: int | None = field(default=None, compare=False)
     model: ModelVersion | None = None
+    state_apart: bool = False
 
     @property
     def is_open(self) -> bool:

@@ -32,6 +32,12 @@ from shared.domain.trace import Trace
 CURSORS_MAX = 64
 # A head that names more of them loses at most so many at once, because each is a write in a batch.
 EVICTED_AT_ONCE = 10
+# A larger state lies in a document of its own beside its entry, and one that a step left as it was
+# is not written again. So acknowledging, finding and following an entry costs what a small one
+# does. Below, the second document costs more than it saves (docs/adr/0047).
+STATE_INLINE_BYTES_MAX = 16_384
+# After so many entries it is written again all the same: compaction keeps those that lie between.
+STATE_KEPT_ENTRIES = 100
 # Of a group's evictions so many are remembered, to find its earlier entries by.
 ENDS_MAX = 50
 
@@ -147,11 +153,16 @@ def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:
     Where the outputs are made again by running the handler, what that needs is kept as well.
     """
     is_rerun = isinstance(outbox.location, Rerun)
+    is_large = (result.state_bytes or 0) > STATE_INLINE_BYTES_MAX
+    kept_at = entry.state_at if is_large and result.is_state_kept else None
+    if kept_at is not None and entry.position - kept_at >= STATE_KEPT_ENTRIES:
+        kept_at = None
     return replace(
         entry,
         status=Status.COMPLETED,
         state=result.state,
-        state_at=None,
+        state_at=kept_at,
+        state_apart=is_large and kept_at is None,
         model=result.model,
         cursors=advance(entry.cursors, entry.identities[-1].number),
         produced=result.produced,
@@ -171,6 +182,9 @@ def fold(first: Entry, second: Entry) -> Entry:
     outbox = replace(second.outbox, batches=first.outbox.batches + second.outbox.batches)
     if second.outbox.is_empty:
         outbox = first.outbox
+    if second.state_at == first.position:
+        # The second left the state as the first made it, and both become one entry.
+        second = replace(second, state_at=first.state_at, state_apart=first.state_apart)
     return replace(
         second,
         position=first.position,
@@ -246,6 +260,7 @@ def set_state(
         identities=(),
         state=state,
         state_at=None,
+        state_apart=False,
         model=model,
         attempt=attempt,
         outbox=NO_OUTBOX,
@@ -339,4 +354,6 @@ def state_position(head: Entry | None) -> int | None:
     """Where the state after `head` is kept; None while there is none."""
     if head is None:
         return None
-    return head.state_at if head.state is None else head.position
+    if head.state is not None and head.state_at is None:
+        return head.position
+    return head.state_at

@@ -226,13 +226,7 @@ def encode_entry(entry: Entry) -> Document:
         "attempt": entry.attempt.id,
         "owner": {"region": entry.attempt.owner.region, "instance": entry.attempt.owner.instance},
     }
-    # The state, or where it is; nothing while there is none.
-    if entry.state is not None:
-        document["state"] = dict(entry.state)
-        if entry.model is not None:
-            document["model"] = [entry.model.name, entry.model.version]
-    elif entry.state_at is not None:
-        document["state_at"] = entry.state_at
+    document |= encode_own_state(entry)
     # Most entries have nothing to say about any of these.
     exceptional = {
         "evicted": entry.has_evicted,
@@ -267,7 +261,41 @@ def encode_entry(entry: Entry) -> Document:
     return document
 
 
+def encode_own_state(entry: Entry) -> Document:
+    """The fields that say what an entry's state is, or where; none while there is none."""
+    if not entry.state_apart and entry.state_at is not None:
+        return {"state_at": entry.state_at}
+    own: Document = {"model": [entry.model.name, entry.model.version]} if entry.model else {}
+    if entry.state_apart:
+        # A release that knows no states beside entries looks for it here, finds none, and waits.
+        return own | {"state_at": entry.position, "state_apart": True}
+    return own | {"state": dict(entry.state)} if entry.state is not None else {}
+
+
+def state_id(position: int) -> str:
+    """The document id of the state that lies beside the entry at a position."""
+    return f"state-{position_id(position)}"
+
+
+def encode_state(entry: Entry) -> Document:
+    """The state of an entry that is kept beside it."""
+    document = {"id": state_id(entry.position), "session": entry.session, "kind": "state"}
+    return document | {"state": dict(entry.state or {})}
+
+
+def lacks_state(document: Mapping[str, Any]) -> bool:
+    """Whether an entry's own state lies beside it, and was not read with it."""
+    return bool(document.get("state_apart")) and "state" not in document
+
+
+def with_state(document: Document, stored: Mapping[str, Any] | None) -> Document | None:
+    """An entry with the state that lies beside it; None where compaction was faster."""
+    return document | {"state": stored["state"]} if stored else None
+
+
 def decode_entry(document: Mapping[str, Any]) -> Entry:
+    """An entry. Where its own state lies beside it and was not read, `state_at` is its position."""
+    state_at = document.get("state_at") if "state" not in document else None
     halt, resolution = document.get("halt"), document.get("resolution")
     message, lease, closed = document.get("message"), document.get("lease"), document.get("closed")
     model = document.get("model")
@@ -277,7 +305,8 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         status=Status(document["status"]),
         identities=decode_identities(document),
         state=document.get("state"),
-        state_at=document.get("state_at"),
+        state_at=state_at,
+        state_apart=document.get("state_apart", False),
         attempt=Attempt(document["attempt"], Owner(**document["owner"])),
         cursors={g: Cursor(**cursor) for g, cursor in document["cursors"].items()},
         has_evicted=document.get("evicted", False),

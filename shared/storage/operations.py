@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.domain.journal import ARRIVALS, Entry, Marker, Repetition, Resolution, Status
 from shared.domain.message import Message
-from shared.domain.outbox import Delivered, Outbox, OutputDecision, Staged
+from shared.domain.outbox import Delivered, Outbox, OutputDecision, PendingOutbox, Staged
 from shared.domain.producer import NO_KEYS, KeptKeys, Ledger
 from shared.ports import NOTHING_CARRIED, Carried, ParkedMessage, WriteResult
 from shared.storage.documents import (
@@ -22,12 +22,15 @@ from shared.storage.documents import (
     encode_parked,
     encode_pending,
     encode_repetition,
+    encode_state,
     encode_waiting,
     is_producers_outbox,
+    outbox_id,
     parked_id,
     position_id,
     repetition_id,
     staged_ids,
+    state_id,
     version_of,
     with_outbox,
 )
@@ -119,6 +122,7 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
         operations.append(ReadDocument(predecessor, WriteResult.ORPHANED))
     # 2. Nobody else was first. This create is claim, commit, deduplication and fence at once.
     operations.append(CreateDocument(encode_entry(entry), WriteResult.TAKEN))
+    operations += keep_state(entry)
     # 3. A message is parked, or taken from where it was parked.
     if entry.status is Status.PARKED and entry.message is not None:
         operations += park_operations(entry, entry.message)
@@ -182,6 +186,7 @@ def replace_operations(
 ) -> list[Operation]:
     """The batch that replaces a claim, with a message to be parked beside it."""
     operations: list[Operation] = [ReplaceDocument(encode_entry(entry), version, WriteResult.TAKEN)]
+    operations += keep_state(entry)
     if waiting is not None:
         parked = encode_parked(waiting.message, waiting.identity.number)
         operations.append(CreateDocument(parked, WriteResult.PARKED_BEFORE))
@@ -192,6 +197,11 @@ def replace_operations(
         if is_first_parked(entry):
             operations.append(UpsertDocument(encode_waiting(entry.session, waits=True)))
     return operations + adopt_staged(entry)
+
+
+def keep_state(entry: Entry) -> list[Operation]:
+    """What stores a state that lies beside its entry."""
+    return [UpsertDocument(encode_state(entry))] if entry.state_apart else []
 
 
 def adopt_staged(entry: Entry) -> list[Operation]:
@@ -209,6 +219,19 @@ def leave_pending_operations(position: int, regions: Sequence[str]) -> list[Oper
     """The batch that says which regions an entry's outbox still waits for, without a read."""
     left: dict[str, Any] = {"/owing": list(regions), "/outbox/regions": list(regions)}
     return [PatchDocument(position_id(position), left, WriteResult.ORPHANED)]
+
+
+def delete_delivered(pending: PendingOutbox, done: Delivered) -> list[Operation]:
+    """The batch that deletes a producer's outbox as it was stored; none where more is to be said.
+
+    Every region took all of it. So whatever others wrote into it meanwhile is over as well, and
+    nothing has to be read.
+    """
+    left = pending.outbox.after(done)
+    is_over = not (left.regions or left.blocked or left.refused)
+    if pending.position is not None or pending.key or not is_over:
+        return []
+    return [DeleteDocument(outbox_id(pending), WriteResult.ORPHANED)]
 
 
 def acknowledge_operations(document: Document, done: Delivered) -> list[Operation]:
@@ -293,11 +316,12 @@ def regions_operations(regions: Sequence[str], version: str | None) -> list[Oper
     return [ReplaceDocument(document, version, WriteResult.TAKEN)]
 
 
-def compact_operations(positions: Sequence[int], marks: Mapping[int, bool]) -> list[Operation]:
-    """The batch that removes entries, and marks others or removes their marks."""
-    operations: list[Operation] = [
-        DeleteDocument(position_id(position), WriteResult.ORPHANED) for position in positions
-    ]
+def compact_operations(
+    positions: Sequence[int], marks: Mapping[int, bool], states: Sequence[int] = ()
+) -> list[Operation]:
+    """The batch that removes entries and states beside them, and writes or removes marks."""
+    ids = [position_id(position) for position in positions] + [state_id(at) for at in states]
+    operations: list[Operation] = [DeleteDocument(one, WriteResult.ORPHANED) for one in ids]
     for position, is_marked in marks.items():
         mark = {"/milestone": is_marked}
         operations.append(PatchDocument(position_id(position), mark, WriteResult.ORPHANED))

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant, Simulated
 
 SCENARIO = "tests/scenarios/test_when_{}.py".format
+LARGE_STATE = "tests/scenarios/test_when_a_state_is_large.py"
 COMPACTED = SCENARIO("old_entries_are_compacted")
 MANY_SENDERS = SCENARIO("many_senders_share_a_session")
 
@@ -68,11 +69,35 @@ MUTANTS = (
         tests=MANY_SENDERS,
     ),
     Mutant(
+        "leave a large state behind its entry",
+        "P8",
+        "fit_batch",
+        old="[_E_.position for _E_ in _FITTING_ if _E_.state_apart]",
+        new="[]",
+        tests=LARGE_STATE,
+    ),
+    Mutant(
+        "never write a kept state again",
+        "P8",
+        "complete",
+        old="_ENTRY_.position - _AT_ >= STATE_KEPT_ENTRIES",
+        new="False",
+        tests=LARGE_STATE,
+    ),
+    Mutant(
+        "take a changed state for the one before",
+        "P5",
+        "complete",
+        old="_LARGE_ and _RESULT_.is_state_kept",
+        new="_LARGE_",
+        tests=LARGE_STATE,
+    ),
+    Mutant(
         "compact the newest first",
         "P3",
         "Compactor.compact_session",
-        old="await self.journal.compact(_SESSION_, _FREE_[:_MOST_], _MARKS_)",
-        new="await self.journal.compact(_SESSION_, _FREE_[-_MOST_:], _MARKS_)",
+        old="fit_batch(_FREE_, _MOST_)",
+        new="fit_batch(_FREE_[-_MOST_:], _MOST_)",
         tests=COMPACTED,
         simulated=Simulated(),
     ),

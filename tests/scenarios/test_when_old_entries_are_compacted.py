@@ -347,10 +347,12 @@ async def test_two_compactors_at_once_remove_nothing_that_is_needed(world: World
     await long_session(world, 350)
     compact = world.journal.compact
 
-    async def overtaken(session: str, freed: Sequence[int], marks: Mapping[int, bool]) -> None:
+    async def overtaken(
+        session: str, freed: Sequence[int], marks: Mapping[int, bool], states: Sequence[int]
+    ) -> None:
         world.journal.compact = compact  # type: ignore[method-assign]
         await world.worker("east").compactor.compact()
-        await compact(session, freed, marks)
+        await compact(session, freed, marks, states)
 
     world.journal.compact = overtaken  # type: ignore[assignment, method-assign]
     await world.east.compactor.compact()

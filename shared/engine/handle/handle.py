@@ -397,9 +397,18 @@ def build_result(
     # As deep as it lies in its entry.
     size = require_storable({"state": state, "captured": context.values, "answer": answer})
     alert = shorten(handled.alert) if handled.alert else None
-    replied_to = context.replied_to
     return HandlerResult(
-        state, batches, produced, context.values, answer, alert, replied_to, size, model, reminders
+        state,
+        batches,
+        produced,
+        context.values,
+        answer,
+        alert,
+        context.replied_to,
+        size,
+        model,
+        reminders,
+        is_state_kept=(state, model) == (given.state, given.model),
     )
 
 

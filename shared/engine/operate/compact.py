@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from shared.domain.errors import LockstepError
 from shared.domain.journal import Entry, Status
@@ -144,12 +145,13 @@ class Compactor:
             # What a person has to look at stays until somebody has.
             needed += [one.entry.position for one in oldest if one.entry.is_open]
             floor = min([part.floor, *(position for position in needed if position is not None)])
-            free = [one.entry.position for one in oldest if one.entry.position < floor]
-            is_last, is_done = len(free) <= most, floor == part.floor
+            free = [one.entry for one in oldest if one.entry.position < floor]
+            positions, states = fit_batch(free, most)
+            is_last, is_done = len(positions) == len(free), floor == part.floor
             # A crash between two batches leaves the newer part of the journal, without a hole.
             marks = part.marks_from(floor) if is_last and is_done else {}
-            await self.journal.compact(session, free[:most], marks)
-            removed += len(free[:most])
+            await self.journal.compact(session, positions, marks, states)
+            removed += len(positions)
             is_over = is_last and (is_whole or not is_done)
             if is_over or self.clock.now() >= stop_at:
                 return removed, is_done
@@ -192,6 +194,16 @@ class Compactor:
         before = await self.journal.entry(pending.session, position - 1)
         state_at = state_position(before)
         return position - 1 if state_at is None else state_at
+
+
+def fit_batch(entries: Sequence[Entry], most: int) -> tuple[list[int], list[int]]:
+    """The first entries that a batch of so many operations removes, and their states beside them.
+
+    Both as positions.
+    """
+    sizes = accumulate(1 + entry.state_apart for entry in entries)
+    fitting = entries[: sum(size <= most for size in sizes)]
+    return [e.position for e in fitting], [e.position for e in fitting if e.state_apart]
 
 
 def needed_by_head(head: Entry) -> list[int | None]:

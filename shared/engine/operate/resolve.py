@@ -34,6 +34,7 @@ from shared.domain.saga.plan import key_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.consume.consume import Consumer
 from shared.engine.handle.handle import dump_state, parse_state
+from shared.engine.operate.compact import fit_batch
 from shared.engine.operate.outputs import Outputs
 from shared.ports import SessionNeed, WriteResult
 
@@ -266,10 +267,11 @@ class Resolver:
         # oldest first, as in compaction: a worker that slept on one of them finds it gone.
         while True:
             oldest = await self.journal.oldest_entries(session, REMOVED_AT_ONCE)
-            free = [one.entry.position for one in oldest if one.entry.position < entry.position]
+            free = [one.entry for one in oldest if one.entry.position < entry.position]
             if not free:
                 return entry
-            await self.journal.compact(session, free, {})
+            positions, states = fit_batch(free, REMOVED_AT_ONCE)
+            await self.journal.compact(session, positions, {}, states)
 
     async def require_settled(self, session: str, head: Entry | None) -> None:
         """Raise NotOpen where an older entry is still needed: its data would have to stay."""

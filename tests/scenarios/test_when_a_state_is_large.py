@@ -1,0 +1,158 @@
+"""A large state lies in a document beside its entry: written when it changed, removed with it."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+from pydantic import BaseModel
+
+from shared.adapters.injected_faults import CALL_ERRORS, CallFault
+from shared.domain.errors import LockstepError, OutcomeUnknown
+from shared.domain.handler import Context, Handlers
+from shared.domain.message import Message, Number, home_region
+from shared.domain.next_entry import STATE_INLINE_BYTES_MAX, STATE_KEPT_ENTRIES
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from tests.world import POLICY, REGIONS, World
+
+SESSION = "book-1"
+LARGE = STATE_INLINE_BYTES_MAX + 1
+handlers = Handlers()
+
+
+class Page(BaseModel):
+    """What is added to a book: so many times a letter."""
+
+    letter: str = ""
+    count: int = 0
+
+
+class Book(BaseModel):
+    """All of it."""
+
+    text: str = ""
+
+
+@handlers.register("page", state=Book, body=Page)
+def add_page(book: Book, page: Page, _: Context) -> Book:
+    """Add a page; an empty one changes nothing."""
+    return Book(text=book.text + page.letter * page.count)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(handlers=handlers)
+
+
+def page(sequence: int, letter: str = "", count: int = 0) -> Message:
+    body = Page(letter=letter, count=count).model_dump_json().encode()
+    return Message(f"page-{sequence}", SESSION, "page", body, Number("author", 0, sequence))
+
+
+async def consume(world: World, messages: Sequence[Message]) -> None:
+    for one in messages:
+        await world.east.consumer.consume(one)
+
+
+async def text(world: World) -> str:
+    """What a process that remembers nothing finds."""
+    reader = world.worker("west").worker
+    return str((await reader.input_after(await reader.read_head(SESSION))).state["text"])
+
+
+def states(world: World) -> list[int]:
+    """The positions of the states that lie beside their entries."""
+    kept = world.journal.partitions[SESSION].values()
+    return sorted(int(d["id"].removeprefix("state-")) for d in kept if d["kind"] == "state")
+
+
+async def test_it_is_written_once_for_each_change_and_found_by_a_new_process(world: World) -> None:
+    pages = [page(0, "a", 3), page(1, "b", LARGE), page(2), page(3), page(4, "c", 1), page(5)]
+
+    for number in range(len(pages)):
+        await world.worker("east").consumer.consume(pages[number])
+        expected = "".join(map(written, pages[: number + 1]))
+        assert await text(world) == expected
+
+    assert states(world) == [1, 4]
+    own = ["state" in entry for entry in world.entries(SESSION)]
+    assert own == [True, False, False, False, False, False]
+
+
+def written(one: Message) -> str:
+    added = Page.model_validate_json(one.body)
+    return added.letter * added.count
+
+
+async def test_the_entries_between_two_copies_of_a_kept_state_are_bounded(world: World) -> None:
+    count = 2 * STATE_KEPT_ENTRIES + 10
+    await consume(world, [page(0, "b", LARGE), *(page(n) for n in range(1, count))])
+    assert states(world) == [0, STATE_KEPT_ENTRIES, 2 * STATE_KEPT_ENTRIES]
+
+    world.clock.seconds += POLICY.retention_seconds
+    await world.worker(home_region(SESSION, REGIONS)).compactor.compact()
+
+    assert states(world) == [2 * STATE_KEPT_ENTRIES]
+    assert await text(world) == "b" * LARGE
+
+
+async def test_compaction_removes_it_with_its_entry(world: World) -> None:
+    await consume(world, [page(0, "b", LARGE), *(page(n, "c", 1) for n in range(1, 120))])
+    assert len(states(world)) == 120
+
+    world.clock.seconds += POLICY.retention_seconds
+    await world.worker(home_region(SESSION, REGIONS)).compactor.compact()
+
+    assert states(world) == [119]
+    assert await text(world) == "b" * LARGE + "c" * 119
+
+
+async def test_erasing_a_session_erases_it(world: World) -> None:
+    await consume(world, [page(0, "b", LARGE), *(page(n, "c", 1) for n in range(1, 80))])
+
+    decision = ResolutionRequest(ResolutionAction.ERASE, "ann", "she asked for it")
+    await world.east.resolver.resolve(SESSION, decision)
+
+    assert states(world) == []
+
+
+async def test_an_entry_of_an_older_release_that_holds_it_is_read(world: World) -> None:
+    await consume(world, [page(0, "b", LARGE), page(1)])
+    partition = world.journal.partitions[SESSION]
+    first = partition["000000000000"]
+    first |= {"state": partition.pop("state-000000000000")["state"]}
+    del first["state_apart"]
+
+    await world.worker("east").consumer.consume(page(2, "c", 1))
+
+    assert await text(world) == "b" * LARGE + "c"
+
+
+async def test_an_older_release_waits_at_it_and_processes_nothing_on_an_empty_state(
+    world: World,
+) -> None:
+    await consume(world, [page(0, "b", LARGE)])
+    # It does not know this field.
+    del world.journal.partitions[SESSION]["000000000000"]["state_apart"]
+
+    with pytest.raises(OutcomeUnknown):
+        await world.worker("east").consumer.consume(page(1, "c", 1))
+
+    assert len(world.entries(SESSION)) == 1
+
+
+@pytest.mark.parametrize("fault", CALL_ERRORS)
+@pytest.mark.parametrize("name", ["append", "head", "entry"])
+async def test_when_a_call_fails_no_state_is_without_its_entry(
+    world: World, name: str, fault: CallFault
+) -> None:
+    await consume(world, [page(0, "b", LARGE), page(1, "c", 1)])
+    world.journal.fault_plan.plan(name, fault)
+    worker = world.worker("east")
+    with suppress(LockstepError):
+        await worker.consumer.consume(page(2, "d", 1))
+    apart = [int(one["id"]) for one in world.entries(SESSION) if one.get("state_apart")]
+    assert states(world) == apart
+    await worker.consumer.consume(page(2, "d", 1))
+
+    assert states(world) == [0, 1, 2]
+    assert await text(world) == "b" * LARGE + "cd"
