@@ -36,7 +36,7 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
         await sweep_journal(services.recovery)
         await sweep_ledgers(services.outsiders)
         await sweep_dead_letters(services.dead_letters)
-        if services.heard is not None:
+        if services.heard is not None and services.heard.is_due():
             await services.heard.note(SWEEP)
             await services.heard.report()
 

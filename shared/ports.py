@@ -324,6 +324,12 @@ class Regions(Protocol):
 class Maintenance(Protocol):
     """What sweeps, compaction and operators look for."""
 
+    async def has_work(self, region: str) -> bool:
+        """Whether any session may need a sweep in a region: DELIVERY, UNBLOCKING, TAKE_OVER or
+        DRAINING, at any age.
+        """
+        ...
+
     async def sessions(
         self,
         need: SessionNeed,

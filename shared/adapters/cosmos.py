@@ -100,6 +100,7 @@ from shared.storage.queries import (
     PROCESSED_QUERY,
     RECENT_QUERY,
     WAITING_QUERY,
+    WORK_QUERY,
     blocked_queues_query,
     pending_query,
     place_of,
@@ -202,6 +203,11 @@ class CosmosJournal:
             parameters=[{"name": "@from", "value": ids[0]}, {"name": "@to", "value": ids[-1]}],
         )
         return decode_parked_run(found, ids)
+
+    async def has_work(self, region: str) -> bool:
+        """See Maintenance.has_work: one query, which ends at the first document that it finds."""
+        parameters: list[dict[str, object]] = [{"name": "@region", "value": region}]
+        return bool(await self.container.query(WORK_QUERY, limit=1, parameters=parameters))
 
     async def sessions(
         self,

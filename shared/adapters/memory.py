@@ -95,7 +95,7 @@ from shared.storage.operations import (
     repetition_operations,
     replace_operations,
 )
-from shared.storage.queries import place_of, shows_need, shows_sign
+from shared.storage.queries import place_of, shows_need, shows_sign, shows_work
 from shared.storage.regions import REGIONS_ID, REGIONS_SESSION, decode_regions
 
 
@@ -165,6 +165,16 @@ class MemoryJournal:
             "parked_run", lambda: [self.store.read(session, one) for one in ids]
         )
         return decode_parked_run([document for document in found if document], ids)
+
+    async def has_work(self, region: str) -> bool:
+        return self.fault_plan.perform(
+            "has_work",
+            lambda: any(
+                shows_work(document, region)
+                for session in self.store.flags
+                for document in self.store.flagged(session)
+            ),
+        )
 
     async def sessions(
         self,

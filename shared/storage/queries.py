@@ -30,6 +30,11 @@ RECENT_QUERY = (
 WAITING_QUERY = (
     "SELECT c._ts FROM c WHERE ARRAY_CONTAINS(c.owing, @region) AND c._ts <= @late ORDER BY c._ts"
 )
+# What a sweep in @region has to do, at any age. Without TOP or ORDER BY it needs no query plan.
+WORK_QUERY = (
+    "SELECT c.id FROM c WHERE ARRAY_CONTAINS(c.owing, @region)"
+    " OR ARRAY_CONTAINS(c.blocked, @region) OR c.claimed = true OR c.waiting = true"
+)
 LISTED_QUERY = (
     "SELECT c.listed FROM c WHERE c.id = 'genesis' AND c.listed > @after"
     " AND STARTSWITH(c.listed, @prefix) ORDER BY c.listed"
@@ -47,6 +52,8 @@ FIELDS = {
 
 # The needs that are asked for a place: a region, or one queue of it.
 PLACED = (SessionNeed.DELIVERY, SessionNeed.UNBLOCKING)
+# The needs that a sweep looks for.
+SWEPT = (*PLACED, SessionNeed.TAKE_OVER, SessionNeed.DRAINING)
 
 
 def place_of(need: SessionNeed, region: str, queue: str) -> str:
@@ -84,6 +91,12 @@ def sessions_query(need: SessionNeed, *, excludes: bool, partly: bool = False) -
     if excludes:
         condition += " AND NOT ARRAY_CONTAINS(@excluded, c.session)"
     return f"SELECT c.session, c._ts FROM c WHERE {condition} ORDER BY c._ts"  # noqa: S608 - from our own table
+
+
+def shows_work(document: Mapping[str, Any], region: str) -> bool:
+    """Whether `WORK_QUERY` finds a document."""
+    # Where queues are blocked, the field names their region, too.
+    return any(shows_need(document, need, region) for need in SWEPT)
 
 
 def blocked_queues_query(known: int) -> str:

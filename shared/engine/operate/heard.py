@@ -5,6 +5,7 @@ change feed. The feed's own leases say when it was last followed; a timer leaves
 """
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +15,8 @@ from shared.domain.errors import LockstepError
 log = logging.getLogger("lockstep.heard")
 
 SWEEP, COMPACT = "sweep", "compact"
+# The sweep runs more often than it has to be heard: once a minute, by its default schedule.
+NOTED_SECONDS_MIN = 50.0
 # A lease is renewed every 5 s; the sweep runs every 15 s and compaction every 10 min by default.
 # Longer silence than this is worth a look, a restart of the app among its reasons.
 FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 60.0, 120.0, 1_500.0
@@ -47,9 +50,18 @@ class Heard:
     def __init__(self, leases: Leases, region: str, regions: Iterable[str]) -> None:
         self.leases = leases
         self.region = region
+        self.noted_at: float | None = None
         # The trigger's lease prefixes (functions/rescue.py, functions/sagas.py), of every region:
         # the name of one may begin with the name of another.
         self.prefixes = [prefix for name in regions for prefix in (name, f"sagas-{name}")]
+
+    def is_due(self) -> bool:
+        """Whether this instance's sweep has to be heard again; the first one has, at once."""
+        now = time.monotonic()
+        if self.noted_at is not None and now < self.noted_at + NOTED_SECONDS_MIN:
+            return False
+        self.noted_at = now
+        return True
 
     async def note(self, timer: str) -> None:
         """Record that a timer ran; what cannot be recorded now is at its next run."""

@@ -92,3 +92,17 @@ async def test_health_shows_what_was_heard_and_null_where_that_is_not_known() ->
 
     kept.is_down = True
     assert body(await report_health(services))["heard"] is None
+
+
+async def test_the_sweep_is_noted_at_once_and_then_not_at_every_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("shared.engine.operate.heard.time.monotonic", lambda: now)
+    heard = Heard(Kept(), "east", ["east", "west"])
+    due: list[bool] = []
+    for _ in range(9):
+        due.append(heard.is_due())
+        now += 15.0
+
+    assert due == [True, False, False, False, True, False, False, False, True]

@@ -38,9 +38,12 @@ async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureF
     assert world.outputs("east") == []
 
 
-async def test_the_sweep_survives_a_store_out_of_reach(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("call", ["has_work", "sessions.delivery"])
+async def test_the_sweep_survives_a_store_out_of_reach(
+    call: str, caplog: pytest.LogCaptureFixture
+) -> None:
     world = await owing_world()
-    world.journal.fault_plan.plan("sessions.delivery", CallFault.REFUSED)
+    world.journal.fault_plan.plan(call, CallFault.REFUSED)
 
     with caplog.at_level(logging.WARNING):
         await sweep_journal(world.east.recovery)
