@@ -7,6 +7,7 @@ from typing import Any
 
 import azure.functions as func
 
+from functions.asyncapi import build_asyncapi_blueprint
 from functions.errors import build_errors_blueprint
 from functions.ingest import build_ingest_blueprint
 from functions.openapi import build_openapi_blueprint
@@ -65,6 +66,7 @@ def build_app(services: Services) -> func.FunctionApp:
         build_operate_blueprint,
         build_errors_blueprint,
         build_openapi_blueprint,
+        build_asyncapi_blueprint,
         build_page_blueprint,
         build_saga_blueprint,
         build_saga_routes,

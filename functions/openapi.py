@@ -174,6 +174,13 @@ OPERATIONS = (
         needs_key=False,
     ),
     HttpOperation("openapi", "get", "openapi", "This document.", {200: "OpenAPI 3.1."}),
+    HttpOperation(
+        "asyncapi",
+        "get",
+        "asyncapi",
+        "The messages that the app takes and sends by queues.",
+        {200: "AsyncAPI 3.0."},
+    ),
 )
 
 
@@ -190,13 +197,8 @@ def build_openapi_blueprint(services: Services) -> func.Blueprint:
 
 def describe_api(handlers: Handlers) -> dict[str, Any]:
     """The whole document, for an app with these handlers."""
-    kinds = kinds_of(handlers)
-    sagas = [one for one in handlers.by_type.values() if one.message_type in kinds]
-    messages = [
-        one
-        for one in handlers.by_type.values()
-        if one.message_type not in kinds | {EVENT_TYPE, END_TYPE}
-    ]
+    sagas = [handlers.by_type[kind] for kind in sorted(kinds_of(handlers))]
+    messages = find_messages(handlers)
     own: list[type[BaseModel]] = [ResolutionBody, RepeatBody]
     models = own + [one.body for one in (*messages, *sagas)]
     references, schemas = models_json_schema(
@@ -237,6 +239,12 @@ def describe_api(handlers: Handlers) -> dict[str, Any]:
             },
         },
     }
+
+
+def find_messages(handlers: Handlers) -> list[Handler]:
+    """The handlers of what anybody may send: nothing that is for a saga's session."""
+    of_sagas = kinds_of(handlers) | {EVENT_TYPE, END_TYPE}
+    return [one for kind, one in handlers.by_type.items() if kind not in of_sagas]
 
 
 def describe_operation(one: HttpOperation) -> dict[str, Any]:

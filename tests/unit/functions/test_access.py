@@ -28,7 +28,8 @@ RIGHTS = {
     Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga"},
     Right.RESOLVE: {"resolve", "page_decision", "send_again", "page_again"},
     Right.LOOK: {
-        *("sessions", "session", "faults", "errors", "openapi", "show_saga", "list_sagas"),
+        *("sessions", "session", "faults", "errors", "show_saga", "list_sagas"),
+        *("openapi", "asyncapi"),
         *(
             "page",
             "page_regions",

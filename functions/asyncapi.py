@@ -1,0 +1,163 @@
+"""The app's messages as AsyncAPI 3.0: what its queue takes, and what it sends, from the models.
+
+Which types a handler sends, and with which bodies, is known only when it runs: of outputs the
+document says how they travel. Servers are left out, because a namespace is a matter of settings.
+https://www.asyncapi.com/docs/reference/specification/v3.0.0
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import azure.functions as func
+from pydantic.json_schema import models_json_schema
+
+from functions.access import add_route
+from functions.openapi import REFERENCE, TEXT, VERSION, find_messages
+from functions.responses import respond
+from shared.domain import wire
+from shared.domain.access import Right
+from shared.domain.handler import Handlers
+from shared.domain.message import (
+    GROUP_CHARACTERS_MAX,
+    ID_CHARACTERS_MAX,
+    OWNER_LEVEL_MAX,
+    QUEUE_CHARACTERS_MAX,
+    SEQUENCE_MAX,
+    SOURCE_CHARACTERS_MAX,
+    TIME_CHARACTERS_MAX,
+    TYPE_CHARACTERS_MAX,
+    derive_id,
+)
+from shared.domain.outbox import AppQueues
+from shared.domain.reports import FAULT_TYPE, REJECTED_TYPE, TOMBSTONE_TYPE
+from shared.domain.trace import HEADER
+from shared.engine.build import Services
+
+# No model has a name with a dot.
+ATTRIBUTES = "lockstep.attributes"
+
+
+def limit_text(most: int, least: int = 0) -> dict[str, Any]:
+    return TEXT | {"minLength": least, "maxLength": most}
+
+
+WHOLE = {"type": "integer", "minimum": 0}
+ID = limit_text(ID_CHARACTERS_MAX, 1)
+HEADERS: Mapping[str, Mapping[str, Any]] = {
+    "specversion": {"const": wire.SPEC_VERSION},
+    "id": ID,
+    "source": limit_text(SOURCE_CHARACTERS_MAX),
+    "type": limit_text(TYPE_CHARACTERS_MAX, 1),
+    "partitionkey": {**ID, "description": "the session"},
+    "time": limit_text(TIME_CHARACTERS_MAX),
+    "producergroup": limit_text(GROUP_CHARACTERS_MAX, 1),
+    "ownerlevel": {**WHOLE, "maximum": OWNER_LEVEL_MAX},
+    "producersequence": {**WHOLE, "maximum": SEQUENCE_MAX},
+    "replyto": limit_text(QUEUE_CHARACTERS_MAX),
+    "replysession": limit_text(ID_CHARACTERS_MAX),
+    "correlationid": limit_text(ID_CHARACTERS_MAX),
+    "reminder": limit_text(ID_CHARACTERS_MAX),
+    HEADER: TEXT,
+}
+REQUIRED = ("specversion", "id", "type", "partitionkey")
+REPORT = {"type": "object", "required": ["reason"], "properties": {"reason": TEXT}}
+OWN: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    FAULT_TYPE: ("The copy of a message that failed for good, and why.", REPORT),
+    REJECTED_TYPE: ("A delivery that no journal takes, or a piece of it, and why.", REPORT),
+    TOMBSTONE_TYPE: ("It stands in the place of an output that no queue takes.", REPORT),
+}
+
+
+def build_asyncapi_blueprint(services: Services) -> func.Blueprint:
+    """`GET /api/asyncapi`."""
+    bp = func.Blueprint()
+
+    @add_route(bp, services, "GET", "asyncapi", Right.LOOK)
+    async def asyncapi(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
+        return respond(describe_messages(services.handlers, services.readiness.delivery.queues))
+
+    return bp
+
+
+def describe_messages(handlers: Handlers, queues: AppQueues) -> dict[str, Any]:
+    """The whole document, for an app with these handlers and queues."""
+    taken = find_messages(handlers)
+    references, schemas = models_json_schema(
+        [(model, "validation") for model in dict.fromkeys(one.body for one in taken)],
+        ref_template=REFERENCE,
+    )
+    payloads = {model: schema for (model, _), schema in references.items()}
+    messages = {
+        name_component(one.message_type): describe_type(one.message_type, payloads[one.body])
+        | {"x-sessions": list(one.sessions) or ["*"]}
+        for one in taken
+    }
+    own = {
+        name: describe_type(name, schema) | {"summary": summary}
+        for name, (summary, schema) in OWN.items()
+    }
+    output = {
+        "summary": "What a handler sends; each handler's own code says of which type.",
+        "contentType": wire.CONTENT_TYPE,
+        "headers": refer("schemas", ATTRIBUTES),
+        "payload": {},
+    }
+    channels = {
+        "input": (queues.here, "receive", [*messages, TOMBSTONE_TYPE]),
+        "output": (queues.outputs, "send", ["lockstep.output", TOMBSTONE_TYPE]),
+        "errors": (queues.errors, "send", [FAULT_TYPE, REJECTED_TYPE]),
+    }
+    return {
+        "asyncapi": "3.0.0",
+        "info": {"title": "Lockstep", "version": VERSION},
+        "defaultContentType": wire.CONTENT_TYPE,
+        "channels": {
+            channel: {
+                "address": address,
+                "description": "A session queue of Service Bus, in every region.",
+                "messages": {name: refer("messages", name) for name in names},
+            }
+            for channel, (address, _, names) in channels.items()
+        },
+        "operations": {
+            channel: {"action": action, "channel": {"$ref": f"#/channels/{channel}"}}
+            for channel, (_, action, _) in channels.items()
+        },
+        "components": {
+            "messages": {**messages, **own, "lockstep.output": output},
+            "schemas": {**schemas.get("$defs", {}), ATTRIBUTES: describe_attributes()},
+        },
+    }
+
+
+def name_component(message_type: str) -> str:
+    """The type, or an id of it: a component's name is of letters, digits and `._-` only."""
+    is_name = re.fullmatch(r"[A-Za-z0-9._-]+", message_type)
+    return message_type if is_name else derive_id(message_type)
+
+
+def describe_type(message_type: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """A message whose type is known: its application properties, and its body."""
+    said = {"properties": {wire.PREFIX + "type": {"const": message_type}}}
+    return {
+        "name": message_type,
+        "contentType": wire.CONTENT_TYPE,
+        "headers": {"type": "object", "allOf": [refer("schemas", ATTRIBUTES), said]},
+        "payload": payload,
+    }
+
+
+def describe_attributes() -> dict[str, Any]:
+    """The CloudEvents attributes, as application properties; those of a number come together."""
+    numbering = [wire.PREFIX + name for name in wire.NUMBERING]
+    return {
+        "type": "object",
+        "required": [wire.PREFIX + name for name in REQUIRED],
+        "properties": {wire.PREFIX + name: schema for name, schema in HEADERS.items()},
+        "dependencies": dict.fromkeys(numbering, numbering),
+    }
+
+
+def refer(kind: str, name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/{kind}/{name}"}
