@@ -51,7 +51,7 @@ def take_figures() -> list[PathFigure]:
     return [
         # 14, 50 and 9, and 12 for a saga's step, before calls gathered: ADR 0033 says what for.
         PathFigure("pure message: files", len(message.files), 16),
-        PathFigure("pure message: functions", message.functions, 65),
+        PathFigure("pure message: functions", message.functions, 66),
         PathFigure("pure message: depth", message.depth, 11),
         PathFigure("pure message: calls", len(message.calls)),
         PathFigure("pure message: changes of file", message.changes),

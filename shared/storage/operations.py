@@ -122,7 +122,7 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
         operations.append(ReadDocument(predecessor, WriteResult.ORPHANED))
     # 2. Nobody else was first. This create is claim, commit, deduplication and fence at once.
     operations.append(CreateDocument(encode_entry(entry), WriteResult.TAKEN))
-    operations += keep_state(entry)
+    operations += [UpsertDocument(encode_state(entry))] if entry.state_apart else []
     # 3. A message is parked, or taken from where it was parked.
     if entry.status is Status.PARKED and entry.message is not None:
         operations += park_operations(entry, entry.message)
@@ -186,7 +186,7 @@ def replace_operations(
 ) -> list[Operation]:
     """The batch that replaces a claim, with a message to be parked beside it."""
     operations: list[Operation] = [ReplaceDocument(encode_entry(entry), version, WriteResult.TAKEN)]
-    operations += keep_state(entry)
+    operations += [UpsertDocument(encode_state(entry))] if entry.state_apart else []
     if waiting is not None:
         parked = encode_parked(waiting.message, waiting.identity.number)
         operations.append(CreateDocument(parked, WriteResult.PARKED_BEFORE))
@@ -197,11 +197,6 @@ def replace_operations(
         if is_first_parked(entry):
             operations.append(UpsertDocument(encode_waiting(entry.session, waits=True)))
     return operations + adopt_staged(entry)
-
-
-def keep_state(entry: Entry) -> list[Operation]:
-    """What stores a state that lies beside its entry."""
-    return [UpsertDocument(encode_state(entry))] if entry.state_apart else []
 
 
 def adopt_staged(entry: Entry) -> list[Operation]:
