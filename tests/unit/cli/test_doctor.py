@@ -110,6 +110,11 @@ PLANTED: dict[str, tuple[Change, str, str]] = {
         "functionTimeout 00:02:00 is too short for LOCKSTEP_HANDLER_SECONDS 60",
         "raise functionTimeout to 270 s",
     ),
+    "routes below another prefix": (
+        set_host("lockstep", "extensions", "http", "routePrefix"),
+        "routePrefix is 'lockstep'",
+        'set extensions.http.routePrefix to "api"',
+    ),
     "an app setting that overrules host.json": (
         set_value("AzureFunctionsJobHost__extensions__serviceBus__prefetchCount", "10"),
         "prefetchCount is not 0",
@@ -119,14 +124,27 @@ PLANTED: dict[str, tuple[Change, str, str]] = {
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_what_is_planted_in_the_settings_is_named_with_the_next_step(planted: str) -> None:
+def test_what_is_planted_in_the_settings_is_named_with_the_next_step(
+    planted: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LOCKSTEP_URL", raising=False)
     change, wrong, step = PLANTED[planted]
     values, host = sound_values(), sound_host()
     change(values, host)
+    (tmp_path / "host.json").write_text(json.dumps(host))
+    (tmp_path / "settings").write_text(json.dumps({"Values": values}))
+    words = ("doctor", "--settings", str(tmp_path / "settings"), "--app", str(tmp_path))
 
-    (found,) = [*check_settings(values), *check_host(host, values)]
+    assert main([*words, "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["findings"]
+    assert main(words) == 1
+    shown = capsys.readouterr().out
 
-    assert (wrong in found.wrong, step in found.next) == (True, True), found
+    assert (wrong in found["wrong"], step in found["next"]) == (True, True), found
+    assert (found["wrong"] in shown, found["next"] in shown) == (True, True), shown
 
 
 def test_nothing_is_said_of_sound_settings() -> None:
