@@ -22,6 +22,9 @@ param backupTier string = 'Continuous7Days'
 @description('Optional. Whether deleting the account, or a container in it, is refused: what is in no other place would be gone with it.')
 param isLocked bool = true
 
+@description('Optional. Whether the account is reached through private endpoints alone.')
+param isPrivate bool = false
+
 @description('Optional. Tags put on the account.')
 param tags object = {}
 
@@ -54,7 +57,7 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
     disableLocalAuth: true
     disableKeyBasedMetadataWriteAccess: true
     minimalTlsVersion: 'Tls12'
-    publicNetworkAccess: 'Enabled'
+    publicNetworkAccess: isPrivate ? 'Disabled' : 'Enabled'
   }
 }
 
@@ -132,6 +135,9 @@ resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (isLocked) {
 
 @description('Resource id of the lock; empty if there is none.')
 output lockId string = isLocked ? '${account.id}/providers/Microsoft.Authorization/locks/keep-the-journal' : ''
+
+@description('Resource id of the Cosmos account.')
+output accountId string = account.id
 
 @description('Name of the Cosmos account.')
 output accountName string = account.name

@@ -81,6 +81,9 @@ param lockJournal bool = true
 @description('Optional. Whether one address serves HTTP for all regions and leaves out one that is down: Azure Front Door, which has a price. Senders that publish by themselves need none.')
 param frontDoor bool = false
 
+@description('Optional. Whether queues, journal and storage are reached from networks of the regions alone, by private endpoints: senders outside them then come over HTTP. It has a price by the hour.')
+param privateNetwork bool = false
+
 @description('Optional. Object id of the group in Entra ID whose members may see metrics and logs, query the journal and look at the error queues; empty: nobody.')
 param readers string = ''
 
@@ -118,6 +121,27 @@ resource journalGroup 'Microsoft.Resources/resourceGroups@2024-03-01' = {
   tags: tags
 }
 
+// A group for each region's network: a group can have a DNS zone once, and each region has its own.
+resource networkGroup 'Microsoft.Resources/resourceGroups@2024-03-01' = [
+  for place in (privateNetwork ? regions : []): {
+    name: 'rg-${environmentName}-network-${place.name}'
+    location: location
+    tags: tags
+  }
+]
+
+module network 'network.bicep' = [
+  for (place, index) in (privateNetwork ? regions : []): {
+    name: 'lockstep-network-${place.name}'
+    scope: networkGroup[index]
+    params: {
+      region: place.name
+      location: place.location
+      tags: tags
+    }
+  }
+]
+
 module journal 'journal.bicep' = {
   name: 'lockstep-journal'
   scope: journalGroup
@@ -128,12 +152,13 @@ module journal 'journal.bicep' = {
     zoneRedundant: zoneRedundant
     backupTier: backupTier
     isLocked: lockJournal
+    isPrivate: privateNetwork
     tags: tags
   }
 }
 
 module region 'region.bicep' = [
-  for place in regions: {
+  for (place, index) in regions: {
     name: 'lockstep-${place.name}'
     scope: group
     params: {
@@ -155,6 +180,28 @@ module region 'region.bicep' = [
       durableBackend: durableBackend
       zoneRedundant: zoneRedundant
       hasRecord: keepRecord
+      subnetId: privateNetwork ? (network[index].outputs.appSubnetId) : ''
+      tags: tags
+    }
+  }
+]
+
+module endpoints 'endpoints.bicep' = [
+  for (place, index) in (privateNetwork ? regions : []): {
+    name: 'lockstep-endpoints-${place.name}'
+    scope: networkGroup[index]
+    params: {
+      location: place.location
+      networkId: network[index].outputs.networkId
+      subnetId: network[index].outputs.endpointSubnetId
+      accountId: journal.outputs.accountId
+      namespaces: [
+        for (each, number) in regions: {
+          name: each.name
+          id: region[number].outputs.namespaceId
+        }
+      ]
+      storageId: region[index].outputs.storageId
       tags: tags
     }
   }

@@ -78,6 +78,9 @@ param zoneRedundant bool = false
 @description('Optional. Whether the namespace writes down what is done to it, in the workspace: it is paid by the gigabyte.')
 param hasRecord bool = false
 
+@description('Optional. Resource id of the subnet that the app goes out through; empty: none, and queues and storage are reached from everywhere.')
+param subnetId string = ''
+
 @description('Optional. The most instances the app may scale out to.')
 @minValue(1)
 @maxValue(1000)
@@ -91,6 +94,8 @@ var queueName = 'lockstep'
 var outputQueueName = 'lockstep-out'
 var errorQueueName = 'lockstep-errors'
 var packageContainerName = 'deployment'
+// With a role only, wherever a caller is; or from the networks of the regions only, too.
+var publicAccess = empty(subnetId) ? 'Enabled' : 'Disabled'
 
 // Every namespace in every region: an app listens on its own and dispatches outputs to all.
 var connections = union(
@@ -137,7 +142,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
     premiumMessagingPartitions: 1
     disableLocalAuth: true
     minimumTlsVersion: '1.2'
-    publicNetworkAccess: 'Enabled'
+    publicNetworkAccess: publicAccess
   }
 }
 
@@ -185,6 +190,7 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   kind: 'StorageV2'
   sku: { name: zoneRedundant ? 'Standard_ZRS' : 'Standard_LRS' }
   properties: {
+    publicNetworkAccess: publicAccess
     allowSharedKeyAccess: false
     allowBlobPublicAccess: false
     minimumTlsVersion: 'TLS1_2'
@@ -279,6 +285,7 @@ resource app 'Microsoft.Web/sites@2024-04-01' = {
   }
   properties: {
     serverFarmId: plan.id
+    virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
     httpsOnly: true
     siteConfig: {
       minTlsVersion: '1.2'

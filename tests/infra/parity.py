@@ -66,6 +66,7 @@ EVERYTHING: dict[str, Value] = {
     "durableBackend": "scheduler",
     "zoneRedundant": True,
     "frontDoor": True,
+    "privateNetwork": True,
     "readers": "11111111-1111-1111-1111-111111111111",
     "keepRecord": True,
     "emails": ["somebody@example.com"],

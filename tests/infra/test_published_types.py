@@ -31,7 +31,9 @@ def test_every_resource_is_what_the_published_types_allow(switches: dict[str, Va
         *("main", "journal", "journalAccess"),
         *("east region", "west region", "east access", "west access"),
     }
-    switched = {"people", "front", "budget", "journalBudget", "east watch", "west watch"}
+    switched = {"people", "front", "budget", "journalBudget"}
+    for name in ("watch", "network", "endpoints"):
+        switched |= {f"{region} {name}" for region in REGIONS}
     assert deployed.keys() == always | (switched if "emails" in switches else set())
     assert type_findings(deployed.values(), PUBLISHED) == []
 
@@ -128,6 +130,25 @@ def test_every_resource_is_what_the_published_types_allow(switches: dict[str, Va
             "partitionKey.paths is '/session', not an array",
         ),
         (
+            "east network",
+            "serviceName: 'Microsoft.App/environments'",
+            "service: 'Microsoft.App/environments'",
+            "delegations[0].properties.service is no property",
+        ),
+        (
+            "east endpoints",
+            "groupIds: [target.part]",
+            "groupIds: target.part",
+            "groupIds is 'Sql', not an array",
+        ),
+        ("front", "probeRequestType: 'GET'", "probeRequestType: 1", "probeRequestType is 1, none"),
+        (
+            "east watch",
+            "severity: one.severity",
+            "severity: 'high'",
+            "severity is 'high', not an integer",
+        ),
+        (
             "journal",
             "failoverPriority: priority",
             "failoverPriority: -1",
@@ -136,7 +157,7 @@ def test_every_resource_is_what_the_published_types_allow(switches: dict[str, Va
     ],
 )
 def test_a_planted_error_is_named(where: str, old: str, new: str, said: str) -> None:
-    broken = changed(templates(deployment())[where], old, new)
+    broken = changed(templates(deployment(**EVERYTHING))[where], old, new)
 
     found = type_findings([broken], PUBLISHED)
 
