@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.domain.message import Message, Number, derive_id, digest_content
 from shared.settings import Settings
-from shared.wiring import open_producer
+from shared.wiring import Adapters, open_producer
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.control import count_operations
 from testbed.faults import components_down, hosts_killed
@@ -35,6 +35,13 @@ class Stack:
         async with open_producer(reached) as producer:
             for own in messages.values():
                 await producer.send(own)
+
+    async def put(self, region: str, message: Message) -> None:
+        """Put a message into one region's queue, as a sender without a producer does."""
+        adapters = Adapters.of(Settings.read(self.cloud.app_settings()))
+        async with AsyncExitStack() as opened:
+            opened.push_async_callback(adapters.close)
+            await adapters.bus.send(region, "lockstep", [message])
 
     def left_in_queues(self) -> int:
         """Messages of the inbound queues that are not settled, dead letters among them."""

@@ -137,6 +137,25 @@ async def test_an_operator_needs_the_command_line_alone(
     assert [("error" in one) for one in ask("health", ends=3)["regions"]] == [True, False]
 
 
+async def test_a_rejected_delivery_is_sent_again_from_the_command_line(
+    stack: Stack, ask: Any
+) -> None:
+    # Without a number and a time it cannot be told from a copy.
+    stray = Message(derive_id("stray"), "N/9", "flight.status", status("N/9", 0).body)
+    await stack.put("east", stray)
+
+    until(lambda: ask("errors", "N/9")["errors"], seconds=90, what="its report")
+    (listed,) = ask("errors")["errors"]
+    assert (listed["session"], listed["repeatable"]) == ("N/9", True)
+    for _ in range(2):
+        ask("send-again", "N/9", "--why", "it is new", "--yes")
+
+    until(lambda: "N/9" in stack.entries(), seconds=60, what="the effect")
+    assert ask("show", "N/9")["state"]["events"] == 1
+    (listed,) = ask("errors", "N/9")["errors"]
+    assert listed["sent_again"] == {"who": "Ada", "why": "it is new", "done": True}
+
+
 async def test_sagas_are_listed_and_shown(stack: Stack, ask: Any) -> None:
     http = SagaStack(stack.cloud)
     started, _ = http.start_saga("east", "O-1", lines=[{"product": "p", "quantity": 1}])

@@ -7,7 +7,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 
@@ -137,12 +137,9 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
             await stack.send({session: [bad, *sent[1:]]})
         await stack.send({"N777UA": [status("N777UA", n) for n in range(25)]})
         stray = Message(derive_id("stray"), "N999", "flight.status", status("N999", 0).body)
-        adapters = Adapters.of(Settings.read(cloud.app_settings()))
-        async with AsyncExitStack() as opened:
-            opened.push_async_callback(adapters.close)
-            await adapters.bus.send("west", "lockstep", [stray])
-            until(lambda: len(stack.entries().get("N14222", [])) == 4, seconds=90, what="parking")
-            until(lambda: "N777UA" in stack.entries(), seconds=90, what="work")
+        await stack.put("west", stray)
+        until(lambda: len(stack.entries().get("N14222", [])) == 4, seconds=90, what="parking")
+        until(lambda: "N777UA" in stack.entries(), seconds=90, what="work")
         page = await browser.new_page(viewport={"width": 1200, "height": 800})
         address = f"{cloud.contract['hosts']['west']}/api/operate"
 

@@ -275,6 +275,7 @@ async def test_a_rejected_delivery_is_previewed_and_then_sent_once(world: World)
     await world.east.rejecter.reject("acc-7", to_properties(stray), stray.body, "no time")
 
     text = (await shown(world, show_errors)).get_body().decode()
+    assert "<code>docs/runbook.md#something-is-in-the-error-queue</code>" in text
     hidden = re.findall(r'name="(session|report|sequence)" value="([^"]*)"', text)
     said = [(name, value) for name, value in hidden if value] + [("who", "Ada"), ("why", "mended")]
     assert world.bus.messages("east", "in") == []
