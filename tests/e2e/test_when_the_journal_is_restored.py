@@ -1,0 +1,82 @@
+"""The restore drill of docs/deploy.md on one machine: the journal of earlier, the queues of now."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from shared.domain.journal import Status
+from shared.domain.message import Message, digest_content
+from testbed.cloud import running_cloud
+from tests.e2e.stack import REGIONS, Stack, effects, flights, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+SESSIONS, BEFORE, SETTLED, SENT = 3, 4, 7, 8
+
+
+def expected(sent: dict[str, list[Message]], each: int) -> dict[str, list[tuple[str, str]]]:
+    """What the journal says of the first messages of every session."""
+    return {
+        session: [(m.id, digest_content(m.type, m.body)) for m in own[:each]]
+        for session, own in sent.items()
+    }
+
+
+def processed(stack: Stack) -> dict[str, list[tuple[str, str]]]:
+    """What the journal says was processed; an entry that parks a message processes none."""
+    return {
+        session: effects([entry for entry in own if entry["status"] != Status.PARKED.value])
+        for session, own in stack.entries().items()
+    }
+
+
+async def send_and_settle(stack: Stack, each: int) -> None:
+    """Send the first messages of every session, whether or not they were sent before."""
+    sent = {session: own[:each] for session, own in flights(SESSIONS, SENT).items()}
+    await stack.send(sent)
+    until(
+        lambda: processed(stack) == expected(sent, each) and stack.left_in_queues() == 0,
+        seconds=60,
+        what=f"the processing of {each} messages of each session",
+    )
+
+
+def waiting(stack: Stack) -> set[str]:
+    """The sessions in which messages wait behind a gap."""
+    with stack.cloud.open_container() as container:
+        found = container.query_items(
+            "SELECT c.session FROM c WHERE c.waiting = true", enable_cross_partition_query=True
+        )
+        return {document["session"] for document in found}
+
+
+async def test_a_restored_journal_has_what_was_committed_and_takes_the_rest_again(
+    tmp_path: Path,
+) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    settings = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "0", "LOCKSTEP_GAP_WAIT_SECONDS": "1"}
+    kept = ("--data", str(data))
+    with running_cloud(*kept, logs=tmp_path, settings=settings) as cloud:
+        await send_and_settle(Stack(cloud), BEFORE)
+    shutil.copytree(data, copy)
+    with running_cloud(*kept, logs=tmp_path, settings=settings) as cloud:
+        await send_and_settle(Stack(cloud), SETTLED)
+        for region in REGIONS:
+            cloud.control.act(region, "kill")
+        # The last ones wait in the queues, which no restore takes back.
+        last = {session: own[SETTLED:] for session, own in flights(SESSIONS, SENT).items()}
+        await Stack(cloud).send(last)
+    shutil.copy(copy / "cosmos.sqlite", data / "cosmos.sqlite")
+
+    with running_cloud(*kept, logs=tmp_path, settings=settings) as cloud:
+        restored = Stack(cloud)
+        # What was committed before the copy is there. What was in a queue shows what is missing: it
+        # waits behind the messages that the journal forgot and that are in no queue any more.
+        sessions = set(flights(SESSIONS, SENT))
+        until(lambda: waiting(restored) == sessions, seconds=60, what="the gap of each session")
+        assert processed(restored) == expected(flights(SESSIONS, SENT), BEFORE)
+
+        # The whole source again: the first ones are copies, the others are processed, once.
+        await send_and_settle(restored, SENT)
+        assert waiting(restored) == set()
