@@ -241,6 +241,11 @@ class Faults:
             for fault in down
         )
 
+    @property
+    def are_armed(self) -> bool:
+        """Whether there may be any, for what is asked with every byte."""
+        return bool(self._armed)
+
     def in_force(self, action: Action) -> list[Fault]:
         """The faults of one action, whatever they cover; asking spends nothing."""
         if not self._armed:

@@ -93,6 +93,8 @@ class Interceptor:
     @property
     def link_seconds(self) -> float:
         """How long bytes are under way to a client and from it; infinite while it is silent."""
+        if not self._faults.are_armed:
+            return 0
         if any(one.covers(self._component) for one in self._faults.in_force(Action.SILENT)):
             return inf
         slow = self._faults.in_force(Action.SLOW_LINK)
