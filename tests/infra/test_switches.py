@@ -165,14 +165,18 @@ def test_without_a_private_network_there_is_none() -> None:
     assert sorted(open_to_all(region_of("east", main))) == ["namespace", "storage"]
 
 
+TABLES = {"AppRequests", "AppTraces", "AppMetrics"}
+
+
 def unknown_metrics(watch: Template) -> list[str]:
-    """The metrics that alerts ask for and no page names."""
+    """The tables that are not the apps', and the metrics that alerts ask for and no page names."""
     telemetry = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
     listed = watch.value("symptoms")
     assert isinstance(listed, list)
     queries = [str(section(one)["query"]) for one in listed]
     asked = [query.split('"')[1] for query in queries if query.startswith("AppMetrics")]
-    return [name for name in asked if f"`{name}`" not in telemetry]
+    tables = {query.split()[0] for query in queries}
+    return [*(tables - TABLES), *(name for name in asked if f"`{name}`" not in telemetry)]
 
 
 def untold_symptoms(watch: Template) -> set[str]:
@@ -246,6 +250,7 @@ def test_each_switch_turns_something_on() -> None:
         (front_breaches, "front", "hostName: one.host", "hostName: token"),
         (untold_symptoms, "watch", "symptom: 'Outputs are late'", "symptom: 'Outputs are slow'"),
         (unknown_metrics, "watch", "lockstep.pending.age", "lockstep.pending.years"),
+        (unknown_metrics, "watch", "'AppRequests |", "'AppRequest |"),
         (open_to_all, "journal", "isPrivate ? 'Disabled'", "isPrivate ? 'Enabled'"),
         (open_to_all, "region", "    publicNetworkAccess: publicAccess\n    allow", "    allow"),
         (network_breaches, "network", "Microsoft.App/environments", "Microsoft.Web/serverFarms"),
