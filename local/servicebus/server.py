@@ -86,8 +86,13 @@ class Namespace:
                 thread.end()
 
     def targets(self) -> list[Target]:
-        """What faults may hit: the entities are those that the namespace has now."""
-        held = frozenset(self.entities())
+        """What faults may hit: the entities are those that the namespace has now.
+
+        Before it runs they are the declared queues and topics.
+        """
+        declared = [queue.name for queue in self.config.queues]
+        declared += [topic.name for topic in self.config.topics]
+        held = frozenset(self.entities() if self._thread else declared)
         return [Target(self._name, OPERATIONS, states=LINK_ACTIONS, entities=held)]
 
     def entities(self) -> list[str]:

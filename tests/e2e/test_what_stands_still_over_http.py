@@ -81,9 +81,13 @@ async def test_every_halt_is_on_one_page_until_it_is_resolved(
     assert sorted(one["session"] for one in list_all(http)) == sorted(
         {*sessions} - {listed[0]["session"]}
     )
-    before = units(stack)
-    http.ask("west", "faults?limit=4")
-    assert 0 < units(stack) - before < PAGE_UNITS_MAX
+    spent = []
+    for _ in range(5):
+        before = units(stack)
+        http.ask("west", "faults?limit=4")
+        spent.append(units(stack) - before)
+    # A sweep may have asked meanwhile.
+    assert 0 < min(spent) < PAGE_UNITS_MAX
     for query in ("limit=0", "limit=ten", "after=yesterday", "kind=odd", "page=2"):
         status, answer = http.ask("west", f"faults?{query}")
         assert (status, answer["type"]) == (400, "InvalidMessage")

@@ -109,6 +109,7 @@ def test_runs_are_not_summed_up_while_one_is_unsent(
     monkeypatch.setattr(manifest, "SUMMARISED_RUNS", 1)
     with monkeypatch.context() as patch:
         patch.setattr(Manifest, "mark_sent", lambda *_: None)
+        patch.setattr(Manifest, "mark_lane_sent", lambda *_: None)
         feed(spark, tmp_path, changed(1))
 
     assert job(spark, tmp_path).manifest.read_history().summarised == 0
