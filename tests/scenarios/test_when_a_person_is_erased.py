@@ -44,7 +44,7 @@ async def test_nothing_of_the_data_is_left_and_copies_are_still_copies() -> None
 
     entry = await world.east.resolver.resolve("acc-7", ERASE)
 
-    assert str(SECRET) not in kept(world)
+    assert kept(world).count(str(SECRET)) == 0
     (left,) = world.entries()
     assert (left["resolution"]["who"], left["resolution"]["action"]) == ("Ada", "erase")
     assert entry.position == 230
@@ -75,7 +75,7 @@ async def test_when_the_worker_dies_between_erasing_and_removing_it_can_be_repea
         await world.east.resolver.resolve("acc-7", ERASE)
     await world.west.resolver.resolve("acc-7", ERASE)
 
-    assert str(SECRET) not in kept(world)
+    assert kept(world).count(str(SECRET)) == 0
     assert len(world.entries()) == 1
 
 
@@ -111,7 +111,7 @@ async def test_a_fault_that_was_skipped_is_erased_with_its_body() -> None:
 
     await world.east.resolver.resolve("acc-7", ERASE)
 
-    assert str(SECRET) not in kept(world)
+    assert kept(world).count(str(SECRET)) == 0
 
 
 async def test_the_journal_of_a_saga_is_not_erased() -> None:

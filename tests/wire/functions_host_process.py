@@ -72,7 +72,7 @@ class HostProcess:
         """Whether it answers; while it starts anew nobody listens."""
         try:
             return self.request("/admin/host/ping").status == 200
-        except urllib.error.URLError:
+        except OSError:  # refused, or reset where it ends just then
             return False
 
     def seen(self, kind: str) -> list[Any]:
