@@ -70,7 +70,7 @@ def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
 ) -> None:
     data = tmp_path / "data"
 
-    first = run(data, "--source", str(source), "--rate", "15")
+    first = run(data, "--source", str(source))
     second = run(data, "--source", str(source), "--rate", "200", "--no-kill")
 
     assert len(re.findall(r"operations page: http://\S+/api/operate\?code=\S+", first)) == 2
