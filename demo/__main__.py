@@ -17,8 +17,8 @@ Everything runs on this machine and ends with this program; Ctrl-C at any time l
 behind but the data directory. A second run on the same data adds no effect."""
 
 EPILOG = """\
-exit status: 0 every promise held, 1 one was broken or no failover was seen, 2 the run could not
-be done, 130 interrupted"""
+exit status: 0 every promise held, 1 one was broken, 2 the run could not be done, 3 every promise
+held but the traffic ended too soon to show the failover (try a lower --rate), 130 interrupted"""
 
 
 def main(words: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from demo.result import DemoResult
+from demo.result import DemoResult, ExitStatus
 from testbed import sampling
 from testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline
 
@@ -129,6 +129,10 @@ def print_summary(console: Console, result: DemoResult) -> None:
     console.print()
     for problem in result.problems():
         console.print(Text(f"BROKEN  {problem}", style="bold red"), soft_wrap=True)
+    for shortfall in result.shortfalls():
+        console.print(Text(f"NOT SHOWN  {shortfall}", style="bold yellow"), soft_wrap=True)
     if not result.problems():
         console.print(Text("every promise held", style="bold green"))
+    if result.exit_status() is ExitStatus.NOT_SHOWN:
+        console.print("run it again with --fresh and a lower --rate to see the failover")
     console.print(f"report: {result.options.report}", soft_wrap=True, highlight=False)

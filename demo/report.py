@@ -38,6 +38,7 @@ def build_page(result: DemoResult) -> ReportPage:
         title="Lockstep through the outage of a region",
         started_at=timeline.started_at,
         problems=problems,
+        shortfalls=result.shortfalls(),
         is_good=not problems,
         story=tell_story(result),
         tiles=tiles,

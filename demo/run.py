@@ -125,7 +125,7 @@ def start_cloud(options: DemoOptions) -> AbstractContextManager[CloudProcess]:
 
 
 def run(options: DemoOptions) -> int:
-    """Run the demo; returns the exit status: 0 when every promise held, else 1."""
+    """Run the demo; returns its exit status."""
     console = Console(highlight=False)
     timeline = SampleTimeline(time.time())
     with options.open_directory() as marker, ExitStack() as running:
@@ -148,7 +148,7 @@ def run(options: DemoOptions) -> int:
         if options.keeps_running:
             tell_how_to_reach(cloud)
             keep_up(cloud)
-    return 1 if result.problems() else 0
+    return result.exit_status()
 
 
 def run_and_check(

@@ -31,7 +31,8 @@ class ReportPage:
     """What a report shows, from the top: `tiles` are the numbers a reader wants first.
 
     `story` says what was done, and which settings were not the product's defaults; `terms` explains
-    its words. `chart` is an SVG element, or empty; `sections` are tables by their headings.
+    its words. `shortfalls` say what the run did not show, though no promise was broken. `chart` is
+    an SVG element, or empty; `sections` are tables by their headings.
     """
 
     title: str
@@ -41,6 +42,7 @@ class ReportPage:
     chart: str
     sections: Mapping[str, Sequence[ReportRow]]
     story: str
+    shortfalls: Sequence[str] = ()
     tiles: Mapping[str, str] = field(default_factory=dict)
     terms: Mapping[str, str] = field(default_factory=lambda: TERMS)
 

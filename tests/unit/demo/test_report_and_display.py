@@ -12,7 +12,7 @@ from demo.checker import check_history
 from demo.display import LiveDisplay, PlainDisplay, draw_bars, print_summary
 from demo.options import DemoOptions
 from demo.report import build_page, count_settled_by_second, draw_failover
-from demo.result import DemoResult, Outage, RejectedRows, RunCosts, measure_failover
+from demo.result import DemoResult, ExitStatus, Outage, RejectedRows, RunCosts, measure_failover
 from testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline, settle_rates
 from tests.unit.demo.histories import effect, message, sound_history
 
@@ -54,7 +54,7 @@ def printed(result: DemoResult) -> str:
 def test_a_sound_run_has_no_problems_and_says_so(tmp_path: Path) -> None:
     result = result_of_run(tmp_path / "report.html")
 
-    assert result.problems() == ()
+    assert result.exit_status() is ExitStatus.HELD
     assert "every promise held" in printed(result)
     assert "Every promise held" in build_page(result).render()
 
@@ -64,6 +64,7 @@ def test_a_broken_promise_is_in_the_summary_and_in_the_report(tmp_path: Path) ->
     result = replace(result_of_run(tmp_path / "report.html"), check=broken)
 
     assert result.problems() == ("pending, not delivered: 1 (N1/owed-<7>)",)
+    assert result.exit_status() is ExitStatus.BROKEN
     assert "BROKEN  pending, not delivered: 1" in printed(result)
     assert "A promise was broken" in build_page(result).render()
     assert "N1/owed-&lt;7&gt;" in build_page(result).render()
@@ -83,15 +84,20 @@ def test_rows_dropped_in_silence_are_a_problem(
     assert problem in result.problems()[0]
 
 
-def test_a_first_run_without_an_outage_is_a_problem_only_when_one_was_wanted(
+def test_a_first_run_without_an_outage_breaks_nothing_and_says_what_it_did_not_show(
     tmp_path: Path,
 ) -> None:
     result = replace(result_of_run(tmp_path / "report.html"), failover=None, outage=None)
     calm = replace(result, options=replace(result.options, kills=False))
     second = replace(result, is_first=False)
 
-    assert "no failover" in result.problems()[0]
-    assert calm.problems() == second.problems() == ()
+    assert result.exit_status() is ExitStatus.NOT_SHOWN
+    assert "BROKEN" not in printed(result)
+    assert "NOT SHOWN  no region was killed" in printed(result)
+    page = build_page(result).render()
+    assert "Every promise held" in page
+    assert "no region was killed and brought back" in page
+    assert calm.exit_status() is second.exit_status() is ExitStatus.HELD
 
 
 def test_abandons_are_a_problem_only_when_nothing_was_broken_on_purpose(tmp_path: Path) -> None:
