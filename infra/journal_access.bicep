@@ -53,6 +53,8 @@ resource record 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if 
   name: 'record'
   properties: {
     workspaceId: workspaceId
+    // A table for each category, which the alert near 20 GB asks; the default is one table for all of them.
+    logAnalyticsDestinationType: 'Dedicated'
     logs: [
       { category: 'ControlPlaneRequests', enabled: true }
       { category: 'PartitionKeyStatistics', enabled: true }

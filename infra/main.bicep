@@ -270,6 +270,8 @@ module watch 'watch.bicep' = [
       workspaceId: region[index].outputs.workspaceId
       namespaceId: region[index].outputs.namespaceId
       emails: emails
+      // The record goes to the workspace of the first region (journalAccess).
+      hasJournalRecord: keepRecord && index == 0
       tags: tags
     }
   }

@@ -20,6 +20,9 @@ param emails array
 @minValue(1)
 param backlogMax int = 10000
 
+@description('Optional. Whether the record of the journal goes to this workspace, which then tells of sessions near their 20 GB.')
+param hasJournalRecord bool = false
+
 @description('Optional. Tags put on every resource.')
 param tags object = {}
 
@@ -27,7 +30,7 @@ var page = 'docs/runbook.md'
 
 // Each query gives rows with a TimeGenerated and a Value; what it says of ten minutes is held against the threshold.
 // The names of metrics are those of docs/telemetry.md, and `symptom` is a heading of the runbook.
-var symptoms = [
+var regionSymptoms = [
   {
     symptom: 'A region is down'
     severity: 1
@@ -93,6 +96,20 @@ var symptoms = [
     threshold: 0
   }
 ]
+
+// Cosmos DB writes rows for sessions of more than about 1 GB only. At 15 of 20 GB there is time left to act.
+var journalSymptoms = [
+  {
+    symptom: 'A session nears its 20 GB'
+    severity: 2
+    query: 'CDBPartitionKeyStatistics | project TimeGenerated, Value = SizeKb'
+    aggregation: 'Maximum'
+    operator: 'GreaterThan'
+    threshold: 15728640
+  }
+]
+
+var symptoms = concat(regionSymptoms, hasJournalRecord ? journalSymptoms : [])
 
 // What the broker itself counts, by queue.
 var brokerSymptoms = [

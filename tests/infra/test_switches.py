@@ -165,7 +165,8 @@ def test_without_a_private_network_there_is_none() -> None:
     assert sorted(open_to_all(region_of("east", main))) == ["namespace", "storage"]
 
 
-TABLES = {"AppRequests", "AppTraces", "AppMetrics"}
+TABLES = {"AppRequests", "AppTraces", "AppMetrics", "CDBPartitionKeyStatistics"}
+OF_THE_JOURNAL = "A session nears its 20 GB"
 
 
 def unknown_metrics(watch: Template) -> list[str]:
@@ -195,7 +196,25 @@ def untold_symptoms(watch: Template) -> set[str]:
 def test_each_symptom_of_the_runbook_has_an_alert_in_every_region_and_no_alert_has_none() -> None:
     watches = deployment(**EVERYTHING).modules("watch")
 
-    assert [untold_symptoms(watch) for watch in watches] == [set()] * len(REGIONS)
+    # The journal's record is in the first region's workspace alone.
+    assert [untold_symptoms(watch) for watch in watches] == [set(), {OF_THE_JOURNAL}]
+
+
+def unasked_record(access: Template) -> list[str]:
+    """What the alert near 20 GB needs of the journal's record, and does not find."""
+    record = section(access.resource("record"), "properties")
+    logs = record["logs"]
+    assert isinstance(logs, list)
+    kept = {section(log)["category"] for log in logs if section(log)["enabled"]}
+    is_apart = record.get("logAnalyticsDestinationType") == "Dedicated"
+    return sorted({"PartitionKeyStatistics"} - kept) + ([] if is_apart else ["a table of its own"])
+
+
+def test_the_alert_near_20_gb_finds_the_record_that_it_asks_for() -> None:
+    main = deployment(**EVERYTHING)
+    assert unasked_record(main.module("journalAccess")) == []
+    without = deployment(**{**EVERYTHING, "keepRecord": False}).modules("watch")
+    assert [untold_symptoms(watch) for watch in without] == [{OF_THE_JOURNAL}] * len(REGIONS)
 
 
 def test_alerts_and_workbook_ask_for_metrics_that_exist() -> None:
@@ -251,6 +270,14 @@ def test_each_switch_turns_something_on() -> None:
         (untold_symptoms, "watch", "symptom: 'Outputs are late'", "symptom: 'Outputs are slow'"),
         (unknown_metrics, "watch", "lockstep.pending.age", "lockstep.pending.years"),
         (unknown_metrics, "watch", "'AppRequests |", "'AppRequest |"),
+        (untold_symptoms, "watch", "hasJournalRecord ? journalSymptoms : []", "[]"),
+        (
+            unasked_record,
+            "journalAccess",
+            "PartitionKeyStatistics', enabled: true",
+            "PartitionKeyStatistics', enabled: false",
+        ),
+        (unasked_record, "journalAccess", "logAnalyticsDestinationType: 'Dedicated'", ""),
         (open_to_all, "journal", "isPrivate ? 'Disabled'", "isPrivate ? 'Enabled'"),
         (open_to_all, "region", "    publicNetworkAccess: publicAccess\n    allow", "    allow"),
         (network_breaches, "network", "Microsoft.App/environments", "Microsoft.Web/serverFarms"),
