@@ -41,6 +41,8 @@ CLOSE_SECONDS_MAX = 5.0
 # Of dead letters so many are locked at once: what is not reached comes again after its lock.
 RECEIVED_AT_ONCE = 10
 RECEIVE_WAIT_SECONDS = 1.0
+# Sessions that are looked into are locked so many at once, each over a connection of its own.
+OPENED_AT_ONCE = 10
 # Keys as the SDK's own instrumentation writes them: it leaves alone what is there.
 TRACE_PROPERTIES = (b"Diagnostic-Id", b"traceparent")
 # One run of the sweep begins no dead letter after this time.
@@ -213,43 +215,68 @@ class ServiceBus:
         self, region: str, queue: str, session: str, after: int, limit: int
     ) -> Sequence[BrowsedMessage]:
         """See Browser.browse_session: the SDK looks at a session's messages by a lock of it."""
-        async with self.locked_session(region, queue, session) as receiver:
-            return [] if receiver is None else await peek(receiver, limit, after + 1)
+        with converting(region, queue):
+            receiver = await self.lock_session(region, queue, session)
+            if receiver is None:
+                return []
+            try:
+                return await peek(receiver, limit, after + 1)
+            finally:
+                await receiver.close()
 
     async def browse_sessions(
         self, region: str, queue: str, skip: int, limit: int
     ) -> Sequence[BrowsedMessage]:
-        """See Browser.browse_sessions: each session is held, so that the next one is another."""
-        firsts: list[BrowsedMessage] = []
-        async with AsyncExitStack() as held:
-            for number in range(skip + limit):
-                receiver = await held.enter_async_context(
-                    self.locked_session(region, queue, NEXT_AVAILABLE_SESSION)
-                )
-                if receiver is None:
-                    break
-                if number >= skip:
-                    firsts += await peek(receiver, 1, 0)
-        return firsts
+        """See Browser.browse_sessions: each session is held, so that the next one is another.
 
-    @asynccontextmanager
-    async def locked_session(
+        The SDK takes half a second to open a receiver and as long to close it, so several are
+        opened at once. Those to skip are locked before the others are asked for: in which order the
+        broker gives the sessions of one page does not matter then.
+        """
+        held: list[ServiceBusReceiver] = []
+        with converting(region, queue):
+            try:
+                if await self.hold_sessions(held, region, queue, skip):
+                    await self.hold_sessions(held, region, queue, limit)
+                return [found for one in held[skip:] for found in await peek(one, 1, 0)]
+            finally:
+                await asyncio.gather(*(one.close() for one in held), return_exceptions=True)
+
+    async def hold_sessions(
+        self, held: list[ServiceBusReceiver], region: str, queue: str, wanted: int
+    ) -> bool:
+        """Lock so many sessions more, in `held`; False where there are fewer."""
+
+        async def hold_next(_number: int) -> bool:
+            receiver = await self.lock_session(region, queue, NEXT_AVAILABLE_SESSION)
+            if receiver:
+                held.append(receiver)
+            return receiver is not None
+
+        for begun in range(0, wanted, OPENED_AT_ONCE):
+            several = range(begun, min(begun + OPENED_AT_ONCE, wanted))
+            ended = await asyncio.gather(*map(hold_next, several), return_exceptions=True)
+            for one in ended:
+                if isinstance(one, BaseException):
+                    raise one
+            if not all(ended):
+                return False
+        return True
+
+    async def lock_session(
         self, region: str, queue: str, session: Any
-    ) -> AsyncIterator[ServiceBusReceiver | None]:
+    ) -> ServiceBusReceiver | None:
         """A receiver that has a session's lock; None where there is none to be had."""
         receiver: ServiceBusReceiver = self.namespaces[region].open(
             lambda client: client.get_queue_receiver(
                 queue, session_id=session, max_wait_time=RECEIVE_WAIT_SECONDS
             )
         )
-        async with AsyncExitStack() as opened:
-            with converting(region, queue):
-                try:
-                    async with asyncio.timeout(self.send_seconds_max):
-                        locked = await opened.enter_async_context(receiver)
-                except (OperationTimeoutError, SessionCannotBeLockedError):
-                    locked = None
-                yield locked
+        try:
+            async with asyncio.timeout(self.send_seconds_max):
+                return await receiver.__aenter__()
+        except (OperationTimeoutError, SessionCannotBeLockedError):
+            return None
 
     async def look(self, region: str, queue: str) -> None:
         """See Bus.look: the link of a sender is opened, and kept for the messages to come."""
