@@ -27,7 +27,7 @@ def test_the_status_names_the_versions_that_there_are() -> None:
     bundle = json.loads((ROOT / "host.json").read_text())["extensionBundle"]["id"]
 
     assert f"Version {version[0]}," in status
-    assert dict(re.findall(r"`([\w-]+)` (\d\S+),", status)) == candidates
+    assert dict(re.findall(r"`([\w-]+)`\s(\d[\w.]*\w)", status)) == candidates
     assert ("preview extension bundle" in status) == bundle.endswith(".Preview")
 
 
