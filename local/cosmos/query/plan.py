@@ -36,6 +36,8 @@ type PathSteps = tuple[str | int, ...]
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 HIGHEST_CHARACTER = "\U0010ffff"
+# Looking for more texts in every item costs more than it saves, and SQLite ends at a thousand.
+NEEDED_TEXTS_MAX = 50
 
 
 @dataclass(slots=True)
@@ -72,8 +74,9 @@ def plan_query(query: Query, container: Container, key: str | None) -> QueryPlan
             continue
         if is_served(conjunct, container.policy):
             plan.served.append(conjunct)
-            for text in list_needed_texts(conjunct):
-                plan.narrow("instr(body, ?) > 0", text)
+            clause, texts = write_needed_texts(conjunct)
+            if clause:
+                plan.narrow(clause, *texts)
         else:
             plan.scanned.append(conjunct)
     if len(query.order) == 1 and query.order[0].path == ("id",):
@@ -174,6 +177,26 @@ def find_decided_path(condition: Expression) -> PathSteps | None:
             return path
         case _:
             return None
+
+
+def write_needed_texts(condition: Expression) -> tuple[str, list[str]]:
+    """SQL that holds for every item that meets a served condition, and the texts that it looks for.
+
+    It is empty where nothing is known of such items: an OR is of use only where each part is. It is
+    empty, too, where there would be too many texts.
+    """
+    match condition:
+        case Logical(operator, operands):
+            parts = [write_needed_texts(operand) for operand in operands]
+            clauses = [clause for clause, _ in parts if clause]
+            texts = [text for _, several in parts for text in several]
+            is_known = operator == "AND" or len(clauses) == len(parts)
+            if not is_known or len(texts) > NEEDED_TEXTS_MAX:
+                return "", []
+        case _:
+            operator, texts = "AND", list(list_needed_texts(condition))
+            clauses = ["instr(body, ?) > 0"] * len(texts)
+    return f"({f' {operator} '.join(clauses)})" if clauses else "", texts
 
 
 def list_needed_texts(condition: Expression) -> Iterator[str]:

@@ -111,6 +111,11 @@ def test_what_an_index_serves_is_told_from_what_needs_a_look_at_every_item(
         "c.s != 'y'",
         "c.l[1] = 'a\\nb'",
         "NOT c.o.p = 'x'",
+        "c.absent = 1 OR c.s = 'x'",
+        "c.s = 'y' OR (c.id = '1' AND ARRAY_CONTAINS(c.l, 'x')) OR c.absent = 1",
+        "c.absent = 1 OR NOT c.absent = 'x' OR c.o.p = 'p'",
+        "(c.absent = 1 OR c.s = 'x') AND (c.s = 'x' OR c.s = 'z')",
+        " OR ".join(f"c.s = '{letter}'" for letter in "abcdefghijklmnopqrstuvwxyz" * 60),
     ],
 )
 def test_the_texts_that_sqlite_looks_for_are_in_every_item_that_meets_the_condition(
@@ -128,3 +133,25 @@ def test_the_texts_that_sqlite_looks_for_are_in_every_item_that_meets_the_condit
     request = QueryRequest(f"SELECT VALUE c.id FROM c WHERE {condition}", {}, key='"s"')
 
     assert QueryRun(storage, journal, request).read_page(0).results == ['"1"']
+
+
+def test_what_meets_no_part_of_a_disjunction_is_ruled_out_by_sqlite(
+    storage: Storage, journal: Container
+) -> None:
+    items = PartitionItems(storage, journal, '"s"', lambda: 0.0)
+    shown: tuple[dict[str, object], ...] = (
+        {},
+        {"faulted": True},
+        {"owing": ["east"]},
+        {"owing": ["west"]},
+    )
+    for number, own in enumerate(shown):
+        items.create({"id": str(number), "session": "s"} | own)
+    text = (
+        "SELECT * FROM c WHERE c.faulted = true OR (ARRAY_CONTAINS(c.owing, 'east') AND c._ts = 0)"
+    )
+
+    sql, values = write_statement(plan_of(journal, text), 0, None)
+    found = storage.connection.execute(sql, values)
+
+    assert [row[1] for row in found] == ["1", "2"]
