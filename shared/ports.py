@@ -251,11 +251,8 @@ class Outboxes(Protocol):
         """A session's outboxes with blocked queues, the oldest entries first."""
         ...
 
-    async def blocked_queues(self, region: str, known: Sequence[str]) -> Sequence[str]:
-        """The blocked queues of the region in the oldest outbox that has none of the known ones.
-
-        None where there is no such outbox.
-        """
+    async def blocked_queues(self, region: str) -> Sequence[str]:
+        """The region's blocked queues, once each; what has been blocked longest comes first."""
         ...
 
     async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:

@@ -41,7 +41,6 @@ from shared.ports import (
 )
 from shared.storage.documents import (
     Document,
-    blocked_key,
     blocked_queues_in,
     cursor_id,
     decode_cursor,
@@ -91,6 +90,7 @@ from shared.storage.operations import (
     replace_operations,
 )
 from shared.storage.queries import (
+    BLOCKED_BESIDE_QUERY,
     BLOCKED_QUERY,
     HEAD_QUERY,
     LISTED_QUERY,
@@ -101,7 +101,6 @@ from shared.storage.queries import (
     RECENT_QUERY,
     WAITING_QUERY,
     WORK_QUERY,
-    blocked_queues_query,
     pending_query,
     place_of,
     sessions_query,
@@ -330,15 +329,15 @@ class CosmosJournal:
         found = await self.container.query(BLOCKED_QUERY, limit=PENDING_MAX, partition_key=session)
         return [pending for document in found if (pending := decode_pending(document))]
 
-    async def blocked_queues(self, region: str, known: Sequence[str]) -> Sequence[str]:
-        """See Outboxes.blocked_queues: an indexed query."""
-        keys = [blocked_key(region, queue) for queue in known]
-        parameters = [{"name": "@region", "value": region}]
-        parameters += [{"name": f"@k{index}", "value": key} for index, key in enumerate(keys)]
-        found = await self.container.query(
-            blocked_queues_query(len(keys)), limit=1, parameters=parameters
-        )
-        return blocked_queues_in(found[0], region) if found else []
+    async def blocked_queues(self, region: str) -> Sequence[str]:
+        """See Outboxes.blocked_queues: an indexed query for each outbox that names another."""
+        known, new = list[str](), [region]
+        while new:
+            known += new
+            parameters = [{"name": "@region", "value": region}, {"name": "@known", "value": known}]
+            found = await self.container.query(BLOCKED_BESIDE_QUERY, limit=1, parameters=parameters)
+            new = [key for one in found for key in one["blocked"] if key not in known]
+        return blocked_queues_in(known, region)
 
     async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
         """See Outboxes.acknowledge: delete; or read, then replace or delete if nobody else did."""

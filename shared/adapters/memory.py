@@ -44,7 +44,6 @@ from shared.ports import (
 from shared.storage.documents import (
     GENESIS_ID,
     Document,
-    blocked_key,
     blocked_queues_in,
     cursor_id,
     decode_cursor,
@@ -242,16 +241,15 @@ class MemoryJournal:
             "blocked", lambda: [p for p in self.outboxes(session) if p.outbox.blocked]
         )
 
-    async def blocked_queues(self, region: str, known: Sequence[str]) -> Sequence[str]:
-        keys = {blocked_key(region, queue) for queue in known}
+    async def blocked_queues(self, region: str) -> Sequence[str]:
         found = self.fault_plan.perform(
             "blocked_queues",
             lambda: self.store.search(
                 SessionNeed.UNBLOCKING, region, self.clock.now(), 0, frozenset()
             ),
         )
-        unknown = (document for document in found if not keys & {*document["blocked"]})
-        return next((blocked_queues_in(document, region) for document in unknown), [])
+        keys = dict.fromkeys(key for document in found for key in document["blocked"])
+        return blocked_queues_in(keys, region)
 
     async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
         if operations := delete_delivered(pending, done):

@@ -355,10 +355,10 @@ def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
     )
 
 
-def blocked_queues_in(document: Mapping[str, Any], region: str) -> list[str]:
-    """The blocked queues of a region that a stored outbox is found by."""
+def blocked_queues_in(keys: Iterable[str], region: str) -> list[str]:
+    """The blocked queues of a region among what stored outboxes are found by."""
     prefix = blocked_key(region, "")
-    return [key.removeprefix(prefix) for key in document["blocked"] if key.startswith(prefix)]
+    return [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
 
 
 def is_entry(document: Mapping[str, Any]) -> bool:

@@ -30,6 +30,11 @@ RECENT_QUERY = (
 WAITING_QUERY = (
     "SELECT c._ts FROM c WHERE ARRAY_CONTAINS(c.owing, @region) AND c._ts <= @late ORDER BY c._ts"
 )
+# The oldest outbox that is blocked in @region and at something beside what is @known.
+BLOCKED_BESIDE_QUERY = (
+    "SELECT TOP 1 c.blocked FROM c WHERE ARRAY_CONTAINS(c.blocked, @region)"
+    " AND ARRAY_LENGTH(SETINTERSECT(c.blocked, @known)) < ARRAY_LENGTH(c.blocked) ORDER BY c._ts"
+)
 # What a sweep in @region has to do, at any age. Without TOP or ORDER BY it needs no query plan.
 WORK_QUERY = (
     "SELECT c.id FROM c WHERE ARRAY_CONTAINS(c.owing, @region)"
@@ -97,13 +102,6 @@ def shows_work(document: Mapping[str, Any], region: str) -> bool:
     """Whether `WORK_QUERY` finds a document."""
     # Where queues are blocked, the field names their region, too.
     return any(shows_need(document, need, region) for need in SWEPT)
-
-
-def blocked_queues_query(known: int) -> str:
-    """The oldest outbox with blocked queues of @region, and none of @k0, @k1, ..."""
-    others = "".join(f" AND NOT ARRAY_CONTAINS(c.blocked, @k{index})" for index in range(known))
-    found = f"ARRAY_CONTAINS(c.blocked, @region){others}"
-    return f"SELECT TOP 1 c.blocked, c._ts FROM c WHERE {found} ORDER BY c._ts"  # noqa: S608 - numbers only
 
 
 def signs_query(needs: Collection[SessionNeed], regions: int) -> str:

@@ -195,13 +195,10 @@ class Recovery:
         Only where that one succeeds the others follow. Outputs that could not be had at all have no
         queue in common, so each session tries for itself, a few at a time.
         """
-        tried: list[str] = []
         recovered = Recovered()
-        while found := await self.journal.blocked_queues(self.region, tried):
-            for queue in found:
-                tried.append(queue)
-                most = LOST_MAX if queue == EVERY_QUEUE else limit
-                recovered += await self.retry_queue(queue, most, end_at)
+        for queue in await self.journal.blocked_queues(self.region):
+            most = LOST_MAX if queue == EVERY_QUEUE else limit
+            recovered += await self.retry_queue(queue, most, end_at)
         return recovered
 
     async def retry_queue(self, queue: str, limit: int, end_at: float) -> Recovered:
