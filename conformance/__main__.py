@@ -58,6 +58,8 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    if not outcomes:
+        parser.error(f"no test of {', '.join(names)} is named {arguments.only!r}")
     for name in names:
         print_summary(name, [one for one in outcomes if one.suite == name])
     return int(any(outcome.ending == "failed" for outcome in outcomes))
