@@ -25,6 +25,9 @@ param isLocked bool = true
 @description('Optional. Whether the account is reached through private endpoints alone.')
 param isPrivate bool = false
 
+@description('Optional. Container for the ledgers of producers outside the apps; empty: there is none.')
+param ledgersName string = ''
+
 @description('Optional. Tags put on the account.')
 param tags object = {}
 
@@ -69,43 +72,47 @@ resource database 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2024-11-15
   }
 }
 
-resource journal 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
-  parent: database
-  name: journalName
-  properties: {
-    resource: {
-      id: journalName
-      // One session, one logical partition: one transactional batch covers all of it.
-      partitionKey: {
-        kind: 'Hash'
-        version: 2
-        paths: ['/session']
+// Two containers that are alike, since the same code reads and writes them: a role reaches a container, so whoever may
+// write ledgers in one of their own may not write the journal.
+resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = [
+  for name in (empty(ledgersName) ? [journalName] : [journalName, ledgersName]): {
+    parent: database
+    name: name
+    properties: {
+      resource: {
+        id: name
+        // One session, one logical partition: one transactional batch covers all of it.
+        partitionKey: {
+          kind: 'Hash'
+          version: 2
+          paths: ['/session']
+        }
+        // Time to live is on and nothing expires unless the document itself says so.
+        defaultTtl: -1
+        // Every indexed path is paid for on every write; only these are ever queried.
+        indexingPolicy: {
+          indexingMode: 'consistent'
+          automatic: true
+          includedPaths: [
+            { path: '/owing/[]/?' }
+            { path: '/blocked/[]/?' }
+            { path: '/faulted/?' }
+            { path: '/claimed/?' }
+            { path: '/waiting/?' }
+            { path: '/milestone/?' }
+            { path: '/listed/?' }
+          ]
+          excludedPaths: [
+            { path: '/*' }
+          ]
+        }
       }
-      // Time to live is on and nothing expires unless the document itself says so.
-      defaultTtl: -1
-      // Every indexed path is paid for on every write; only these are ever queried.
-      indexingPolicy: {
-        indexingMode: 'consistent'
-        automatic: true
-        includedPaths: [
-          { path: '/owing/[]/?' }
-          { path: '/blocked/[]/?' }
-          { path: '/faulted/?' }
-          { path: '/claimed/?' }
-          { path: '/waiting/?' }
-          { path: '/milestone/?' }
-          { path: '/listed/?' }
-        ]
-        excludedPaths: [
-          { path: '/*' }
-        ]
+      options: {
+        autoscaleSettings: { maxThroughput: throughputMax }
       }
-    }
-    options: {
-      autoscaleSettings: { maxThroughput: throughputMax }
     }
   }
-}
+]
 
 // Declared here because the change-feed trigger cannot create it with an identity.
 resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {

@@ -9,6 +9,12 @@ param writers array
 @description('Optional. Object id of the group whose members may query the journal; empty: nobody.')
 param readers string = ''
 
+@description('Optional. Object ids of producers outside the apps, which write their ledgers and nothing else.')
+param producers array = []
+
+@description('Optional. Path of the container of their ledgers below the account; needed with producers.')
+param ledgersPath string = ''
+
 @description('Optional. Workspace that the account\'s record goes to: who changed it, and which sessions take most of the 20 GB that a session may have; empty: nowhere.')
 param workspaceId string = ''
 
@@ -47,6 +53,21 @@ resource look 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-
   }
   dependsOn: [write]
 }
+
+// One at a time as well. What else lies in the account, the journal above all, these roles do not reach.
+@batchSize(1)
+resource publish 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = [
+  for principalId in producers: {
+    parent: account
+    name: guid(account.id, principalId, contributor, ledgersPath)
+    properties: {
+      principalId: principalId
+      roleDefinitionId: '${account.id}/sqlRoleDefinitions/${contributor}'
+      scope: '${account.id}${ledgersPath}'
+    }
+    dependsOn: [write, look]
+  }
+]
 
 resource record 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (!empty(workspaceId)) {
   scope: account

@@ -51,7 +51,10 @@ param replacedRegions string = ''
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
-@description('Optional. Container for the ledgers of producers outside the apps, which has to be there; empty: the journal.')
+@description('Optional. Object ids of the identities of producers outside the apps, such as Spark jobs: each may send to the input queues and keep its ledgers in a container apart from the journal, and nothing else.')
+param producers array = []
+
+@description('Optional. Container for the ledgers of producers outside the apps; empty: "ledgers" where there are producers, else none, and ledgers lie in the journal.')
 param ledgersName string = ''
 
 @description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. Tokens need App Service authentication to be on, or the app does not start.')
@@ -106,6 +109,7 @@ var names = map(regions, place => (place.name))
 // A primary that is no region has the index -1, which ends the deployment before anything is created.
 var leader = empty(primary) ? names[0] : (names[indexOf(names, primary)])
 var preference = union([leader], names)
+var ledgers = (empty(ledgersName) && !empty(producers)) ? 'ledgers' : ledgersName
 var everyLocation = union(journalLocations, map(regions, place => (place.location)))
 
 resource group 'Microsoft.Resources/resourceGroups@2024-03-01' = {
@@ -153,6 +157,7 @@ module journal 'journal.bicep' = {
     backupTier: backupTier
     isLocked: lockJournal
     isPrivate: privateNetwork
+    ledgersName: ledgers
     tags: tags
   }
 }
@@ -175,7 +180,7 @@ module region 'region.bicep' = [
       replacedRegions: replacedRegions
       replyQueues: replyQueues
       otlpEndpoint: otlpEndpoint
-      ledgersName: ledgersName
+      ledgersName: ledgers
       authentication: authentication
       durableBackend: durableBackend
       zoneRedundant: zoneRedundant
@@ -231,6 +236,8 @@ module journalAccess 'journal_access.bicep' = {
     accountName: journal.outputs.accountName
     writers: [for (place, index) in regions: region[index].outputs.principalId]
     readers: readers
+    producers: producers
+    ledgersPath: '/dbs/${journal.outputs.databaseName}/colls/${ledgers}'
     workspaceId: keepRecord ? (region[0].outputs.workspaceId) : ''
   }
 }
@@ -244,6 +251,18 @@ module people 'people.bicep' = if (!empty(readers)) {
     errorQueue: region[0].outputs.errorQueue
   }
 }
+
+module producersAccess 'producers.bicep' = [
+  for (place, index) in (empty(producers) ? [] : regions): {
+    name: 'lockstep-producers-${place.name}'
+    scope: group
+    params: {
+      producers: producers
+      namespaceName: region[index].outputs.namespaceName
+      queueName: region[index].outputs.inputQueue
+    }
+  }
+]
 
 module front 'front.bicep' = if (frontDoor) {
   name: 'lockstep-front'

@@ -38,7 +38,7 @@ param replacedRegions string = ''
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
-@description('Optional. Container for the ledgers of producers outside the apps, which has to be there; empty: the journal.')
+@description('Optional. Container for the ledgers of producers outside the apps; empty: the journal.')
 param ledgersName string = ''
 
 @description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. Tokens need App Service authentication to be on, or the app does not start.')
@@ -416,6 +416,9 @@ output namespaceId string = namespace.id
 
 @description('Host name of the app.')
 output appHost string = app.properties.defaultHostName
+
+@description('Name of the input queue.')
+output inputQueue string = queueName
 
 @description('Name of the error queue.')
 output errorQueue string = errorQueueName

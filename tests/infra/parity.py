@@ -68,6 +68,7 @@ EVERYTHING: dict[str, Value] = {
     "frontDoor": True,
     "privateNetwork": True,
     "readers": "11111111-1111-1111-1111-111111111111",
+    "producers": ["22222222-2222-2222-2222-222222222222"],
     "keepRecord": True,
     "emails": ["somebody@example.com"],
     "monthlyBudget": 500,

@@ -2,12 +2,14 @@
 
 import pytest
 
-from tests.infra.evaluation import Unknown
+from tests.infra.evaluation import Template, Unknown
 from tests.infra.parity import (
     EVERYTHING,
     access_of,
+    app_settings,
     changed,
     deployment,
+    grant,
     grants,
     region_of,
     section,
@@ -57,6 +59,56 @@ def test_without_a_group_of_readers_no_person_has_a_role() -> None:
     assert {role for _, role, _ in grants(main.module("journalAccess"))} == {
         "Cosmos DB Built-in Data Contributor"
     }
+
+
+PRODUCER = "22222222-2222-2222-2222-222222222222"
+
+
+def rights_of_a_producer(access: Template) -> set[tuple[str, str]]:
+    """Each role of a producer outside, and how far it reaches: Cosmos DB has it as a path."""
+    return {
+        (role, str(section(found.body, "properties").get("scope", on)))
+        for found in access.resources()
+        if "oleAssignments" in found.type
+        for who, role, on in [grant(found)]
+        if who == PRODUCER
+    }
+
+
+def test_a_producer_outside_keeps_ledgers_and_sends_to_the_input_queues_and_no_more() -> None:
+    main = deployment(producers=[PRODUCER])
+    account = main.module("journal").resource("account")["name"]
+
+    assert rights_of_a_producer(main.module("journalAccess")) == {
+        ("Cosmos DB Built-in Data Contributor", f"<{account}.id>/dbs/lockstep/colls/ledgers")
+    }
+    for name, access in zip(("east", "west"), main.modules("producersAccess"), strict=True):
+        region = region_of(name, main)
+        assert access.value("namespaceName") == region.resource("namespace")["name"]
+        assert rights_of_a_producer(access) == {("Azure Service Bus Data Sender", "lockstep")}
+        assert app_settings(region)["LOCKSTEP_LEDGERS"] == "ledgers"
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("journalAccess", "'${account.id}${ledgersPath}'", "account.id"),
+        ("producersAccess", "scope: queue", "scope: namespace"),
+        ("producersAccess", "name: queueName", "name: 'lockstep-out'"),
+    ],
+)
+def test_a_role_of_a_producer_that_reaches_further_is_seen(module: str, old: str, new: str) -> None:
+    sound = deployment(producers=[PRODUCER]).modules(module)[0]
+
+    assert rights_of_a_producer(changed(sound, old, new)) != rights_of_a_producer(sound)
+
+
+def test_without_producers_outside_there_is_neither_role_nor_container() -> None:
+    main = deployment()
+
+    assert main.modules("producersAccess") == []
+    assert len(grants(main.module("journalAccess"))) == 2
+    assert app_settings(region_of("east", main))["LOCKSTEP_LEDGERS"] == ""
 
 
 def test_scaling_by_what_waits_takes_the_owners_role_on_the_own_namespace_only() -> None:

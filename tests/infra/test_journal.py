@@ -35,6 +35,17 @@ def test_a_container_that_differs_is_named(old: str, new: str, said: str) -> Non
     assert any(said in sentence for sentence in differences), differences
 
 
+def test_ledgers_of_producers_outside_lie_in_a_container_like_the_journal() -> None:
+    config = local_config()
+    (like,) = (one for one in config["Cosmos"]["Containers"] if one["Name"] == "journal")
+    config["Cosmos"]["Containers"].append({**like, "Name": "ledgers"})
+
+    with_producers = deployment(producers=["22222222-2222-2222-2222-222222222222"])
+    assert container_differences(with_producers.module("journal"), config) == []
+    named = deployment(ledgersName="ledgers")
+    assert container_differences(named.module("journal"), config) == []
+
+
 def test_the_account_is_strong_with_a_single_write_region_that_fails_over() -> None:
     found = account()
 

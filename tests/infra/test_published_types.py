@@ -32,7 +32,7 @@ def test_every_resource_is_what_the_published_types_allow(switches: dict[str, Va
         *("east region", "west region", "east access", "west access"),
     }
     switched = {"people", "front", "budget", "journalBudget"}
-    for name in ("watch", "network", "endpoints"):
+    for name in ("watch", "network", "endpoints", "producersAccess"):
         switched |= {f"{region} {name}" for region in REGIONS}
     assert deployed.keys() == always | (switched if "emails" in switches else set())
     assert type_findings(deployed.values(), PUBLISHED) == []
