@@ -80,7 +80,9 @@ def extract_facts(table: DataFrame, mapping: SourceMapping) -> SourceFacts:
 
 
 def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
-    """Rows as facts (schemas.FACTS) with `row`, `watermark`, and the `reason` of a rejection.
+    """Rows as facts (schemas.FACTS) with `watermark`, and the `reason` of a rejection.
+
+    A rejected row has its cells in `row`, as JSON.
 
     `table` has every column of the mapping as text or in its declared type, and `broken_line`.
     """
@@ -92,17 +94,20 @@ def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
     stated = parsed.select("*", build_fact(mapping).alias(FACT), mark.cast("string").alias(MARK))
     reasons = (F.when(is_failed, reason) for reason, is_failed in list_row_checks(mapping))
     checked = stated.select(
-        F.to_json(F.col(f"`{ROW}`")).alias("row"),
+        F.col(f"`{ROW}`"),
         *(get_fact_field(name).alias(name) for name in FACTS.names),
         F.col(f"`{MARK}`").alias("watermark"),
         F.coalesce(*reasons).alias("reason"),
-    )
+    ).repartition("session")
     # Of the rows with one key the newest that passes all other checks is the fact, so a rejected
     # row does not take the place of a good one.
     same_key = Window.partitionBy("session", "key")
     first_good = same_key.orderBy(F.isnotnull("reason"), *order_newest_first())
     is_repeated = F.row_number().over(first_good) > 1
-    return checked.withColumn("reason", F.coalesce("reason", F.when(is_repeated, REPEATED_KEY)))
+    reason = F.coalesce("reason", F.when(is_repeated, REPEATED_KEY))
+    text = F.when(F.col("reason").isNotNull(), F.to_json(F.col(f"`{ROW}`")))
+    judged = checked.withColumn("reason", reason).withColumn("row", text)
+    return judged.select("row", *FACTS.names, "watermark", "reason")
 
 
 def build_fact(mapping: SourceMapping) -> Column:

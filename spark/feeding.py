@@ -151,7 +151,7 @@ def feed_facts(
         origin = SourceOrigin(options.source, source.meaning, options.accept_mapping)
         where = options.rejects, console, origin
         by_manifest = IncrementalFeed(manifest, options.group, policies, writer, *where)
-        return FeedResult(counts, by_manifest.run(source, dry=options.dry_run))
+        return FeedResult(counts, by_manifest.run(source, counts, dry=options.dry_run))
     if options.dry_run:
         return FeedResult(counts)
     console.log("sending" + (f", {options.rate:g} a second" if options.rate else ""))

@@ -15,6 +15,7 @@ from spark.facts import SourceFacts, order_newest_first
 from spark.failures import JobRefused
 from spark.manifest import Manifest, ManifestHistory, ManifestStep
 from spark.numbering import digest_event, find_lane, number_facts
+from spark.rejects import RowCounts
 from spark.sending import SendCounts
 
 # So many sessions are looked up by name in what was fed before.
@@ -148,13 +149,11 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
 
 
 def select_sessions_of(facts: DataFrame, fed: DataFrame) -> DataFrame:
-    """What was fed to the sessions of these facts, if they are few; else all of it.
+    """What was fed to the sessions of these facts, which must be few.
 
     A summary is sorted by session, so that most of its files need not be read for a few.
     """
-    found = facts.select("session").distinct().limit(SESSIONS_NAMED_MAX + 1).collect()
-    if len(found) > SESSIONS_NAMED_MAX:
-        return fed
+    found = facts.select("session").distinct().collect()
     return fed.where(F.col("session").isin([row["session"] for row in found]))
 
 
@@ -215,8 +214,10 @@ class IncrementalFeed:
     console: JobConsole
     origin: SourceOrigin = SourceOrigin()
 
-    def run(self, source: SourceFacts, *, dry: bool = False) -> SendResult:
+    def run(self, source: SourceFacts, counts: RowCounts, *, dry: bool = False) -> SendResult:
         """Send what an unfinished run has left, then what is new; a dry run only classifies.
+
+        `counts` are those of the source.
 
         Whatever this raises, and wherever it stops: running it again completes it with the same
         numbers.
@@ -226,28 +227,32 @@ class IncrementalFeed:
         self.origin.require_same(history.find_meaning(self.group, self.origin.name))
         resumed = SendCounts() if dry else self.resume(history)
         fed = self.manifest.read_newest(self.group, history)
-        fed = select_sessions_of(source.facts, fed)
-        classified = classify_facts(source.facts, fed).persist()
+        if counts.sessions <= SESSIONS_NAMED_MAX:
+            fed = select_sessions_of(source.facts, fed)
+        # What is unchanged is only counted: of all others, which may be few, the bodies are kept.
+        classified = classify_facts(source.facts, fed)
+        differing = classified.where(F.col("standing") != Standing.SAME).persist()
         try:
             with self.console.show_progress("comparing with the manifest"):
-                rows = classified.groupBy("standing").agg(F.count("*").alias("facts")).collect()
+                rows = differing.groupBy("standing").agg(F.count("*").alias("facts")).collect()
             counted = {row["standing"]: row["facts"] for row in rows}
+            counted[Standing.SAME] = counts.events - sum(counted.values())
             found = {standing.value: counted.get(standing, 0) for standing in Standing}
             self.console.log("; ".join(f"{found[standing]} {standing}" for standing in Standing))
             if dry:
                 return SendResult(found)
             if self.policies.changed_max is not None:
                 known = (Standing.CHANGED, Standing.STALE, Standing.SAME)
-                count = sum(found[standing] for standing in known)
-                self.policies.changed_max.require(found[Standing.CHANGED], count)
+                fed_before = sum(found[standing] for standing in known)
+                self.policies.changed_max.require(found[Standing.CHANGED], fed_before)
             if any(found[standing] for standing in self.policies.rejected):
-                rejects = select_rejects(classified, self.policies)
+                rejects = select_rejects(differing, self.policies)
                 rejects.coalesce(1).write.json(self.rejects, mode="append")
-            sent = self.send_new(classified, found, source.watermark, history)
+            sent = self.send_new(differing, found, source.watermark, history)
             self.manifest.summarise()
             return SendResult(found, resumed.sent, resumed + sent)
         finally:
-            classified.unpersist()
+            differing.unpersist()
 
     def resume(self, history: ManifestHistory) -> SendCounts:
         """Send every run that is bound and perhaps not sent, byte for byte."""

@@ -209,10 +209,13 @@ class Manifest:
 
         Another feed may do the same at the same time; one of the two summaries is removed.
         """
-        history = self.read_history()
-        run = history.newest
-        if run - history.summarised < SUMMARISED_RUNS or history.unsent:
+        run, before = (max(self.list_runs(name), default=0) for name in ("steps", "summaries"))
+        if run - before < SUMMARISED_RUNS:
             return
+        history = self.read_history()
+        if history.unsent:
+            return
+        run = history.newest
         place = self.locate_summary(run, self.feed)
         newest = (
             self.read_all_newest(history)

@@ -74,7 +74,7 @@ def write_rejects(rejected: DataFrame, folder: str, *, replace: bool) -> None:
 
 def count_written_rejects(spark: SparkSession, folder: str) -> dict[str, int]:
     written = spark.read.schema("reason string").json(folder).groupBy("reason").count()
-    return {row["reason"]: row["count"] for row in written.orderBy("reason").collect()}
+    return dict(sorted((row["reason"], row["count"]) for row in written.collect()))
 
 
 def require_all_rows(counts: RowCounts, accepted: int) -> None:

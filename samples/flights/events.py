@@ -18,13 +18,17 @@ from spark.schemas import EVENTS
 
 EVENT_TYPE = "flight.status"
 DEPARTED, ARRIVED, CANCELLED = "departed", "arrived", "cancelled"
+FIRST_STAGE, SECOND_STAGE = 0, 1
 ORDER = ("date", "departure", "flight", "origin", "stage")
 
 
 def extract_flight_facts(spark: SparkSession, path: str, days: int) -> SourceFacts:
     flights = validation.select_first_days(read_flights(spark, path), days)
-    validated = validation.validate_flights(flights).persist()
-    facts = build_flight_facts(validated).persist()
+    validated = validation.validate_flights(flights)
+    # Only of a rejected flight its text is needed, and what is cached takes memory.
+    text = F.when(F.col("reason").isNotNull(), F.col("row"))
+    validated = validated.withColumn("row", text).persist()
+    facts = build_flight_facts(validated)
     rejected = validation.select_rejected_flights(validated)
     row = F.to_json(F.struct(*(name for name in rejected.columns if name != "reason")))
     repeated = rejected.where(F.col("reason") == validation.DUPLICATE)
@@ -34,8 +38,8 @@ def extract_flight_facts(spark: SparkSession, path: str, days: int) -> SourceFac
         rejected,
         repeated.select(F.col("tailnum").alias("session"), row.alias("row")),
         # A flight that arrives states two facts; the other one is its departure.
-        F.get_json_object("body", "$.status") != ARRIVED,
-        (validated, facts),
+        F.col("place")[ORDER.index("stage")] == str(FIRST_STAGE),
+        (validated,),
     )
 
 
@@ -48,11 +52,11 @@ def build_flight_facts(validated: DataFrame) -> DataFrame:
     """What the accepted flights state about their aircraft (schemas.FACTS)."""
     statuses = list_statuses(add_times(validated.where(F.col("reason").isNull())))
     body = ("at", "delay_minutes", "destination", "flight", "origin", "status")
-    key = cast_to_text("date", "scheduled", "flight", "origin", "stage")
+    stage = F.col("stage").cast("string")
     return statuses.select(
         "session",
-        F.to_json(F.array(*key)).alias("key"),
-        F.array(*cast_to_text(*ORDER)).alias("place"),
+        F.to_json(F.array("date", "scheduled", "flight", "origin", stage)).alias("key"),
+        F.array(*ORDER[:-1], stage).alias("place"),
         F.lit(EVENT_TYPE).alias("type"),
         # Canonical JSON: keys sorted, no spaces, null written out.
         F.to_json(F.struct(*body), {"ignoreNullFields": "false"}).alias("body"),
@@ -64,7 +68,7 @@ def build_flight_facts(validated: DataFrame) -> DataFrame:
 
 def cast_to_text(*names: str) -> list[Column]:
     """Columns as text. Texts of dates and times sort as these do, as years have four digits."""
-    return [F.col(name).cast("string") for name in names]
+    return [F.col(name).cast("string").alias(name) for name in names]
 
 
 def add_times(flights: DataFrame) -> DataFrame:
@@ -94,20 +98,18 @@ def find_arrival() -> Column:
 
 def list_statuses(flights: DataFrame) -> DataFrame:
     left = build_status(
-        stage=0,
+        stage=FIRST_STAGE,
         name=F.when(F.col("flown"), DEPARTED).otherwise(CANCELLED),
         at=F.col("departure"),
         delay=F.when(F.col("flown"), F.col("dep_delay")),
     )
     landed = build_status(
-        stage=1, name=F.lit(ARRIVED), at=F.col("arrival"), delay=F.col("arr_delay")
+        stage=SECOND_STAGE, name=F.lit(ARRIVED), at=F.col("arrival"), delay=F.col("arr_delay")
     )
     statuses = F.array_compact(F.array(left, F.when(F.col("arr_time").isNotNull(), landed)))
     return flights.select(
         F.col("tailnum").alias("session"),
-        "date",
-        "departure",
-        "scheduled",
+        *cast_to_text("date", "departure", "scheduled"),
         F.concat("carrier", F.col("flight").cast("string")).alias("flight"),
         "origin",
         F.col("dest").alias("destination"),

@@ -24,9 +24,12 @@ SESSION_CHARACTERS_MAX = 128
 def validate_flights(flights: DataFrame) -> DataFrame:
     """Flights (source.FLIGHTS) as `row`, their values and a `date`, each with a `reason`."""
     reasons = (F.when(is_failed, reason) for reason, is_failed in list_flight_checks())
+    # Flights are shuffled once: by the aircraft, which is also what their facts are numbered by.
+    same_flight = Window.partitionBy("tailnum", "row").orderBy("row")
     return (
         parse_flights(flights)
-        .withColumn("copy", F.row_number().over(Window.partitionBy("row").orderBy("row")))
+        .repartition("tailnum")
+        .withColumn("copy", F.row_number().over(same_flight))
         .withColumn("reason", F.coalesce(*reasons))
         .drop("copy")
     )
@@ -70,7 +73,8 @@ def parse_number_cell(name: str) -> Column:
 
     No clock time, delay or date needs more than 16 bits, so calculations with them cannot overflow.
     """
-    whole = F.regexp_replace(F.col(name), r"\.0+$", "")
+    cell = F.col(name)
+    whole = F.when(cell.contains("."), F.regexp_replace(cell, r"\.0+$", "")).otherwise(cell)
     return whole.try_cast("int" if name == "flight" else "smallint")
 
 

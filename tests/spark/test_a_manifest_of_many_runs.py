@@ -11,7 +11,7 @@ from spark import manifest
 from spark.files import SparkFiles
 from spark.incremental import Standing
 from spark.manifest import Manifest
-from tests.spark.test_feed_by_a_manifest import LINES, DriverKilled, job, sent, source
+from tests.spark.test_feed_by_a_manifest import LINES, DriverKilled, job, run, sent, source
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,7 @@ def changed(amount: int) -> list[str]:
 
 def feed(spark: SparkSession, folder: Path, lines: list[str]) -> dict[str, int]:
     """The standings of one feed."""
-    return job(spark, folder).run(source(spark, folder, lines)).standings
+    return run(job(spark, folder), source(spark, folder, lines)).standings
 
 
 def test_what_is_sent_after_summaries_is_what_would_be_sent_without(
@@ -114,7 +114,7 @@ def test_runs_are_not_summed_up_while_one_is_unsent(
 
     assert job(spark, tmp_path).manifest.read_history().summarised == 0
     sent(sink)
-    assert job(spark, tmp_path).run(source(spark, tmp_path, changed(1))).resumed == 9
+    assert run(job(spark, tmp_path), source(spark, tmp_path, changed(1))).resumed == 9
     assert len(sent(sink)) == 9
 
 

@@ -14,7 +14,7 @@ from spark.manifest import Manifest
 from spark.numbering import arrange_in_event_order, arrange_in_runs, find_lane
 from spark.schemas import EVENTS
 from tests.spark.recording import recorded
-from tests.spark.test_feed_by_a_manifest import DriverKilled, job, sent, source
+from tests.spark.test_feed_by_a_manifest import DriverKilled, job, run, sent, source
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +50,7 @@ def feed_until_death(spark: SparkSession, folder: Path, noted: Sequence[int]) ->
         dying = job(spark, folder, DyingWriter)
         dying = replace(dying, writer=replace(dying.writer, lanes=LANES))
         with pytest.raises(DriverKilled):
-            dying.run(source(spark, folder, LINES))
+            run(dying, source(spark, folder, LINES))
 
 
 @pytest.mark.parametrize("noted", [[], [0], [1, 2], [0, 1, 2]])
@@ -65,7 +65,7 @@ def test_when_a_driver_dies_the_lanes_that_were_sent_are_left_out_and_the_others
     # Another number of lanes would put the sessions into other tasks.
     other = job(spark, tmp_path)
     other = replace(other, writer=replace(other.writer, lanes=5))
-    result = other.run(source(spark, tmp_path, LINES))
+    result = run(other, source(spark, tmp_path, LINES))
 
     left = [event for event in everything if lanes[event[0]] not in noted]
     assert (result.resumed, sent(sink)) == (len(left), left)
@@ -94,7 +94,7 @@ def test_a_quiet_feed_too_records_its_lanes_while_it_sends(
     monkeypatch.setattr(Manifest, "mark_lane_sent", lambda *args: noted.append(args[2]))
     quiet = job(spark, tmp_path)
     quiet = replace(quiet, writer=replace(quiet.writer, lanes=LANES))
-    quiet.run(source(spark, tmp_path, LINES))
+    run(quiet, source(spark, tmp_path, LINES))
     assert noted == [0, 1, 2]
 
 

@@ -19,11 +19,13 @@ from spark.incremental import (
     ChangePolicies,
     IncrementalFeed,
     MeaningChanged,
+    SendResult,
     SourceOrigin,
     TooManyChanged,
 )
 from spark.manifest import Manifest
 from spark.mapping import SourceMapping
+from spark.rejects import account_for_rows
 from spark.sources import filter_since, read_table
 from tests.spark.recording import RecordingDataSource, recorded
 
@@ -92,6 +94,10 @@ def job(
     )
 
 
+def run(by_manifest: IncrementalFeed, facts: SourceFacts) -> SendResult:
+    return by_manifest.run(facts, account_for_rows(facts, by_manifest.rejects))
+
+
 def sent(sink: Path) -> list[tuple[str, int, str]]:
     """What has been sent since the last look, in the order of sessions and numbers."""
     found = [(m["session"], m["sequence"], m["body"]) for m in recorded(sink)]
@@ -103,10 +109,10 @@ def sent(sink: Path) -> list[tuple[str, int, str]]:
 def test_a_second_run_sends_nothing_and_three_changed_rows_are_three_events(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:
-    first = job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    first = run(job(spark, tmp_path), source(spark, tmp_path, LINES))
     assert first.counts.sent == len(sent(sink)) == 9
 
-    again = job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    again = run(job(spark, tmp_path), source(spark, tmp_path, LINES))
     assert again.counts.sent == 0
     assert again.standings["unchanged"] == 9
     assert sent(sink) == []
@@ -114,7 +120,7 @@ def test_a_second_run_sends_nothing_and_three_changed_rows_are_three_events(
     changed = [*LINES]
     for place in (1, 3, 7):
         changed[place] = changed[place].replace(f",{place * 10},", ",999,")
-    third = job(spark, tmp_path).run(source(spark, tmp_path, changed))
+    third = run(job(spark, tmp_path), source(spark, tmp_path, changed))
 
     assert third.counts.sent == 3
     assert sent(sink) == [
@@ -153,12 +159,12 @@ def test_a_run_whose_driver_was_killed_is_sent_first_byte_for_byte(
     # Nobody has heard of the end of a lane: see test_a_run_is_sent_in_lanes.
     monkeypatch.setattr(Manifest, "mark_lane_sent", lambda *_: None)
     with pytest.raises(DriverKilled):
-        job(spark, tmp_path, killed).run(source(spark, tmp_path, LINES[:6]))
+        run(job(spark, tmp_path, killed), source(spark, tmp_path, LINES[:6]))
     before = sent(sink)
     # The source moves on before anybody looks after the broken run.
     changed = [LINES[0].replace(",0,2", ",777,2"), *LINES[1:]]
 
-    told = job(spark, tmp_path).run(source(spark, tmp_path, changed))
+    told = run(job(spark, tmp_path), source(spark, tmp_path, changed))
 
     after = sent(sink)
     assert set(before) < set(after)
@@ -178,10 +184,10 @@ def test_a_plan_that_was_never_bound_is_replaced(
     with monkeypatch.context() as patch:
         patch.setattr(Manifest, "write_step", dies)
         with pytest.raises(DriverKilled):
-            job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+            run(job(spark, tmp_path), source(spark, tmp_path, LINES))
     assert sent(sink) == []
 
-    told = job(spark, tmp_path).run(source(spark, tmp_path, LINES[:4]))
+    told = run(job(spark, tmp_path), source(spark, tmp_path, LINES[:4]))
 
     assert (told.counts.sent, told.resumed) == (4, 0)
     assert len(sent(sink)) == 4
@@ -192,7 +198,7 @@ def test_a_plan_that_was_never_bound_is_replaced(
 def test_from_the_watermark_on_only_newer_rows_are_read(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:
-    job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    run(job(spark, tmp_path), source(spark, tmp_path, LINES))
     mark = job(spark, tmp_path).manifest.read_history().find_watermark("bank", "booked")
     newer = ["acc-0,90,1,2026-02-01 00:00:00", "acc-0,91,2,2025-12-01 00:00:00"]
     sent(sink)
@@ -201,7 +207,7 @@ def test_from_the_watermark_on_only_newer_rows_are_read(
 
     assert mark == "2026-01-05 00:00:00"
     assert sorted(row["key"] for row in moved.facts.collect()) == ['["4"]', '["90"]']
-    assert job(spark, tmp_path).run(moved).counts.sent == 1
+    assert run(job(spark, tmp_path), moved).counts.sent == 1
     assert sent(sink) == [("acc-0", 3, '{"amount":1}')]
     assert (
         job(spark, tmp_path).manifest.read_history().find_watermark("bank", "booked")
@@ -273,7 +279,7 @@ def test_two_groups_and_two_sources_of_one_manifest_have_their_own_watermarks(
 def test_a_mapping_that_means_something_else_is_refused_with_the_difference(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:
-    job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    run(job(spark, tmp_path), source(spark, tmp_path, LINES))
     sent(sink)
     booked = source(spark, tmp_path, LINES)
     assert booked.meaning is not None
@@ -287,21 +293,21 @@ def test_a_mapping_that_means_something_else_is_refused_with_the_difference(
     for name, other in (("body", "amount bigint"), ("time zone", "CET"), ("key", "id int")):
         origin = SourceOrigin("booked", meant | {name: other})
         with pytest.raises(MeaningChanged, match=told[name]):
-            replace(job(spark, tmp_path), origin=origin).run(booked)
+            run(replace(job(spark, tmp_path), origin=origin), booked)
     assert sent(sink) == []
 
-    assert replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)).run(booked)
+    assert run(replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)), booked)
     accepted = SourceOrigin("booked", meant | {"body": "amount bigint"}, accept=True)
     line = source(spark, tmp_path, [LINES[0].replace(",0,2", ",5,2")])
-    assert replace(job(spark, tmp_path), origin=accepted).run(line).counts.sent == 1
+    assert run(replace(job(spark, tmp_path), origin=accepted), line).counts.sent == 1
     with pytest.raises(MeaningChanged, match="body was amount bigint, is amount int"):
-        replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)).run(booked)
+        run(replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)), booked)
 
 
 def test_more_changed_rows_than_the_limit_send_nothing(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:
-    job(spark, tmp_path).run(source(spark, tmp_path, LINES))
+    run(job(spark, tmp_path), source(spark, tmp_path, LINES))
     sent(sink)
     changed = [LINES[0].replace(",0,2", ",7,2"), LINES[1].replace(",10,2", ",7,2"), *LINES[2:]]
     limits = {"1": False, "2": True, "22%": False, "23%": True}
@@ -310,12 +316,12 @@ def test_more_changed_rows_than_the_limit_send_nothing(
         policies = ChangePolicies(changed_max=ChangeLimit.parse(text))
         feeding_job = replace(job(spark, tmp_path), policies=policies)
         if is_sent:
-            feeding_job.run(source(spark, tmp_path, changed))
+            run(feeding_job, source(spark, tmp_path, changed))
             assert len(sent(sink)) == 2
             changed = [line.replace(",7,2", ",8,2") for line in changed]
         else:
             with pytest.raises(TooManyChanged, match=r"2 of 9 rows .* are changed"):
-                feeding_job.run(source(spark, tmp_path, changed))
+                run(feeding_job, source(spark, tmp_path, changed))
             assert sent(sink) == []
 
 

@@ -18,7 +18,7 @@ from spark.numbering import number_facts
 from spark.schemas import FACTS, REJECTED_ROWS
 from tests.spark.facts import GROUP, fact
 from tests.spark.recording import recorded
-from tests.spark.test_feed_by_a_manifest import job
+from tests.spark.test_feed_by_a_manifest import job, run
 
 pytestmark = pytest.mark.spark
 
@@ -42,11 +42,11 @@ def test_a_feed_that_begins_while_another_sends_goes_on_from_its_numbers(
         """Sends only after another feed has come and gone."""
 
         def send(self, rows: DataFrame, events: int) -> Any:
-            told.append(job(spark, tmp_path).run(booked(spark, 6)))
+            told.append(run(job(spark, tmp_path), booked(spark, 6)))
             return super().send(rows, events)
 
     told: list[Any] = []
-    told.append(job(spark, tmp_path, Overtaken).run(booked(spark, 4)))
+    told.append(run(job(spark, tmp_path, Overtaken), booked(spark, 4)))
 
     assert [(each.resumed, each.counts.sent) for each in told] == [(4, 6), (0, 4)]
     said = {(m["session"], m["sequence"]): set[str]() for m in recorded(sink)}
