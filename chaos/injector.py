@@ -43,7 +43,8 @@ class FaultInjector:
         in between.
         """
         self.began_at = time.monotonic()
-        plan = (self.seed, self.cloud.regions, self.pause_factor)
+        home, away = self.cloud.regions
+        plan = (self.seed, (home, away), self.pause_factor)
         plans = (plan_outages(*plan), plan_degradations(*plan))
         self.sequences = [faults.run_in_background(partial(self.perform, one)) for one in plans]
         try:

@@ -134,10 +134,14 @@ def up(
     reload: Annotated[
         bool, typer.Option("--reload", help="start the hosts again when a file changes")
     ] = False,
+    add_region: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="a further region beside the two (repeatable)"),
+    ] = None,
 ) -> None:
     """Start Azure on this machine with the app in both regions, and say how to reach it."""
     here = Path() if Path("function_app.py").exists() else ROOT
-    keep_app_up(folder or here, data, is_fresh=fresh, reloads=reload)
+    keep_app_up(folder or here, data, add_region or [], is_fresh=fresh, reloads=reload)
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,6 +1,7 @@
 """Azure on this machine with an app in both regions, until Ctrl-C."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cli.failures import CommandFailed
@@ -8,9 +9,12 @@ from cli.folders import ROOT, require_app
 from testbed.cloud import SECONDARY_DELAY_SECONDS, running_cloud
 from testbed.command import RunFailed, run_directory
 from testbed.kept import FLIGHT, SampleMessage, keep_up, tell_how_to_reach
+from testbed.regions import keep_config
 
 
-def keep_app_up(app: Path, data: Path, *, is_fresh: bool, reloads: bool) -> None:
+def keep_app_up(
+    app: Path, data: Path, more_regions: Sequence[str], *, is_fresh: bool, reloads: bool
+) -> None:
     """Start everything, say how to reach it, and wait; raises CommandFailed."""
     folder, kept = require_app(app), data.resolve()
     config = next(
@@ -20,10 +24,12 @@ def keep_app_up(app: Path, data: Path, *, is_fresh: bool, reloads: bool) -> None
     try:
         sample = FLIGHT if folder == ROOT else SampleMessage.read(folder / "sample.json")
         with run_directory(kept, "lockstep-up.json", maker="this command", is_fresh=is_fresh):
+            cloud_config = keep_config(config, more_regions, kept)
             sys.stdout.write("starting Azure on this machine\n")
             sys.stdout.flush()
             with running_cloud(
-                *("--app", str(folder), "--config", str(config), "--data", str(kept / "cloud")),
+                *("--app", str(folder), "--config", str(cloud_config)),
+                *("--data", str(kept / "cloud")),
                 logs=kept / "logs",
                 settings={"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)},
             ) as cloud:

@@ -56,8 +56,10 @@ def add_run_options(parser: ArgumentParser) -> None:
     add_file("--report", help="HTML report (default: DIR/report.html)")
     rate = "messages a second (default: as many as make the feed last 45 s)"
     add_number("--rate", type=parse_positive, help=rate)
+    more = "a further region, such as north (repeatable)"
+    parser.add_argument("--add-region", metavar="NAME", action="append", default=[], help=more)
     parser.add_argument("--keep", action="store_true", help="keep the cloud up until Ctrl-C")
-    parser.add_argument("--no-kill", action="store_true", help="let both regions live")
+    parser.add_argument("--no-kill", action="store_true", help="let all regions live")
     plain = "plain lines even on a terminal, no live display"
     parser.add_argument("--plain", action="store_true", help=plain)
 
@@ -70,6 +72,7 @@ def parse_options(arguments: Namespace) -> DemoOptions:
         data=data,
         report=(arguments.report or data / "report.html").resolve(),
         rate=arguments.rate,
+        more_regions=tuple(arguments.add_region),
         is_fresh=bool(arguments.fresh),
         keeps_running=arguments.keep,
         kills=not arguments.no_kill,

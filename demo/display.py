@@ -19,7 +19,7 @@ from testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline
 LINE_SECONDS = 2.0
 BARS = " ▁▂▃▄▅▆▇█"
 BARS_SHOWN = 30
-STYLES = ("cyan", "yellow")
+STYLES = ("cyan", "yellow", "green", "magenta", "blue")
 UP, DOWN = Text("● up", style="green"), Text("● down", style="bold red")
 MARKS = {True: Text("ok", style="green"), False: Text("NO", style="bold red"), None: Text("")}
 

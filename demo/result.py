@@ -1,7 +1,7 @@
 """What a finished run came to, for the terminal and the report alike: checks, failover, costs."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from itertools import product
@@ -12,7 +12,7 @@ from testbed.control import Counters, flatten_counters, subtract_tallies
 from testbed.pages import ReportRow
 from testbed.sampling import SampleTimeline
 
-SECONDARY_SHARE_MIN = 0.2
+SHARE_OF_OTHERS_MIN = 0.2
 
 
 class ExitStatus(IntEnum):
@@ -47,19 +47,19 @@ class Outage:
 class Failover:
     """Effects by region and phase; `take_over_seconds` is None when nobody took over.
 
-    Take-over runs from the kill to the first effect by the other region and is exact to a second,
+    Take-over runs from the kill to the first effect by any of the others and is exact to a second,
     because that is how the journal dates its entries.
     """
 
     primary: str
-    secondary: str
+    others: tuple[str, ...]
     effects: Mapping[tuple[str, OutagePhase], int]
     take_over_seconds: float | None
 
     @property
-    def secondary_share(self) -> float:
+    def share_of_others(self) -> float:
         total = sum(self.effects.values())
-        made = sum(self.effects[self.secondary, phase] for phase in OutagePhase)
+        made = sum(self.effects[key] for key in product(self.others, OutagePhase))
         return made / total if total else 0.0
 
     def shortfalls(self) -> tuple[str, ...]:
@@ -67,28 +67,30 @@ class Failover:
         found = []
         if not self.effects[self.primary, OutagePhase.BEFORE]:
             found.append(f"{self.primary} made no effect before it was killed")
-        if self.secondary_share < SECONDARY_SHARE_MIN:
-            share, least = f"{self.secondary_share:.0%}", f"{SECONDARY_SHARE_MIN:.0%}"
-            found.append(f"{self.secondary} made {share} of the effects, less than {least}")
+        if self.share_of_others < SHARE_OF_OTHERS_MIN:
+            share, least = f"{self.share_of_others:.0%}", f"{SHARE_OF_OTHERS_MIN:.0%}"
+            found.append(
+                f"{' and '.join(self.others)} made {share} of the effects, less than {least}"
+            )
         if not self.effects[self.primary, OutagePhase.AFTER]:
             found.append(f"{self.primary} made no effect after it came back")
         return tuple(found)
 
 
 def measure_failover(
-    entries: Iterable[StoredEntry], outage: Outage, *, primary: str, secondary: str
+    entries: Iterable[StoredEntry], outage: Outage, *, primary: str, others: Sequence[str]
 ) -> Failover:
     made: Counter[tuple[str, OutagePhase]] = Counter()
     took_over = []
     for entry in entries:
         phase = outage.phase(entry.at)
         made[entry.region, phase] += len(entry.covers)
-        if entry.region == secondary and phase is OutagePhase.DURING:
+        if entry.region in others and phase is OutagePhase.DURING:
             took_over.append(entry.at - outage.killed_at)
     return Failover(
         primary=primary,
-        secondary=secondary,
-        effects={key: made[key] for key in product((primary, secondary), OutagePhase)},
+        others=tuple(others),
+        effects={key: made[key] for key in product((primary, *others), OutagePhase)},
         take_over_seconds=min(took_over, default=None),
     )
 
@@ -205,12 +207,12 @@ class DemoResult:
             yield ReportRow(result.breach.value, value, is_good=not result.count)
         yield ReportRow("rejected rows", str(self.rejects), is_good=self.rejects.agree)
         if self.failover is not None and self.added:
-            for region in (self.failover.primary, self.failover.secondary):
+            for region in (self.failover.primary, *self.failover.others):
                 made = {phase: self.failover.effects[region, phase] for phase in OutagePhase}
                 parts = ", ".join(f"{count} {phase} the outage" for phase, count in made.items())
                 yield ReportRow(f"effects by {region}", parts)
-            share = f"{self.failover.secondary_share:.0%}"
-            yield ReportRow(f"share of {self.failover.secondary}", share)
+            share = f"{self.failover.share_of_others:.0%}"
+            yield ReportRow(f"share of {' and '.join(self.failover.others)}", share)
             if self.failover.take_over_seconds is not None:
                 seconds = f"{self.failover.take_over_seconds:.1f} s after the kill"
                 yield ReportRow("take-over", seconds)

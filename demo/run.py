@@ -17,19 +17,20 @@ from demo.options import DemoOptions, note_feed
 from demo.report import build_page
 from demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
 from testbed import flights
-from testbed.children import Child
+from testbed.children import ROOT, Child
 from testbed.cloud import SECONDARY_DELAY_SECONDS, CloudProcess, running_cloud
 from testbed.control import Counters
 from testbed.faults import region_down, run_in_background
 from testbed.kept import KEY, keep_up, tell_how_to_reach
+from testbed.regions import keep_config
 from testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
 
 POLL_SECONDS = 0.5
 STALLED_SECONDS = 180.0
 PENDING_SECONDS_MAX = 60.0
 PENDING_POLL_SECONDS = 2.0
-# Parts of all messages: what the primary settles before it is killed, and what the secondary does
-# alone before the primary returns. Deliveries count and not effects: a second run over a journal
+# Parts of all messages: what the primary settles before it is killed, and what each other region
+# settles before the primary returns. Deliveries count and not effects: a second run over a journal
 # that is full already goes through the same phases.
 KILL_AT_PART = 0.30
 RETURN_AT_PART = 0.25
@@ -120,8 +121,9 @@ class RunEnd:
 def start_cloud(options: DemoOptions) -> AbstractContextManager[CloudProcess]:
     """Run the cloud over the data directory for one `with` block; raises ChildFailed."""
     delay = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)}
-    data = ("--data", str(options.data / "cloud"))
-    return running_cloud(*data, logs=options.logs, settings=delay)
+    config = keep_config(ROOT / "local.config.json", options.more_regions, options.data)
+    arguments = ("--app", str(ROOT), "--config", str(config), "--data", str(options.data / "cloud"))
+    return running_cloud(*arguments, logs=options.logs, settings=delay)
 
 
 def run(options: DemoOptions) -> int:
@@ -162,11 +164,11 @@ def run_and_check(
     before, _ = read_journal(cloud)
     counters = cloud.control.read_counters()
     messages = len(expected.sent)
-    display.begin(timeline, copies=2 * messages)
+    display.begin(timeline, copies=len(cloud.regions) * messages)
     feed = start_feed(cloud, options, options.rate or feed_rate(messages))
     with feed.child, display:
         demo_run = DemoRun(cloud, feed, display, timeline, messages)
-        demo_run.note("Azure is up, both hosts are ready; Spark is starting to feed")
+        demo_run.note("Azure is up, all hosts are ready; Spark is starting to feed")
         end = demo_run.perform(kills=options.kills)
     known = {(entry.session, entry.position) for entry in before}
     added = tuple(
@@ -174,7 +176,7 @@ def run_and_check(
         for entry in end.entries
         if entry.status is StoredStatus.COMPLETED and (entry.session, entry.position) not in known
     )
-    primary, secondary = cloud.regions
+    primary, *others = cloud.regions
     # What the queues still hold includes dead letters.
     remaining = {name: one.outstanding + one.dead for name, one in end.sample.regions.items()}
     history = DemoHistory(expected.sent, end.entries, end.pending, remaining)
@@ -187,7 +189,7 @@ def run_and_check(
         is_first=not before,
         timeline=timeline,
         outage=end.outage,
-        failover=measure_failover(added, end.outage, primary=primary, secondary=secondary)
+        failover=measure_failover(added, end.outage, primary=primary, others=others)
         if end.outage
         else None,
     )
@@ -217,7 +219,7 @@ class DemoRun:
         self.display.show_event(event)
 
     def _kill_and_restore(self) -> None:
-        primary, secondary = self.cloud.regions
+        primary, *others = self.cloud.regions
         self._wait(
             f"{primary} to handle its part",
             lambda now: is_kill_due(now, primary, self.messages) or self._is_over(now),
@@ -231,10 +233,13 @@ class DemoRun:
             killed_at = time.time()
             self.note(f"{primary} KILLED: its host by SIGKILL, its namespace down")
             self._wait(
-                f"{secondary} to take over",
+                f"{' and '.join(others)} to take over",
                 lambda now: (
-                    is_return_due(now, killed, secondary, self.messages)
-                    or (self.feed.is_finished() and now.regions[secondary].outstanding == 0)
+                    all(is_return_due(now, killed, one, self.messages) for one in others)
+                    or (
+                        self.feed.is_finished()
+                        and not any(now.regions[one].outstanding for one in others)
+                    )
                 ),
             )
             recovered_at = time.time()
@@ -253,7 +258,7 @@ class DemoRun:
             end = self._read_end()
             give_up_at = give_up_at or time.monotonic() + PENDING_SECONDS_MAX
             if not end.pending or time.monotonic() > give_up_at:
-                self.note("the feed has ended and both queues are drained")
+                self.note("the feed has ended and the queues of all regions are drained")
                 return end
             self.note(f"{len(end.pending)} copies are pending for a region; waiting")
             time.sleep(PENDING_POLL_SECONDS)
@@ -294,14 +299,14 @@ def is_kill_due(now: CloudSample, primary: str, messages: int) -> bool:
     return now.regions[primary].settled >= KILL_AT_PART * messages
 
 
-def is_return_due(now: CloudSample, killed: CloudSample, secondary: str, messages: int) -> bool:
-    """Whether the secondary has done enough alone for the primary to return.
+def is_return_due(now: CloudSample, killed: CloudSample, other: str, messages: int) -> bool:
+    """Whether another region has done enough for the primary to return.
 
-    What lay in the secondary's queue at the kill may be copies of work the primary had done, so
+    What lay in its queue at the kill may be copies of work the primary had done, so
     as much again does not count.
     """
-    done = now.regions[secondary].settled - killed.regions[secondary].settled
-    return done >= RETURN_AT_PART * messages + killed.regions[secondary].outstanding
+    done = now.regions[other].settled - killed.regions[other].settled
+    return done >= RETURN_AT_PART * messages + killed.regions[other].outstanding
 
 
 def is_drained(now: CloudSample) -> bool:

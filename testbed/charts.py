@@ -24,6 +24,9 @@ COLOURS = {
     "rule": "#dfe3e8",
     "region0": "#2f6fdb",
     "region1": "#e08a1e",
+    "region2": "#2f9e8f",
+    "region3": "#b5507a",
+    "region4": "#7a8b2d",
     "good": "#1a7f4b",
     "bad": "#c43131",
     "removed": "#b3261e",
@@ -33,7 +36,7 @@ COLOURS = {
     "p99": "#c27803",
     "phase": "#1c2431",
 }
-REGION_COLOURS = (COLOURS["region0"], COLOURS["region1"])
+REGION_COLOURS = tuple(COLOURS[f"region{number}"] for number in range(5))
 INCH_PIXELS = 72
 STYLE = {
     "svg.fonttype": "none",

@@ -55,9 +55,9 @@ class CloudProcess:
         return str(self.contract["queue"])
 
     @property
-    def regions(self) -> tuple[str, str]:
-        primary, secondary = self.contract["servicebus"]
-        return primary, secondary
+    def regions(self) -> tuple[str, ...]:
+        """All of them, the primary first."""
+        return tuple(self.contract["servicebus"])
 
     @property
     def cosmos_connection(self) -> str:

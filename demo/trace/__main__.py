@@ -129,7 +129,7 @@ def draw(run: TracedRun) -> str:
     spans = run.own
     begin = min(span.begin for span in spans)
     end = max(span.end for span in spans) - begin
-    colours = dict(zip(("east", "west"), REGION_COLOURS, strict=True))
+    colours = dict(zip(("east", "west"), REGION_COLOURS, strict=False))
     title = "The spans of one message that crossed a region's death"
     with draw_chart(
         title, heights=[ROW_PIXELS * len(spans)], end=end * 1.02, begin=-0.1, since="it was posted"

@@ -141,6 +141,21 @@ def test_each_region_has_its_hooks_and_waits_for_the_one_before() -> None:
     assert used == REGIONS[:-1]
 
 
+def service_of(region: str, text: str) -> str:
+    """The lines of a region's service, without comments, and without an indentation of all."""
+    (found,) = re.findall(rf"^( *)({region}:\n(?:\1 .*\n)+)", text, re.MULTILINE)
+    indentation, lines = found
+    return re.sub(r" *#.*\n", "", lines).replace(f"\n{indentation}", "\n")
+
+
+def test_the_lines_for_a_third_region_are_those_of_the_second_moved_on() -> None:
+    page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
+    second = service_of("west", AZURE_YAML)
+
+    assert "- east" in second
+    assert service_of("north", page) == second.replace("west", "north").replace("east", "west")
+
+
 def test_windows_is_given_the_same_commands() -> None:
     runs = [shlex.split(found) for found in re.findall(r"run: (.*)", AZURE_YAML)]
 

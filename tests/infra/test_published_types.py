@@ -1,26 +1,43 @@
 """Every resource that would be deployed is what Azure's published types allow."""
 
+import re
+
 import pytest
 
 from tests.infra.bicep import Kind
 from tests.infra.evaluation import Template, Value
-from tests.infra.parity import EVERYTHING, changed, deployment
+from tests.infra.parity import EVERYTHING, ROOT, changed, deployment
 from tests.infra.published import findings, load_published, select, type_findings
 
 PUBLISHED = load_published()
+PAGE = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
 REGIONS = ("east", "west")
 
 
 def templates(main: Template) -> dict[str, Template]:
     """Every file as it is deployed, by its module's name; of a list with the region before it."""
-    found = {"main": main}
+    found, places = {"main": main}, main.value("names")
+    assert isinstance(places, list)
     for name in main.bicep.of(Kind.MODULE):
         modules = main.modules(name)
         if len(modules) == 1:
             found[name] = modules[0]
         elif modules:
-            found |= {f"{place} {name}": one for place, one in zip(REGIONS, modules, strict=True)}
+            found |= {f"{place} {name}": one for place, one in zip(places, modules, strict=True)}
     return found
+
+
+def test_a_third_region_is_what_the_published_types_allow() -> None:
+    places = deployment().value("regions")
+    (north,) = re.findall(r"^ +\{ name: '(north)', location: '(\w+)' \}$", PAGE, re.MULTILINE)
+    assert isinstance(places, list)
+    regions = [*places, dict(zip(("name", "location"), north, strict=True))]
+
+    deployed = templates(deployment(**EVERYTHING, regions=regions))
+
+    each = ("region", "access", "watch", "network", "endpoints", "producersAccess")
+    assert {f"north {name}" for name in each} <= deployed.keys()
+    assert type_findings(deployed.values(), PUBLISHED) == []
 
 
 @pytest.mark.parametrize("switches", [{}, {"primary": "west"}, EVERYTHING])

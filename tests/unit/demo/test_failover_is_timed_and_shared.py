@@ -17,7 +17,7 @@ def effects(region: str, *seconds: int) -> list[StoredEntry]:
 
 
 def seen(*entries: StoredEntry) -> Failover:
-    return measure_failover(entries, OUTAGE, primary="east", secondary="west")
+    return measure_failover(entries, OUTAGE, primary="east", others=["west"])
 
 
 def test_effects_are_counted_by_region_and_phase() -> None:

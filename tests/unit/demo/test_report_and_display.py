@@ -41,7 +41,7 @@ def result_of_run(report: Path) -> DemoResult:
         is_first=True,
         timeline=timeline,
         outage=outage,
-        failover=measure_failover(added, outage, primary="east", secondary="west"),
+        failover=measure_failover(added, outage, primary="east", others=["west"]),
     )
 
 

@@ -1,0 +1,58 @@
+"""A third region on one machine: one effect for three copies, and each output in every region."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.domain.message import Message, Number, derive_id
+from testbed.children import ROOT
+from testbed.cloud import running_cloud
+from testbed.command import RunFailed
+from testbed.regions import keep_config
+from tests.e2e.stack import GROUP, Stack, assert_once_and_in_order, flights, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+CONFIG = ROOT / "local.config.json"
+SHOT = Message(
+    derive_id("game"), "game", "range.fire", b'{"position":3}', Number(GROUP, 0, 0)
+)  # the handler sends its outcome to the session of the score
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    config = keep_config(CONFIG, ["north"], tmp_path)
+    with running_cloud("--app", str(ROOT), "--config", str(config), logs=tmp_path) as cloud:
+        yield Stack(cloud)
+
+
+async def test_three_copies_have_one_effect_and_its_output_reaches_three_regions(
+    stack: Stack,
+) -> None:
+    sent = flights(sessions=4, each=5)
+
+    await stack.send({**sent, "game": [SHOT]}, LOCKSTEP_SECONDARY_DELAY_SECONDS="1")
+    done = dict.fromkeys(("east", "west", "north"), 4 * 5 + 2)
+    until(
+        lambda: {region: stack.completed(region) for region in stack.cloud.regions} == done,
+        seconds=60,
+        what="the end of the work in three regions",
+    )
+
+    entries = stack.entries()
+    assert len(entries.pop("game")) == len(entries.pop("game/score")) == 1
+    assert_once_and_in_order(entries, sent)
+
+
+@pytest.mark.parametrize("name", ["North", "", "southeast2", "north-2"])
+def test_what_cannot_name_a_region_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="cannot name a region"):
+        keep_config(CONFIG, [name], tmp_path)
+
+
+def test_a_run_does_not_go_on_with_other_regions_than_it_began_with(tmp_path: Path) -> None:
+    keep_config(CONFIG, ["north"], tmp_path)
+
+    with pytest.raises(RunFailed, match="begun with the regions east, west, north and not"):
+        keep_config(CONFIG, [], tmp_path)
