@@ -57,9 +57,12 @@ param producers array = []
 @description('Optional. Container for the ledgers of producers outside the apps; empty: "ledgers" where there are producers, else none, and ledgers lie in the journal.')
 param ledgersName string = ''
 
-@description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. Tokens need App Service authentication to be on, or the app does not start.')
+@description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. With tokens, App Service authentication is switched on, which checks them.')
 @allowed(['keys', 'entra', 'both'])
 param authentication string = 'keys'
+
+@description('Optional. Client id of the application in Entra ID that callers show tokens for; needed unless they show keys alone.')
+param clientId string = ''
 
 @description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
 param otlpEndpoint string = ''
@@ -110,6 +113,8 @@ var names = map(regions, place => (place.name))
 var leader = empty(primary) ? names[0] : (names[indexOf(names, primary)])
 var preference = union([leader], names)
 var ledgers = (empty(ledgersName) && !empty(producers)) ? 'ledgers' : ledgersName
+// Tokens for no application would be nobody's: the index ends the deployment before anything is created.
+var application = authentication == 'keys' ? '' : (filter([clientId], id => (!empty(id)))[0])
 var everyLocation = union(journalLocations, map(regions, place => (place.location)))
 
 resource group 'Microsoft.Resources/resourceGroups@2024-03-01' = {
@@ -182,6 +187,7 @@ module region 'region.bicep' = [
       otlpEndpoint: otlpEndpoint
       ledgersName: ledgers
       authentication: authentication
+      clientId: application
       durableBackend: durableBackend
       zoneRedundant: zoneRedundant
       hasRecord: keepRecord

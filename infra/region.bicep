@@ -41,9 +41,12 @@ param replyQueues string = ''
 @description('Optional. Container for the ledgers of producers outside the apps; empty: the journal.')
 param ledgersName string = ''
 
-@description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. Tokens need App Service authentication to be on, or the app does not start.')
+@description('Optional. What callers over HTTP show: a function key, a token of Entra ID, or both. With tokens, App Service authentication is switched on, which checks them.')
 @allowed(['keys', 'entra', 'both'])
 param authentication string = 'keys'
+
+@description('Optional. Client id of the application in Entra ID that callers show tokens for; needed unless they show keys alone.')
+param clientId string = ''
 
 @description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
 param otlpEndpoint string = ''
@@ -330,6 +333,36 @@ resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2
   properties: { allow: false }
 }
 
+// It checks tokens, and takes from clients the header in which it hands their claims over.
+resource tokens 'Microsoft.Web/sites/config@2024-04-01' = if (authentication != 'keys') {
+  parent: app
+  name: 'authsettingsV2'
+  properties: {
+    platform: { enabled: true }
+    globalValidation: {
+      requireAuthentication: true
+      unauthenticatedClientAction: 'Return401'
+      // azd's hooks and Front Door ask for it and have no token.
+      excludedPaths: ['/api/health']
+    }
+    identityProviders: {
+      azureActiveDirectory: {
+        enabled: true
+        registration: {
+          clientId: clientId
+          openIdIssuer: '${environment().authentication.loginEndpoint}${subscription().tenantId}/v2.0'
+        }
+        validation: {
+          allowedAudiences: [clientId, 'api://${clientId}']
+        }
+      }
+    }
+    login: {
+      tokenStore: { enabled: false }
+    }
+  }
+}
+
 resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
   parent: app
   name: 'appsettings'
@@ -376,6 +409,8 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString
     APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identity.properties.clientId};Authorization=AAD'
   })
+  // Tokens are believed only after somebody checks them.
+  dependsOn: [tokens]
 }
 
 @description('Name of the function app.')

@@ -63,6 +63,8 @@ def deployment(**parameters: Value) -> Template:
 
 # Every switch that adds resources or settings.
 EVERYTHING: dict[str, Value] = {
+    "authentication": "entra",
+    "clientId": "33333333-3333-3333-3333-333333333333",
     "durableBackend": "scheduler",
     "zoneRedundant": True,
     "frontDoor": True,

@@ -17,6 +17,7 @@ from tests.infra.bicep import Bicep, Declaration, Kind, entries, read, text, wal
 type Rule = Callable[[Bicep], Iterator[str]]
 
 FUNCTIONS = {
+    "environment",
     "guid",
     "resourceGroup",
     "subscription",

@@ -3,16 +3,20 @@
 import re
 from collections.abc import Callable, Collection
 from functools import partial
+from uuid import UUID
 
 import pytest
 
-from tests.infra.bicep import Kind, read
+from shared.domain.access import Right
+from tests.infra.bicep import INFRA, Kind, read
 from tests.infra.evaluation import Template
 from tests.infra.parity import (
     EVERYTHING,
     ROOT,
+    app_settings,
     changed,
     deployment,
+    load,
     region_of,
     section,
 )
@@ -165,6 +169,53 @@ def test_without_a_private_network_there_is_none() -> None:
     assert sorted(open_to_all(region_of("east", main))) == ["namespace", "storage"]
 
 
+def token_breaches(region: Template) -> list[str]:
+    """What lets somebody in without a token, or has the app believe a forged one."""
+    found = section(region.resource("tokens"), "properties")
+    entra = section(found, "identityProviders", "azureActiveDirectory")
+    client = region.value("clientId")
+    wanted = {
+        "on": section(found, "platform")["enabled"],
+        "401": section(found, "globalValidation")["unauthenticatedClientAction"] == "Return401",
+        "required": section(found, "globalValidation")["requireAuthentication"],
+        "health alone": section(found, "globalValidation")["excludedPaths"] == ["/api/health"],
+        "Entra ID alone": section(found, "identityProviders").keys() == {"azureActiveDirectory"},
+        "this application": section(entra, "registration")["clientId"] == client,
+        "its audience": section(entra, "validation")["allowedAudiences"]
+        == [client, f"api://{client}"],
+        "its tenant": "subscription().tenantId"
+        in str(section(entra, "registration")["openIdIssuer"]),
+        "before the app": "dependsOn: [tokens]" in region.bicep.source,
+    }
+    return [name for name, holds in wanted.items() if not holds]
+
+
+@pytest.mark.parametrize("authentication", ["entra", "both"])
+def test_where_the_app_takes_tokens_the_platform_checks_them_first(authentication: str) -> None:
+    main = deployment(authentication=authentication, clientId="c")
+    for name in REGIONS:
+        region = region_of(name, main)
+        assert token_breaches(region) == []
+        assert app_settings(region)["LOCKSTEP_AUTHENTICATION"] == authentication
+    assert region_of("east").resources("tokens") == []
+
+
+def test_tokens_for_no_application_end_the_deployment_before_anything_is_created() -> None:
+    with pytest.raises(IndexError):
+        deployment(authentication="entra").modules("region")
+
+
+def test_the_application_has_the_rights_of_the_routes_as_roles() -> None:
+    application = load(INFRA / "application.json")
+    roles = application["appRoles"]
+
+    assert [role["value"] for role in roles] == [*Right]
+    assert len({UUID(role["id"]) for role in roles}) == len(roles)
+    assert all(role["allowedMemberTypes"] == ["User", "Application"] for role in roles)
+    # Tokens of this version name the client id as their audience, and the issuer that is set.
+    assert application["api"]["requestedAccessTokenVersion"] == 2
+
+
 TABLES = {"AppRequests", "AppTraces", "AppMetrics", "CDBPartitionKeyStatistics"}
 OF_THE_JOURNAL = "A session nears its 20 GB"
 
@@ -266,6 +317,11 @@ def test_each_switch_turns_something_on() -> None:
             "zoneRedundant ? 'Standard_GRS'",
         ),
         (front_breaches, "front", "'/api/health'", "'/'"),
+        (token_breaches, "region", "'Return401'", "'AllowAnonymous'"),
+        (token_breaches, "region", "['/api/health']", "['/api/*']"),
+        (token_breaches, "region", "'api://${clientId}'", "'api://lockstep'"),
+        (token_breaches, "region", "${subscription().tenantId}", "common"),
+        (token_breaches, "region", "  dependsOn: [tokens]\n", ""),
         (front_breaches, "front", "hostName: one.host", "hostName: token"),
         (untold_symptoms, "watch", "symptom: 'Outputs are late'", "symptom: 'Outputs are slow'"),
         (unknown_metrics, "watch", "lockstep.pending.age", "lockstep.pending.years"),
