@@ -50,7 +50,7 @@ DEAD_LETTER_SECONDS_MAX = 10.0
 
 
 class Namespace:
-    """The client of one region's namespace, connected on first use."""
+    """The clients of one region's namespace, connected on first use."""
 
     def __init__(
         self, *, connection_string: str | None, endpoint: str | None, client_id: str | None
@@ -58,7 +58,8 @@ class Namespace:
         self.connection_string = connection_string
         self.endpoint = endpoint
         self.client_id = client_id
-        self.client: ServiceBusClient | None = None
+        # By how often they try again what failed.
+        self.clients: dict[int, ServiceBusClient] = {}
         self.credential: DefaultAzureCredential | None = None
         self.closing: set[asyncio.Task[None]] = set()
         self.idle: defaultdict[str, list[ServiceBusSender]] = defaultdict(list)
@@ -93,34 +94,46 @@ class Namespace:
         sub_queue = ServiceBusSubQueue.DEAD_LETTER
         return self.open(lambda client: client.get_queue_receiver(queue, sub_queue=sub_queue))
 
-    def open[L](self, link: Callable[[ServiceBusClient], L]) -> L:
-        """A link of the client, which is made when the first one is wanted."""
+    def new_session_receiver(self, queue: str, session: Any) -> ServiceBusReceiver:
+        """A receiver that tries once: that no session waits is an answer. Raises Misconfigured."""
+        wait = RECEIVE_WAIT_SECONDS
+        return self.open(
+            lambda client: client.get_queue_receiver(queue, session_id=session, max_wait_time=wait),
+            retries=0,
+        )
+
+    def open[L](self, link: Callable[[ServiceBusClient], L], *, retries: int = RETRIES) -> L:
+        """A link of a client, which is made when its first link is wanted."""
         try:
-            self.client = self.client or self.new_client()
-            return link(self.client)
+            if retries not in self.clients:
+                self.clients[retries] = self.new_client(retries)
+            return link(self.clients[retries])
         except ValueError as error:
             # What a setting holds is no connection string, or it is for another queue only.
             raise make_error(Failure(BUS, CREDENTIAL), str(error)) from error
 
-    def new_client(self) -> ServiceBusClient:
+    def new_client(self, retries: int) -> ServiceBusClient:
         if self.connection_string is not None:
             return ServiceBusClient.from_connection_string(
-                self.connection_string, retry_total=RETRIES, retry_backoff_factor=0.1
+                self.connection_string, retry_total=retries, retry_backoff_factor=0.1
             )
-        self.credential = DefaultAzureCredential(managed_identity_client_id=self.client_id)
+        if self.credential is None:
+            self.credential = DefaultAzureCredential(managed_identity_client_id=self.client_id)
         return ServiceBusClient(
-            self.endpoint or "", self.credential, retry_total=RETRIES, retry_backoff_factor=0.1
+            self.endpoint or "", self.credential, retry_total=retries, retry_backoff_factor=0.1
         )
 
     async def close(self) -> None:
-        """Close every sender and the client; the next use connects again."""
+        """Close every sender and the clients; the next use connects again."""
         senders = [sender for idle in self.idle.values() for sender in idle]
         self.idle.clear()
         await asyncio.gather(*self.closing, *(close_in_time(sender) for sender in senders))
-        for closable in (self.client, self.credential):
-            if closable is not None:
-                await close_in_time(closable)
-        self.client, self.credential = None, None
+        for client in self.clients.values():
+            await close_in_time(client)
+        self.clients.clear()
+        if self.credential is not None:
+            await close_in_time(self.credential)
+        self.credential = None
 
 
 async def close_in_time(closable: ServiceBusSender | ServiceBusClient | Any) -> None:
@@ -238,7 +251,8 @@ class ServiceBus:
             try:
                 if await self.hold_sessions(held, region, queue, skip):
                     await self.hold_sessions(held, region, queue, limit)
-                return [found for one in held[skip:] for found in await peek(one, 1, 0)]
+                peeked = await asyncio.gather(*(peek(one, 1, 0) for one in held[skip:]))
+                return [found for one in peeked for found in one]
             finally:
                 await asyncio.gather(*(one.close() for one in held), return_exceptions=True)
 
@@ -267,11 +281,7 @@ class ServiceBus:
         self, region: str, queue: str, session: Any
     ) -> ServiceBusReceiver | None:
         """A receiver that has a session's lock; None where there is none to be had."""
-        receiver: ServiceBusReceiver = self.namespaces[region].open(
-            lambda client: client.get_queue_receiver(
-                queue, session_id=session, max_wait_time=RECEIVE_WAIT_SECONDS
-            )
-        )
+        receiver = self.namespaces[region].new_session_receiver(queue, session)
         try:
             async with asyncio.timeout(self.send_seconds_max):
                 return await receiver.__aenter__()

@@ -8,6 +8,7 @@ id that follows from the report's: begun twice, it is one message.
 A copy of a fault is not sent again. Its message is in the journal, and a decision runs it there.
 """
 
+import asyncio
 import base64
 import json
 from collections.abc import Mapping, Sequence
@@ -108,7 +109,7 @@ class ErrorQueue:
             found = await self.browser.browse_session(region, self.queue, session, after, limit)
         else:
             found = await self.browser.browse_sessions(region, self.queue, skip, limit)
-        return [await self.read(one) for one in found]
+        return await asyncio.gather(*map(self.read, found))
 
     async def read(self, queued: BrowsedMessage) -> QueuedReport:
         """A report with what is recorded of it."""
