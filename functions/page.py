@@ -202,11 +202,13 @@ async def show_saga_steps(sagas: Sagas, request: func.HttpRequest) -> func.HttpR
     require_text("key", key)
     record = await sagas.read_record(key)
     if record is None:
-        return render(request, "saga.html", 404, key=key, saga=None, sessions={})
+        return render(request, "saga.html", 404, key=key, saga=None, sessions={}, ended=False)
     saga = describe_saga(key, record, await sagas.read_outcomes(key, record))
     steps = record.plan.steps if record.plan else ()
     sessions = {step.name: step.do.session for step in steps}
-    return render(request, "saga.html", key=key, saga=saga, sessions=sessions)
+    return render(
+        request, "saga.html", key=key, saga=saga, sessions=sessions, ended=record.state.is_end
+    )
 
 
 async def show_sagas(client: Any, request: func.HttpRequest) -> func.HttpResponse:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
 from testbed.cloud import running_cloud
 from testbed.faults import hosts_killed
-from tests.e2e.stack import Stack, status, until
+from tests.e2e.stack import SagaStack, Stack, status, until
 from tests.e2e.test_operations_page import browser, find_violations
 
 __all__ = ["browser"]
@@ -127,6 +128,30 @@ async def watch_a_failover(page: Page, open_view: OpenView, stack: Stack, folder
             await look(page, "failover", folder)
 
 
+def is_reserved(sagas: SagaStack, key: str, state: str) -> bool:
+    """Whether a saga has an answer to its reservation, and stands in a state."""
+    saga = sagas.saga("west", key)
+    return saga["state"] == state and saga["steps"][1]["outcome"] is not None
+
+
+async def look_at_sagas(page: Page, open_view: OpenView, sagas: SagaStack, folder: Path) -> None:
+    """One saga waits for approval, another one was turned back; both are in the list."""
+    stock, lines = {"quantity": 2}, [{"product": "p", "quantity": 2}]
+    sagas.ask("west", "sessions/stock%3Ap/messages?type=stock.receive", "POST", stock)
+    until(lambda: bool(sagas.state("west", "stock:p")), seconds=60, what="the stock")
+    for key, reaches in (("order-1", "running"), ("order-2", "compensated")):
+        sagas.start_saga("west", key, lines=lines, approval_seconds=1200)
+        is_seen = partial(is_reserved, sagas, key, reaches)
+        until(is_seen, seconds=60, what=f"the reservation of {key}")
+    await open_view("/sagas")
+    await expect(page.get_by_role("link", name="order-2")).to_be_visible()
+    await look(page, "sagas", folder)
+    await page.get_by_role("link", name="order-1").click()
+    await look(page, "saga-waiting", folder)
+    await open_view("/saga", key="order-2")
+    await look(page, "saga-compensated", folder)
+
+
 async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: Browser) -> None:
     with running_cloud(logs=tmp_path, settings=DELAY) as cloud:
         stack = Stack(cloud)
@@ -157,8 +182,7 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
         await open_view("/sessions", prefix="N")
         await expect(page.get_by_role("link", name="N777UA")).to_be_visible()
         await look(page, "sessions", folder)
-        await open_view("/saga", key="nothing")
-        await look(page, "saga", folder)
+        await look_at_sagas(page, open_view, SagaStack(cloud), folder)
         await open_view("/sagas", state="nonsense")
         await look(page, "problem", folder)
 

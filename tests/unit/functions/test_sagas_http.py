@@ -10,6 +10,7 @@ import pytest
 
 from functions import saga_instances, sagas, sagas_http
 from functions.handlers import orders
+from functions.page import show_saga_steps
 from functions.saga_drive import CHANGED
 from shared.domain.saga.plan import SagaState, instance_of
 from shared.storage.documents import encode_entry
@@ -246,6 +247,27 @@ async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None
     assert [step["outcome"] for step in shown["steps"]] == ["done", "done", None, None, None]
     assert (shown["state"], shown["kind"]) == ("running", "order.place")
     assert shown["waits"] == [{"name": "approval", "decision": None}]
+
+
+async def test_the_page_of_a_saga_says_what_has_not_begun_and_what_never_will(east: Region) -> None:
+    async def read_page() -> str:
+        request = func.HttpRequest("GET", "/api/operate/saga", params={"key": "o-1"}, body=b"")
+        response = await show_saga_steps(east.stage.book(), request)
+        return response.get_body().decode()
+
+    await east.stage.book().add_event("o-1", "rejected")
+    early = await read_page()
+    await east.start()
+    running = await read_page()
+    await east.stage.run("o-1", PLACED)
+    ended = await read_page()
+
+    assert "has not started" in early
+    assert "order.place: running, started" in running
+    assert "none yet" in running
+    assert "order.place: compensated" in ended
+    assert "never begun" in ended
+    assert "none yet" not in ended
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
