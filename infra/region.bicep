@@ -96,6 +96,8 @@ var ownNamespace = 'lockstep-${region}-${token}'
 var queueName = 'lockstep'
 var outputQueueName = 'lockstep-out'
 var errorQueueName = 'lockstep-errors'
+// The most that Premium allows. By default it is 1 GB, which a million messages of 1 kB fill while an app is away.
+var queueMegabytes = 81920
 var packageContainerName = 'deployment'
 // With a role only, wherever a caller is; or from the networks of the regions only, too.
 var publicAccess = empty(subnetId) ? 'Enabled' : 'Disabled'
@@ -159,6 +161,7 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
     maxDeliveryCount: 750
     defaultMessageTimeToLive: 'P14D'
     deadLetteringOnMessageExpiration: true
+    maxSizeInMegabytes: queueMegabytes
   }
 }
 
@@ -171,6 +174,7 @@ resource outputQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
     maxDeliveryCount: 10
     defaultMessageTimeToLive: 'P14D'
     deadLetteringOnMessageExpiration: true
+    maxSizeInMegabytes: queueMegabytes
   }
 }
 
@@ -183,6 +187,7 @@ resource errorQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
     maxDeliveryCount: 10
     defaultMessageTimeToLive: 'P14D'
     deadLetteringOnMessageExpiration: true
+    maxSizeInMegabytes: queueMegabytes
   }
 }
 

@@ -31,6 +31,9 @@ PLATFORM_SETTINGS = {
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
 }
 
+# A queue on one machine has no size of its own.
+QUOTAS = {"maxSizeInMegabytes"}
+
 # Read by the local host only: where the task hub is. In Azure it is in the app's own storage.
 LOCAL_SETTINGS = {"LOCAL_DURABLE_ADDRESS"}
 
@@ -140,7 +143,7 @@ def setting_differences(region: Template, config: dict[str, Any]) -> list[str]:
 def queue_differences(region: Template, config: dict[str, Any]) -> list[str]:
     """Names and properties of the queues of one region's namespace."""
     declared = {
-        str(resource.body["name"]): section(resource.body, "properties")
+        str(resource.body["name"]): without_quotas(section(resource.body, "properties"))
         for resource in region.resources()
         if resource.type == "Microsoft.ServiceBus/namespaces/queues"
     }
@@ -149,6 +152,10 @@ def queue_differences(region: Template, config: dict[str, Any]) -> list[str]:
     for name in declared.keys() & expected.keys():
         differences += unequal(f"queue {name}", declared[name], expected[name])
     return sorted(differences)
+
+
+def without_quotas(properties: dict[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in properties.items() if name not in QUOTAS}
 
 
 def local_queues(region: str, config: dict[str, Any]) -> dict[str, dict[str, Any]]:

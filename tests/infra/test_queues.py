@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.infra.parity import changed, local_config, queue_differences, region_of
+from tests.infra.parity import changed, local_config, queue_differences, region_of, section
 
 REGIONS = ("east", "west")
 
@@ -33,6 +33,14 @@ def test_a_namespace_is_premium_so_that_no_neighbour_delays_a_session(region: st
     sku = region_of(region).resource("namespace")["sku"]
 
     assert sku == {"name": "Premium", "tier": "Premium", "capacity": 1}
+
+
+@pytest.mark.parametrize("name", ["queue", "outputQueue", "errorQueue"])
+def test_a_queue_takes_what_comes_while_an_app_is_away_for_long(name: str) -> None:
+    properties = section(region_of("east").resource(name), "properties")
+
+    # The most of Premium: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
+    assert properties["maxSizeInMegabytes"] == 80 * 1024
 
 
 @pytest.mark.parametrize("region", REGIONS)
