@@ -1,5 +1,8 @@
 """Every Bicep file keeps the house rules, and the files play the parts their names say."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,11 +12,24 @@ from tests.infra.parity import deployment, load
 from tests.infra.rules import breaches, required
 
 FILES = sorted(INFRA.glob("*.bicep"))
+# `az bicep install` puts it where no PATH looks.
+PLACES = os.pathsep.join([os.environ["PATH"], str(Path.home() / ".azure" / "bin")])
+COMPILER = shutil.which("bicep", path=PLACES)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_file_breaks_no_house_rule(path: Path) -> None:
     assert breaches(read(path)) == []
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no Bicep compiler: `az bicep install`")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_compiler_takes_a_file(path: Path) -> None:
+    assert COMPILER is not None
+    command = [COMPILER, "build", str(path), "--stdout", "--no-restore"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_main_composes_and_declares_nothing_but_resource_groups() -> None:
