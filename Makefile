@@ -18,7 +18,7 @@ SUITES ?= cosmos servicebus
 .DEFAULT_GOAL := help
 
 help:  ## say what can be made
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 .venv/ready: requirements.txt requirements-cli.txt requirements-dev.txt constraints.txt tools/setup
 	@tools/setup

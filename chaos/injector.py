@@ -81,7 +81,7 @@ class FaultInjector:
         for planned in plan:
             if self.is_over.wait(max(0.0, self.began_at + planned.at - time.monotonic())):
                 return
-            self.log.note_event(str(planned))
+            self.log.note_event(planned.event)
             if planned.outage is None:
                 self.degrade(planned)
                 continue

@@ -43,6 +43,11 @@ class PlannedFault:
         return f"{self.at:6.1f} s for {self.seconds:4.1f} s  {where:28} {self.what}"
 
     @property
+    def event(self) -> str:
+        """What is told when it happens, which may be later than planned."""
+        return f"{', '.join(self.components)}: {self.what}, for {self.seconds:.1f} s"
+
+    @property
     def components(self) -> tuple[str, ...]:
         if self.outage is None:
             return (str(self.fault["component"]),)

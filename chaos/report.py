@@ -18,6 +18,7 @@ from chaos.plan import OutageKind
 from chaos.progress import FaultInterval
 from testbed import charts
 from testbed.charts import COLOURS, REGION_COLOURS, add_legend, draw_chart
+from testbed.pages import TERMS as TERMS_OF_ALL
 from testbed.pages import ReportPage, ReportRow
 from testbed.sampling import format_time
 
@@ -26,9 +27,17 @@ if TYPE_CHECKING:
 
 OUTAGES = frozenset(map(str, OutageKind))
 CHART_PIXELS, LANE_PIXELS, PANEL_PIXELS = 1120, 19, 92
-# The text of a fault has so many pixels a letter; one with room for fewer letters is not written.
-LETTER_PIXELS, LETTERS_MIN = 6.2, 5
+# The text of a fault has so many pixels a letter.
+LETTER_PIXELS = 6.2
 VISIBLE_PIXELS = 2.0
+TERMS = {
+    **{word: TERMS_OF_ALL[word] for word in ("session", "effect", "copy")},
+    "accepted": "the sender was told that the message is safe",
+    "outage": "something was taken away: a process, a namespace, a region, the sender",
+    "degradation": "some calls were refused, delayed, not answered, or got an old answer",
+    "violation": "something that a promise rules out: a message lost, an effect twice, and so on",
+    "recovery, draining": "the faults are over; then nothing more is sent",
+}
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,7 @@ class ChaosReport:
                 "median to effect": f"{overall.p50:.2f} s" if overall else "none",
                 "99th percentile": f"{overall.p99:.1f} s" if overall else "none",
             },
+            terms=TERMS,
             chart=draw_run(self.timeline, self.figures),
             sections={
                 "Promises": promises,
@@ -217,16 +227,28 @@ def draw_faults(panel: "Axes", timeline: RunTimeline, lanes: Sequence[tuple[str,
             width = max(length, VISIBLE_PIXELS / pixels_per_second)
             (bar,) = panel.barh(lane, width, left=begin, height=0.72, color=colour, alpha=alpha)
             charts.label_artist(bar, kind, f"{fault.what}, from {begin:.1f} s for {length:.1f} s")
-            letters = int(length * pixels_per_second / LETTER_PIXELS)
-            if letters >= LETTERS_MIN:
-                cut = fault.what if len(fault.what) <= letters else fault.what[: letters - 1] + "…"
-                text_colour = COLOURS["page" if is_removed else "text"]
-                panel.text(begin, lane, f" {cut}", va="center", fontsize=9, color=text_colour)
+            at = find_place(fault, timeline, pixels_per_second)
+            if at is not None:
+                text_colour = COLOURS["page" if is_removed and at == begin else "text"]
+                panel.text(at, lane, f" {fault.what}", va="center", fontsize=9, color=text_colour)
     panel.set_yticks(range(len(lanes)), [component for component, _ in lanes])
     panel.set_ylim(len(lanes) - 0.5, -1.5)
     for kind, name, alpha in (("removed", "taken away", 1.0), ("degraded", "degraded", 0.5)):
         panel.barh([0], [0], color=COLOURS[kind], alpha=alpha, label=name)
     add_legend(panel)
+
+
+def find_place(
+    fault: FaultInterval, timeline: RunTimeline, pixels_per_second: float
+) -> float | None:
+    """Where the name of a fault is written whole: in its bar, behind it, or not at all."""
+    others = (one for one in timeline.faults if one.component == fault.component)
+    free = min((one.begin for one in others if one.begin > fault.begin), default=timeline.end)
+    needed = (len(fault.what) + 2) * LETTER_PIXELS / pixels_per_second
+    for begin, end in ((fault.begin, fault.end), (fault.end, free)):
+        if end - begin >= needed:
+            return begin - timeline.begin
+    return None
 
 
 def draw_latencies(panel: "Axes", figures: RunFigures) -> None:

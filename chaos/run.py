@@ -197,7 +197,7 @@ class ChaosRun:
 
     def enter(self, phase: RunPhase) -> None:
         self.log.note("phase", phase=phase)
-        self.log.note_event(f"--- {phase}")
+        self.log.note_event(f"phase: {phase}")
         self.display.phase = phase
 
     def note_disturbances(self) -> None:

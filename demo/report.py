@@ -7,10 +7,17 @@ from math import ceil, floor
 from demo.result import DemoResult
 from testbed.charts import REGION_COLOURS, add_legend, draw_chart, draw_stacked_bars, mark_outage
 from testbed.cloud import SECONDARY_DELAY_SECONDS
-from testbed.pages import ReportPage, ReportRow
+from testbed.pages import TERMS, ReportPage, ReportRow
 from testbed.sampling import SampleTimeline, count_in_bins, format_time
 
 MARGIN_SECONDS = 3.0
+STRONG_WRITE = (
+    "a transactional batch of the journal that succeeded. Processing a message is one of them, or a"
+    " part of one where several messages of a session wait together. Those around it are almost all"
+    " the sender's: before it sends, it stores the numbers and the copies of the messages that it"
+    " has for a session, and it strikes them off when they are sent. That is two writes for each"
+    " such operation, so an operation with many messages costs each of them less"
+)
 
 
 def build_page(result: DemoResult) -> ReportPage:
@@ -42,6 +49,7 @@ def build_page(result: DemoResult) -> ReportPage:
         is_good=not problems,
         story=tell_story(result),
         tiles=tiles,
+        terms=TERMS | {"strong write": STRONG_WRITE},
         chart=draw_failover(result),
         sections={"Checks": [*result.rows()], "What happened": events, "Settings": settings},
     )

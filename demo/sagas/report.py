@@ -1,8 +1,9 @@
 """What came of a run of orders, as lines and as one HTML page with the sagas drawn over time."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from demo.sagas.checker import StoredSaga
 from testbed.charts import COLOURS, add_legend, draw_chart, draw_stacked_bars, mark_outage
@@ -12,6 +13,15 @@ from testbed.pages import ReportPage, ReportRow
 STATES = ("completed", "compensated", "failed", "running")
 STATE_COLOURS = [COLOURS[name] for name in ("good", "region1", "bad", "region0")]
 MARKS = {True: "ok", False: "BROKEN", None: ""}
+
+TERMS = {
+    "saga": "an order, taken through several sessions: every step of it is done, or none stays",
+    "session": "what has an order of its own: an order, the stock of a product, an account",
+    "compensated": "what was done is undone: a step was refused, the order was rejected or"
+    " cancelled, or nobody decided in time",
+    "failed": "the saga could be neither completed nor undone, and a person has to look at it",
+    "claim": "by it one region walks through a saga; when it has run out, the other region may",
+}
 
 # After so long without a decision a region leaves a saga to the other.
 LEASE_SECONDS = 5
@@ -38,9 +48,21 @@ class SagaReport:
             started_at=self.started_at,
             problems=[],
             is_good=not any(result.is_good is False for result in self.results),
+            tiles=self.tiles,
+            terms=TERMS,
             chart=draw_sagas(self.sagas, self.outage, self.region),
             sections={"Checks": self.results},
         )
+
+    @property
+    def tiles(self) -> dict[str, str]:
+        """How many sagas there were, and how they ended."""
+        ends = Counter(find_state(saga, inf) for saga in self.sagas)
+        counts = {"orders": len(self.sagas)} | {state: ends[state] for state in STATES[:3]}
+        tiles = {name: str(count) for name, count in counts.items()}
+        if self.outage is not None:
+            tiles["outage"] = f"{self.outage[1] - self.outage[0]:.1f} s"
+        return tiles
 
     def lines(self) -> Iterator[str]:
         yield ""
