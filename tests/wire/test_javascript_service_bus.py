@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.wire.javascript_packages import program, run_javascript_tests
+from tests.wire.javascript_packages import run_javascript_tests
+from tests.wire.packages import program
 from tests.wire.service_bus import running_bus
 
 pytestmark = pytest.mark.wire

@@ -8,59 +8,27 @@ where CI=true.
 import os
 import subprocess
 import sys
-import tempfile
-from functools import cache
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from tests.wire.javascript_packages import run_javascript_tests, unavailable
+from tests.wire.javascript_packages import run_javascript_tests
+from tests.wire.packages import install_packages
 from tests.wire.service_bus import running_bus
 
 pytestmark = [pytest.mark.wire, pytest.mark.timeout(300)]  # the packages may be installed first
 SOURCES = Path(__file__).parent / "strangers"
-INSTALL_SECONDS_MAX = 120.0
 RUN_SECONDS_MAX = 120.0
-
-
-@cache
-def installed_frameworks() -> Path:
-    """The folder of the pinned packages."""
-    pins = SOURCES / "requirements.txt"
-    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cached / "lockstep-strangers" / sha256(pins.read_bytes()).hexdigest()[:16]
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        work = Path(scratch) / "packages"
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(work)]
-        try:
-            run = subprocess.run(
-                [*command, "-r", str(pins)],
-                capture_output=True,
-                text=True,
-                timeout=INSTALL_SECONDS_MAX,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            unavailable(f"pip install took more than {INSTALL_SECONDS_MAX:.0f} seconds")
-        if run.returncode != 0:
-            unavailable(f"pip install failed: {run.stderr}")
-        try:
-            work.rename(folder)
-        except OSError:
-            if not folder.exists():  # put there by another test meanwhile
-                raise
-    return folder
+INSTALL = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", ".", "-r")
 
 
 def run_program(name: str, address: str) -> str:
     """What a program of `tests/wire/strangers` prints when it is told where the namespace is."""
+    pins = SOURCES / "requirements.txt"
+    packages = install_packages("strangers", pins, *INSTALL, pins.name)
     run = subprocess.run(
         [sys.executable, str(SOURCES / name), address],
-        env=os.environ | {"PYTHONPATH": str(installed_frameworks())},
+        env=os.environ | {"PYTHONPATH": str(packages)},
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS_MAX,
