@@ -46,7 +46,7 @@ async def test_a_batch_applies_every_kind_of_operation_in_order(
         journal,
         [
             ("read", ("000",)),
-            ("create", (entry("001"),)),
+            ("create", (entry("001"),), {"if_none_match_etag": "*"}),
             ("replace", ("000", entry("000", n=2)), {"if_match_etag": head["_etag"]}),
             ("patch", ("000", [{"op": "incr", "path": "/n", "value": 1}])),
             ("upsert", (entry("001", n=3),)),

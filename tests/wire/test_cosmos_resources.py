@@ -44,6 +44,11 @@ def test_stored_procedures_are_refused_by_name(account: RunningAccount) -> None:
         list(account.journal.scripts.list_stored_procedures())
 
 
+def test_replacing_a_container_is_refused_by_name(account: RunningAccount) -> None:
+    with pytest.raises(CosmosHttpResponseError, match="does not offer PUT on colls"):
+        account.database.replace_container("flights", PartitionKey("/tail"), default_ttl=30)
+
+
 def test_databases_and_containers_are_created_listed_and_deleted(account: RunningAccount) -> None:
     database = account.client.create_database("ledger")
     database.create_container("entries", PartitionKey(path="/account"), default_ttl=30)
