@@ -30,7 +30,7 @@ demo-saga: .venv/ready  ## run orders as sagas through the outage of a region (A
 	@$(RUN) -m demo.sagas $(ARGS)
 
 up: .venv/ready  ## Azure on one machine until Ctrl-C, with the page, a producer's settings and curls (ARGS="--reload")
-	@$(RUN) -m cli up $(ARGS)
+	@$(RUN) -m cli up $(ARGS) || [ $$? -eq 130 ]
 
 test: lint  ## lint, then every test that can run here
 	@$(RUN) -m pytest -n 2 $(ARGS)

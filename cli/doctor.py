@@ -85,6 +85,10 @@ def check_settings(values: Mapping[str, str]) -> Iterator[Finding]:
         name = named[1] if named else "it"
         step = f"correct {name}: docs/reference.md says what it takes; then run doctor again"
         yield Finding("settings", str(error), step)
+
+
+def check_bindings(values: Mapping[str, str]) -> Iterator[Finding]:
+    """What an app's trigger bindings, which know no defaults, would miss; a producer has none."""
     unset = [
         one.name for one in SETTINGS if one.name.startswith("LOCKSTEP_") and one.name not in values
     ]
@@ -243,6 +247,10 @@ def doctor(
     if settings or any(one.name in values for one in SETTINGS):
         checked.append("settings")
         findings += check_settings(values)
+        if settings:
+            findings += check_bindings(values)
+        else:
+            skipped.append("what an app's bindings need: a producer's environment may lack it")
     else:
         skipped.append("settings: there are none in the environment, and --settings names no file")
     host = folder / "host.json"

@@ -151,6 +151,18 @@ def test_nothing_is_said_of_sound_settings() -> None:
     assert [*check_settings(sound_values()), *check_host(sound_host(), sound_values())] == []
 
 
+def test_a_producers_environment_needs_no_setting_of_an_app(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCKSTEP_URL", raising=False)
+    needed = ("LOCKSTEP_REGION", "LOCKSTEP_QUEUE", "Cosmos", "ServiceBus_")
+    for name, value in sound_values().items():
+        if name.startswith(needed):
+            monkeypatch.setenv(name, value)
+
+    assert find(capsys) == []
+
+
 def healthy(region: str, **missing: str) -> Callable[[Asked], tuple[int, Any]]:
     def respond(asked: Asked) -> tuple[int, Any]:
         if asked.path == "/api/health":
