@@ -22,7 +22,7 @@ from functions.operate import (
 from functions.page_decisions import answer_form
 from functions.page_errors import answer_error_form, show_errors
 from functions.page_regions import show_regions
-from functions.page_view import compare_states, group_by_cause, render, render_problem
+from functions.page_view import compare_states, group_by_cause, link_docs, render, render_problem
 from functions.requests import require_request
 from functions.sagas import with_client
 from functions.sagas_http import describe_saga, find_sagas, read_state
@@ -47,6 +47,7 @@ def build_page_blueprint(services: Services) -> func.Blueprint:
     """Below `/api/operate`, all with a function key."""
     bp = func.Blueprint()
     sagas = Sagas(services.commands)
+    link_docs(services.docs_url)
 
     @add_route(bp, services, "GET", "operate", Right.LOOK)
     async def page(request: func.HttpRequest) -> func.HttpResponse:

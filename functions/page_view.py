@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import azure.functions as func
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_environment
+from markupsafe import Markup
 
 from functions.requests import HOST_PARAMETERS
 from functions.responses import describe_problem, retry_headers
@@ -53,7 +54,25 @@ def load_templates() -> Environment:
     )
     templates.filters["json"] = write_json
     templates.filters["moment"] = shorten_time
+    templates.filters["docs"] = show_place
+    templates.globals["docs_url"] = ""
     return templates
+
+
+def link_docs(address: str) -> None:
+    """Let the pages of this process link to the documentation's site there, if there is one."""
+    load_templates().globals["docs_url"] = address.rstrip("/")
+
+
+@pass_environment
+def show_place(templates: Environment, place: str) -> Markup:
+    """A place of the documentation in a checkout, with a link to it where it is served."""
+    address = templates.globals["docs_url"]
+    if not address:
+        return Markup("<code>{}</code>").format(place)
+    page, _, paragraph = place.removeprefix("docs/").partition("#")
+    target = f"{address}/{page.removesuffix('.md')}.html#{paragraph}"
+    return Markup('<a href="{}">{}</a>').format(target, place)
 
 
 def write_json(value: Any) -> str:

@@ -30,7 +30,7 @@ from shared.domain.reports import shorten
 
 RETRY_AFTER_SECONDS = 1
 # Where the documentation says what to do about an error, and about what stands still: paths in the
-# repository, because the app does not know where its documentation is served.
+# repository, which hold wherever the documentation is served.
 ERROR_HELP = "docs/reference.md#{name}"
 STANDSTILL_HELP = "docs/runbook.md#{kind}"
 REPORT_HELP = "docs/runbook.md#something-is-in-the-error-queue"

@@ -45,6 +45,9 @@ param journalThroughputMax int = 4000
 @description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
 param noticeUrl string = ''
 
+@description('Optional. Where the documentation is served as a site; empty: the operations page names the place in a checkout.')
+param docsUrl string = ''
+
 @description('Optional. The regions, comma separated, that this deployment adds to or removes from; empty: nothing changes.')
 param replacedRegions string = ''
 
@@ -182,6 +185,7 @@ module region 'region.bicep' = [
       journalName: journal.outputs.journalName
       leasesName: journal.outputs.leasesName
       noticeUrl: noticeUrl
+      docsUrl: docsUrl
       replacedRegions: replacedRegions
       replyQueues: replyQueues
       otlpEndpoint: otlpEndpoint

@@ -32,6 +32,9 @@ param leasesName string
 @description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
 param noticeUrl string = ''
 
+@description('Optional. Where the documentation is served as a site; empty: the operations page names the place in a checkout.')
+param docsUrl string = ''
+
 @description('Optional. The regions, comma separated, that this deployment adds to or removes from; empty: nothing changes.')
 param replacedRegions string = ''
 
@@ -390,6 +393,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_REPLY_QUEUES: replyQueues
     LOCKSTEP_AUTHENTICATION: authentication
     LOCKSTEP_LOG_MESSAGES: 'no'
+    LOCKSTEP_DOCS_URL: docsUrl
     LOCKSTEP_TRACE_RATIO: '0'
     OTEL_EXPORTER_OTLP_ENDPOINT: otlpEndpoint
     LOCKSTEP_ACKNOWLEDGE_SECONDS: '0.5'

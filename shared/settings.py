@@ -118,6 +118,12 @@ SETTINGS = (
         "no",
     ),
     Setting(
+        "LOCKSTEP_DOCS_URL",
+        "where the documentation is served as a site, as make docs builds it: the operations page"
+        " links there; empty: it names the place in a checkout",
+        "",
+    ),
+    Setting(
         "LOCKSTEP_TRACE_RATIO",
         "of the messages that are published without a trace, the part that gets one, from 0 to 1;"
         " what HTTP ingest takes has one wherever traces go",
@@ -177,6 +183,7 @@ class Settings:
     authentication: Authentication
     platform_checks_tokens: bool
     logs_messages: bool
+    docs_url: str
     trace_ratio: float
     otlp_endpoint: str
     insights: str = field(repr=False)
@@ -236,6 +243,7 @@ class Settings:
             ),
             platform_checks_tokens=values.get(AUTH_ENABLED, "").lower() == "true",
             logs_messages=choice(values, "LOCKSTEP_LOG_MESSAGES", "no", "yes") == "yes",
+            docs_url=url(values, "LOCKSTEP_DOCS_URL"),
             trace_ratio=read_number(values, "LOCKSTEP_TRACE_RATIO", most=1),
             otlp_endpoint=url(values, "OTEL_EXPORTER_OTLP_ENDPOINT"),
             insights=read_text(values, "APPLICATIONINSIGHTS_CONNECTION_STRING"),

@@ -110,6 +110,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         browser=outside.bus,
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
+        docs_url=settings.docs_url,
     )
     leases = CosmosLeases(CosmosContainer(outside.account, settings.database, settings.leases))
     services = replace(services, heard=Heard(leases, settings.region, settings.regions))

@@ -59,6 +59,8 @@ class Services:
     logs_messages: bool = False
     # What callers over HTTP show.
     authentication: Authentication = Authentication.KEYS
+    # Where the documentation is served; empty where nobody knows.
+    docs_url: str = ""
     # Over the ledgers of producers outside the apps, where these have a container of their own.
     outsiders: "Services | None" = None
     # When feeds and timers were heard, where that is kept.
@@ -95,6 +97,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
     browser: Browser | None = None,
     logs_messages: bool = False,
     authentication: Authentication = Authentication.KEYS,
+    docs_url: str = "",
 ) -> Services:
     """The services of one worker; `containers` are looked at after the start, with the queues."""
     worker = Worker(owner, journal, clock, handlers, policy, telemetry)
@@ -128,6 +131,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
         compactor=Compactor(worker, delivery.regions),
         logs_messages=logs_messages,
         authentication=authentication,
+        docs_url=docs_url,
     )
 
 

@@ -12,7 +12,7 @@ from functions.page import show, show_overview, show_sessions, show_timeline
 from functions.page_decisions import PACE_SECONDS, answer_form
 from functions.page_errors import answer_error_form, show_errors
 from functions.page_regions import ENTRIES_MAX, measure_activity, show_regions
-from functions.page_view import compare_states, group_by_cause
+from functions.page_view import compare_states, group_by_cause, link_docs
 from shared.domain.journal import RecentEntry
 from shared.domain.spending import CURRENT
 from shared.domain.wire import to_properties
@@ -73,6 +73,19 @@ async def test_what_stands_still_is_grouped_by_cause_and_paged(world: World) -> 
     assert len(choices(first)) == 1
     assert "Next page" in first
     assert "Next page" not in page
+
+
+async def test_help_is_a_link_where_the_documentation_is_served(world: World) -> None:
+    await halt(world, "acc-1")
+    link_docs("https://docs.example/lockstep/")
+    try:
+        page = await overview(world)
+        wrong = await overview(world, kind="nonsense")
+    finally:
+        link_docs("")
+
+    assert '<a href="https://docs.example/lockstep/runbook.html#halt">' in page
+    assert '<a href="https://docs.example/lockstep/reference.html#InvalidMessage">' in wrong
 
 
 @pytest.mark.parametrize(
