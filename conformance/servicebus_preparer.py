@@ -2,8 +2,8 @@
 
 The decorators of a test say what it needs. Here the one for the namespace, which stands above the
 others, starts a namespace that holds just this, on a free port, and stops it when the test has
-ended. Microsoft's package of test utilities is in no index, so the names that tests take from it
-stand here, too.
+ended. Tests of the administration clients get an empty one. Microsoft's package of test utilities
+is in no index, so the names that tests take from it stand here, too.
 """
 
 import asyncio
@@ -13,17 +13,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import Parameter, iscoroutine, iscoroutinefunction, signature
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
 from azure.servicebus import ServiceBusClient
 from azure.servicebus._base_handler import ServiceBusSharedKeyCredential
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from azure.servicebus.aio._base_handler_async import (
     ServiceBusSharedKeyCredential as AsyncServiceBusSharedKeyCredential,
 )
+from azure.servicebus.aio.management import (
+    ServiceBusAdministrationClient as AsyncServiceBusAdministrationClient,
+)
+from azure.servicebus.management import ServiceBusAdministrationClient
 
 from local.counters import Counters
 from local.faults import Faults
@@ -83,6 +88,32 @@ def prepare_namespace(*_: Any, **_options: Any) -> Callable[[Test], Test]:
         def run(*args: Any, **kwargs: Any) -> None:
             with start_namespace(test) as arguments:
                 test(*args, **arguments, **kwargs)
+
+        return run
+
+    return decorate
+
+
+def prepare_administration(*_: Any, **_options: Any) -> Callable[[Test], Test]:
+    """Run a test of the administration clients with a namespace that holds nothing."""
+
+    def decorate(test: Test) -> Test:
+        takes = signature(test).parameters
+        takes_all = any(one.kind is Parameter.VAR_KEYWORD for one in takes.values())
+
+        def run(case: Any) -> None:  # pytest would look for fixtures of the names in `offered`
+            with start_namespace(test) as arguments:
+                connection = arguments["servicebus_namespace_connection_string"]
+                offered = {
+                    "servicebus_fully_qualified_namespace": arguments["servicebus_namespace"].name,
+                    "servicebus_connection_str": connection,
+                    "servicebus_sas_policy": KEY_NAME,
+                    "servicebus_sas_key": KEY,
+                }
+                taken = offered if takes_all else offered.keys() & takes.keys()
+                running = test(case, **{name: offered[name] for name in taken})
+                if iscoroutine(running):
+                    asyncio.run(running)
 
         return run
 
@@ -209,13 +240,38 @@ def get_credential(**options: Any) -> Any:
     return ServiceBusSharedKeyCredential(KEY_NAME, KEY)
 
 
+class PlainTransport(RequestsTransport):  # type: ignore[misc]
+    """Goes without TLS, which the administration clients cannot be told to do."""
+
+    def send(self, request: Any, **options: Any) -> Any:
+        request.url = request.url.replace("https://", "http://", 1)
+        return super().send(request, **options)
+
+
+class AsyncPlainTransport(AioHttpTransport):  # type: ignore[misc]
+    """The same for the asynchronous client."""
+
+    async def send(self, request: Any, **options: Any) -> Any:
+        request.url = request.url.replace("https://", "http://", 1)
+        return await super().send(request, **options)
+
+
+# How clients of a kind go without TLS, which local namespaces do not speak.
+WITHOUT_TLS: dict[Any, Callable[[], dict[str, Any]]] = {
+    ServiceBusClient: lambda: {"use_tls": False},
+    AsyncServiceBusClient: lambda: {"use_tls": False},
+    ServiceBusAdministrationClient: lambda: {"transport": PlainTransport()},
+    AsyncServiceBusAdministrationClient: lambda: {"transport": AsyncPlainTransport()},
+}
+
+
 def connect_without_tls(client: Any) -> None:
-    """Have clients of a kind go without TLS, which local namespaces do not speak."""
+    """Have all clients of a kind go without TLS."""
     make = client.__init__
 
     @wraps(make)
     def make_without_tls(self: Any, *args: Any, **kwargs: Any) -> None:
-        make(self, *args, **{**kwargs, "use_tls": False})
+        make(self, *args, **kwargs, **WITHOUT_TLS[client]())
 
     client.__init__ = make_without_tls
 
@@ -229,7 +285,7 @@ def add_module(name: str, **names: Any) -> None:
 @pytest.hookimpl(tryfirst=True)  # before the suite's own conftest.py
 def pytest_load_initial_conftests() -> None:
     """Put in place what the tests import."""
-    for client in (ServiceBusClient, AsyncServiceBusClient):
+    for client in WITHOUT_TLS:
         connect_without_tls(client)
     preparers = {
         "ServiceBusNamespacePreparer": prepare_namespace,
@@ -248,7 +304,7 @@ def pytest_load_initial_conftests() -> None:
         AzureRecordedTestCase=RecordedTestCase,
         CachedResourceGroupPreparer=prepare_nothing,
         RandomNameResourceGroupPreparer=prepare_nothing,
-        PowerShellPreparer=prepare_nothing,
+        PowerShellPreparer=prepare_administration,
         get_credential=get_credential,
         recorded_by_proxy=lambda test: test,
         set_custom_default_matcher=prepare_nothing,

@@ -28,16 +28,17 @@ class NotApplicable:
 class Suite:
     """The live tests in the source distribution of an SDK, in the version that is installed here.
 
-    `marks` tell them from others. `preparer` is a module that replaces the suite's own
-    configuration when pytest loads it, and `options` are pytest's own. `start` runs a service for
-    as long as the context lasts, and gives the environment of the tests. A test that fails with
-    what the regular expression `refusal` finds was refused by name. `processes` run at a time, and
-    a large file is divided between `parts` of them. `short` are patterns of the tests of the short
-    form.
+    `marks` tell them from others; those that bear none have names of the patterns `unmarked`.
+    `preparer` is a module that replaces the suite's own configuration when pytest loads it, and
+    `options` are pytest's own. `start` runs a service for as long as the context lasts, and gives
+    the environment of the tests. A test that fails with what the regular expression `refusal` finds
+    was refused by name. `processes` run at a time, and a large file is divided between `parts` of
+    them. `short` are patterns of the tests of the short form.
     """
 
     distribution: str
     marks: tuple[str, ...]
+    unmarked: tuple[str, ...]
     preparer: str
     options: tuple[str, ...]
     start: Callable[[], AbstractContextManager[Mapping[str, str]]]
@@ -53,7 +54,8 @@ class Suite:
 
     def find_reason(self, test: str, marks: set[str]) -> str | None:
         """Why a test with these marks is not applicable, None when it is."""
-        live = not marks.isdisjoint(self.marks)
+        named = any(fnmatchcase(test, pattern) for pattern in self.unmarked)
+        live = named or not marks.isdisjoint(self.marks)
         for one in self.not_applicable:
             if any(fnmatchcase(test, pattern) for pattern in one.tests):
                 return one.reason

@@ -244,6 +244,8 @@ def write_rule_entry(url: str, rule: SubscriptionRule) -> Element:
 
 def write_page(request: web.BaseRequest, entries: list[Element]) -> Element:
     """A page of a list, with the address of the next one if there is more."""
+    if request.method != "GET":
+        raise AmqpError(ErrorCondition.NOT_ALLOWED, f"A list takes no {request.method}: name one")
     first = int(request.query.get("$skip", 0))
     end = first + min(int(request.query.get("$top", PAGE_MAX)), PAGE_MAX)
     url = f"http://{request.host}{request.path}"

@@ -71,7 +71,7 @@ def read_properties(description: Element) -> dict[str, Any]:
         if name in HARMLESS:
             taken = HARMLESS[name]
             if taken is not None and (text not in taken or len(element)):
-                raise InvalidConfig(f"not honoured: {name} {text!r}")
+                raise InvalidConfig(f"not honoured: {name} {text!r}".removesuffix(" ''"))
         elif name == "MaxDeliveryCount" and text.isdigit():
             properties[name] = int(text)
         elif text:
@@ -146,6 +146,7 @@ def write_queue(config: QueueConfig, kind: str, depth: Mapping[str, int]) -> Ele
         "MessageCount": sum(depth.values()),
         "Status": "Active",
         "AutoDeleteOnIdle": FOR_EVER,
+        "EntityAvailabilityStatus": "Available",
     }
     add_values(description, values)
     add_counts(description, depth)
@@ -163,6 +164,7 @@ def write_topic(config: TopicConfig, subscriptions: int, depth: Mapping[str, int
         "Status": "Active",
         "SubscriptionCount": subscriptions,
         "AutoDeleteOnIdle": FOR_EVER,
+        "EntityAvailabilityStatus": "Available",
     }
     add_values(description, values)
     add_counts(description, depth)

@@ -2,8 +2,8 @@
 
 Only what the broker honours is accepted: any other key, kind of entity or value raises
 InvalidConfig with the place where it was found. Ignored without effect: `Logging` and, on an
-entity without duplicate detection, `DuplicateDetectionHistoryTimeWindow` (Microsoft's own sample
-has both).
+entity without duplicate detection, a `DuplicateDetectionHistoryTimeWindow` that would be honoured
+(Microsoft's own sample has both).
 """
 
 import re
@@ -254,14 +254,12 @@ def parse_time_to_live(value: Any, where: str) -> float | None:
 
 
 def parse_duplicate_window(properties: Mapping[str, Any], where: str) -> float | None:
-    if not parse_flag(properties, "RequiresDuplicateDetection", where):
-        return None
     value = properties["DuplicateDetectionHistoryTimeWindow"]
     seconds = parse_seconds(value, where)
     if not DUPLICATE_WINDOW_SECONDS_MIN <= seconds <= DUPLICATE_WINDOW_SECONDS_MAX:
         key = "DuplicateDetectionHistoryTimeWindow"
         raise InvalidConfig(f"{where}: {key} {value!r} is not in PT20S..P7D")
-    return seconds
+    return seconds if parse_flag(properties, "RequiresDuplicateDetection", where) else None
 
 
 def parse_seconds(value: Any, where: str) -> float:

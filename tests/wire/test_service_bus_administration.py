@@ -19,6 +19,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusError
 from azure.servicebus.management import (
+    AuthorizationRule,
     CorrelationRuleFilter,
     FalseRuleFilter,
     ServiceBusAdministrationClient,
@@ -88,6 +89,7 @@ def test_a_queue_made_by_a_client_carries_messages_as_it_was_declared(
     assert found.duplicate_detection_history_time_window == timedelta(minutes=2)
     assert made.default_message_time_to_live == found.default_message_time_to_live
     assert found.default_message_time_to_live == timedelta(hours=1)
+    assert found.availability_status == "Available"
     with pytest.raises(ResourceExistsError, match="already"):
         admin.create_queue("orders")
 
@@ -159,6 +161,19 @@ def test_an_update_changes_what_may_change_and_refuses_the_rest(
     assert isinstance(admin.get_rule("news", "everything", "$Default").filter, FalseRuleFilter)
 
 
+def test_a_change_of_what_has_no_name_is_refused(admin: ServiceBusAdministrationClient) -> None:
+    """Its address is that of the list."""
+    subscription = admin.get_subscription("news", "everything")
+    subscription.name = ""
+    changed = admin.get_rule("news", "everything", "$Default")
+    changed.name = ""
+
+    with pytest.raises(HttpResponseError, match="A list takes no PUT"):
+        admin.update_subscription("news", subscription)
+    with pytest.raises(HttpResponseError, match="A list takes no PUT"):
+        admin.update_rule("news", "everything", changed)
+
+
 def test_what_is_removed_takes_its_messages_along_and_loses_its_links(
     bus: Bus, admin: ServiceBusAdministrationClient
 ) -> None:
@@ -211,6 +226,9 @@ def test_what_clients_made_and_removed_is_so_after_a_restart(tmp_path: Path) -> 
         ({"enable_partitioning": True}, "EnablePartitioning"),
         ({"user_metadata": "mine"}, "UserMetadata"),
         ({"lock_duration": timedelta(minutes=6)}, "LockDuration"),
+        # Out of bounds, though this queue would not look for duplicates.
+        ({"duplicate_detection_history_time_window": timedelta(days=25)}, "HistoryTimeWindow"),
+        ({"authorization_rules": [AuthorizationRule(key_name="k")]}, "AuthorizationRules"),
     ],
 )
 def test_what_is_not_honoured_of_an_entity_is_refused_by_name(
