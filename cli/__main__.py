@@ -20,34 +20,13 @@ from testbed.command import run_program
 
 app = typer.Typer(
     help=__doc__,
-    epilog=EXIT_STATUSES,
+    epilog=" ".join(EXIT_STATUSES.split()),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 new = typer.Typer(no_args_is_help=True, help="Write an app, or a part of one, with its own test.")
-app.add_typer(new, name="new")
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "sessions": print_sessions,
-    "show": print_session,
-    "faults": list_faults,
-    "errors": print_errors,
-    "send-again": repeat_delivery,
-    "edit": edit,
-    "redirect": redirect,
-    "set-state": replace_state,
-    "erase": erase_data,
-    "sagas": list_sagas,
-    "send": send_one,
-    "publish": publish,
-    "sweep": sweep,
-    "health": check_health,
-    "doctor": doctor,
-}
-for name, command in COMMANDS.items():
-    app.command(name)(command)
-for action, meaning in VERBS.items():
-    app.command(action, help=meaning)(build_verb(action))
+MAKE = "Make an app, test it, run it"
+app.add_typer(new, name="new", rich_help_panel=MAKE)
 
 AppFolder = Annotated[
     Path, typer.Option("--app", metavar="DIR", help="where function_app.py is (default: here)")
@@ -99,7 +78,7 @@ def new_saga(name: str, folder: AppFolder = Path()) -> None:
     tell_written(write_handler(folder, name, "saga"))
 
 
-@app.command("test")
+@app.command("test", rich_help_panel=MAKE)
 def run_app_tests(
     folder: Annotated[Path, typer.Argument(help="the app's folder")] = Path(),
     arguments: Annotated[list[str] | None, typer.Argument(help="more words for pytest")] = None,
@@ -108,7 +87,7 @@ def run_app_tests(
     raise typer.Exit(run_tests(folder, arguments or []))
 
 
-@app.command("package")
+@app.command("package", rich_help_panel=MAKE)
 def package_folder(
     folder: Annotated[Path, typer.Argument(help="the app's folder")] = Path(),
     to: Annotated[Path, typer.Option(help="where to put it")] = Path("dist/app"),
@@ -124,7 +103,7 @@ def package_folder(
     typer.echo(f"next: (cd {to} && func azure functionapp publish NAME --python{build})")
 
 
-@app.command("up")
+@app.command("up", rich_help_panel=MAKE)
 def up(
     folder: Annotated[
         Path | None, typer.Option("--app", metavar="DIR", help="where function_app.py is")
@@ -142,6 +121,36 @@ def up(
     """Start Azure on this machine with the app in both regions, and say how to reach it."""
     here = Path() if Path("function_app.py").exists() else ROOT
     keep_app_up(folder or here, data, add_region or [], is_fresh=fresh, reloads=reload)
+
+
+# By what they are for, as --help shows them.
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Look": {
+        "sessions": print_sessions,
+        "show": print_session,
+        "faults": list_faults,
+        "errors": print_errors,
+        "sagas": list_sagas,
+        "health": check_health,
+        "doctor": doctor,
+    },
+    "Send": {
+        "send": send_one,
+        "publish": publish,
+        "send-again": repeat_delivery,
+        "sweep": sweep,
+    },
+    "Decide": {
+        **{action: build_verb(action) for action in VERBS},
+        "edit": edit,
+        "redirect": redirect,
+        "set-state": replace_state,
+        "erase": erase_data,
+    },
+}
+for panel, commands in COMMANDS.items():
+    for name, command in commands.items():
+        app.command(name, help=VERBS.get(name), rich_help_panel=panel)(command)
 
 
 def main(words: Sequence[str]) -> int:
