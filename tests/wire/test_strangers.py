@@ -1,8 +1,8 @@
-"""Frameworks that others wrote run against the local Service Bus as they are.
+"""Frameworks that others wrote run against the local Service Bus and Cosmos DB as they are.
 
-Celery and FastStream are installed beside the environment of the tests, once for each set of pins;
-rhea comes with the npm packages. Where the index cannot be had, tests skip on a laptop and fail
-where CI=true.
+Those in Python are installed beside the environment of the tests, once for each set of pins; rhea
+comes with the npm packages. Where the index cannot be had, tests skip on a laptop and fail where
+CI=true.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.wire.cosmos_account import running_account
 from tests.wire.javascript_packages import run_javascript_tests
 from tests.wire.packages import install_packages
 from tests.wire.service_bus import running_bus
@@ -22,13 +23,13 @@ RUN_SECONDS_MAX = 120.0
 INSTALL = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", ".", "-r")
 
 
-def run_program(name: str, address: str) -> str:
-    """What a program of `tests/wire/strangers` prints when it is told where the namespace is."""
+def run_program(name: str, *arguments: str, **environment: str) -> str:
+    """What a program of `tests/wire/strangers` prints when it is told where the service is."""
     pins = SOURCES / "requirements.txt"
     packages = install_packages("strangers", pins, *INSTALL, pins.name)
     run = subprocess.run(
-        [sys.executable, str(SOURCES / name), address],
-        env=os.environ | {"PYTHONPATH": str(packages)},
+        [sys.executable, str(SOURCES / name), *arguments],
+        env=os.environ | environment | {"PYTHONPATH": str(packages)},
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS_MAX,
@@ -62,3 +63,15 @@ def test_rhea_sends_receives_and_settles_with_a_password() -> None:
 
         assert "fail 0" in report
         assert bus.count("complete") == 3
+
+
+def test_langgraph_keeps_finds_prunes_and_deletes_the_states_of_its_agents() -> None:
+    with running_account() as account:
+        said = run_program(
+            "langgraph_agent.py",
+            COSMOSDB_ENDPOINT=account.cosmos.endpoint,
+            COSMOSDB_KEY=account.cosmos.key,
+        )
+
+    states = [[f"from {thread}", "leg 1", f"from {thread}", "leg 3"] for thread in (0, 1)]
+    assert said.splitlines() == [f"states {states}", "history [4, 3, 2, 2, 1, 0]", "left [0, 1]"]
