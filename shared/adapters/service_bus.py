@@ -26,6 +26,7 @@ from azure.servicebus.exceptions import (
     SessionCannotBeLockedError,
 )
 
+from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
 from shared.domain.wire import CONTENT_TYPE, PREFIX, Property, to_properties
@@ -79,9 +80,9 @@ class Namespace:
                 raise
             self.idle[queue].append(sender)
 
-    def close_later(self, sender: ServiceBusSender) -> None:
+    def close_later(self, link: ServiceBusSender | ServiceBusReceiver) -> None:
         """Close without waiting: a broker that does not answer would keep the caller for long."""
-        closing = asyncio.create_task(close_in_time(sender))
+        closing = asyncio.create_task(close_in_time(link))
         self.closing.add(closing)
         closing.add_done_callback(self.closing.discard)
 
@@ -228,14 +229,15 @@ class ServiceBus:
         self, region: str, queue: str, session: str, after: int, limit: int
     ) -> Sequence[BrowsedMessage]:
         """See Browser.browse_session: the SDK looks at a session's messages by a lock of it."""
-        with converting(region, queue):
+        with looking(region, queue):
             receiver = await self.lock_session(region, queue, session)
             if receiver is None:
                 return []
             try:
-                return await peek(receiver, limit, after + 1)
+                async with asyncio.timeout(self.send_seconds_max):
+                    return await peek(receiver, limit, after + 1)
             finally:
-                await receiver.close()
+                await close_in_time(receiver)
 
     async def browse_sessions(
         self, region: str, queue: str, skip: int, limit: int
@@ -247,14 +249,15 @@ class ServiceBus:
         broker gives the sessions of one page does not matter then.
         """
         held: list[ServiceBusReceiver] = []
-        with converting(region, queue):
+        with looking(region, queue):
             try:
                 if await self.hold_sessions(held, region, queue, skip):
                     await self.hold_sessions(held, region, queue, limit)
-                peeked = await asyncio.gather(*(peek(one, 1, 0) for one in held[skip:]))
+                async with asyncio.timeout(self.send_seconds_max):
+                    peeked = await asyncio.gather(*(peek(one, 1, 0) for one in held[skip:]))
                 return [found for one in peeked for found in one]
             finally:
-                await asyncio.gather(*(one.close() for one in held), return_exceptions=True)
+                await asyncio.gather(*map(close_in_time, held))
 
     async def hold_sessions(
         self, held: list[ServiceBusReceiver], region: str, queue: str, wanted: int
@@ -287,6 +290,9 @@ class ServiceBus:
                 return await receiver.__aenter__()
         except (OperationTimeoutError, SessionCannotBeLockedError):
             return None
+        except BaseException:
+            self.namespaces[region].close_later(receiver)
+            raise
 
     async def look(self, region: str, queue: str) -> None:
         """See Bus.look: the link of a sender is opened, and kept for the messages to come."""
@@ -346,6 +352,16 @@ def converting(region: str, queue: str) -> Iterator[None]:
     except (AzureError, TimeoutError, OSError, ValueError) as error:
         place = f"(queue {queue!r} of {region}: {error})"
         raise make_error(Failure(BUS, code_of(error)), place) from error
+
+
+@contextmanager
+def looking(region: str, queue: str) -> Iterator[None]:
+    """As `converting`, where nothing is changed: no answer leaves no unknown outcome."""
+    try:
+        with converting(region, queue):
+            yield
+    except OutcomeUnknown as error:
+        raise Unavailable(f"queue {queue!r} of {region} did not answer in time") from error
 
 
 def code_of(error: BaseException) -> str:
