@@ -68,6 +68,7 @@ async def test_what_stands_still_is_grouped_by_cause_and_paged(world: World) -> 
     first = await overview(world, limit="1")
 
     assert page.count('<section aria-labelledby="group-') == 1
+    assert '<a href="/api/operate" aria-current="page">' in page
     assert "<code>docs/runbook.md#halt</code>" in page
     assert len(choices(page)) == 2
     assert len(choices(first)) == 1
