@@ -271,7 +271,7 @@ def connect_without_tls(client: Any) -> None:
 
     @wraps(make)
     def make_without_tls(self: Any, *args: Any, **kwargs: Any) -> None:
-        make(self, *args, **kwargs, **WITHOUT_TLS[client]())
+        make(self, *args, **(kwargs | WITHOUT_TLS[client]()))
 
     client.__init__ = make_without_tls
 

@@ -39,11 +39,22 @@ class TestQueue(AzureMgmtRecordedTestCase):
     @ServiceBusQueuePreparer(name_prefix="some", lock_duration="PT5S")
     @pytest.mark.parametrize("uamqp_transport", [False], ids=["pyamqp"])
     @ArgPasser()
-    def test_passes(self, uamqp_transport, *, servicebus_namespace, servicebus_queue, **_):
+    def test_passes(
+        self,
+        uamqp_transport,
+        *,
+        servicebus_namespace,
+        servicebus_namespace_connection_string,
+        servicebus_queue,
+        **_,
+    ):
         address = f"{servicebus_namespace.name}{SERVICEBUS_ENDPOINT_SUFFIX}"
         with ServiceBusClient(address, get_credential()) as client:
             with client.get_queue_sender(servicebus_queue.name) as sender:
                 sender.send_messages(ServiceBusMessage("here"))
+        with ServiceBusClient.from_connection_string(
+            servicebus_namespace_connection_string
+        ) as client:
             with client.get_queue_receiver(servicebus_queue.name) as receiver:
                 assert [str(one) for one in receiver.receive_messages()] == ["here"]
 
