@@ -32,6 +32,13 @@ FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 COLLECTOR, CHOSEN_COLLECTOR = "-XX:+UseParallelGC", re.compile(r"-XX:\+Use\w+GC")
 JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 JAVA_NEEDED = "Spark needs Java 17 or newer (JAVA_HOME, or java on the PATH)"
+# A shuffle is divided for a table of ten million rows in a heap of one gigabyte. Spark merges what
+# is small, also in what is cached, so that a small job has as few tasks as there are cores.
+SHUFFLES = {
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+}
 # Two tasks at a time, each tried four times: with Spark's own default of one try, a single dropped
 # connection makes a whole feed fail.
 MASTER_DEFAULT = "local[2,4]"
@@ -172,6 +179,7 @@ def build_configuration(master: str | None) -> dict[str, str]:
             "spark.driver.bindAddress": LOOPBACK,
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "4",
+            **SHUFFLES,
         }
     return settings
 
