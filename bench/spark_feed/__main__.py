@@ -1,6 +1,6 @@
 """How fast the Spark feed is, beside bare loops that send the same messages.
 
-    python -m bench.spark_feed [--days N] [--growth 1,30] [--books N] [--sample N] [--logs DIR]
+    python -m bench.spark_feed [--days N] [--growth 1,30] [--rows N] [--books N] [--sample N]
 
 Each system sends flights to both namespaces of a fresh local cloud without hosts, on the same cores
 as the cloud; nobody takes the messages out. The feed's seconds are the whole job's: Spark's start,
@@ -8,11 +8,13 @@ reading, judging, numbering, binding and sending, and *sending* is the last of t
 over the same source follows, and should send nothing. The bare loops only send, and only a sample
 of what the feed has sent; their seconds begin with the first send. MiB is the peak of all processes
 of a system, Java and Python, *cloud MiB* what the cloud holds in the end. A shared machine changes
-*busy*, the processor time of a system's own processes, less than it changes seconds.
+*busy*, the processor time of a system's own processes for an event, less than it changes seconds;
+if no event was sent it is that for a row.
 
 --growth repeats the first run for other sizes; a row's share of the start shrinks with the size, so
-it also says what each further row takes. --books plants one wrong message in so many and has them
-reconciled, without a cloud. The year is 365 days.
+it also says what each further row takes. --rows generates a table, feeds it twice, and compares how
+many messages each namespace has taken; its queues drop what is older than a minute. --books plants
+one wrong message in so many and has them reconciled, without a cloud. The year is 365 days.
 """
 
 import argparse
@@ -26,7 +28,15 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from bench.spark_feed.runs import MIB, SendRun, run_bare_loops, run_feed, running_fresh_cloud
+from bench.spark_feed.runs import (
+    MIB,
+    SendRun,
+    add_logs_argument,
+    feed_flights,
+    run_bare_loops,
+    running_fresh_cloud,
+)
+from bench.spark_feed.table import feed_table, forget_messages, write_table
 from spark.numbering import digest_event
 from spark.reconciliation import find_differences
 from spark.runtime import open_spark
@@ -56,6 +66,8 @@ def main() -> None:
             known[options.days] = compare(options, Path(scratch, "compare"))
         if options.growth:
             grow(options, known, Path(scratch))
+        if options.rows:
+            feed_twice(options, Path(scratch, "table"))
     if options.books:
         show_step(f"reconciling {options.books:,} messages")
         find_one_wrong_of(options.books)
@@ -74,8 +86,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--books", type=int, default=0, help="messages to reconcile (none)")
     sample = f"events for the bare loops ({SAMPLE})"
     parser.add_argument("--sample", type=int, default=SAMPLE, help=sample)
-    logs = Path(tempfile.gettempdir(), "bench-spark-logs")
-    parser.add_argument("--logs", type=Path, default=logs)
+    table = "rows of a generated table to feed twice (none)"
+    parser.add_argument("--rows", type=int, default=0, help=table)
+    add_logs_argument(parser)
     return parser.parse_args()
 
 
@@ -87,10 +100,10 @@ def compare(options: argparse.Namespace, folder: Path) -> SendRun:
     print(f"{options.days} days of flights into two namespaces\n{HEAD}", flush=True)
     with running_fresh_cloud(folder, options.logs) as feed_cloud:
         show_step("feeding")
-        feed = run_feed(options.days, feed_cloud)
+        feed = feed_flights(options.days, feed_cloud)
         print(format_line("feed, local[2]", feed), flush=True)
         show_step("feeding the same again")
-        again = run_feed(options.days, feed_cloud)
+        again = feed_flights(options.days, feed_cloud)
         print(format_line("feed again, nothing new", again), flush=True)
     ratios = []
     for processes in PROCESSES:
@@ -113,9 +126,20 @@ def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) 
         if days not in known:
             show_step(f"feeding {days} days")
             with running_fresh_cloud(scratch / f"days-{days}", options.logs) as feed_cloud:
-                known[days] = run_feed(days, feed_cloud)
+                known[days] = feed_flights(days, feed_cloud)
     lines = format_growth([(days, known[days]) for days in options.growth])
     print("\n".join(lines), flush=True)
+
+
+def feed_twice(options: argparse.Namespace, folder: Path) -> None:
+    show_step(f"writing a table of {options.rows:,} rows")
+    write_table(folder, options.rows)
+    print(f"{options.rows:,} rows of a table into two namespaces\n{HEAD}", flush=True)
+    config = ("--config", str(forget_messages(folder)))
+    with running_fresh_cloud(folder, options.logs, *config) as feed_cloud:
+        for name in ("feed, local[2]", "feed again, nothing new"):
+            show_step(name)
+            print(format_line(name, feed_table(options.rows, feed_cloud)), flush=True)
 
 
 def find_one_wrong_of(messages: int) -> None:
@@ -159,12 +183,12 @@ def make_journal(events: DataFrame, wrong: int) -> DataFrame:
 
 
 def format_line(name: str, sent: SendRun) -> str:
-    """A row of the comparison; *busy us* is processor time per event."""
+    """A row of the comparison; *busy us* is processor time per event sent, or per row read."""
     times = f"{sent.seconds:9.1f}{sent.sending_seconds:9.0f}"
     whole = format_rate(sent.events, sent.seconds)
     sending = format_rate(sent.events, sent.sending_seconds)
     rates = f"{whole:>10}{sending:>9}"
-    busy = f"{1e6 * sent.busy_seconds / sent.events:9.0f}" if sent.events else f"{'':9}"
+    busy = f"{1e6 * sent.busy_seconds / (sent.events or sent.rows):9.0f}"
     memory = f"{sent.memory_bytes / MIB:7.0f}{sent.cloud_bytes / MIB:11.0f}"
     return f"{name:26}{sent.events:9}{times}{rates}{busy}{memory}"
 

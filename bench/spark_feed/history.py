@@ -25,7 +25,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from bench.spark_feed.runs import running_fresh_cloud
+from bench.spark_feed.runs import add_logs_argument, running_fresh_cloud
 from spark.facts import extract_facts
 from spark.manifest import SUMMARISED_RUNS, Manifest
 from spark.mapping import SourceMapping
@@ -58,8 +58,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--runs", type=int, default=2000, help="earlier runs (2000)")
-    logs = Path(tempfile.gettempdir(), "bench-spark-logs")
-    parser.add_argument("--logs", type=Path, default=logs)
+    add_logs_argument(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as scratch:
         folder = Path(scratch)

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -150,20 +152,32 @@ class FeedCloud:
         return read_held_bytes(self.cloud.child.pid)
 
 
+def add_logs_argument(parser: ArgumentParser) -> None:
+    logs = Path(tempfile.gettempdir(), "bench-spark-logs")
+    what = "folder for what the cloud and the feeds log (default: %(default)s)"
+    parser.add_argument("--logs", type=Path, default=logs, metavar="DIR", help=what)
+
+
 @contextmanager
-def running_fresh_cloud(folder: Path, logs: Path) -> Iterator[FeedCloud]:
+def running_fresh_cloud(folder: Path, logs: Path, *arguments: str) -> Iterator[FeedCloud]:
     """A cloud without hosts that ends with the context; nobody takes what is sent to it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with running_cloud("--no-hosts", logs=logs / "cloud") as cloud:
+    with running_cloud("--no-hosts", *arguments, logs=logs / "cloud") as cloud:
         yield FeedCloud(cloud, folder, logs)
 
 
-def run_feed(days: int, feed_cloud: FeedCloud) -> SendRun:
+def feed_flights(days: int, feed_cloud: FeedCloud) -> SendRun:
+    words = [f"--days={days}", f"--group={GROUP}"]
+    return run_feed("samples.flights.feed", words, feed_cloud)
+
+
+def run_feed(module: str, words: Sequence[str], feed_cloud: FeedCloud) -> SendRun:
+    """Run `python -m module` with these words about the source, by the cloud's manifest."""
     path = feed_cloud.folder / "summary.json"
-    words = [f"--days={days}", f"--group={GROUP}", f"--manifest={feed_cloud.manifest}"]
+    words = [*words, f"--manifest={feed_cloud.manifest}"]
     words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
     log = feed_cloud.logs / "feed.log"
-    (done,) = measure("samples.flights.feed", [words], feed_cloud.cloud.app_settings(), log)
+    (done,) = measure(module, [words], feed_cloud.cloud.app_settings(), log)
     summary = json.loads(path.read_text())
     return SendRun(
         summary["rows"],

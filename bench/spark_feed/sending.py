@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pyspark.sql import Row
 
-from bench.spark_feed.runs import running_fresh_cloud
+from bench.spark_feed.runs import add_logs_argument, running_fresh_cloud
 from shared.domain.message import Message
 from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
@@ -100,8 +100,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--events", type=int, default=10_000, help="in each round (10000)")
-    logs = Path(tempfile.gettempdir(), "bench-spark-logs")
-    parser.add_argument("--logs", type=Path, default=logs)
+    add_logs_argument(parser)
     options = parser.parse_args()
     sys.stdout.write(HEAD + "\n")
     with (
