@@ -69,6 +69,8 @@ class Receiver(LinkListener):
         self._prefetch = prefetch
         self._received: deque[ReceivedMessage] = deque()
         self._waiting = 0  # calls that wait for one message each
+        # As many as there are messages: one that arrives wakes one of the calls, not all.
+        self._arrived = asyncio.Semaphore(0)
         self._credit_changing = asyncio.Lock()
         self._random = Random(0)  # noqa: S311 - no secret, the same in every run
         self._change = asyncio.Event()
@@ -93,11 +95,14 @@ class Receiver(LinkListener):
         try:
             async with self._credit_changing:
                 self._request_messages(max(self._waiting, self._prefetch))
-            if await self._wait_for(1, idle_seconds):
-                return self._take_one()
+            async with asyncio.timeout(idle_seconds):
+                await self._arrived.acquire()
+            self._require_link()
+            return self._take_one()
+        except TimeoutError:
+            return None
         finally:
             self._waiting -= 1
-        return None
 
     def _take_one(self) -> ReceivedMessage:
         """The first message, or any when several calls wait: their starts have no order."""
@@ -132,7 +137,9 @@ class Receiver(LinkListener):
         await self._wait_for(least, fill_seconds)
         if self._prefetch == 0:
             await self._drain()
-        return [self._received.popleft() for _ in range(min(most, len(self._received)))]
+        for _ in range(count := min(most, len(self._received))):
+            await self._arrived.acquire()
+        return [self._received.popleft() for _ in range(count)]
 
     async def fail_when_lost(self) -> None:
         """Wait without end, and raise LockLost or ConnectionLost as soon as the link is gone."""
@@ -162,7 +169,7 @@ class Receiver(LinkListener):
         self._lost = self._lost or error_of(condition, description)
         if not self._attached.done():
             self._attached.set_exception(self._lost)
-        self._change.set()
+        self._tell_loss()
         for settled in self._settling.values():
             if not settled.done():
                 settled.set_exception(self._lost)
@@ -172,6 +179,7 @@ class Receiver(LinkListener):
 
     def on_message(self, delivery: proton.Delivery, content: bytes) -> None:
         self._received.append(ReceivedMessage(content, tag_of(delivery), delivery))
+        self._arrived.release()
         self._change.set()
 
     def on_settled(self, delivery: proton.Delivery) -> None:
@@ -229,6 +237,12 @@ class Receiver(LinkListener):
         await self._change.wait()
         self._require_link()
 
+    def _tell_loss(self) -> None:
+        """Wake everybody who waits for this link; whoever asks later is told before waiting."""
+        self._change.set()
+        for _ in range(self._waiting):
+            self._arrived.release()
+
     def _require_link(self) -> None:
         if self._lost is not None:
             raise self._lost
@@ -272,7 +286,7 @@ class SessionReceiver(Receiver):
             body = await self._request_renewal("renew-session-lock", {"session-id": self.id})
         except LockLost as error:
             self._lost = error
-            self._change.set()
+            self._tell_loss()
             raise
         self.locked_until = datetime.fromtimestamp(body["expiration"] / 1000, UTC)
 
