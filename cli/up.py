@@ -6,10 +6,9 @@ from pathlib import Path
 
 from cli.failures import CommandFailed
 from cli.folders import ROOT, require_app
-from testbed.cloud import SECONDARY_DELAY_SECONDS, running_cloud
 from testbed.command import RunFailed, run_directory
 from testbed.kept import FLIGHT, SampleMessage, keep_up, tell_how_to_reach
-from testbed.regions import keep_config
+from testbed.regions import prepare_cloud
 
 
 def keep_app_up(
@@ -24,15 +23,10 @@ def keep_app_up(
     try:
         sample = FLIGHT if folder == ROOT else SampleMessage.read(folder / "sample.json")
         with run_directory(kept, "lockstep-up.json", maker="this command", is_fresh=is_fresh):
-            cloud_config = keep_config(config, more_regions, kept)
+            running = prepare_cloud(folder, config, more_regions, kept)
             sys.stdout.write("starting Azure on this machine\n")
             sys.stdout.flush()
-            with running_cloud(
-                *("--app", str(folder), "--config", str(cloud_config)),
-                *("--data", str(kept / "cloud")),
-                logs=kept / "logs",
-                settings={"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)},
-            ) as cloud:
+            with running as cloud:
                 tell_how_to_reach(cloud, sample)
                 watched = [folder, ROOT / "functions", ROOT / "shared"] if reloads else []
                 keep_up(cloud, watched)

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +18,11 @@ from demo.report import build_page
 from demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
 from testbed import flights
 from testbed.children import ROOT, Child
-from testbed.cloud import SECONDARY_DELAY_SECONDS, CloudProcess, running_cloud
+from testbed.cloud import CloudProcess
 from testbed.control import Counters
 from testbed.faults import region_down, run_in_background
 from testbed.kept import KEY, keep_up, tell_how_to_reach
-from testbed.regions import keep_config
+from testbed.regions import prepare_cloud
 from testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
 
 POLL_SECONDS = 0.5
@@ -118,14 +118,6 @@ class RunEnd:
     outage: Outage | None
 
 
-def start_cloud(options: DemoOptions) -> AbstractContextManager[CloudProcess]:
-    """Run the cloud over the data directory for one `with` block; raises ChildFailed."""
-    delay = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)}
-    config = keep_config(ROOT / "local.config.json", options.more_regions, options.data)
-    arguments = ("--app", str(ROOT), "--config", str(config), "--data", str(options.data / "cloud"))
-    return running_cloud(*arguments, logs=options.logs, settings=delay)
-
-
 def run(options: DemoOptions) -> int:
     """Run the demo; returns its exit status."""
     console = Console(highlight=False)
@@ -138,7 +130,9 @@ def run(options: DemoOptions) -> int:
         if not expected.sent:
             raise flights.SourceUnreadable(f"{source} holds no flight that could become messages")
         console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
-        cloud = running.enter_context(start_cloud(options))
+        cloud = running.enter_context(
+            prepare_cloud(ROOT, ROOT / "local.config.json", options.more_regions, options.data)
+        )
         for host in cloud.contract["hosts"].values():
             page = f"{host}/api/operate?code={KEY}"
             console.print(f"watch it on the operations page: {page}", soft_wrap=True)

@@ -2,14 +2,32 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from testbed.cloud import SECONDARY_DELAY_SECONDS, CloudProcess, running_cloud
 from testbed.command import RunFailed
 
 # A storage account in Azure carries it.
 NAME_MAX = 9
+
+
+def prepare_cloud(
+    app: Path, config: Path, more: Sequence[str], directory: Path
+) -> AbstractContextManager[CloudProcess]:
+    """A cloud for one `with` block, for a person to watch: what it keeps lies in the directory.
+
+    The other regions see copies sooner than by default. Raises as `keep_config` does before
+    anything starts, and ChildFailed in the block when the cloud does not become ready.
+    """
+    kept = keep_config(config, more, directory)
+    return running_cloud(
+        *("--app", str(app), "--config", str(kept), "--data", str(directory / "cloud")),
+        logs=directory / "logs",
+        settings={"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)},
+    )
 
 
 def keep_config(config: Path, more: Sequence[str], directory: Path) -> Path:

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from bench.spark_feed.runs import FeedCloud, SendRun, run_feed
 from spark.runtime import open_spark
+from testbed.children import ROOT
 from testbed.command import RunFailed
 from testbed.control import count_operations
 
@@ -41,7 +42,7 @@ def forget_messages(folder: Path) -> Path:
 
     Ten million messages in each namespace would not fit the memory of one machine.
     """
-    document = json.loads(Path("local.config.json").read_text())
+    document = json.loads((ROOT / "local.config.json").read_text())
     for namespace in document["UserConfig"]["Namespaces"]:
         for queue in namespace["Queues"]:
             queue["Properties"]["DefaultMessageTimeToLive"] = "PT1M"
