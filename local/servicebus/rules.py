@@ -17,6 +17,7 @@ from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.protocol.message_format import (
     APPLICATION_PROPERTIES,
     PROPERTIES,
+    offsets_of,
     read_property,
     read_sections,
 )
@@ -79,8 +80,9 @@ def read_filterable_properties(encoded: bytes) -> FilterableProperties:
     application: dict[str, Any] = {}
     for section in read_sections(encoded):
         if section.code == PROPERTIES:
+            fields = offsets_of(encoded, section.value)
             for name, index in PROPERTY_INDEXES.items():
-                value = read_property(encoded, section, index)
+                value = read_property(encoded, fields, index)
                 if value is not None:
                     system[name] = value
         elif section.code == APPLICATION_PROPERTIES:

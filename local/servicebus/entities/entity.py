@@ -159,8 +159,10 @@ class MessagingEntity(ABC):
 
     def time_to_live(self, message: BrokeredMessage) -> float | None:
         """The shorter of the message's own and the entity's; None is for ever."""
-        limits = (message.time_to_live_seconds, self._time_to_live_seconds)
-        return min((limit for limit in limits if limit is not None), default=None)
+        own, common = message.time_to_live_seconds, self._time_to_live_seconds
+        if own is None or common is None:
+            return common if own is None else own
+        return min(own, common)
 
     def peek(
         self, first: int, count: int, session_id: str | None = None

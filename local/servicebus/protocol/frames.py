@@ -17,7 +17,6 @@ tag that stands for none, and it is emptied here.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from local.servicebus.protocol.message_format import (
     LIST32,
@@ -26,6 +25,7 @@ from local.servicebus.protocol.message_format import (
     elements_of,
     encode_section,
     end_of,
+    offsets_of,
     scalar_at,
 )
 
@@ -101,7 +101,7 @@ class FrameReader:
             body = at + 4 * data[at + 4]
             performative, channel = data[body : body + 3], int.from_bytes(data[at + 6 : at + 8])
             if performative == BEGIN:
-                remote, _ = next(elements_of(data, body + 3))
+                remote = offsets_of(data, body + 3)[0]
                 self._client_channels[channel] = int(scalar_at(data, remote) or 0)
             elif performative == DISPOSITION:
                 transfers = self._sessions.get(self._client_channels.get(channel, channel))
@@ -123,8 +123,7 @@ class FrameReader:
             return frame, False
         transfers = self._sessions.setdefault(channel, SessionTransfers())
         try:
-            extents = list(islice(elements_of(frame, body + 3), ABORTED + 1))
-            fields = [frame[start:end] for start, end in extents]
+            fields = [frame[start:end] for start, end in elements_of(frame, body + 3)]
             handle = scalar_at(fields[HANDLE], 0)
             if not isinstance(handle, int):
                 return frame, False

@@ -9,7 +9,7 @@ header and new message annotations in front of the untouched rest.
 import struct
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import pairwise
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -19,10 +19,11 @@ from local.servicebus.entities.message import (
     StoredMessage,
 )
 
-# Constructors (part 1, section 1.2): the high half of the code says how long the value is.
+# Constructors (part 1, section 1.2): the high half of the code says how long the value is, or how
+# wide the size is with which it begins. Both tables are by the whole code, for a quick loop.
 DESCRIBED, NULL_CODE, SMALL_ULONG = 0x00, 0x40, 0x53
-FIXED_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-SIZE_WIDTHS = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
+FIXED_WIDTHS = [{4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}.get(code >> 4) for code in range(256)]
+SIZE_WIDTHS = [{10: 1, 11: 4, 12: 1, 13: 4, 14: 1, 15: 4}.get(code >> 4) for code in range(256)]
 COMPOUND_WIDTHS = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
 UNSIGNED = {0x43, 0x44, 0x50, 0x52, 0x53, 0x60, 0x70, 0x80}
 SIGNED = {0x51, 0x54, 0x55, 0x61, 0x71, 0x81, 0x83}
@@ -34,6 +35,8 @@ COMPOUND_NAMES = {
     **dict.fromkeys((0xE0, 0xF0), "array"),
 }
 NULL = bytes((NULL_CODE,))
+SHORT_DESCRIPTOR = bytes((DESCRIBED, SMALL_ULONG))
+read_uint = struct.Struct(">I").unpack_from
 
 # Descriptors of the sections, in the order in which they must come; but azure-servicebus writes
 # the delivery annotations behind all others, and Azure takes them there.
@@ -44,7 +47,7 @@ REPEATABLE = (DATA, SEQUENCE)
 TIME_TO_LIVE_INDEX = 2  # in the header
 MESSAGE_ID_INDEX, GROUP_ID_INDEX = 0, 10  # in the properties
 
-SCHEDULED_ENQUEUE_TIME = "x-opt-scheduled-enqueue-time"
+SCHEDULED_ENQUEUE_TIME = b"x-opt-scheduled-enqueue-time"
 # Service Bus's numbers of states: a locked message is still active.
 STATE_NUMBERS = {
     MessageState.ACTIVE: 0,
@@ -73,46 +76,88 @@ class MessageSection(NamedTuple):
 
 def end_of(data: bytes, at: int) -> int:
     """Where the value that starts at `at` ends; raises Undecodable if it ends beyond the data."""
+    return measure_values(data, at, 1)[1]
+
+
+def measure_values(data: bytes, at: int, count: int) -> list[int]:
+    """Where each of `count` values ends that follow each other from `at` on, with `at` before it.
+
+    Raises Undecodable if one is no AMQP value, or they end beyond the data. A broker does this to
+    every part of every message, so it is one loop that measures a value without a call.
+    """
+    offsets = [at]
     try:
-        if data[at] == DESCRIBED:  # a descriptor, then the value it describes
-            return end_of(data, end_of(data, at + 1))
-        start, size = content_of(data, at)
-    except (IndexError, KeyError, RecursionError) as error:
+        for _ in range(count):
+            code = data[at]
+            if (size := FIXED_WIDTHS[code]) is not None:
+                at += 1 + size
+            elif (width := SIZE_WIDTHS[code]) == 1:
+                at += 2 + data[at + 1]
+            elif width is not None:
+                at += 5 + read_uint(data, at + 1)[0]
+            elif code == DESCRIBED:  # a descriptor, then the value it describes
+                at = measure_values(data, at + 1, 2)[2]
+            else:
+                raise Undecodable(f"no AMQP value at byte {at}")
+            offsets.append(at)
+    except (IndexError, struct.error, RecursionError) as error:
         raise Undecodable(f"no AMQP value at byte {at}") from error
-    if start + size > len(data):
-        raise Undecodable(f"the AMQP value at byte {at} is cut off")
-    return start + size
+    if at > len(data):
+        raise Undecodable(f"an AMQP value is cut off: it ends at byte {at} of {len(data)}")
+    return offsets
 
 
 def content_of(data: bytes, at: int) -> tuple[int, int]:
     """Where the content of a primitive value starts, and its size in bytes."""
-    category = data[at] >> 4
-    if category in FIXED_WIDTHS:
-        return at + 1, FIXED_WIDTHS[category]
-    start = at + 1 + SIZE_WIDTHS[category]
-    return start, int.from_bytes(data[at + 1 : start])
+    code = data[at]
+    if (size := FIXED_WIDTHS[code]) is not None:
+        return at + 1, size
+    match SIZE_WIDTHS[code]:
+        case 1:
+            return at + 2, data[at + 1]
+        case 4:
+            return at + 5, read_uint(data, at + 1)[0]
+        case _:
+            raise Undecodable(f"no primitive value at byte {at}")
 
 
-def elements_of(data: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Start and end of each element of the list or map at `at`."""
+def offsets_of(data: bytes, at: int) -> list[int]:
+    """Where each element of the list or map at `at` starts, and behind them where the last ends.
+
+    Raises Undecodable unless they fill the list or map.
+    """
     width = COMPOUND_WIDTHS.get(data[at])
     if width is None:
         raise Undecodable(f"no list or map at byte {at}")
     here = at + 1 + 2 * width  # behind the size and the count
-    for _ in range(int.from_bytes(data[here - width : here])):
-        end = end_of(data, here)
-        yield here, end
-        here = end
+    offsets = measure_values(data, here, int.from_bytes(data[here - width : here]))
+    start, size = content_of(data, at)
+    if offsets[-1] != start + size:
+        raise Undecodable(f"the list or map at byte {at} is not as large as it says")
+    return offsets
+
+
+def elements_of(data: bytes, at: int) -> list[tuple[int, int]]:
+    """Start and end of each element of the list or map at `at`."""
+    return list(pairwise(offsets_of(data, at)))
+
+
+def text_at(data: bytes, at: int) -> bytes | None:
+    """The text at `at` as it is encoded, in UTF-8 if that is right; None for all other types."""
+    if data[at] not in TEXT:
+        return None
+    start, size = content_of(data, at)
+    return data[start : start + size]
 
 
 def scalar_at(data: bytes, at: int) -> int | str | None:
     """The whole number or text at `at`; None for null and for every other type."""
-    start, size = content_of(data, at)
+    if (text := text_at(data, at)) is not None:
+        return text.decode()
     code = data[at]
     if code in UNSIGNED or code in SIGNED:
+        start, size = content_of(data, at)
         return int.from_bytes(data[start : start + size], signed=code in SIGNED)
-    if code in TEXT:
-        return data[start : start + size].decode()
     return None
 
 
@@ -150,7 +195,7 @@ LOCKED_UNTIL = encode_symbol("x-opt-locked-until")
 MESSAGE_STATE = encode_symbol("x-opt-message-state")
 LOCK_TOKEN = encode_symbol("x-opt-lock-token")
 BROKER_ANNOTATIONS = {
-    symbol[2:].decode()
+    symbol[2:]
     for symbol in (
         SEQUENCE_NUMBER,
         ENQUEUE_SEQUENCE_NUMBER,
@@ -162,25 +207,27 @@ BROKER_ANNOTATIONS = {
 }
 
 
-def read_sections(data: bytes) -> Iterator[MessageSection]:
-    """Walk over a message's sections; raises Undecodable if it is not one, or out of order."""
-    at, last = 0, 0
-    while at < len(data):
+def read_sections(data: bytes) -> list[MessageSection]:
+    """A message's sections; raises Undecodable if it is not one, or they are out of order."""
+    sections: list[MessageSection] = []
+    at, last, size = 0, 0, len(data)
+    while at < size:
         code: int | str | None
-        if data[at + 1 : at + 2] == b"\x53" and len(data) > at + 2:  # as every client writes it
+        if data.startswith(SHORT_DESCRIPTOR, at) and at + 2 < size:  # as every client writes it
             code, value = data[at + 2], at + 3
         else:
             value = end_of(data, at + 1)
             code = scalar_at(data, at + 1)
+        end = end_of(data, value)
         if data[at] != DESCRIBED or not isinstance(code, int) or not HEADER <= code <= FOOTER:
             raise Undecodable(f"no message section at byte {at}")
-        end = end_of(data, value)
         if code != DELIVERY_ANNOTATIONS:
             if code < last or (code == last and code not in REPEATABLE):
                 raise Undecodable(f"section {code:#x} is out of place")
             last = code
-        yield MessageSection(code, at, value, end)
+        sections.append(MessageSection(code, at, value, end))
         at = end
+    return sections
 
 
 def read_transfer(data: bytes, *, is_batch: bool) -> list[BrokeredMessage]:
@@ -201,65 +248,69 @@ def read_message(data: bytes) -> BrokeredMessage:
     message_id: str | None = None
     for section in read_sections(data):
         if section.code == HEADER:
-            at = field_at(data, section, TIME_TO_LIVE_INDEX)
+            at = field_at(data, offsets_of(data, section.value), TIME_TO_LIVE_INDEX)
             milliseconds = None if at is None else scalar_at(data, at)
             time_to_live = milliseconds / 1000 if isinstance(milliseconds, int) else None
         elif section.code == MESSAGE_ANNOTATIONS:
             scheduled_for = read_scheduled_time(data, section)
         elif section.code == PROPERTIES:
-            at = field_at(data, section, GROUP_ID_INDEX)
+            fields = offsets_of(data, section.value)
+            at = field_at(data, fields, GROUP_ID_INDEX)
             if at is not None:
                 if data[at] not in STRINGS:
                     raise Undecodable(f"the session id is no string, but of type {data[at]:#x}")
                 session_id = str(scalar_at(data, at))
-            message_id = read_property(data, section, MESSAGE_ID_INDEX)
+            message_id = read_property(data, fields, MESSAGE_ID_INDEX)
         elif section.code == APPLICATION_PROPERTIES:
             check_application_properties(data, section)
+        elif section.code == DELIVERY_ANNOTATIONS:
+            entries_of(data, section)  # raises for what could not be handed on
     return BrokeredMessage(data, session_id, time_to_live, scheduled_for, message_id)
 
 
 def check_application_properties(data: bytes, section: MessageSection) -> None:
     """Values are of simple types (3.2.5); described ones stand for types of .NET."""
-    for (key, _), (value, _) in entries_of(data, section):
+    for key, value, _ in entries_of(data, section):
         if (kind := COMPOUND_NAMES.get(data[value])) is not None:
             name = scalar_at(data, key)
             reason = f"Serialization operation failed due to unsupported type {kind}"
             raise Unserializable(f"{reason}, of the application property {name!r}")
 
 
-def field_at(data: bytes, section: MessageSection, index: int) -> int | None:
-    """Where a field of a section that is a list starts; None if it is left out or null.
+def field_at(data: bytes, fields: list[int], index: int) -> int | None:
+    """Where a field of a list starts, given its offsets; None if it is left out or null.
 
     Trailing fields that are null may be missing altogether (part 1, section 1.4).
     """
-    start, _ = next(islice(elements_of(data, section.value), index, None), (None, None))
-    return None if start is None or data[start] == NULL_CODE else start
+    if index >= len(fields) - 1 or data[fields[index]] == NULL_CODE:
+        return None
+    return fields[index]
 
 
-def read_property(data: bytes, section: MessageSection, index: int) -> str | None:
+def read_property(data: bytes, fields: list[int], index: int) -> str | None:
     """A field in a form to compare by: ids may be text, numbers, UUIDs and bytes (3.2.4)."""
-    at = field_at(data, section, index)
+    at = field_at(data, fields, index)
     if at is None:
         return None
     value = scalar_at(data, at)
-    return data[at : end_of(data, at)].hex() if value is None else str(value)
+    return data[at : fields[index + 1]].hex() if value is None else str(value)
 
 
 def read_scheduled_time(data: bytes, annotations: MessageSection) -> float | None:
     """When the sender wants the message enqueued, in seconds since 1970."""
-    for (key, _), (value, _) in entries_of(data, annotations):
-        if scalar_at(data, key) == SCHEDULED_ENQUEUE_TIME:
+    for key, value, _ in entries_of(data, annotations):
+        if text_at(data, key) == SCHEDULED_ENQUEUE_TIME:
             milliseconds = scalar_at(data, value)
             return milliseconds / 1000 if isinstance(milliseconds, int) else None
     return None
 
 
-def entries_of(
-    data: bytes, section: MessageSection
-) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Start and end of each key, and of its value, of a section that is a map."""
-    extents = elements_of(data, section.value)
-    return zip(extents, extents, strict=True)
+def entries_of(data: bytes, section: MessageSection) -> Iterator[tuple[int, int, int]]:
+    """Where each key of a section that is a map starts, where its value does, and ends."""
+    offsets = offsets_of(data, section.value)
+    if len(offsets) % 2 == 0:
+        raise Undecodable(f"a map with an odd number of elements at byte {section.value}")
+    return zip(offsets[:-1:2], offsets[1::2], offsets[2::2], strict=True)
 
 
 def write_delivery(stored: StoredMessage) -> bytes:
@@ -315,12 +366,14 @@ def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMe
     return encode_section(MESSAGE_ANNOTATIONS, MAP32, entries)
 
 
-def copy_entries(data: bytes, sent: MessageSection | None, dropped: Collection[str]) -> list[bytes]:
+def copy_entries(
+    data: bytes, sent: MessageSection | None, dropped: Collection[bytes]
+) -> list[bytes]:
     """Keys and values of a section that is a map, without those of the names in `dropped`."""
     entries: list[bytes] = []
-    for key, value in entries_of(data, sent) if sent is not None else ():
-        if scalar_at(data, key[0]) not in dropped:
-            entries += (data[key[0] : key[1]], data[value[0] : value[1]])
+    for key, value, end in entries_of(data, sent) if sent is not None else ():
+        if text_at(data, key) not in dropped:
+            entries += (data[key:value], data[value:end])
     return entries
 
 
@@ -344,7 +397,7 @@ def modify_properties(data: bytes, changes: Mapping[str, bytes]) -> bytes:
     entries: list[bytes] = []
     for section in read_sections(data):
         if section.code == APPLICATION_PROPERTIES:
-            entries = copy_entries(data, section, changes.keys())
+            entries = copy_entries(data, section, {key.encode() for key in changes})
     for key, value in changes.items():
         entries += (encode_string(key), value)
     changed = encode_section(APPLICATION_PROPERTIES, MAP32, entries)

@@ -67,6 +67,32 @@ def test_what_is_no_message_is_refused(data: bytes) -> None:
         read_transfer(data, is_batch=False)
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        pytest.param(b"\x00\x53\x74\xc1\x04\x01\xa1\x01k", id="a key without a value"),
+        pytest.param(b"\x00\x53\x73\xc0\x02\x05\x40", id="fewer fields than it says"),
+        pytest.param(b"\x00\x53\x73\xc0\x03\x01\x40\x40", id="more fields than it says"),
+        pytest.param(b"\x00\x53\x71\xc1\x04\x01\xa1\x01k", id="delivery annotations of half"),
+        pytest.param(b"\x00\x53\x73\xc0\x03\x01\xa1\xff", id="a field that is cut off"),
+        pytest.param(b"\x00\x53\x73\xc0\x02\x01\x3f", id="a field of no type"),
+    ],
+)
+def test_a_section_that_is_no_list_or_map_is_refused(section: bytes) -> None:
+    with pytest.raises(Undecodable):
+        read_transfer(section, is_batch=False)
+
+
+def test_a_described_key_of_an_annotation_is_not_the_schedule() -> None:
+    key = b"\x00\xa3\x01k\xa3\x01v"
+    annotations = b"\x00\x53\x72\xc1" + bytes((len(key) + 2, 2)) + key + b"\x40"
+    data = annotations + encoded(b"a")[4:]
+
+    [message] = read_transfer(data, is_batch=False)
+
+    assert message.scheduled_for is None
+
+
 def test_a_delivery_carries_the_service_s_annotations_around_untouched_bytes() -> None:
     data = encoded(
         b"\xff\x00",
