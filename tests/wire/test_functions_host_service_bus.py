@@ -143,6 +143,32 @@ def test_a_failed_message_comes_again_first_in_its_session(world: World, host: H
     assert any("asked to fail" in line["message"] for line in host.log())
 
 
+def test_what_cannot_be_decoded_becomes_a_dead_letter_and_its_session_goes_on(
+    world: World, host: HostProcess
+) -> None:
+    with (
+        bus_client(world.namespace.connection_string) as client,
+        client.get_queue_sender("sample") as sender,
+    ):
+        properties: list[dict[str | bytes, Any]] = [
+            {b"\xff": "the SDK sends keys that are bytes as they are"},
+            {"color": "red"},
+        ]
+        for number, own in enumerate(properties):
+            message = ServiceBusMessage(
+                json.dumps({"n": number}), session_id="N1", message_id=f"m-{number}"
+            )
+            message.application_properties = own
+            sender.send_messages(message)
+
+    notes = received(host, 1)
+
+    assert [note["message_id"] for note in notes] == ["m-1"]
+    assert eventually(world.is_drained)
+    assert world.namespace.depth("sample")["dead_lettered"] == 1
+    assert any("not a message that can be decoded" in line["message"] for line in host.log())
+
+
 def test_a_lock_is_renewed_while_a_function_runs(world: World, tmp_path: Path) -> None:
     app = app_with(tmp_path, functionTimeout="00:01:00")
     connection = world.namespace.connection_string

@@ -23,6 +23,7 @@ from local.functions_host.clients.amqp import (
     tag_of,
     texts_of,
 )
+from local.servicebus.protocol.message_format import Undecodable
 
 LOCK_CONDITIONS = ("com.microsoft:session-lock-lost", "com.microsoft:message-lock-lost")
 SESSION_FILTER = proton.symbol("com.microsoft:session-filter")
@@ -43,8 +44,15 @@ class ReceivedMessage:
     delivery: proton.Delivery
 
     def decode(self) -> proton.Message:
+        """Raises Undecodable, also for text that is not UTF-8 and keys that are none in Python.
+
+        Proton checks less than its Python binding can give back.
+        """
         message = proton.Message()
-        message.decode(self.content)
+        try:
+            message.decode(self.content)
+        except (proton.ProtonException, UnicodeDecodeError, TypeError) as error:
+            raise Undecodable(f"not a message that can be decoded: {error}") from error
         return message
 
 
@@ -327,6 +335,8 @@ class PlainReceiver(Receiver):
 
 
 class MessageLock:
+    """The lock of one message without a session. Raises Undecodable."""
+
     def __init__(self, receiver: PlainReceiver, message: ReceivedMessage) -> None:
         self._receiver = receiver
         self._message = message

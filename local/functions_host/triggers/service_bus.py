@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ from local.functions_host.triggers.service_bus_payload import (
     message_payload,
 )
 from local.functions_host.worker.worker import InvocationFailed
+from local.servicebus.protocol.message_format import Undecodable
 
 log = logging.getLogger(__name__)
 
@@ -146,9 +147,11 @@ class ServiceBusListener(Listener):
     async def _process_plain(
         self, receiver: PlainReceiver, messages: Sequence[ReceivedMessage]
     ) -> None:
-        locks = [] if self._is_batch else [MessageLock(receiver, one) for one in messages]
-        renewers = [self._renew(lock) for lock in locks]
+        renewers: list[LockRenewer] = []
         try:
+            if not self._is_batch:
+                with suppress(Undecodable):  # it is given back at once
+                    renewers = [self._renew(MessageLock(receiver, one)) for one in messages]
             await self._process(receiver, messages, None)
         except LockLost as error:
             self._warn(f"not settled, it comes again: {error}")
@@ -177,7 +180,7 @@ class ServiceBusListener(Listener):
                 payload = batch_payload(messages, session_id, function.name, is_binary)
             else:
                 payload = message_payload(messages[0], session_id, function.name, is_binary)
-        except BodyNotBound as error:
+        except (BodyNotBound, Undecodable) as error:
             # The function is never called, so nothing in it can slow this down.
             name = function.trigger.name
             self._warn(f"failed: Exception binding parameter {name!r}: {error}")

@@ -14,6 +14,7 @@ from local.functions_host.triggers.service_bus_payload import (
     MessagePayload,
     message_payload,
 )
+from local.servicebus.protocol.message_format import Undecodable
 
 TAG = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 ENQUEUED = 1_790_000_000_120
@@ -126,4 +127,19 @@ def test_a_body_that_is_no_data_cannot_be_bound(body: Any) -> None:
     received = ReceivedMessage(message.encode(), TAG.bytes_le, sentinel.delivery)
 
     with pytest.raises(BodyNotBound):
+        message_payload(received, "N14228", "receive", True)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        pytest.param(b"\x00St\xc1\x07\x02\xa1\x01k\xa1\x01\xff", id="a text that is not UTF-8"),
+        pytest.param(b"\x00Sr\xc1\x05\x02\xa3\x01\xff\x40", id="a symbol that is not ASCII"),
+        pytest.param(b"\x00St\xc1\x04\x02\xc0\x01\x00\x40", id="a list as a key"),
+    ],
+)
+def test_what_python_cannot_hold_is_refused_by_one_error(section: bytes) -> None:
+    received = ReceivedMessage(section, TAG.bytes_le, sentinel.delivery)
+
+    with pytest.raises(Undecodable):
         message_payload(received, "N14228", "receive", True)
