@@ -131,6 +131,16 @@ def test_a_drained_feed_answers_not_modified_with_a_position(account: RunningAcc
     assert account.counted("feed") == {"200": 1, "304": 1}
 
 
+@pytest.mark.parametrize("position", ["here", '"-1"', f'"{10**30}"', "9" * 5000])
+def test_what_is_no_position_in_the_feed_is_refused(account: RunningAccount, position: str) -> None:
+    headers = {"A-IM": "Incremental Feed", "If-None-Match": position}
+
+    status, answer = account.send("GET", "/dbs/lockstep/colls/flights/docs", headers=headers)
+
+    assert (status, answer["code"]) == (400, "BadRequest")
+    assert "is not a position in the change feed" in answer["message"]
+
+
 async def test_the_asynchronous_client_reads_the_same_feed(account: RunningAccount) -> None:
     account.flights.create_item({"id": "1", "tail": "N1"})
 

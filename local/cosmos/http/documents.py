@@ -26,7 +26,7 @@ from local.cosmos.responses import (
 )
 
 RANGE_GONE = 1002
-TAG = re.compile(r'"?(\d+)"?')
+TAG = re.compile(r'"?(\d{1,18})"?')  # so many digits always fit into an integer of SQLite
 
 
 @dataclass(frozen=True, slots=True)
