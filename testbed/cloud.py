@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,6 +22,7 @@ from testbed.control import ControlClient, ControlRefused
 
 READY_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 60.0
+REFRESH_SECONDS_MAX = 10.0
 # How long after the primary region's copy of a message the secondary's becomes visible.
 SECONDARY_DELAY_SECONDS = 5
 # By this a host overrules how many messages of a session its host.json hands over at once.
@@ -90,6 +92,11 @@ class CloudProcess:
 
         account = self.contract["cosmos"]
         with CosmosClient(account["endpoint"], account["key"]) as client:
+            # A new client looks at its endpoints in a thread, which writes to the response headers
+            # that a query is reading: "OrderedDict mutated during iteration".
+            for thread in threading.enumerate():
+                if thread.name == "cosmos-endpoint-refresh":
+                    thread.join(REFRESH_SECONDS_MAX)
             database = client.get_database_client(account["database"])
             yield database.get_container_client(self.contract["containers"].get(name, name))
 
