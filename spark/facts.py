@@ -52,7 +52,7 @@ class SourceFacts:
 
     def release(self) -> None:
         for table in self.cached:
-            table.unpersist()
+            table.unpersist(blocking=True)
 
 
 def extract_facts(table: DataFrame, mapping: SourceMapping) -> SourceFacts:

@@ -10,12 +10,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark.console import JobConsole
-from spark.datasource import EventWriter
+from spark.datasource import EVENTS_A_LANE, EventWriter
 from spark.facts import SourceFacts, order_newest_first
 from spark.failures import JobRefused
 from spark.manifest import Manifest, ManifestHistory, ManifestStep
 from spark.numbering import digest_event, find_lane, number_facts
 from spark.rejects import RowCounts
+from spark.runtime import return_memory
 from spark.sending import SendCounts
 
 # So many sessions are looked up by name in what was fed before.
@@ -217,7 +218,7 @@ class IncrementalFeed:
     def run(self, source: SourceFacts, counts: RowCounts, *, dry: bool = False) -> SendResult:
         """Send what an unfinished run has left, then what is new; a dry run only classifies.
 
-        `counts` are those of the source.
+        `counts` are those of the source, which is released before anything new is sent.
 
         Whatever this raises, and wherever it stops: running it again completes it with the same
         numbers.
@@ -248,11 +249,19 @@ class IncrementalFeed:
             if any(found[standing] for standing in self.policies.rejected):
                 rejects = select_rejects(differing, self.policies)
                 rejects.coalesce(1).write.json(self.rejects, mode="append")
-            sent = self.send_new(differing, found, source.watermark, history)
-            self.manifest.summarise()
-            return SendResult(found, resumed.sent, resumed + sent)
+            step = self.bind_new(differing, found, source.watermark, history)
         finally:
-            differing.unpersist()
+            differing.unpersist(blocking=True)
+        # A plan is sent from its files, so nothing that is cached is needed any more.
+        source.release()
+        sent = SendCounts()
+        if step is not None:
+            # It takes Java a quarter of a second, which is too much for what one task sends.
+            if step.events > EVENTS_A_LANE:
+                return_memory(self.manifest.spark)
+            sent = self.send_run(step)
+        self.manifest.summarise()
+        return SendResult(found, resumed.sent, resumed + sent)
 
     def resume(self, history: ManifestHistory) -> SendCounts:
         """Send every run that is bound and perhaps not sent, byte for byte."""
@@ -265,20 +274,20 @@ class IncrementalFeed:
             total += self.send_run(step)
         return total
 
-    def send_new(
+    def bind_new(
         self,
         classified: DataFrame,
         found: dict[str, int],
         watermark: str | None,
         history: ManifestHistory,
-    ) -> SendCounts:
-        """Bind and send the facts that become events. Without any, no run is begun.
+    ) -> ManifestStep | None:
+        """Bind the facts that become events to a run; without any it is None.
 
         A run without events is begun all the same if the watermark has moved, to record it.
         """
         count = sum(found[standing] for standing in self.policies.sent)
         if not count and watermark in (None, history.find_watermark(self.group, self.origin.name)):
-            return SendCounts()
+            return None
         plan = plan_events(classified, self.group, self.policies)
         with self.console.show_progress("binding numbers"):
             step = self.manifest.bind(
@@ -291,7 +300,7 @@ class IncrementalFeed:
                 choose_lanes=partial(self.writer.choose_lanes, self.manifest.spark),
             )
         self.console.log(f"run {step.run} is bound to {step.events} events; sending them")
-        return self.send_run(step)
+        return step
 
     def send_run(self, step: ManifestStep) -> SendCounts:
         """Send a run's plan, but for the lanes that an earlier feed has sent.

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -128,6 +128,37 @@ def test_a_second_run_sends_nothing_and_three_changed_rows_are_three_events(
         ("acc-1", 3, '{"amount":999}'),
         ("acc-1", 4, '{"amount":999}'),
     ]
+
+
+class CachedTables(EventWriter):
+    """Sends, and notes which tables are cached meanwhile."""
+
+    seen: ClassVar[list[set[int]]] = []
+
+    def send(self, rows: DataFrame, events: int) -> Any:
+        """Send a plan."""
+        self.seen.append(cached_tables(rows.sparkSession))
+        return super().send(rows, events)
+
+
+def cached_tables(spark: SparkSession) -> set[int]:
+    """Spark's numbers of what is cached, which only Java tells."""
+    return set(spark.sparkContext._jsc.getPersistentRDDs())
+
+
+def test_nothing_of_the_source_is_cached_any_more_while_its_events_are_sent(
+    spark: SparkSession, tmp_path: Path, sink: Path
+) -> None:
+    before = cached_tables(spark)
+    facts = source(spark, tmp_path, LINES)
+    by_manifest = job(spark, tmp_path, CachedTables)
+    counts = account_for_rows(facts, by_manifest.rejects)
+    assert cached_tables(spark) - before
+
+    by_manifest.run(facts, counts)
+
+    assert [seen - before for seen in CachedTables.seen] == [set()]
+    assert len(sent(sink)) == 9
 
 
 class KilledWriter(EventWriter):
