@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant, Simulated
 
 SCENARIO = "tests/scenarios/test_when_{}.py".format
+FAR_AWAY = SCENARIO("the_store_is_far_away")
 CLAIM_DIES = SCENARIO("the_owner_of_a_claim_dies")
 FAILURES = "tests/unit/shared/test_failures.py"
 HANDLERS = "tests/unit/shared/test_handler.py"
@@ -91,7 +92,7 @@ MUTANTS = (
         "Consumer.drain",
         old="self.clock.now() >= _END_",
         new="False",
-        tests=SCENARIO("the_store_is_far_away"),
+        tests=FAR_AWAY + "::test_ten_thousand_parked_messages_end_within_a_minute",
     ),
     Mutant(
         "run a handler again however often its race is lost",

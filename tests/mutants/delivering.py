@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant, Simulated
 
 SCENARIO = "tests/scenarios/test_when_{}.py".format
+FAR_AWAY = SCENARIO("the_store_is_far_away")
 CLAIM_DIES = SCENARIO("the_owner_of_a_claim_dies")
 MISSED_OUTPUT = SCENARIO("a_region_misses_an_output")
 OWNER_DIES = SCENARIO("the_owner_dies_after_commit")
@@ -197,7 +198,7 @@ if _ENDING_.entry.status is Status.FAULTED:
         "Recovery.sweep_for",
         old="self.lag_seconds",
         new="0.0",
-        tests=SCENARIO("the_store_is_far_away"),
+        tests=FAR_AWAY + "::test_nothing_is_sent_twice_and_nothing_is_given_back",
         simulated=Simulated(profile="fair"),
     ),
     Mutant(
@@ -206,7 +207,7 @@ if _ENDING_.entry.status is Status.FAULTED:
         "Recovery.help_in_slot",
         old="self.worker.clock.now() >= _END_",
         new="False",
-        tests=SCENARIO("the_store_is_far_away"),
+        tests=FAR_AWAY + "::test_many_sessions_are_swept_in_turns_that_each_end_in_time",
     ),
     Mutant(
         "have no sweep for dead owners",

@@ -107,7 +107,7 @@ MUTANTS = (
         "Compactor.is_own",
         old="home_region(*_A_) == self.region",
         new="True",
-        tests=COMPACTED,
+        tests=COMPACTED + "::test_each_region_compacts_its_own_share",
     ),
     Mutant(
         "leave a dead region's sessions as they are",
@@ -115,7 +115,7 @@ MUTANTS = (
         "Compactor.find_sessions",
         old="_LATE_ or self.is_own(_A_)",
         new="self.is_own(_A_)",
-        tests=COMPACTED,
+        tests=COMPACTED + "::test_a_dead_regions_share_is_compacted_a_day_later",
     ),
     Mutant(
         "mark no entry of a short session",

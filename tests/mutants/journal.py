@@ -3,6 +3,8 @@
 from tests.mutants.mutant import Mutant, Simulated
 
 SCENARIO = "tests/scenarios/test_when_{}.py".format
+COMPACTED = SCENARIO("old_entries_are_compacted")
+FAR_AWAY = SCENARIO("the_store_is_far_away")
 BOTH_AT_ONCE = SCENARIO("both_regions_take_a_message_at_once")
 DECISIONS = "tests/unit/shared/test_journal.py"
 LOST_ANSWER = SCENARIO("the_commits_answer_is_lost")
@@ -261,7 +263,7 @@ MUTANTS = (
         "take_operations",
         old="(parked_id(_IDENTITY_.number) for _IDENTITY_ in _ENTRY_.identities)",
         new="(parked_id(_IDENTITY_.number) for _IDENTITY_ in _ENTRY_.identities[:1])",
-        tests=SCENARIO("the_store_is_far_away"),
+        tests=FAR_AWAY + "::test_ten_thousand_parked_messages_end_within_a_minute",
     ),
     Mutant(
         "leave no proof of an un-numbered message",
@@ -370,7 +372,7 @@ MUTANTS = (
         "Compactor.compact_session",
         old="[await self.needed_by(_A_) for _A_ in _B_]",
         new="[]",
-        tests=SCENARIO("old_entries_are_compacted"),
+        tests=COMPACTED + "::test_an_unpaid_outbox_keeps_its_entry_and_all_after_it",
     ),
     Mutant(
         "compact the state that is still needed",

@@ -28,7 +28,8 @@ class Mutant:
     `tests.mutants.syntax`. `old` must occur once in the definition, unless `occurrence` says which
     one is meant, counted from 0.
 
-    The judges are the test file `tests`, the simulation, and the piece of work `crash_point`.
+    The judges are `tests`, a file or one test of a slow file, the simulation, and the piece of
+    work `crash_point`.
     """
 
     name: str
