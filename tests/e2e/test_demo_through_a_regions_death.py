@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from testbed.cloud import CloudProcess, running_cloud
+from tests.spark.environment import QUICK
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 HEADER = (
@@ -23,7 +24,9 @@ HEADER = (
 )
 AIRCRAFT, FLIGHTS = 10, 15
 STATUSES = 2 * AIRCRAFT * FLIGHTS
-RUN_SECONDS_MAX = 200
+# A minute of statuses: the region that died has to be back while there is work left for it.
+SLOW = str(STATUSES // 60)
+RUN_SECONDS_MAX = 280
 END_SECONDS_MAX = 40
 
 
@@ -49,6 +52,7 @@ def run(data: Path, *words: str) -> str:
     done = subprocess.run(
         demo(data, *words),
         cwd=ROOT,
+        env=os.environ | QUICK,
         check=False,
         capture_output=True,
         text=True,
@@ -70,7 +74,7 @@ def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
 ) -> None:
     data = tmp_path / "data"
 
-    first = run(data, "--source", str(source))
+    first = run(data, "--source", str(source), "--rate", SLOW)
     second = run(data, "--source", str(source), "--rate", "200", "--no-kill")
 
     assert len(re.findall(r"operations page: http://\S+/api/operate\?code=\S+", first)) == 2
@@ -84,24 +88,28 @@ def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
     assert "Every promise held" in (data / "report.html").read_text()
 
     with running_cloud("--no-hosts", "--data", str(data / "cloud")) as cloud:
-        forget_an_effect(cloud)
+        forgotten = forget_an_entry(cloud)
         books = reconciled(cloud, source)
 
     assert books.returncode == 1, books.stdout + books.stderr
     assert re.findall(r"^[1-9]\d* .+$", books.stdout, re.MULTILINE) == [
         f"{STATUSES} events expected",
-        "1 missing",
+        f"{forgotten} missing",
     ]
 
 
-def forget_an_effect(cloud: CloudProcess) -> None:
-    """Take the last entry of one aircraft out of the journal, as no part of the product would."""
+def forget_an_entry(cloud: CloudProcess) -> int:
+    """Take the last entry of one aircraft out of the journal, as no part of the product would.
+
+    The answer is how many messages took effect in it, which is more than one on a busy machine.
+    """
     with cloud.open_container() as journal:
         (head,) = journal.query_items(
-            "SELECT TOP 1 c.id FROM c WHERE c.status = 'completed' ORDER BY c.id DESC",
+            "SELECT TOP 1 c.id, c.covers FROM c WHERE c.status = 'completed' ORDER BY c.id DESC",
             partition_key="N0UA",
         )
         journal.delete_item(head["id"], partition_key="N0UA")
+    return len(head["covers"])
 
 
 def reconciled(cloud: CloudProcess, source: Path) -> subprocess.CompletedProcess[str]:
@@ -109,7 +117,7 @@ def reconciled(cloud: CloudProcess, source: Path) -> subprocess.CompletedProcess
     return subprocess.run(
         [sys.executable, "-m", "samples.flights.reconcile", "--source", str(source)],
         cwd=ROOT,
-        env={**os.environ, "Cosmos": cloud.cosmos_connection},
+        env=os.environ | QUICK | {"Cosmos": cloud.cosmos_connection},
         check=False,
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ import pytest
 
 from shared.domain.message import Message, Number, derive_id, digest_content
 from testbed.cloud import running_cloud
-from tests.e2e.stack import GROUP, REGIONS, Stack, effects, until
+from tests.e2e.stack import GROUP, REGIONS, Stack, effects, select_completed, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
 
@@ -59,8 +59,9 @@ def assert_every_shot_is_told(stack: Stack, shots: Mapping[str, list[Message]]) 
         game: [(m.id, digest_content(m.type, m.body)) for m in own] for game, own in shots.items()
     }
     for game in GAMES:
-        told = [one["sequence"] for e in entries[f"{game}/score"] for one in e["covers"]]
-        score = entries[f"{game}/score"][-1]["state"]
+        scores = select_completed(entries[f"{game}/score"])
+        told = [one["sequence"] for e in scores for one in e["covers"]]
+        score = scores[-1]["state"]
         assert told == list(range(SHOTS))
         assert score["hits"] + score["misses"] == SHOTS
 
