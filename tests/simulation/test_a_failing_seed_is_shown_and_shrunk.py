@@ -1,5 +1,7 @@
 """Who breaks the engine gets a seed, the command that replays it, and few faults to read."""
 
+from functools import cache
+
 import pytest
 
 from simulation.__main__ import main
@@ -14,8 +16,9 @@ from tests.mutants.loading import applied
 )
 
 
+@cache
 def first_failing() -> int:
-    """The first seed that finds the mutant."""
+    """The first seed that finds the mutant, which must be applied."""
     return next(seed for seed in range(1000) if simulate(seed, ROUGH).violations)
 
 
