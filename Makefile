@@ -1,8 +1,9 @@
 # make demo   the main job, on one machine, through the outage of a region
-# make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 CLIMATE=rough)
+# make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 PROFILE=rough)
 # make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
 # make conformance   the live tests of Microsoft's SDKs (SUITES=cosmos ARGS="--only 'test_q*'")
-# make test   lint, types, import contracts and every test, two files at a time
+# make test   lint, types, import contracts and every test, three files at a time: on two cores,
+#             because many tests wait for a host, a lock or a timer
 SHELL := /bin/bash
 RUN := .venv/bin/python
 DAYS ?= 1
@@ -13,6 +14,9 @@ SECONDS ?= 180
 MESSAGES ?=
 SEED ?= 1
 SUITES ?= cosmos servicebus
+
+# The tests start some hundred processes, and each would compile the project's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help docs screenshots demo demo-saga chaos conformance up test lint audit lock unit spark-package clean simulate
 .DEFAULT_GOAL := help
@@ -33,7 +37,7 @@ up: .venv/ready  ## Azure on one machine until Ctrl-C, with the page, a producer
 	@$(RUN) -m cli up $(ARGS) || [ $$? -eq 130 ]
 
 test: lint  ## lint, then every test that can run here
-	@$(RUN) -m pytest -n 2 $(ARGS)
+	@$(RUN) -m pytest -n 3 $(ARGS)
 
 unit: .venv/ready  ## the fast tests only
 	@$(RUN) -m pytest -m "not wire and not spark and not e2e" $(ARGS)
