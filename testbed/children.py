@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from testbed.command import RunFailed
+from testbed.patience import Patience
 
 TAIL_LINES = 15
 POLL_SECONDS = 0.05
@@ -28,7 +29,7 @@ class Child:
     end learns of our death even when nobody could tell it.
 
     Standard error goes to the log, and so does standard output unless a pipe is asked for. The
-    child is asked with SIGTERM and, when it takes longer than `grace_seconds`, killed.
+    child is asked with SIGTERM and, when it takes longer than `grace_seconds` of fair time, killed.
     """
 
     def __init__(
@@ -88,8 +89,8 @@ class Child:
         try:
             if self.is_running:
                 self._process.send_signal(number)
-            deadline = time.monotonic() + self.grace_seconds
-            while self.is_running and time.monotonic() < deadline:
+            patience = Patience(self.grace_seconds)
+            while self.is_running and not patience.is_over():
                 time.sleep(POLL_SECONDS)
         finally:
             os.killpg(self.pid, signal.SIGKILL)

@@ -19,8 +19,10 @@ from typing import Any
 
 from testbed.children import Child, ChildFailed
 from testbed.control import ControlClient, ControlRefused
+from testbed.patience import Patience
 
 READY_SECONDS_MAX = 120.0
+LOOK_SECONDS = 1.0
 STOP_SECONDS_MAX = 60.0
 REFRESH_SECONDS_MAX = 10.0
 # How long after the primary region's copy of a message the secondary's becomes visible.
@@ -162,7 +164,10 @@ def launch_cloud(command: Sequence[str], log: Path) -> tuple[Child, Mapping[str,
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(child.output, selectors.EVENT_READ)
-            line = child.output.readline() if selector.select(READY_SECONDS_MAX) else b""
+            patience = Patience(READY_SECONDS_MAX)
+            while not (is_told := selector.select(LOOK_SECONDS)) and not patience.is_over():
+                continue
+            line = child.output.readline() if is_told else b""
         if not line:
             child.stop()
             raise child.failure("the local cloud did not start")

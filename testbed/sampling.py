@@ -1,7 +1,7 @@
 """Depths and rates of a running cloud over time, and how they are put into words."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -137,19 +137,3 @@ def describe_region(name: str, region: RegionSample) -> str:
 
 def format_time(at: float) -> str:
     return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
-
-
-def wait_until(
-    condition: Callable[[], bool],
-    *,
-    seconds: float,
-    what: str,
-    error: type[Exception],
-    poll_seconds: float = 0.05,
-) -> None:
-    """Wait for a condition; raises `error` with `what` did not happen when the time is over."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise error(f"{what} within {seconds:.0f} s")
-        time.sleep(poll_seconds)

@@ -23,7 +23,7 @@ from testbed import control
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.command import RunFailed
 from testbed.control import CounterKey, Tallies, flatten_counters
-from testbed.sampling import wait_until
+from testbed.patience import wait_until
 
 WAVE_SECONDS_MAX = 120.0
 COUNT_QUERY = "SELECT VALUE COUNT(1) FROM c"

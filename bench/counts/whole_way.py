@@ -18,7 +18,7 @@ from local.functions_host.config.keys import DEVELOPMENT_KEY
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.command import RunFailed
 from testbed.control import count_operations, flatten_counters, request_json, subtract_tallies
-from testbed.sampling import wait_until
+from testbed.patience import wait_until
 
 KINDS = {
     "no output": "silently",

@@ -17,7 +17,7 @@ from bench.load import make_status, to_sdk_message
 from bench.throughput.consuming import RUN_SECONDS_MAX, Consumption
 from testbed.command import RunFailed
 from testbed.control import count_operations
-from testbed.sampling import wait_until
+from testbed.patience import wait_until
 
 LOOK_SECONDS = 0.01
 

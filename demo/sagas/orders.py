@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from testbed.command import RunFailed
 from testbed.control import request_json
-from testbed.sampling import wait_until
+from testbed.patience import wait_until
 
 PRODUCTS = [f"product-{n:02d}" for n in range(20)]
 CUSTOMERS = [f"customer-{n:02d}" for n in range(25)]

@@ -12,7 +12,7 @@ from shared.engine.operate.heard import COMPACT, SWEEP, Heard
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.wire
 
 
 @pytest.fixture

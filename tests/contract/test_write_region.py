@@ -15,7 +15,7 @@ from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.journal import step
 
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.wire
 
 SESSION = "acc-7"
 SECONDS_MAX = 60.0

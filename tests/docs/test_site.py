@@ -1,20 +1,18 @@
 """The documentation as a site: `make docs` finds every link, between pages and out of docs/."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from testbed.patience import run_patiently
 from tools.docs_site import ROOT, rewrite_links
 
 
 @pytest.mark.e2e
 def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
-    built = subprocess.run(  # noqa: PLW1510 - its status is looked at
-        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    built = run_patiently([sys.executable, *command], seconds=300, cwd=ROOT)
 
     assert built.returncode == 0, built.stdout + built.stderr
     pages = {

@@ -1,7 +1,7 @@
 """The whole product on one machine: both regions' hosts, a sender, and a look at the journal."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -15,7 +15,6 @@ from shared.wiring import Adapters, open_producer
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.control import count_operations
 from testbed.faults import components_down, hosts_killed
-from testbed.sampling import wait_until
 from tests.wire.functions_host_process import KEY, request
 
 GROUP = "e2e"
@@ -153,17 +152,6 @@ def status(session: str, n: int) -> Message:
     )
     number = Number(GROUP, 0, n)
     return Message(derive_id(session, str(n)), session, "flight.status", body.encode(), number)
-
-
-def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
-    """Wait for a condition, checking often; fails by name when the time is over."""
-    wait_until(
-        condition,
-        seconds=seconds,
-        what=f"{what} did not happen",
-        error=AssertionError,
-        poll_seconds=0.01,
-    )
 
 
 def assert_once_and_in_order(

@@ -26,10 +26,10 @@ from tests.e2e.stack import (
     effects,
     select_completed,
     status,
-    until,
 )
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 SESSIONS = [f"N{number:03d}" for number in range(16)]
 GAMES = ["g0", "g1"]

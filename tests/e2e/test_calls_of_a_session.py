@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from shared.domain.message import digest_content
-from tests.e2e.stack import Stack, effects, flights, running_stack, until
+from tests.e2e.stack import Stack, effects, flights, running_stack
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.e2e
 
 REGIONS = ("east", "west")
 SESSIONS = 3

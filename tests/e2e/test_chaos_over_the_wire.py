@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+from testbed.patience import run_patiently
+
+pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 SEED, SECONDS, RATE = 24477, 40, 15
@@ -41,9 +43,7 @@ def test_every_promise_holds_while_everything_is_killed_once(tmp_path: Path) -> 
 def chaos(*words: str) -> subprocess.CompletedProcess[str]:
     """Run the program to its end."""
     command = [sys.executable, "-m", "chaos", "--plain", "--ease", "1", "--seed", str(SEED), *words]
-    return subprocess.run(
-        command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=RUN_SECONDS_MAX
-    )
+    return run_patiently(command, seconds=RUN_SECONDS_MAX, cwd=ROOT)
 
 
 def lose_an_effect(record: Path) -> None:

@@ -11,9 +11,10 @@ from cli.__main__ import main
 from shared.domain.message import Message, Number, derive_id
 from testbed.cloud import running_cloud
 from testbed.kept import KEY
-from tests.e2e.stack import GROUP, REGIONS, SagaStack, Stack, status, until
+from tests.e2e.stack import GROUP, REGIONS, SagaStack, Stack, status
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.e2e
 
 GOOD = status("N1", 0).body.decode()
 

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from testbed.cloud import CloudProcess, running_cloud
+from testbed.patience import run_patiently, wait_for_end
+from tests.patience import until
 from tests.spark.environment import QUICK
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 ROOT = Path(__file__).parents[2]
 HEADER = (
@@ -49,14 +50,8 @@ def demo(data: Path, *words: str) -> list[str]:
 
 def run(data: Path, *words: str) -> str:
     """Run the demo to its good end; what it printed."""
-    done = subprocess.run(
-        demo(data, *words),
-        cwd=ROOT,
-        env=os.environ | QUICK,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
+    done = run_patiently(
+        demo(data, *words), seconds=RUN_SECONDS_MAX, cwd=ROOT, env=os.environ | QUICK
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -114,14 +109,11 @@ def forget_an_entry(cloud: CloudProcess) -> int:
 
 def reconciled(cloud: CloudProcess, source: Path) -> subprocess.CompletedProcess[str]:
     """Hold the journal of a cloud against the source."""
-    return subprocess.run(
+    return run_patiently(
         [sys.executable, "-m", "samples.flights.reconcile", "--source", str(source)],
+        seconds=RUN_SECONDS_MAX,
         cwd=ROOT,
         env=os.environ | QUICK | {"Cosmos": cloud.cosmos_connection},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
     )
 
 
@@ -171,9 +163,6 @@ def test_an_interrupted_demo_or_cloud_leaves_no_process(
 
         process.send_signal(ending)
         process.stdout.read()
-        assert process.wait(END_SECONDS_MAX) == 130
+        assert wait_for_end(process, seconds=END_SECONDS_MAX) == 130
 
-    deadline = time.monotonic() + END_SECONDS_MAX
-    while marked(mark):
-        assert time.monotonic() < deadline, "a process is left"
-        time.sleep(0.05)
+    until(lambda: not marked(mark), seconds=END_SECONDS_MAX, what="the end of all processes")

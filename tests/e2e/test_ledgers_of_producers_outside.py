@@ -1,21 +1,16 @@
 """A producer outside keeps its ledger apart, and the apps deliver what it could not."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from shared.domain.producer import Draft, ProducerOptions
 from shared.settings import Settings
 from shared.wiring import open_producer
 from testbed.cloud import running_cloud
-from testbed.sampling import wait_until
 from tests.docs.local_page import ROOT
+from tests.patience import until
 
 OWN = {"LOCKSTEP_LEDGERS": "ledgers"}
-
-
-def wait(what: str, condition: Callable[[], bool]) -> None:
-    wait_until(condition, seconds=60.0, what=what, error=AssertionError, poll_seconds=0.5)
 
 
 async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds_none(
@@ -42,7 +37,9 @@ async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds
 
         assert published.regions == ("east",)
         assert "owed owing" in kinds("ledgers")
-        wait("the west did not get it", lambda: "owed owing" not in kinds("ledgers"))
-        wait("no app processed it", lambda: "entry" in kinds("journal"))
+        until(
+            lambda: "owed owing" not in kinds("ledgers"), seconds=60, what="the copy for the west"
+        )
+        until(lambda: "entry" in kinds("journal"), seconds=60, what="the entry of an app")
         assert "ledger" in kinds("ledgers")
         assert not [kind for kind in kinds("journal") if kind in ("ledger", "owed", "owed owing")]

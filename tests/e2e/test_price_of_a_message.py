@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from testbed.cloud import CALLS_SETTING
-from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack, until
-from tests.wire.functions_host_process import KEY, eventually, request
+from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack
+from tests.patience import eventually, until
+from tests.wire.functions_host_process import KEY, request
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.e2e
 
 SESSIONS = 20
 EACH = 10

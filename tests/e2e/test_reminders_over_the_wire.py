@@ -8,9 +8,10 @@ import pytest
 
 from cli.folders import ROOT, write_app
 from testbed.cloud import running_cloud
-from tests.e2e.stack import SagaStack, Stack, until
+from tests.e2e.stack import SagaStack, Stack
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 HANDLERS = """
 from datetime import timedelta

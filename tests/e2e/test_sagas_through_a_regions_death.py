@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.stack import REGIONS, SagaStack, running_sagas, until
+from tests.e2e.stack import REGIONS, SagaStack, running_sagas
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.e2e
 
 LINES = [{"product": "p", "quantity": 10}]
 

@@ -16,11 +16,12 @@ from cli.__main__ import main
 from cli.folders import PACKAGES, ROOT
 from testbed.cloud import running_cloud
 from testbed.kept import FLIGHT
-from tests.e2e.stack import Stack, effects, until
+from tests.e2e.stack import Stack, effects
 from tests.infra.test_package import needed_with, pins
+from tests.patience import until
 from tests.wire.functions_host_process import KEY, request
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 
 def copy_installed(packages: Iterable[str], to: Path) -> None:

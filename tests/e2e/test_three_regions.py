@@ -10,9 +10,10 @@ from testbed.children import ROOT
 from testbed.cloud import running_cloud
 from testbed.command import RunFailed
 from testbed.regions import keep_config
-from tests.e2e.stack import GROUP, Stack, assert_once_and_in_order, flights, until
+from tests.e2e.stack import GROUP, Stack, assert_once_and_in_order, flights
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.e2e
 
 CONFIG = ROOT / "local.config.json"
 SHOT = Message(

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT
-from tests.e2e.stack import until
+from testbed.patience import run_patiently, wait_for_end
 from tests.e2e.test_what_up_prints import read_lines
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.e2e
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()
 BLOCK = re.compile(
@@ -42,14 +43,8 @@ class Reader:
 
     def run(self, commands: str) -> str:
         """What the first terminal shows; a block that fails fails the test."""
-        ran = subprocess.run(
-            ["/bin/bash", "-ec", commands],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+        ran = run_patiently(
+            ["/bin/bash", "-ec", commands], seconds=120, cwd=self.folder, env=self.environment
         )
         assert ran.returncode == 0, f"{commands}{ran.stdout}{ran.stderr}"
         return ran.stdout
@@ -97,7 +92,7 @@ def kept_running(commands: str, folder: Path, environment: dict[str, str]) -> It
         yield [line for line in printed if line.strip().startswith("export ")]
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert wait_for_end(process, seconds=60) == 130
 
 
 @pytest.fixture

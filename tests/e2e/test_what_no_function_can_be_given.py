@@ -12,9 +12,10 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpM
 from shared.adapters.service_bus import to_service_bus
 from shared.domain import wire
 from shared.domain.message import Message
-from tests.e2e.stack import Stack, running_stack, status, until
+from tests.e2e.stack import Stack, running_stack, status
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 SESSIONS = ("N001", "N002")
 

@@ -11,9 +11,10 @@ import pytest
 
 from shared.domain.message import Message, Number, derive_id
 from testbed.cloud import running_cloud
-from tests.e2e.stack import GROUP, SagaStack, Stack, until
+from tests.e2e.stack import GROUP, SagaStack, Stack
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 SESSIONS = 12
 # As docs/reference.md says: for a page of four halts a search of eleven records, and four heads.

@@ -12,10 +12,11 @@ from typing import IO
 import pytest
 
 from cli.folders import ROOT, write_app
-from tests.e2e.stack import until
+from testbed.patience import run_patiently, wait_for_end
+from tests.patience import until
 from tests.wire.functions_host_process import request
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.e2e
 
 SENDER = """
 import os
@@ -49,20 +50,13 @@ def up(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     )
     yield process
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert wait_for_end(process, seconds=60) == 130
 
 
 def run_lines(lines: list[str], folder: Path) -> list[str]:
     """What each line printed, all of them run by one shell as they are."""
     script = "\n".join(["set -e", *(f"{line}\necho ---" for line in lines)])
-    run = subprocess.run(
-        ["/bin/bash", "-c", script],
-        check=False,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    run = run_patiently(["/bin/bash", "-c", script], seconds=100, cwd=folder)
     assert run.returncode == 0, run.stderr
     return [part.strip() for part in run.stdout.split("---\n")[:-1]]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack, until
+from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.e2e
 
 ROUNDS = 10
 SEED = 2013

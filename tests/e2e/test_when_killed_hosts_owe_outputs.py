@@ -7,9 +7,10 @@ import pytest
 
 from shared.domain.message import Message, Number, derive_id, digest_content
 from testbed.cloud import running_cloud
-from tests.e2e.stack import GROUP, REGIONS, Stack, effects, select_completed, until
+from tests.e2e.stack import GROUP, REGIONS, Stack, effects, select_completed
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.e2e
 
 # With the platform's own periods the dead hosts' leases and locks alone last for a minute.
 RECOVERY_SECONDS_MAX = 45.0

@@ -7,9 +7,10 @@ import pytest
 
 from shared.domain.message import Message, digest_content
 from testbed.cloud import running_cloud
-from tests.e2e.stack import REGIONS, Stack, effects, flights, until
+from tests.e2e.stack import REGIONS, Stack, effects, flights
+from tests.patience import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 SESSIONS, BEFORE, SETTLED, SENT = 3, 4, 7, 8
 

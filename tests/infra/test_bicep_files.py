@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from testbed.patience import run_patiently
 from tests.infra.bicep import INFRA, Kind, read
 from tests.infra.parity import deployment, load
 from tests.infra.rules import breaches, required
@@ -27,7 +27,7 @@ def test_a_file_breaks_no_house_rule(path: Path) -> None:
 def test_the_compiler_takes_a_file(path: Path) -> None:
     assert COMPILER is not None
     command = [COMPILER, "build", str(path), "--stdout", "--no-restore"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_patiently(command, seconds=60)
 
     assert done.returncode == 0, done.stderr
 

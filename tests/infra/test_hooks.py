@@ -5,7 +5,6 @@ import os
 import re
 import runpy
 import shlex
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from testbed.patience import run_patiently
 from tests.infra.bicep import INFRA, Kind
 from tests.infra.parity import ROOT, access_of, deployment, grants, local_config
 from tests.infra.rules import KNOWN_ROLES
@@ -119,15 +119,7 @@ def run(command: str, azure: Azure, tmp_path: Path, **settings: str) -> tuple[in
         "LOCKSTEP_ROLE_SECONDS": "0.6",
         **settings,
     }
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_patiently(["sh", "-c", command], seconds=60, cwd=ROOT, env=environment)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -22,7 +22,6 @@ BEGINNINGS = {
 }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BEGINNINGS)
 def test_every_situation_keeps_the_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = explore(Protocol(decision.decide), BEGINNINGS[name], SITUATIONS_MAX)

@@ -20,6 +20,7 @@ from shared.engine.handle.limit import WATCHDOG, HandlerThreads
 from shared.engine.worker import Policy
 from shared.settings import SETTINGS
 from simulation.virtual_time import run
+from testbed.patience import Patience
 from tests.loop_clock import LoopClock
 from tests.world import POLICY, REGIONS, Account, Amount, World, handlers, message
 
@@ -196,20 +197,18 @@ async def test_a_pure_one_that_runs_for_ever_is_cut_off(
         return account
 
     world = World(policy=BRIEF, handlers=handled_by(handle, kind))
-    began = time.monotonic()
     outcome = await world.east.consumer.consume(slow())
-    took = time.monotonic() - began
 
     assert isinstance(outcome, Faulted)
     assert "took more than 0.3 s" in str(outcome.entry.reason)
-    assert took < 15
     # Whatever runs then is not disturbed, and nothing of the watch is left.
+    world.east.worker.policy = POLICY
     for sequence in range(100):
         await world.east.consumer.consume(message(sequence, session="acc-8"))
     assert len(world.amounts("acc-8")) == 100
-    for _ in range(100):
-        if WATCHDOG.tool is None:
-            break
+    patience = Patience(60)
+    while WATCHDOG.tool is not None:
+        assert not patience.is_over()
         await asyncio.sleep(0.1)
     assert not any(sys.monitoring.get_tool(tool) == "lockstep-handler" for tool in range(6))
 

@@ -19,7 +19,7 @@ from tests.world import GAP_SECONDS, POLICY, World, message
 
 TEN = [message(n, kind="account.bill") for n in range(10)]
 TURNS_MAX = 100
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 TIME = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
 

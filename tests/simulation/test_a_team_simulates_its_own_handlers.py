@@ -1,6 +1,5 @@
 """A team gives handlers, messages and what must never be, and gets seeds and few faults."""
 
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from shared.domain.message import Message
 from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step
 from shared.domain.saga.record import SagaKinds
 from simulation.testing import FinalState, check, moment
+from testbed.patience import run_patiently
 
 ROOT = Path(__file__).parents[2]
 
@@ -180,13 +180,10 @@ def test_the_fixture_is_the_function(tmp_path: Path) -> None:
         "    assert simulation(handlers, MESSAGES, seeds=range(2)) == 2\n"
     )
 
-    run = subprocess.run(
+    run = run_patiently(
         [sys.executable, "-m", "pytest", "-q", "-p", "simulation.plugin", str(test)],
+        seconds=100,
         cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
     )
 
     assert "1 passed" in run.stdout, run.stdout + run.stderr

@@ -50,7 +50,6 @@ def test_another_process_with_another_hash_seed_gives_the_same_runs(
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
-        timeout=100,
         check=True,
     )
 

@@ -8,7 +8,6 @@ rest. What happens is noted as files in the folder. Connections come from the en
 import asyncio
 import json
 import sys
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from spark.numbering import number_facts
 from spark.runtime import LOG_SETTINGS
 from spark.schemas import FACTS
 from spark.sending import SendCounts, SendMessages
+from testbed.patience import Patience, PatienceExhausted
 from tests.spark.two_machines import two_machines
 
 FACTS_FILE, COUNTS_FILE = "facts.json", "counts.json"
@@ -65,11 +65,11 @@ class Track:
         return (self.folder / event).exists()
 
     async def until(self, event: str) -> None:
-        """Wait for it; raises TimeoutError when it does not come."""
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        """Wait for it; raises PatienceExhausted when it does not come."""
+        patience = Patience(WAIT_SECONDS_MAX)
         while not self.happened(event):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{event} did not come")
+            if patience.is_over():
+                raise PatienceExhausted(f"{event} did not come")
             await asyncio.sleep(POLL_SECONDS)
 
 

@@ -56,7 +56,7 @@ EAST, QUEUE = "east", "lockstep"
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 BODIES = (b"1", '{"note":"Zürich 東京 🚀"}'.encode(), b'"' + 300 * b"x" + b'"')
 SEQUENCES = (0, 127, 128, 2**31 - 1)
-SECONDS_MAX = 5.0
+SECONDS_MAX = 60.0
 
 
 def message(session: str = "acc-7", sequence: int = 0, body: bytes = b'{"amount":1}') -> Message:
@@ -185,10 +185,11 @@ async def test_a_delayed_copy_becomes_visible_when_the_sdk_s_would(
 ) -> None:
     before = datetime.now(UTC)
     await bus.send(EAST, QUEUE, [message("delayed")], delay_seconds=1.0)
+    after = datetime.now(UTC)
     assert cloud.depths()[EAST][QUEUE]["scheduled"] == 1
     (found,) = await read(cloud, "delayed", 1)
     due = found.scheduled_enqueue_time_utc
-    assert timedelta(seconds=0.99) <= due - before < timedelta(seconds=1 + SECONDS_MAX)
+    assert before + timedelta(seconds=0.99) <= due <= after + timedelta(seconds=1)
     assert datetime.now(UTC) >= due
 
 
@@ -303,7 +304,7 @@ async def test_a_token_is_renewed_before_it_expires(
     async with opened(settings_of(cloud).service_bus[EAST]) as bus:
         await bus.look(EAST, QUEUE)
         link = bus.links[EAST, QUEUE]
-        async with asyncio.timeout(SECONDS_MAX + 2):
+        async with asyncio.timeout(SECONDS_MAX):
             while link.deliveries < 3:
                 await link.wait_for_change()
         await bus.send(EAST, QUEUE, [message("renewed")])

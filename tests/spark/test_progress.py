@@ -3,7 +3,6 @@
 import io
 import socket
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from spark.numbering import number_facts
 from spark.progress import ProgressListener, TaskProgress, send_progress
 from spark.schemas import FACTS
 from spark.sending import SendCounts
+from tests.patience import eventually
 from tests.spark.facts import GROUP, fact
 from tests.spark.recording import RecordingDataSource
 from tests.spark.test_feed_by_a_manifest import settings
@@ -52,10 +52,7 @@ def test_a_listener_sums_the_partitions_and_ignores_who_does_not_know_its_token(
         send_progress(listener.address, 1, 7)
         send_progress(listener.address, 0, 5)
         send_progress(listener.address.rpartition("/")[0] + "/stranger", 2, 1_000)
-        deadline = time.monotonic() + SECONDS_MAX
-        while listener.receive() != 47 and time.monotonic() < deadline:
-            pass
-        assert listener.receive() == 47
+        eventually(lambda: listener.receive() == 47, seconds=SECONDS_MAX)
     finally:
         listener.close()
 
@@ -81,9 +78,13 @@ def test_the_rows_of_a_write_are_received_while_it_is_shown(
         told = settings(tmp_path)
         load = EventWriter(settings=told, source=RecordingDataSource, progress=display.address)
         counts = load.send(events, 12)
-        deadline = time.monotonic() + SECONDS_MAX
-        while not (reached := display.measure()) or reached.done < 12:
-            assert time.monotonic() < deadline, reached
+
+        def measure_the_whole() -> StepProgress | None:
+            reached = display.measure()
+            return reached if reached and reached.done == 12 else None
+
+        reached = eventually(measure_the_whole, seconds=SECONDS_MAX)
+        assert reached is not None
 
     assert (counts.sent, reached.done, reached.total, reached.unit) == (12, 12, 12, "rows")
 

@@ -236,7 +236,7 @@ async def test_when_a_silent_region_is_given_up_nobody_waits_for_ever() -> None:
     # The other region is not kept waiting by it.
     assert await send_all(bus, [message("acc-0")]) == [None]
     await bus.close()
-    done, _ = await asyncio.wait([*sends, late], timeout=5.0)
+    done, _ = await asyncio.wait([*sends, late], timeout=60.0)
     assert len(done) == 7
     assert all(send.cancelled() for send in done)
 

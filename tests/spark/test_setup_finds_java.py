@@ -1,11 +1,12 @@
 """`tools/setup` finds Java 17 or newer, or installs it; where it cannot, it says so clearly."""
 
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from testbed.patience import run_patiently
 
 SETUP = Path(__file__).parents[2] / "tools/setup"
 # With no Python on the PATH, this is what setup says once it has passed Java.
@@ -47,13 +48,10 @@ class Machine:
         checkout = self.root / "checkout/tools"
         checkout.mkdir(parents=True)
         shutil.copy(SETUP, checkout)
-        run = subprocess.run(
+        run = run_patiently(
             [checkout / "setup"],
+            seconds=30,
             env={"PATH": str(self.root / "bin"), "HOME": str(self.root)} | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
         )
         assert run.returncode == 1
         return run.stderr.splitlines()[-1]

@@ -13,10 +13,11 @@ from azure.servicebus import ServiceBusClient
 from local.cloud import Cloud
 from spark import package
 from spark.package import ARCHIVE, JOB
+from testbed.patience import run_patiently
 from tests.cloud import running_cloud
 from tests.spark.environment import settings_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.wire, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.wire]
 
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 SUBMIT_SECONDS_MAX = 280.0
@@ -64,16 +65,13 @@ def submitted(
     inherited = {
         name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ
     }
-    return subprocess.run(
+    return run_patiently(
         command,
+        seconds=SUBMIT_SECONDS_MAX,
         cwd=folder,
         env=inherited
         | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         | settings(cloud),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SUBMIT_SECONDS_MAX,
     )
 
 

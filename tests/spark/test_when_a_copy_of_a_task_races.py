@@ -2,19 +2,20 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.stack import Stack, running_stack, until
+from testbed.patience import run_patiently
+from tests.e2e.stack import Stack, running_stack
+from tests.patience import until
 from tests.spark.environment import QUICK
 from tests.spark.racing_feed import COPY_SENDS, COUNTS_FILE, FACTS_FILE, ZOMBIE_ENDED
 from tests.spark.statuses import TYPE, effects, expected, table
 
-pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 STATUSES = table(aircraft=12, lines=range(8))
 JOB_SECONDS_MAX = 400.0
@@ -38,9 +39,9 @@ def test_a_copy_that_sends_at_the_same_time_and_after_the_commit_adds_no_effect(
     settings = QUICK | (stack.cloud.app_settings() | DELAY) | {"PYTHONPATH": str(ROOT)}
 
     command = [sys.executable, "-m", "tests.spark.racing_feed", str(tmp_path)]
-    job = subprocess.run(command, env=os.environ | settings, timeout=JOB_SECONDS_MAX, check=False)
+    job = run_patiently(command, seconds=JOB_SECONDS_MAX, env=os.environ | settings)
 
-    assert job.returncode == 0
+    assert job.returncode == 0, job.stderr
     assert (tmp_path / COPY_SENDS).exists(), "Spark copied the slow task"
     assert int((tmp_path / ZOMBIE_ENDED).read_text()) > 0, "the slow attempt sent after the commit"
     assert int((tmp_path / COUNTS_FILE).read_text()) == len(STATUSES)

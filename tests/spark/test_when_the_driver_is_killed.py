@@ -15,12 +15,14 @@ from pyspark.sql import SparkSession
 
 from spark import feed, feeding, reconcile
 from spark.datasource import EventWriter
-from tests.e2e.stack import Stack, running_stack, until
+from testbed.patience import wait_for_end
+from tests.e2e.stack import Stack, running_stack
+from tests.patience import until
 from tests.spark.doomed_feed import Point
 from tests.spark.environment import QUICK
 from tests.spark.statuses import MAPPING, delayed, effects, expected, table, write
 
-pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 AIRCRAFT = 12
 YESTERDAY = table(AIRCRAFT, range(6))
@@ -82,7 +84,7 @@ def killed(point: Point, words: Sequence[str], settings: Mapping[str, str]) -> b
     command = [sys.executable, "-m", "tests.spark.doomed_feed", point, *words]
     environment = os.environ | QUICK | dict(settings)
     with subprocess.Popen(command, env=environment, start_new_session=True) as child:
-        status = child.wait(FEED_SECONDS_MAX)
+        status = wait_for_end(child, seconds=FEED_SECONDS_MAX)
     until(lambda: is_gone(child.pid), seconds=60, what="the end of Java and its tasks")
     return status == -signal.SIGKILL
 

@@ -12,7 +12,8 @@ from local.counters import Counters
 from local.faults import Fault, Faults
 from local.servicebus.config import parse_namespaces
 from local.servicebus.server import Namespace
-from tests.wire.functions_host_process import HostProcess, bus_client, eventually
+from tests.patience import eventually
+from tests.wire.functions_host_process import HostProcess, bus_client
 
 BUS_APP = Path(__file__).parent / "bus_app"
 LIMITS: dict[str, Any] = {"LockDuration": "PT30S", "MaxDeliveryCount": 5}

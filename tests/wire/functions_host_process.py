@@ -5,10 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
@@ -19,6 +18,7 @@ from unittest.mock import patch
 from azure.servicebus import ServiceBusClient
 from azure.servicebus._pyamqp.client import AMQPClient
 
+from testbed.patience import wait_for_end
 from tests.wire.service_bus import HURRIED
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,7 @@ class HostProcess:
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Signal the process and return its exit status."""
         self.process.send_signal(how)
-        return self.process.wait(ANSWER_SECONDS_MAX)
+        return wait_for_end(self.process, seconds=ANSWER_SECONDS_MAX)
 
 
 @contextmanager
@@ -147,12 +147,3 @@ def request(
     except urllib.error.HTTPError as error:
         with error:
             return Answer(error.code, error.headers, error.read())
-
-
-def eventually[T](ask: Callable[[], T], seconds: float = 60.0) -> T:
-    """Ask until the answer is truthy; fail with the last one when time is up."""
-    deadline = time.monotonic() + seconds
-    while not (answer := ask()):
-        assert time.monotonic() < deadline, f"still {answer!r} after {seconds} s"
-        time.sleep(0.02)
-    return answer

@@ -1,9 +1,9 @@
 """Tests of `tests/wire/javascript`, which Node runs with pinned packages of npm."""
 
 import os
-import subprocess
 from pathlib import Path
 
+from testbed.patience import run_patiently
 from tests.wire.packages import install_packages, program
 
 SOURCES = Path(__file__).parent / "javascript"
@@ -15,15 +15,12 @@ def run_javascript_tests(name: str, **environment: str) -> str:
     """Run a file of tests with Node; returns its report, fails with it unless all passed."""
     pins = SOURCES / "package.json"
     packages = install_packages("javascript", pins, program("npm"), "install", *OPTIONS)
-    run = subprocess.run(
+    run = run_patiently(
         [program("node"), "--test-reporter=spec", str(SOURCES / name)],
+        seconds=RUN_SECONDS_MAX,
         env=os.environ
         | environment
         | {"NODE_PATH": str(packages / "node_modules"), "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout

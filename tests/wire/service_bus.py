@@ -1,7 +1,7 @@
 """A namespace with one queue of each kind, for tests that talk to it through the real SDK."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from local.servicebus.config import (
 )
 from local.servicebus.rules import CorrelationFilter, SubscriptionRule, SystemProperty
 from local.servicebus.server import Namespace
+from testbed.patience import Patience, PatienceExhausted
 
 SESSIONS = QueueConfig("flights", requires_session=True, lock_seconds=30, max_delivery_count=3)
 HASTY = QueueConfig("hasty", requires_session=True, lock_seconds=1.0)
@@ -131,10 +132,11 @@ def running_bus(data_dir: Path | None = None, config: NamespaceConfig = CONFIG) 
 def receive(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
     """Exactly so many messages, however many calls that takes; fails if they do not come."""
     received: list[ServiceBusReceivedMessage] = []
-    deadline = time.monotonic() + SECONDS_MAX
-    while len(received) < count and time.monotonic() < deadline:
+    patience = Patience(SECONDS_MAX)
+    while len(received) < count:
+        if patience.is_over():
+            raise PatienceExhausted(f"{len(received)} of {count} messages came")
         received += receiver.receive_messages(count - len(received), max_wait_time=1)
-    assert len(received) == count
     return received
 
 
@@ -144,21 +146,10 @@ def receive_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     return message
 
 
-def eventually(holds: Callable[[], bool], *, seconds: float = SECONDS_MAX) -> bool:
-    """Whether a condition comes to hold in good time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if holds():
-            return True
-        time.sleep(0.01)
-    return False
-
-
 __all__ = [
     "CONFIG",
     "NEXT_AVAILABLE_SESSION",
     "Bus",
-    "eventually",
     "hurried_client",
     "receive",
     "receive_one",

@@ -17,7 +17,7 @@ from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.world import message
 
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.wire
 
 QUEUE = "lockstep"
 PROPERTIES = wire.to_properties(message(0))

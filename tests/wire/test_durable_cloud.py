@@ -16,8 +16,8 @@ from local.cloud import Cloud, CloudOptions
 from local.config import parse_config
 from local.faults import Action, Fault
 from testbed.cloud import reserve_ports
+from tests.patience import eventually
 from tests.wire.durable_by_hand import output_of, worker
-from tests.wire.functions_host_process import eventually
 
 pytestmark = pytest.mark.wire
 

@@ -8,6 +8,7 @@ from azure.servicebus import ServiceBusMessage
 
 from local.faults import Action, Fault
 from local.servicebus.server import Namespace
+from tests.patience import eventually
 from tests.wire.functions_host_bus import (
     BUS_APP,
     is_drained,
@@ -17,7 +18,7 @@ from tests.wire.functions_host_bus import (
     runs,
     send,
 )
-from tests.wire.functions_host_process import HostProcess, eventually, running_host
+from tests.wire.functions_host_process import HostProcess, running_host
 
 pytestmark = pytest.mark.wire
 

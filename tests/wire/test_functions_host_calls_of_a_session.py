@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.wire.functions_host_process import eventually, running_host
+from tests.patience import eventually
+from tests.wire.functions_host_process import running_host
 from tests.wire.test_functions_host_service_bus import World, app_with, received, world
 
 __all__ = ["world"]

@@ -11,7 +11,8 @@ from azure.cosmos import ContainerProxy, CosmosClient
 from local.cosmos.config import CosmosConfig
 from local.cosmos.server import Cosmos
 from local.faults import Action, Fault, Faults
-from tests.wire.functions_host_process import HostProcess, eventually, running_host
+from tests.patience import eventually
+from tests.wire.functions_host_process import HostProcess, running_host
 
 pytestmark = pytest.mark.wire
 
@@ -202,7 +203,6 @@ def rounds_by_session(host: HostProcess) -> dict[str, list[int]]:
     return rounds
 
 
-@pytest.mark.timeout(300)
 def test_two_hosts_share_the_ranges_and_one_takes_over_when_the_other_is_killed(
     ranged: Cosmos, tmp_path: Path
 ) -> None:

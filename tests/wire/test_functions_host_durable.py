@@ -13,7 +13,8 @@ import pytest
 from local.durable.backend import DurableBackend
 from local.faults import Action, Fault, Faults
 from local.loopback import held_port
-from tests.wire.functions_host_process import HostProcess, eventually, running_host
+from tests.patience import eventually
+from tests.wire.functions_host_process import HostProcess, running_host
 
 pytestmark = pytest.mark.wire
 
@@ -271,7 +272,6 @@ def test_answers_that_are_dropped_or_refused_change_no_outcome(tmp_path: Path) -
         assert faults.listing() == []
 
 
-@pytest.mark.timeout(300)
 def test_every_call_of_an_entity_counts_once_while_hosts_are_killed(tmp_path: Path) -> None:
     with running_backend() as backend, ExitStack() as hosts:
         address = backend.address

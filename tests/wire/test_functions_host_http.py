@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from testbed.patience import wait_for_end
+from tests.patience import eventually
 from tests.wire.functions_host_process import (
     KEY,
     SAMPLE_APP,
     HostProcess,
-    eventually,
     running_host,
 )
 
@@ -225,4 +226,4 @@ def test_the_end_of_stdin_ends_the_host(tmp_path: Path) -> None:
 
         host.process.stdin.close()
 
-        assert host.process.wait(60) == 0
+        assert wait_for_end(host.process, seconds=60) == 0

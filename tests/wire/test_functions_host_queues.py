@@ -8,6 +8,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from local.servicebus.server import Namespace
+from tests.patience import eventually
 from tests.wire.functions_host_bus import (
     BUS_APP,
     LIMITS,
@@ -18,7 +19,7 @@ from tests.wire.functions_host_bus import (
     runs,
     send,
 )
-from tests.wire.functions_host_process import HostProcess, bus_client, eventually, running_host
+from tests.wire.functions_host_process import HostProcess, bus_client, running_host
 
 pytestmark = pytest.mark.wire
 

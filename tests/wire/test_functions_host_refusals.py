@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from testbed.patience import read_to_end
 from tests.wire.functions_host_process import start
 
 pytestmark = pytest.mark.wire
@@ -55,7 +56,7 @@ def refusal(tmp_path: Path, app: str, limits: dict[str, Any], **settings: str) -
     (tmp_path / "function_app.py").write_text(app)
     (tmp_path / "host.json").write_text(json.dumps(limits))
     process = start(tmp_path, tmp_path / "host.log", settings)
-    stdout, _ = process.communicate(timeout=110)
+    stdout, _ = read_to_end(process, seconds=110)
     assert (process.returncode, stdout) == (1, "")
     lines = (tmp_path / "host.log").read_text().splitlines()
     return str(json.loads(lines[-1])["message"])

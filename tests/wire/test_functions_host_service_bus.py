@@ -14,7 +14,8 @@ from local.counters import Counters
 from local.faults import Action, Fault, Faults
 from local.servicebus.config import parse_namespaces
 from local.servicebus.server import Namespace
-from tests.wire.functions_host_process import HostProcess, bus_client, eventually, running_host
+from tests.patience import eventually
+from tests.wire.functions_host_process import HostProcess, bus_client, running_host
 
 pytestmark = pytest.mark.wire
 

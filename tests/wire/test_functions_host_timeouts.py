@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.functions_host_process import KEY, SAMPLE_APP, HostProcess, eventually, running_host
+from tests.patience import eventually
+from tests.wire.functions_host_process import KEY, SAMPLE_APP, HostProcess, running_host
 from tests.wire.test_functions_host_durable import APP, running_backend, started
 from tests.wire.test_functions_host_service_bus import World, world
 

@@ -20,7 +20,6 @@ CONFIG = CosmosConfig.parse(
 )
 
 
-@pytest.mark.timeout(300)  # the packages may have to be installed first
 def test_azure_cosmos_of_npm_connects_unchanged() -> None:
     with Cosmos(CONFIG) as cosmos:
         report = run_javascript_tests(

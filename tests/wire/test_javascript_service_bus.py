@@ -9,7 +9,6 @@ from tests.wire.service_bus import running_bus
 pytestmark = pytest.mark.wire
 
 
-@pytest.mark.timeout(300)  # the packages may have to be installed first
 def test_azure_service_bus_of_npm_connects_unchanged() -> None:
     with running_bus() as bus:
         report = run_javascript_tests(

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from testbed.children import ROOT
 from testbed.cloud import CloudProcess, running_cloud
+from tests.patience import until
 from tests.wire.deeds import JOURNAL, KINDS, LATER, SESSIONS, STOCK, Clients
 from tests.wire.deeds_process import name_of
 from tests.wire.service_bus import hurried_client
@@ -40,7 +40,6 @@ CONFIG: dict[str, Any] = {
 }
 
 
-@pytest.mark.timeout(600)
 def test_what_was_acknowledged_is_there_after_each_of_several_kills(tmp_path: Path) -> None:
     (tmp_path / "local.config.json").write_text(json.dumps(CONFIG))
     options = ["--no-hosts", "--app", str(tmp_path), "--data", str(tmp_path / "data")]
@@ -79,10 +78,11 @@ def load(
 def wait_for_deeds(round_name: str, acknowledged: Path) -> None:
     """Return when some of each kind were acknowledged."""
     names = [name_of(kind, round_name) for kind in KINDS]
-    deadline = time.monotonic() + LOAD_SECONDS_MAX
-    while not all(done(acknowledged).get(name, 0) >= DEEDS_MIN for name in names):
-        assert time.monotonic() < deadline, f"too little was done: {done(acknowledged)}"
-        time.sleep(0.02)
+
+    def are_enough() -> bool:
+        return all(done(acknowledged).get(name, 0) >= DEEDS_MIN for name in names)
+
+    until(are_enough, seconds=LOAD_SECONDS_MAX, what=f"{DEEDS_MIN} deeds of each kind")
 
 
 def done(acknowledged: Path) -> dict[str, int]:

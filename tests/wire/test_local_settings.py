@@ -12,6 +12,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from local.functions_host.config.settings import AppSettings
 from testbed.children import ROOT
 from testbed.cloud import reserve_ports, running_cloud
+from testbed.patience import run_patiently
 from tests.wire.sample_cloud import CONFIG, write_app
 
 pytestmark = pytest.mark.wire
@@ -19,9 +20,7 @@ pytestmark = pytest.mark.wire
 
 def print_settings(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "local", "settings", *words]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    return run_patiently(command, seconds=60, cwd=ROOT)
 
 
 def test_the_printed_file_leads_to_a_cloud_on_the_same_ports(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from tests.wire.service_bus import Bus, eventually, receive_one, running_bus
+from tests.patience import eventually
+from tests.wire.service_bus import Bus, receive_one, running_bus
 
 pytestmark = pytest.mark.wire
 

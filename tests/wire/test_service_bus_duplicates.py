@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from tests.wire.service_bus import Bus, eventually, receive, running_bus
+from tests.patience import eventually
+from tests.wire.service_bus import Bus, receive, running_bus
 
 pytestmark = pytest.mark.wire
 QUEUE = "unique"  # its window is ten minutes

@@ -18,9 +18,10 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 from proton import UNDESCRIBED, Array, Data, Described, Message, symbol, uint, ulong
 
+from tests.patience import eventually
 from tests.wire import raw_amqp
 from tests.wire.raw_amqp import RECEIVER, SENDER, RawClient, described, encode, opened_client
-from tests.wire.service_bus import SECONDS_MAX, Bus, eventually, receive, receive_one, running_bus
+from tests.wire.service_bus import SECONDS_MAX, Bus, receive, receive_one, running_bus
 
 pytestmark = pytest.mark.wire
 QUEUE, SESSIONS = "parcels", "flights"

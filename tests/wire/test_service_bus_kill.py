@@ -10,8 +10,9 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiver
 from azure.servicebus.exceptions import ServiceBusError
 
+from tests.patience import eventually
 from tests.wire.deeds import peek
-from tests.wire.service_bus import Bus, eventually, hurried_client, receive, running_bus
+from tests.wire.service_bus import Bus, hurried_client, receive, running_bus
 from tests.wire.service_bus_process import BusProcess, serving_bus
 
 pytestmark = pytest.mark.wire

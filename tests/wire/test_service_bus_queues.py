@@ -7,7 +7,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 from azure.servicebus.exceptions import MessageAlreadySettled, MessageSizeExceededError
 
-from tests.wire.service_bus import Bus, eventually, receive, receive_one, running_bus
+from tests.patience import eventually
+from tests.wire.service_bus import Bus, receive, receive_one, running_bus
 
 pytestmark = pytest.mark.wire
 QUEUE = "parcels"

@@ -1,6 +1,5 @@
 """Sessions beyond the straight road: deferral, deletion on receipt, and the list of sessions."""
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusReceiveMode, ServiceBusReceiver, ServiceBusSubQueue
 from azure.servicebus.exceptions import MessageNotFoundError, SessionLockLostError
 
+from testbed.patience import Patience
 from tests.wire.service_bus import Bus, receive, receive_one, running_bus
 
 pytestmark = pytest.mark.wire
@@ -145,9 +145,9 @@ def test_every_drain_is_answered_also_at_zero_credit(
         link._incoming_flow = lambda frame: flows.append((frame[5], frame[6], frame[8]))
         for answers in (1, 2, 3):
             link.flow(link_credit=0, drain=True)
-            deadline = time.monotonic() + 10
+            patience = Patience(10)
             while len(flows) < answers:
-                assert time.monotonic() < deadline, f"{len(flows)} of {answers} drains are answered"
+                assert not patience.is_over(), f"{len(flows)} of {answers} drains are answered"
                 connection.listen(wait=0.05)
         # The answers have cost no credit: one more gives one message, and no other is locked.
         bus.send(queue, "b", "c", session=session)

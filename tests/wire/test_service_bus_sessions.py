@@ -12,10 +12,10 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from tests.patience import eventually
 from tests.wire.service_bus import (
     NEXT_AVAILABLE_SESSION,
     Bus,
-    eventually,
     receive,
     receive_one,
     running_bus,

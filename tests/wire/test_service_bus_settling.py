@@ -16,7 +16,8 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from tests.wire.service_bus import Bus, eventually, receive, receive_one, running_bus
+from tests.patience import eventually
+from tests.wire.service_bus import Bus, receive, receive_one, running_bus
 
 pytestmark = pytest.mark.wire
 QUEUE, SHORT = "parcels", "short"

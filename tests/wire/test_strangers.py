@@ -6,18 +6,18 @@ CI=true.
 """
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from testbed.patience import run_patiently
 from tests.wire.cosmos_account import running_account
 from tests.wire.javascript_packages import run_javascript_tests
 from tests.wire.packages import install_packages
 from tests.wire.service_bus import running_bus
 
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(300)]  # the packages may be installed first
+pytestmark = pytest.mark.wire
 SOURCES = Path(__file__).parent / "strangers"
 RUN_SECONDS_MAX = 120.0
 INSTALL = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", ".", "-r")
@@ -27,13 +27,10 @@ def run_program(name: str, *arguments: str, **environment: str) -> str:
     """What a program of `tests/wire/strangers` prints when it is told where the service is."""
     pins = SOURCES / "requirements.txt"
     packages = install_packages("strangers", pins, *INSTALL, pins.name)
-    run = subprocess.run(
+    run = run_patiently(
         [sys.executable, str(SOURCES / name), *arguments],
+        seconds=RUN_SECONDS_MAX,
         env=os.environ | environment | {"PYTHONPATH": str(packages)},
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout

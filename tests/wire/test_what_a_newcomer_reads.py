@@ -4,7 +4,7 @@ import pytest
 
 from bench.path.__main__ import PathFigure, take_figures
 
-pytestmark = [pytest.mark.wire]
+pytestmark = pytest.mark.wire
 
 REACHED = (
     "pure message: files",

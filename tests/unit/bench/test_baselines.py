@@ -7,7 +7,7 @@ import pytest
 from bench.counts.waves import MessageCosts, ServiceUsage, running_waves
 from bench.systems import CLAIM_AND_UPDATE, READ_BATCH_MARK, System
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 SESSIONS, EACH = 2, 2
 

@@ -9,7 +9,7 @@ import pytest
 from chaos.options import ChaosOptions, RunFiles
 from chaos.processes import SenderProcess
 from testbed.children import ChildFailed
-from testbed.sampling import wait_until
+from testbed.patience import wait_until
 
 NOWHERE: Any = SimpleNamespace(
     control=SimpleNamespace(url="http://127.0.0.1:9"), queue="lockstep", app_settings=dict
@@ -34,7 +34,7 @@ def test_one_that_failed_is_named_with_its_log(sender: SenderProcess) -> None:
     def has_ended() -> bool:
         return not sender.child.is_running
 
-    wait_until(has_ended, seconds=60, what="its end", error=AssertionError)
+    wait_until(has_ended, seconds=60, what="its end")
 
     with pytest.raises(ChildFailed, match="LOCKSTEP_REGIONS"):
         sender.stop()

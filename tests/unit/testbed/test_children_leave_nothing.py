@@ -3,12 +3,12 @@
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from testbed.children import Child
+from tests.patience import until
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True)"
@@ -29,13 +29,6 @@ def python(code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", code, *arguments]
 
 
-def wait_until_gone(process_group: int) -> None:
-    deadline = time.monotonic() + 10
-    while is_alive(process_group):
-        assert time.monotonic() < deadline, "the group is still there"
-        time.sleep(0.01)
-
-
 def test_a_child_that_ignores_the_polite_signal_is_killed(tmp_path: Path) -> None:
     with Child(
         python(STUBBORN + SLEEP), log=tmp_path / "log", is_piped=True, grace_seconds=0.2
@@ -52,7 +45,7 @@ def test_what_a_child_left_behind_ends_with_it(tmp_path: Path) -> None:
         group = int(child.output.readline())
         assert is_alive(group)
 
-    wait_until_gone(group)
+    until(lambda: not is_alive(group), seconds=10, what="the end of the group")
 
 
 def test_a_polite_child_is_given_the_time_to_end_by_itself(tmp_path: Path) -> None:
@@ -76,9 +69,7 @@ def test_an_error_in_the_block_still_stops_the_child(tmp_path: Path) -> None:
 def test_a_failure_shows_the_end_of_the_childs_log(tmp_path: Path) -> None:
     code = "import sys; [print('line', n, file=sys.stderr) for n in range(40)]; sys.exit(3)"
     child = Child(python(code), log=tmp_path / "log")
-    deadline = time.monotonic() + 10
-    while child.is_running and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: not child.is_running, seconds=10, what="its end")
 
     assert child.stop() == 3
     failure = str(child.failure("it broke"))
