@@ -283,6 +283,22 @@ if _ENDING_.entry.status is Status.FAULTED:
         tests=SCENARIO("a_region_is_silent"),
     ),
     Mutant(
+        "pause as long as ever before after a success",
+        "P6",
+        "Breaker.record",
+        old="0.0 if _REASON_ is None else _LONGER_",
+        new="self.pause_seconds if _REASON_ is None else _LONGER_",
+        tests=SCENARIO("a_region_is_silent"),
+    ),
+    Mutant(
+        "take a region that refuses for a silent one",
+        "P6",
+        "Delivery.send_to_queue",
+        old="of_region.record(None, _BEGAN_); self.pause(region, queue, *_REST_)",
+        new="self.pause(region, queue, *_REST_)",
+        tests=SCENARIO("a_region_is_silent"),
+    ),
+    Mutant(
         "wait for a silent region as long as it takes",
         "P6",
         "Delivery.send_to_regions",

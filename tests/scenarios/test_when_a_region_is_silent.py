@@ -8,8 +8,14 @@ from collections.abc import Awaitable, Callable
 
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import Message
+from shared.domain.outbox import ERRORS, OUTPUTS
 from shared.engine.consume.outcomes import Processed
-from shared.engine.dispatch.deliver import PATIENCE_SECONDS, PAUSE_SECONDS, PAUSE_SECONDS_MAX
+from shared.engine.dispatch.deliver import (
+    PATIENCE_SECONDS,
+    PAUSE_SECONDS,
+    PAUSE_SECONDS_MAX,
+    Delivery,
+)
 from simulation import virtual_time
 from tests.crashes import sent
 from tests.loop_clock import LoopClock
@@ -164,5 +170,52 @@ def test_a_region_that_is_only_slow_to_connect_is_used_from_then_on() -> None:
         await asyncio.sleep(3 * PATIENCE_SECONDS)
         await world.east.consumer.consume(bill(1))
         assert sent(world, "west") == sent(world, "east")
+
+    in_silence(work)
+
+
+async def send_output(delivery: Delivery, sequence: int, queue: str = OUTPUTS) -> None:
+    await delivery.deliver(delivery.address_all(queue, [bill(sequence)]))
+
+
+def test_however_long_it_was_silent_before_it_answered_the_next_silence_begins_anew() -> None:
+    async def work(world: World) -> None:
+        delivery = world.delivery()
+        for sequence in range(120):
+            await send_output(delivery, sequence)
+            await asyncio.sleep(1.0)
+        world.bus.silent.clear()
+        await asyncio.sleep(PAUSE_SECONDS_MAX)
+        await send_output(delivery, 120)
+        assert sent(world, "west") == sent(world, "east")[-1:]
+
+        world.bus.silent = {"west"}
+        await send_output(delivery, 121)
+        tried = world.bus.fault_plan.calls["silent.west"]
+        await asyncio.sleep(PAUSE_SECONDS)
+        await send_output(delivery, 122)
+
+        assert world.bus.fault_plan.calls["silent.west"] == tried + 1
+
+    in_silence(work)
+
+
+def test_a_region_that_refuses_is_silent_no_more() -> None:
+    async def work(world: World) -> None:
+        delivery = world.delivery()
+        await send_output(delivery, 0)
+        await asyncio.sleep(PAUSE_SECONDS)
+        world.bus.silent.clear()
+        world.bus.unavailable = {("west", "out")}
+        await send_output(delivery, 1)
+        assert delivery.explain("west", OUTPUTS) == "region west is unavailable"
+
+        # So a silence of its other queues is a first one again, and its pause is as short.
+        world.bus.silent = {"west"}
+        await send_output(delivery, 2, ERRORS)
+        tried = world.bus.fault_plan.calls["silent.west"]
+        await asyncio.sleep(PAUSE_SECONDS)
+        await send_output(delivery, 3, ERRORS)
+        assert world.bus.fault_plan.calls["silent.west"] == tried + 1
 
     in_silence(work)
