@@ -1,12 +1,22 @@
 """The rescue triggers never raise for what is out of reach: the feed would forget it."""
 
 import logging
+from collections.abc import Callable, Coroutine, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
 
+import azure.functions as func
 import pytest
 
-from functions.rescue import recover_documents, sweep_journal
+from functions.rescue import build_recovery_blueprint, recover_documents, sweep_journal
 from shared.adapters.injected_faults import CallFault
-from tests.world import LAG_SECONDS, World, message
+from shared.domain.errors import Misconfigured
+from shared.engine.build import Services, build
+from shared.engine.publish.publish import Producer
+from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
+
+type Trigger = Callable[[object], Coroutine[None, None, None]]
 
 
 async def owing_world() -> World:
@@ -51,3 +61,52 @@ async def test_the_sweep_survives_a_store_out_of_reach(
 
     assert "postponed" in caplog.text
     assert world.outputs("east") == world.outputs("west")
+
+
+def triggers(services: Services) -> Mapping[str, Trigger]:
+    """The functions as the host calls them, by name."""
+    app = func.FunctionApp()
+    app.register_functions(build_recovery_blueprint(services))
+    registered: list[Any] = app.get_functions()
+    return {one.get_function_name(): one.get_user_function() for one in registered}
+
+
+def app_of(world: World, *regions: str) -> Services:
+    """The east's app where its settings name these regions."""
+    east, delivery = world.east.worker, replace(world.delivery(), regions=regions)
+    producer = Producer(world.journal, delivery)
+    return build(
+        world.journal, delivery, world.clock, east.owner, east.handlers, producer, east.policy
+    )
+
+
+async def world_with_work() -> World:
+    """A journal kept for two regions, with something to do for each trigger."""
+    world = await owing_world()
+    await world.producer().readiness.require_regions()
+    for sequence in range(3):
+        await world.east.consumer.consume(message(sequence, session="acc-1"))
+    world.clock.seconds += POLICY.retention_seconds
+    return world
+
+
+def everything(world: World) -> object:
+    """All that the triggers may change."""
+    return deepcopy((world.journal.partitions, world.bus.queues))
+
+
+@pytest.mark.parametrize("trigger", ["rescue", "sweep", "compact"])
+async def test_no_trigger_works_before_the_list_of_regions_is_agreed(trigger: str) -> None:
+    world = await world_with_work()
+    # The timers do not look at what they are handed.
+    handed = list(world.journal.partitions["acc-7"].values())
+    before = everything(world)
+
+    for regions in (("east",), (*REGIONS, "north")):
+        for _ in range(2):
+            with pytest.raises(Misconfigured, match="the journal is kept for east, west"):
+                await triggers(app_of(world, *regions))[trigger](handed)
+    assert everything(world) == before
+
+    await triggers(app_of(world, *REGIONS))[trigger](handed)
+    assert everything(world) != before
