@@ -237,6 +237,22 @@ MUTANTS = (
         tests=CLAIM_DIES,
     ),
     Mutant(
+        "believe in a takeover without an answer",
+        "P2",
+        "Claims.take_over",
+        old="_NOW_ is not None and _NOW_.entry.attempt == _ATTEMPT_",
+        new="True",
+        tests=CLAIM_DIES,
+    ),
+    Mutant(
+        "leave what waited for a claim to a later sweep",
+        "P6",
+        "Recovery.resume_session",
+        old="await self.consumer.drain(*_A_)",
+        new="None",
+        tests=CLAIM_DIES,
+    ),
+    Mutant(
         "draw randomness from hash()",
         "P4",
         "Context.random",

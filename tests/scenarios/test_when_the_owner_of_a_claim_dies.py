@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from shared.adapters.injected_faults import CallFault, ProcessKilled
-from shared.domain.errors import LockstepError
+from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.engine.consume.outcomes import AlreadyDone, Claimed, Processed
 from shared.engine.worker import WaitLimits
 from shared.ports import SessionNeed
@@ -19,10 +20,11 @@ from tests.business import (
     dies,
     payment,
     swept,
+    worker_with,
     world_of,
 )
 from tests.crashes import rest, sent, worlds
-from tests.world import POLICY, REGIONS, World, message
+from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
 
 PAY = payment(0)
 STAGES = {
@@ -150,6 +152,53 @@ async def test_a_copy_that_waits_takes_over_when_the_lease_is_over() -> None:
     assert len(outside.keys[1]) == 1
 
 
+class UnansweredJournal:
+    """A journal whose first replace is lost; before its caller hears of that, others go on."""
+
+    def __init__(self, journal: Any, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self.journal = journal
+        self.meanwhile = meanwhile
+        self.is_lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.journal, name)
+
+    async def replace(self, *arguments: Any, **options: Any) -> Any:
+        if not self.is_lost:
+            self.is_lost = True
+            await self.meanwhile()
+            raise OutcomeUnknown("no answer")
+        return await self.journal.replace(*arguments, **options)
+
+
+async def test_who_does_not_know_whether_it_took_over_leaves_the_work_to_who_did() -> None:
+    outside = Outside()
+    world = world_of(outside)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
+    world.clock.seconds += LEASE_OVER
+    journal = UnansweredJournal(world.journal, lambda: world.west.consumer.consume(PAY))
+    unsure = worker_with(world, "east", journal=journal)
+
+    assert await unsure.consumer.consume(PAY) == AlreadyDone()
+
+    assert journal.is_lost
+    assert len(outside.asked) == 1
+    assert world.amounts() == [1]
+
+
+async def test_who_did_not_take_over_without_an_answer_tries_once_more_before_it_works() -> None:
+    outside = Outside()
+    world = world_of(outside)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
+    world.clock.seconds += LEASE_OVER
+    world.journal.fault_plan.plan("replace", CallFault.LOST)
+
+    assert isinstance(await world.west.consumer.consume(PAY), Processed)
+
+    assert len(outside.asked) == 1
+    assert world.amounts() == [1]
+
+
 async def test_the_next_message_takes_over_before_its_own_turn() -> None:
     quiet, _ = await healthy()
     await quiet.east.consumer.consume(message(1, kind="account.bill"))
@@ -179,6 +228,23 @@ async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over
 
     assert world.amounts() == [1, 2, 3, 4]
     assert "parked" not in world.entries()[-1]
+
+
+async def test_a_sweep_that_takes_over_drains_what_sweeps_before_it_could_not() -> None:
+    world = world_of(Outside())
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
+    hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
+    await hurried.consumer.consume(message(1))
+    # Each time in vain, so a sweep leaves what is parked alone for longer than the lease lasts.
+    while world.clock.seconds < LEASE_SECONDS - LAG_SECONDS:
+        world.clock.seconds += LAG_SECONDS
+        await world.west.recovery.sweep()
+    assert world.amounts() == []
+    world.clock.seconds = LEASE_OVER
+
+    await world.west.recovery.sweep()
+
+    assert world.amounts() == [1, 2]
 
 
 async def test_messages_that_keep_coming_do_not_keep_a_dead_owners_claim_alive() -> None:
