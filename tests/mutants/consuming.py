@@ -63,6 +63,14 @@ MUTANTS = (
         tests=GATHERING,
     ),
     Mutant(
+        "ask a store that fails once for each call that waits",
+        "P6",
+        "Gatherer.take_turn",
+        old="gathering.conclude(calls, _ERROR_)",
+        new="gathering.conclude(taken, _ERROR_)",
+        tests=GATHERING,
+    ),
+    Mutant(
         "settle what an error kept out of the journal",
         "P1",
         "Gatherer.consume",

@@ -180,6 +180,23 @@ async def test_what_became_of_a_write_is_known_to_every_call_that_waited_for_it(
     assert world.amounts() == list(range(1, 11))
 
 
+@pytest.mark.parametrize("call", ["marker", "append"])
+async def test_a_store_that_refuses_one_message_is_not_asked_for_those_that_wait_for_their_turn(
+    call: str,
+) -> None:
+    world = World()
+    plan = world.journal.fault_plan
+    # Each of these is taken alone, so its own try would be as slow as the first one's was.
+    plain = [replace(message(n), number=None, time=TIME) for n in range(10)]
+    plan.plan(call, *[CallFault.REFUSED] * 10)
+    worker = {"marker": world.west, "append": world.east}[call]
+
+    outcomes = await end(*(asyncio.create_task(worker.gatherer.consume(one)) for one in plain))
+
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 10
+    assert plan.calls[call] == 1
+
+
 async def test_a_call_behind_a_gap_keeps_no_other_waiting_and_goes_on_with_what_it_waits_for() -> (
     None
 ):
