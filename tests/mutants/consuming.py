@@ -9,6 +9,7 @@ FAILURES = "tests/unit/shared/test_failures.py"
 HANDLERS = "tests/unit/shared/test_handler.py"
 OWNER_DIES = SCENARIO("the_owner_dies_after_commit")
 RECEIVING = "tests/unit/functions/test_receive.py"
+NOTHING_FAILS = SCENARIO("nothing_fails")
 GATHERING = SCENARIO("calls_of_a_session_gather")
 SLOW = SCENARIO("a_handler_is_slower_than_its_lease")
 TOO_LONG = SCENARIO("a_handler_takes_too_long")
@@ -194,6 +195,22 @@ MUTANTS = (
         old="_OUTCOME_ = Claimed()",
         new="raise TimeoutError",
         tests=SLOW,
+    ),
+    Mutant(
+        "give back a message that waited in vain",
+        "P7",
+        "Consumer.wait",
+        old="return await self.parking.park(_HEAD_, _MESSAGE_)",
+        new="raise Unavailable('its turn has not come')",
+        tests=NOTHING_FAILS,
+    ),
+    Mutant(
+        "read for each copy by itself",
+        "P7",
+        "Duplicates.look",
+        old="_COPY_.guess(_NUMBER_), PAGE",
+        new="_COPY_.guess(_NUMBER_), 1",
+        tests=NOTHING_FAILS,
     ),
     Mutant(
         "never write a claim again",

@@ -6,6 +6,7 @@ SCENARIO = "tests/scenarios/test_when_{}.py".format
 FAR_AWAY = SCENARIO("the_store_is_far_away")
 CLAIM_DIES = SCENARIO("the_owner_of_a_claim_dies")
 MISSED_OUTPUT = SCENARIO("a_region_misses_an_output")
+NOTHING_FAILS = SCENARIO("nothing_fails")
 OWNER_DIES = SCENARIO("the_owner_dies_after_commit")
 UNAVAILABLE_REGION = SCENARIO("a_region_is_dark")
 
@@ -137,6 +138,14 @@ MUTANTS = (
         tests=SCENARIO("an_acknowledgement_is_put_off"),
     ),
     Mutant(
+        "write each acknowledgement by itself",
+        "P7",
+        "Acknowledgements.add",
+        old="self.idle_seconds <= 0",
+        new="True",
+        tests=NOTHING_FAILS,
+    ),
+    Mutant(
         "send a tombstone without the output's number",
         "P6",
         "make_tombstone",
@@ -222,7 +231,7 @@ if _ENDING_.entry.status is Status.FAULTED:
         "Recovery.sweep_for",
         old="self.lag_seconds",
         new="0.0",
-        tests=FAR_AWAY + "::test_nothing_is_sent_twice_and_nothing_is_given_back",
+        tests=NOTHING_FAILS,
         simulated=Simulated(profile="fair"),
     ),
     Mutant(
