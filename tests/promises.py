@@ -1,0 +1,44 @@
+"""Where each promise of docs/guarantees.md is held in memory, in well under a second a file."""
+
+from collections.abc import Mapping
+
+# All of them together take less than three seconds, so whoever changes the engine runs them first.
+# Whatever takes longer, or starts a process, is named in docs/guarantees.md alone.
+TESTS_BY_PROMISE: Mapping[str, tuple[str, ...]] = {
+    "P1": (
+        "tests/scenarios/test_when_a_region_is_dark.py",
+        "tests/scenarios/test_when_a_sender_dies_between_the_namespaces.py",
+        "tests/unit/functions/test_rescue.py",
+    ),
+    "P2": (
+        "tests/scenarios/test_when_the_commits_answer_is_lost.py",
+        "tests/scenarios/test_when_a_paused_owner_wakes.py",
+    ),
+    "P3": (
+        "tests/unit/shared/test_journal.py",
+        "tests/scenarios/test_when_the_first_message_is_missing_in_one_region.py",
+    ),
+    "P4": (
+        "tests/unit/shared/test_handle.py",
+        "tests/scenarios/test_when_a_second_producer_takes_over.py",
+    ),
+    "P5": (
+        "tests/scenarios/test_when_the_owner_dies_after_commit.py",
+        "tests/scenarios/test_when_a_queue_is_renamed.py",
+    ),
+    "P6": (
+        "tests/scenarios/test_when_a_region_misses_an_output.py",
+        "tests/scenarios/test_when_a_queue_is_missing.py",
+        "tests/scenarios/test_when_a_region_is_silent.py",
+    ),
+    "P7": ("tests/scenarios/test_when_nothing_fails.py",),
+    "P8": (
+        "tests/scenarios/test_when_a_state_is_large.py",
+        "tests/unit/shared/test_publish.py",
+    ),
+    "P9": (
+        "tests/scenarios/test_when_a_handler_fails.py",
+        "tests/scenarios/test_when_something_stands_still.py",
+        "tests/scenarios/test_when_the_broker_gives_up.py",
+    ),
+}
