@@ -1,7 +1,12 @@
 """All mutants. Each check takes those that it must notice."""
 
+from collections.abc import Iterator
+
 from tests.mutants import consuming, delivering, growing, journal, publishing, rights, sagas
 from tests.mutants.mutant import Mutant
+from tests.promises import TESTS_BY_PROMISE
+
+SAMPLED_OF_EACH = 2
 
 MUTANTS: tuple[Mutant, ...] = (
     *journal.MUTANTS,
@@ -15,3 +20,15 @@ MUTANTS: tuple[Mutant, ...] = (
 FOR_TESTS = tuple(mutant for mutant in MUTANTS if mutant.tests)
 FOR_SIMULATION = tuple(mutant for mutant in MUTANTS if mutant.simulated)
 FOR_CRASH_POINTS = tuple(mutant for mutant in MUTANTS if mutant.crash_point)
+
+
+def choose_sample() -> Iterator[Mutant]:
+    """Two mutants of each promise, those first that the promise's own quick tests find."""
+    for promise, files in TESTS_BY_PROMISE.items():
+        of_promise = [mutant for mutant in FOR_TESTS if mutant.promise == promise]
+        # Sorting keeps the order of the catalogue, so the same ones are chosen in every run.
+        yield from sorted(of_promise, key=lambda m: m.tests not in files)[:SAMPLED_OF_EACH]
+
+
+# What is tried where there is no time for all.
+SAMPLE = tuple(choose_sample())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.catalogue import SAMPLE
 from tests.promises import TESTS_BY_PROMISE
 
 ROOT = Path(__file__).parents[2]
@@ -29,3 +30,11 @@ def test_the_files_are_there_and_the_page_names_one_of_them(promise: str) -> Non
 
     assert [one for one in files if not (ROOT / one).is_file()] == []
     assert named_by_the_page()[promise] & {*files}
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_two_mutants_of_each_promise_are_found_by_its_own_files(promise: str) -> None:
+    judges = [one.tests for one in SAMPLE if one.promise == promise]
+
+    assert len(judges) == 2
+    assert {*judges} <= {*TESTS_BY_PROMISE[promise]}
