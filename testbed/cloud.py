@@ -165,9 +165,9 @@ def launch_cloud(command: Sequence[str], log: Path) -> tuple[Child, Mapping[str,
         with selectors.DefaultSelector() as selector:
             selector.register(child.output, selectors.EVENT_READ)
             patience = Patience(READY_SECONDS_MAX)
-            while not (is_told := selector.select(LOOK_SECONDS)) and not patience.is_over():
+            while not (is_heard := selector.select(LOOK_SECONDS)) and not patience.is_over():
                 continue
-            line = child.output.readline() if is_told else b""
+            line = child.output.readline() if is_heard else b""
         if not line:
             child.stop()
             raise child.failure("the local cloud did not start")

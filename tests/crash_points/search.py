@@ -10,9 +10,10 @@ from shared.adapters.injected_faults import CallFault, ProcessKilled
 from shared.testkit.regions import call_faults
 from tests.crash_points.calls import CallSite, TracedFaultPlan
 from tests.crash_points.works import WORKS
+from tests.sizes import IS_PROOF
 
 # So many are tried at every run of the suite; all of them take minutes.
-ONE_PAIR_IN = 16
+ONE_PAIR_IN = 16 if IS_PROOF else 256
 
 # A piece of work, by name, and its first call that goes wrong.
 type Start = tuple[str, Mapping[int, CallFault]]

@@ -29,7 +29,7 @@ from tests.e2e.stack import (
 )
 from tests.patience import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SESSIONS = [f"N{number:03d}" for number in range(16)]
 GAMES = ["g0", "g1"]

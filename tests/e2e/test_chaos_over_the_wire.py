@@ -12,7 +12,7 @@ import pytest
 
 from testbed.patience import run_patiently
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 ROOT = Path(__file__).parents[2]
 SEED, SECONDS, RATE = 24477, 40, 15

@@ -64,6 +64,7 @@ def number(printed: str, label: str) -> str:
     return found[1]
 
 
+@pytest.mark.proof
 def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
     tmp_path: Path, source: Path
 ) -> None:

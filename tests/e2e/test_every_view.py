@@ -29,6 +29,7 @@ from testbed.patience import Patience, PatienceExhausted
 from tests.e2e.stack import SagaStack, Stack, status
 from tests.e2e.test_operations_page import browser, find_violations
 from tests.patience import until
+from tests.sizes import IS_PROOF
 
 __all__ = ["browser"]
 
@@ -191,9 +192,11 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
         await look(page, "problem", folder)
 
         await send_again_on_the_page(page, open_view, stack, folder)
-        await watch_a_failover(page, open_view, stack, folder)
+        if IS_PROOF:
+            await watch_a_failover(page, open_view, stack, folder)
 
 
+@pytest.mark.proof
 async def test_ten_thousand_sessions_are_found_and_paged(
     tmp_path: Path, folder: Path, browser: Browser
 ) -> None:

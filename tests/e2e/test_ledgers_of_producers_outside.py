@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from shared.domain.producer import Draft, ProducerOptions
 from shared.settings import Settings
 from shared.wiring import open_producer
 from testbed.cloud import running_cloud
 from tests.docs.local_page import ROOT
 from tests.patience import until
+
+pytestmark = pytest.mark.e2e
 
 OWN = {"LOCKSTEP_LEDGERS": "ledgers"}
 

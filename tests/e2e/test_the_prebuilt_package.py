@@ -21,7 +21,7 @@ from tests.infra.test_package import needed_with, pins
 from tests.patience import until
 from tests.wire.functions_host_process import KEY, request
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 
 def copy_installed(packages: Iterable[str], to: Path) -> None:

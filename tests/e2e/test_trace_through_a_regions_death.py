@@ -1,8 +1,12 @@
 """A collector gets one trace of a message that crossed a regions death, and all measures."""
 
+import pytest
+
 from demo.trace.__main__ import SETTINGS, cross, draw
 from testbed.cloud import running_cloud
 from testbed.collector import running_collector
+
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 
 def test_one_trace_holds_one_effect_of_each_message_and_both_regions_are_measured() -> None:

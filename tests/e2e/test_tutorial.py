@@ -103,6 +103,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
         yield Reader(tmp_path, kept | {"PATH": path}, running)
 
 
+@pytest.mark.proof
 def test_every_block_of_the_tutorial_works_in_its_order(
     reader: Reader,
     record_property: Callable[[str, object], None],

@@ -10,7 +10,7 @@ from testbed.cloud import running_cloud
 from tests.e2e.stack import GROUP, REGIONS, Stack, effects, select_completed
 from tests.patience import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 # With the platform's own periods the dead hosts' leases and locks alone last for a minute.
 RECOVERY_SECONDS_MAX = 45.0

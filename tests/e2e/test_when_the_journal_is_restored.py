@@ -10,7 +10,7 @@ from testbed.cloud import running_cloud
 from tests.e2e.stack import REGIONS, Stack, effects, flights
 from tests.patience import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SESSIONS, BEFORE, SETTLED, SENT = 3, 4, 7, 8
 

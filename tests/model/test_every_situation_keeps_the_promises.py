@@ -22,7 +22,9 @@ BEGINNINGS = {
 }
 
 
-@pytest.mark.parametrize("name", BEGINNINGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param("two crashes", marks=pytest.mark.proof), "a worker taken for dead"]
+)
 def test_every_situation_keeps_the_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = explore(Protocol(decision.decide), BEGINNINGS[name], SITUATIONS_MAX)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.patience import Patience
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 from tests.mutants.syntax import ROOT
@@ -24,11 +25,11 @@ LOADED = [
     "tests.world",
     "xdist.plugin",
 ]
-SECONDS_MAX = 120.0
+SECONDS_MAX, LOOK_SECONDS = 120.0, 1.0
 
 
 def run_tests(tests: str, mutant: Mutant | None, output: Path) -> int | None:
-    """Pytest's exit status, until the first failure; None if it does not end in two minutes.
+    """Pytest's exit status, until the first failure; None if two minutes of fair time are over.
 
     `output` gets what is printed.
     """
@@ -36,7 +37,9 @@ def run_tests(tests: str, mutant: Mutant | None, output: Path) -> int | None:
     context.set_forkserver_preload(LOADED)
     process = context.Process(target=run_pytest, args=(tests, mutant, output))
     process.start()
-    process.join(SECONDS_MAX)
+    patience = Patience(SECONDS_MAX)
+    while process.is_alive() and not patience.is_over():
+        process.join(LOOK_SECONDS)
     status = process.exitcode
     if status is None:
         process.kill()

@@ -1,7 +1,7 @@
-"""Every call that consuming makes goes wrong in every way, one at a time and two at a time."""
+"""Every call that consuming makes goes wrong in every way, and so do pairs of them."""
 
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import combinations, islice, product
 
 import pytest
 
@@ -10,6 +10,7 @@ from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.ports import Entries, Ledgers, Maintenance, Outboxes, Regions
 from tests.crashes import sent
+from tests.sizes import IS_PROOF
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
 type Fault = tuple[str, CallFault, int]
@@ -42,6 +43,8 @@ STORE_CALLS = (
     "leave_pending",
 )
 FAULTS = [*product(STORE_CALLS + BUS_CALLS, CALL_ERRORS, range(3))]
+# One pair in so many, all over the list; the number has no factor in common with the list's parts.
+ONE_PAIR_IN = 1 if IS_PROOF else 23
 
 
 def test_no_call_of_the_journal_is_forgotten_here() -> None:
@@ -96,7 +99,7 @@ async def test_each_effect_once_and_each_output_the_same_in_both_regions(
     assert len(expected["out"]) + len(expected["errors"]) == len(arrivals)
 
     singles = [(fault,) for fault in FAULTS]
-    for faults in [*singles, *combinations(FAULTS, 2)]:
+    for faults in [*singles, *islice(combinations(FAULTS, 2), 0, None, ONE_PAIR_IN)]:
         world = await run(arrivals, *faults)
 
         assert world.amounts() == quiet.amounts(), faults

@@ -17,7 +17,7 @@ from testbed.patience import run_patiently
 from tests.cloud import running_cloud
 from tests.spark.environment import settings_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.wire]
+pytestmark = [pytest.mark.spark, pytest.mark.wire, pytest.mark.proof]
 
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 SUBMIT_SECONDS_MAX = 280.0

@@ -15,7 +15,7 @@ from tests.spark.environment import QUICK
 from tests.spark.racing_feed import COPY_SENDS, COUNTS_FILE, FACTS_FILE, ZOMBIE_ENDED
 from tests.spark.statuses import TYPE, effects, expected, table
 
-pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.proof]
 
 STATUSES = table(aircraft=12, lines=range(8))
 JOB_SECONDS_MAX = 400.0

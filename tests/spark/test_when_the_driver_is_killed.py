@@ -22,7 +22,7 @@ from tests.spark.doomed_feed import Point
 from tests.spark.environment import QUICK
 from tests.spark.statuses import MAPPING, delayed, effects, expected, table, write
 
-pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.proof]
 
 AIRCRAFT = 12
 YESTERDAY = table(AIRCRAFT, range(6))

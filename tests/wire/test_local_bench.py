@@ -9,7 +9,7 @@ from bench.local import operations
 from testbed.children import ROOT
 from testbed.patience import run_patiently
 
-pytestmark = pytest.mark.wire
+pytestmark = [pytest.mark.wire, pytest.mark.proof]
 KINDS = (
     operations.SEND,
     operations.RECEIVE,

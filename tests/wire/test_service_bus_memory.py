@@ -6,7 +6,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 from tests.wire.service_bus import hurried_client
 from tests.wire.service_bus_process import serving_bus
 
-pytestmark = pytest.mark.wire
+pytestmark = [pytest.mark.wire, pytest.mark.proof]
 QUEUE = "crowd"
 BODY = b"x" * 1024
 WARM_UP_SESSIONS, SESSIONS, MESSAGES, AT_ONCE = 8, 40, 500, 100

@@ -21,7 +21,7 @@ from tests.wire.service_bus import hurried_client
 from tests.wire.service_bus_process import BusProcess, serving_bus
 from tests.wire.service_bus_worker import THREADS
 
-pytestmark = pytest.mark.wire
+pytestmark = [pytest.mark.wire, pytest.mark.proof]
 ROOT = Path(__file__).parents[2]
 QUEUE = "crowd"
 SESSIONS, MESSAGES = 1000, 20
