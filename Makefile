@@ -4,6 +4,7 @@
 # make conformance   the live tests of Microsoft's SDKs (SUITES=cosmos ARGS="--only 'test_q*'")
 # make test   lint, types, import contracts and every test, three files at a time: on two cores,
 #             because many tests wait for a host, a lock or a timer
+# Each first prepares what it needs in .venv (PYTHON=/path/to/python names the interpreter of a new one).
 SHELL := /bin/bash
 RUN := .venv/bin/python
 DAYS ?= 1
@@ -27,6 +28,9 @@ help:  ## say what can be made
 .venv/ready: requirements.txt requirements-cli.txt requirements-dev.txt constraints.txt tools/setup
 	@tools/setup
 
+.venv/ready-for-tests: .venv/ready
+	@tools/setup tests
+
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")
 	@$(RUN) -m demo --days $(DAYS) $(ARGS)
 
@@ -36,7 +40,7 @@ demo-saga: .venv/ready  ## run orders as sagas through the outage of a region (A
 up: .venv/ready  ## Azure on one machine until Ctrl-C, with the page, a producer's settings and curls (ARGS="--reload")
 	@$(RUN) -m cli up $(ARGS) || [ $$? -eq 130 ]
 
-test: lint  ## lint, then every test that can run here
+test: lint .venv/ready-for-tests  ## lint, then every test that can run here
 	@$(RUN) -m pytest -n 3 $(ARGS)
 
 unit: .venv/ready  ## the fast tests only
@@ -52,7 +56,7 @@ chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAG
 conformance: .venv/ready  ## Microsoft's own live tests, against local/ (SUITES="cosmos servicebus")
 	@$(RUN) -m conformance $(SUITES) $(ARGS)
 
-screenshots: .venv/ready  ## every view of the operations page in both themes, in .screenshots
+screenshots: .venv/ready-for-tests  ## every view of the operations page in both themes, in .screenshots
 	@LOCKSTEP_SCREENSHOTS=.screenshots $(RUN) -m pytest -q tests/e2e/test_every_view.py $(ARGS)
 
 docs: .venv/ready  ## the documentation as a site, in dist/docs; every link is checked

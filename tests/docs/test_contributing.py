@@ -320,4 +320,4 @@ def test_the_container_has_the_python_of_the_project_and_prepares_itself() -> No
     )
 
     assert container["image"] == f"python:{wanted[0]}"
-    assert container["postCreateCommand"] == "make .venv/ready"
+    assert container["postCreateCommand"] == "make .venv/ready-for-tests"

@@ -1,0 +1,77 @@
+"""`tools/setup tests` adds what only tests need, and goes on without what cannot be had."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.setup_machine import Machine, make_machine
+
+ONLY_FOR_TESTS = ("chromium", "curl", "npm")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine that has what runs Lockstep, and nothing that only tests need."""
+    machine = make_machine(tmp_path)
+    machine.python()
+    machine.java("17")
+    return machine
+
+
+def test_what_runs_lockstep_asks_for_nothing_that_only_tests_need(machine: Machine) -> None:
+    machine.user(0)
+    machine.apt()
+
+    said = "".join(machine.setup())
+
+    assert not [name for name in ONLY_FOR_TESTS if name in said]
+    assert not [line for line in machine.log if line.startswith("apt-get")]
+    assert not (machine.checkout / ".venv/ready-for-tests").exists()
+
+
+def test_root_gets_what_tests_need_as_well(machine: Machine) -> None:
+    machine.user(0)
+    machine.apt()
+    for name in ONLY_FOR_TESTS:
+        machine.command(name, at="index")
+
+    said = machine.setup("tests")
+
+    assert "apt-get -qq install -y chromium" in machine.log
+    assert machine.log.count("apt-get -qq update") == 1
+    assert not [line for line in said if "will not run" in line]
+    assert (machine.checkout / ".venv/ready-for-tests").exists()
+
+
+def test_an_ordinary_user_is_told_which_tests_will_not_run(machine: Machine) -> None:
+    said = machine.setup("tests")
+
+    assert [line.split(" is not installed, so ") for line in said[-3:]] == [
+        ["setup: chromium", "tests of the operations page in a browser will not run"],
+        ["setup: curl", "tests of what `make up` prints will not run"],
+        ["setup: npm", "tests of JavaScript's SDKs and rhea will not run"],
+    ]
+    assert (machine.checkout / ".venv/ready-for-tests").exists()
+
+
+def test_so_is_root_where_apt_has_no_such_package(machine: Machine) -> None:
+    machine.user(0)
+    machine.apt(fails=True)
+
+    said = machine.setup("tests")
+
+    assert len([line for line in said if "will not run" in line]) == len(ONLY_FOR_TESTS)
+
+
+def test_what_is_prepared_is_not_prepared_again(machine: Machine) -> None:
+    machine.setup()
+    before = machine.log
+
+    machine.setup("tests")
+
+    assert machine.log == before
+
+
+def test_other_words_are_refused(machine: Machine) -> None:
+    assert machine.setup("test", status=1) == ["setup: there is no test to set up, only tests"]
+    assert machine.log == []
