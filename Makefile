@@ -28,7 +28,8 @@ help:  ## say what can be made
 .venv/ready: requirements.txt requirements-cli.txt requirements-dev.txt constraints.txt tools/setup
 	@tools/setup
 
-.venv/ready-for-tests: .venv/ready
+.venv/ready-for-tests: .venv/ready tests/wire/packages.py tests/wire/strangers/requirements.txt \
+		tests/wire/javascript/package.json
 	@tools/setup tests
 
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")

@@ -26,7 +26,9 @@ CHROMIUM = shutil.which("chromium")
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("there is no chromium on PATH: install Debian's package of that name")
+        pytest.skip(
+            "not run: there is no chromium on PATH: `tools/setup tests` installs it as root"
+        )
     expect.set_options(timeout=PAGE_MILLISECONDS_MAX)
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(

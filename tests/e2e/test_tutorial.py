@@ -17,6 +17,7 @@ from cli.folders import ROOT
 from testbed.patience import run_patiently, wait_for_end
 from tests.e2e.test_what_up_prints import read_lines
 from tests.patience import until
+from tests.wire.packages import find_program
 
 pytestmark = pytest.mark.e2e
 
@@ -109,6 +110,7 @@ def test_every_block_of_the_tutorial_works_in_its_order(
     record_property: Callable[[str, object], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    find_program("curl")
     began = time.monotonic()
     blocks = list(BLOCK.finditer(PAGE))
     assert PAGE.count("```") == 2 * len(blocks)

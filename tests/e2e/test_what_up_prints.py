@@ -15,6 +15,7 @@ from cli.folders import ROOT, write_app
 from testbed.patience import run_patiently, wait_for_end
 from tests.patience import until
 from tests.wire.functions_host_process import request
+from tests.wire.packages import find_program
 
 pytestmark = pytest.mark.e2e
 
@@ -43,6 +44,7 @@ def read_lines(output: IO[str], last: str) -> list[str]:
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """`lockstep up --reload` with an app of its own folder."""
+    find_program("curl")
     write_app(tmp_path / "bank")
     words = ["--app", str(tmp_path / "bank"), "--data", str(tmp_path / "up"), "--reload"]
     process = subprocess.Popen(

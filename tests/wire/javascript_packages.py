@@ -4,19 +4,18 @@ import os
 from pathlib import Path
 
 from testbed.patience import run_patiently
-from tests.wire.packages import install_packages, program
+from tests.wire.packages import JAVASCRIPT, find_packages, find_program
 
 SOURCES = Path(__file__).parent / "javascript"
-OPTIONS = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 RUN_SECONDS_MAX = 150.0
 
 
 def run_javascript_tests(name: str, **environment: str) -> str:
     """Run a file of tests with Node; returns its report, fails with it unless all passed."""
-    pins = SOURCES / "package.json"
-    packages = install_packages("javascript", pins, program("npm"), "install", *OPTIONS)
+    node = find_program("node")
+    packages = find_packages(JAVASCRIPT)
     run = run_patiently(
-        [program("node"), "--test-reporter=spec", str(SOURCES / name)],
+        [node, "--test-reporter=spec", str(SOURCES / name)],
         seconds=RUN_SECONDS_MAX,
         env=os.environ
         | environment

@@ -194,7 +194,7 @@ def test_every_reason_speaks_of_tests_and_each_pattern_of_a_file_or_of_any() -> 
 def test_the_short_form_of_the_real_tests_passes(name: str) -> None:
     archive = locate_archive(SUITES[name])
     if not archive.exists():
-        pytest.skip(f"{archive} is not there: `make conformance` fetches it")
+        pytest.skip(f"not run: {archive} is not there: `make conformance` fetches it")
 
     ended = run_conformance(name, "--short")
 

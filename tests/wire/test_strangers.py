@@ -1,8 +1,7 @@
 """Frameworks that others wrote run against the local Service Bus and Cosmos DB as they are.
 
-Those in Python are installed beside the environment of the tests, once for each set of pins; rhea
-comes with the npm packages. Where the index cannot be had, tests skip on a laptop and fail where
-CI=true.
+Those in Python are installed beside the environment of the tests; rhea comes with the npm packages.
+`tools/setup tests` installs them, and where it could not, these tests are not run.
 """
 
 import os
@@ -14,19 +13,17 @@ import pytest
 from testbed.patience import run_patiently
 from tests.wire.cosmos_account import running_account
 from tests.wire.javascript_packages import run_javascript_tests
-from tests.wire.packages import install_packages
+from tests.wire.packages import PYTHON, find_packages
 from tests.wire.service_bus import running_bus
 
 pytestmark = pytest.mark.wire
 SOURCES = Path(__file__).parent / "strangers"
 RUN_SECONDS_MAX = 120.0
-INSTALL = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", ".", "-r")
 
 
 def run_program(name: str, *arguments: str, **environment: str) -> str:
     """What a program of `tests/wire/strangers` prints when it is told where the service is."""
-    pins = SOURCES / "requirements.txt"
-    packages = install_packages("strangers", pins, *INSTALL, pins.name)
+    packages = find_packages(PYTHON)
     run = run_patiently(
         [sys.executable, str(SOURCES / name), *arguments],
         seconds=RUN_SECONDS_MAX,

@@ -7,6 +7,7 @@ import pytest
 from tests.setup_machine import Machine, make_machine
 
 ONLY_FOR_TESTS = ("chromium", "curl", "npm")
+INSTALLS = "python -m tests.wire.packages"
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def test_what_runs_lockstep_asks_for_nothing_that_only_tests_need(machine: Machi
     said = "".join(machine.setup())
 
     assert not [name for name in ONLY_FOR_TESTS if name in said]
-    assert not [line for line in machine.log if line.startswith("apt-get")]
+    assert not [line for line in machine.log if line.startswith("apt-get") or line == INSTALLS]
     assert not (machine.checkout / ".venv/ready-for-tests").exists()
 
 
@@ -39,6 +40,7 @@ def test_root_gets_what_tests_need_as_well(machine: Machine) -> None:
 
     assert "apt-get -qq install -y chromium" in machine.log
     assert machine.log.count("apt-get -qq update") == 1
+    assert machine.log[-1] == INSTALLS
     assert not [line for line in said if "will not run" in line]
     assert (machine.checkout / ".venv/ready-for-tests").exists()
 
@@ -51,6 +53,7 @@ def test_an_ordinary_user_is_told_which_tests_will_not_run(machine: Machine) -> 
         ["setup: curl", "tests of what `make up` prints will not run"],
         ["setup: npm", "tests of JavaScript's SDKs and rhea will not run"],
     ]
+    assert machine.log[-1] == INSTALLS
     assert (machine.checkout / ".venv/ready-for-tests").exists()
 
 
@@ -61,6 +64,7 @@ def test_so_is_root_where_apt_has_no_such_package(machine: Machine) -> None:
     said = machine.setup("tests")
 
     assert len([line for line in said if "will not run" in line]) == len(ONLY_FOR_TESTS)
+    assert machine.log[-1] == INSTALLS
 
 
 def test_what_is_prepared_is_not_prepared_again(machine: Machine) -> None:
@@ -69,7 +73,7 @@ def test_what_is_prepared_is_not_prepared_again(machine: Machine) -> None:
 
     machine.setup("tests")
 
-    assert machine.log == before
+    assert machine.log == [*before, INSTALLS]
 
 
 def test_other_words_are_refused(machine: Machine) -> None:
