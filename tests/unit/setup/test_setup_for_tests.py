@@ -79,3 +79,12 @@ def test_what_is_prepared_is_not_prepared_again(machine: Machine) -> None:
 def test_other_words_are_refused(machine: Machine) -> None:
     assert machine.setup("test", status=1) == ["setup: there is no test to set up, only tests"]
     assert machine.log == []
+
+
+def test_without_an_interpreter_nothing_is_installed_for_tests_either(machine: Machine) -> None:
+    machine.user(0)
+    machine.apt()
+    (machine.root / "bin/python3").unlink()
+
+    assert "no Python 3.13 or newer is on PATH" in machine.setup("tests", status=1)[-1]
+    assert machine.log == []
