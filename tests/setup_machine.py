@@ -1,9 +1,10 @@
 """A machine for `tools/setup`, with nothing on it but what a test puts there."""
 
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from testbed.patience import run_patiently
 
 SETUP = Path(__file__).parents[1] / "tools/setup"
 NEEDED = ("bash", "cat", "chmod", "cp", "dirname", "env", "grep", "mkdir", "mktemp", "rm", "sed")
@@ -93,13 +94,10 @@ class Machine:
 
     def setup(self, *words: str, status: int = 0, **environment: str) -> list[str]:
         """Run setup, which ends so; the lines that it says."""
-        run = subprocess.run(
+        run = run_patiently(
             [self.checkout / "tools/setup", *words],
+            seconds=30,
             env={"PATH": str(self.root / "bin"), "HOME": str(self.root)} | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
         )
         assert run.returncode == status, run.stderr
         return run.stderr.splitlines()
