@@ -2,13 +2,15 @@
 # make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 PROFILE=rough)
 # make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
 # make conformance   the live tests of Microsoft's SDKs (SUITES=cosmos ARGS="--only 'test_q*'")
-# make test   lint, types, import contracts and every test, three files at a time: on two cores,
-#             because many tests wait for a host, a lock or a timer
+# make check   two minutes: lint, types, import contracts, each promise in memory, the fast tests
+# make test   what CI runs: every kind of test, the large ones as samples
+# make proof   everything at full size, for hours (PARTS="chaos audit" SEEDS=100000)
 # Each first prepares what it needs in .venv (PYTHON=/path/to/python names the interpreter of a new one).
 SHELL := /bin/bash
 RUN := .venv/bin/python
 DAYS ?= 1
 SEEDS ?= 2000
+PARTS ?=
 FIRST ?= 0
 PROFILE ?= rough
 SECONDS ?= 180
@@ -19,7 +21,8 @@ SUITES ?= cosmos servicebus
 # The tests start some hundred processes, and each would compile the project's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs screenshots demo demo-saga chaos conformance up test lint audit lock unit spark-package clean simulate
+.PHONY: help docs screenshots demo demo-saga chaos conformance up check test proof lint ruff types contracts bandit audit lock \
+	spark-package clean simulate
 .DEFAULT_GOAL := help
 
 help:  ## say what can be made
@@ -41,11 +44,14 @@ demo-saga: .venv/ready  ## run orders as sagas through the outage of a region (A
 up: .venv/ready  ## Azure on one machine until Ctrl-C, with the page, a producer's settings and curls (ARGS="--reload")
 	@$(RUN) -m cli up $(ARGS) || [ $$? -eq 130 ]
 
-test: lint .venv/ready-for-tests  ## lint, then every test that can run here
-	@$(RUN) -m pytest -n 3 $(ARGS)
+check: .venv/ready  ## lint, each promise in memory and the fast tests, in two minutes
+	@$(RUN) -m tests check
 
-unit: .venv/ready  ## the fast tests only
-	@$(RUN) -m pytest -m "not wire and not spark and not e2e" $(ARGS)
+test: .venv/ready-for-tests  ## every kind of test, the large ones as samples; CI runs this
+	@$(RUN) -m tests test
+
+proof: .venv/ready-for-tests  ## everything at full size, for hours (PARTS="chaos audit" SEEDS=100000)
+	@$(RUN) -m tests proof --seeds $(SEEDS) $(foreach part,$(PARTS),--part $(part))
 
 simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=0 PROFILE=rough|mild|fair)
 	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
@@ -63,16 +69,23 @@ screenshots: .venv/ready-for-tests  ## every view of the operations page in both
 docs: .venv/ready  ## the documentation as a site, in dist/docs; every link is checked
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict $(ARGS)
 
-lint: .venv/ready  ## ruff, mypy, bandit and the import contracts
+lint: ruff types contracts bandit  ## ruff, mypy, bandit and the import contracts
+
+ruff: .venv/ready
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
+
+types: .venv/ready
 	@$(RUN) -m mypy
+
+contracts: .venv/ready
 	@.venv/bin/lint-imports
+
+bandit: .venv/ready
 	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py functions shared spark cli infra
 
-audit: .venv/ready  ## look for secrets, unsafe code and packages with known holes (the last needs a network)
+audit: bandit  ## look for secrets, unsafe code and packages with known holes (the last needs a network)
 	@$(RUN) -m pytest -q tests/unit/test_no_secret_is_committed.py
-	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py functions shared spark cli infra
 	@$(RUN) -m pip install -q -r requirements-audit.txt
 	@$(RUN) -m pip_audit --strict --require-hashes --disable-pip -r requirements.lock
 

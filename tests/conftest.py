@@ -15,10 +15,9 @@ from xdist.scheduler import LoadFileScheduling
 
 from testbed.children import ChildFailed
 from testbed.patience import PatienceExhausted
-from tests.sizes import FIRST_SEED, IS_PROOF
+from tests.sizes import FIRST_SEED, IS_PROOF, SEEDS_MAX
 
 ROOT = Path(__file__).parents[1]
-SEEDS_MAX = 1_000_000
 # The dearest first: a run that ends with one long test ends late. What is not here comes last.
 ORDER = ("spark", "e2e", "wire", "mutants", "crash_points", "simulation", "infra", "scenarios")
 # Whoever starts processes may fail for want of processor time, of a port, or of a start.
@@ -51,7 +50,8 @@ def pytest_report_header() -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not IS_PROOF:
         named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-        sample, others = [], []
+        sample: list[pytest.Item] = []
+        others: list[pytest.Item] = []
         for item in items:
             is_left_out = item.get_closest_marker("proof") and item.path not in named
             (others if is_left_out else sample).append(item)
@@ -65,7 +65,7 @@ def find_place(nodeid: str) -> int:
     return ORDER.index(folder) if folder in ORDER else len(ORDER)
 
 
-class OneSpark(LoadFileScheduling):
+class OneSpark(LoadFileScheduling):  # type: ignore[misc]
     """Files are spread over the processes, but one process has all that share a Spark session."""
 
     def _split_scope(self, nodeid: str) -> str:

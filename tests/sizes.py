@@ -5,5 +5,5 @@ import os
 # Set by `make proof`: every test, and every enumeration as a whole.
 IS_PROOF = os.environ.get("TESTS_PROOF") == "1"
 
-# The seeds of the simulation that differ from run to run begin with the one that stands here.
-FIRST_SEED = "TESTS_FIRST_SEED"
+# In this variable stands the first of those seeds of the simulation that differ from run to run.
+FIRST_SEED, SEEDS_MAX = "TESTS_FIRST_SEED", 1_000_000

@@ -8,6 +8,8 @@ from tests.crash_points.calls import port_calls
 from tests.crash_points.search import ONE_PAIR_IN, Searched, search, starts
 from tests.crash_points.works import WORKS
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def searched(name: str) -> Searched:

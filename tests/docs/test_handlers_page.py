@@ -34,6 +34,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     sys.modules.pop("of_the_page", None)
 
 
+@pytest.mark.slow
 def test_the_handlers_of_the_page_keep_what_their_kinds_promise(
     own_module: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_handlers_of_the_page_keep_what_their_kinds_promise(
     assert "customer ordered at " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_page_pass_and_find_what_is_wrong(own_module: Any) -> None:
     module = own_module(TESTING_PAGE)
 

@@ -125,6 +125,7 @@ def test_a_scheduler_takes_the_place_of_the_storage_of_sagas() -> None:
     assert hub == load(ROOT / "host.json")["extensions"]["durableTask"]["hubName"]
 
 
+@pytest.mark.slow
 def test_one_more_region_is_one_more_entry_of_the_list() -> None:
     places: list[Value] = [
         {"name": name, "location": f"{name}-place"} for name in ("east", "west", "north")

@@ -9,6 +9,9 @@ from tests.infra.evaluation import Template, Value
 from tests.infra.parity import EVERYTHING, ROOT, changed, deployment
 from tests.infra.published import findings, load_published, select, type_findings
 
+pytestmark = pytest.mark.slow
+
+
 PUBLISHED = load_published()
 PAGE = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
 REGIONS = ("east", "west")

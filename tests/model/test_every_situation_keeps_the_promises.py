@@ -13,6 +13,9 @@ from tests.model.exploration import Explored, explore
 from tests.model.protocol import Protocol
 from tests.model.situation import Situation
 
+pytestmark = pytest.mark.slow
+
+
 SITUATIONS_MAX = 600_000
 # The west has not got the first message, and the others the wrong way round.
 GAP_IN_WEST = ((0, 1, 2), (2, 1))

@@ -7,6 +7,8 @@ from tests.mutants.catalogue import FOR_CRASH_POINTS
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("mutant", FOR_CRASH_POINTS, ids=lambda mutant: mutant.name)
 def test_the_mutant_is_found(mutant: Mutant) -> None:

@@ -9,6 +9,9 @@ from tests.mutants.detection import seeds_to_detection
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 
+pytestmark = pytest.mark.slow
+
+
 # The others need more seeds than a test has time for; `python -m tests.mutants` is patient.
 QUICK = [one for one in FOR_SIMULATION if one.simulated and not one.simulated.is_rare]
 

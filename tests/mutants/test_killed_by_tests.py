@@ -8,6 +8,8 @@ from tests.mutants.catalogue import FOR_TESTS, SAMPLE
 from tests.mutants.mutant import Mutant
 from tests.mutants.run_tests import run_tests
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "mutant",

@@ -147,6 +147,7 @@ async def test_every_call_of_a_publish_is_among_the_deaths() -> None:
     assert len(life.made) == STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", ["the same process", "a new process"])
 @pytest.mark.parametrize("following", FOLLOWING)
 async def test_failures_one_and_two_at_a_time_lose_nothing(following: str, process: str) -> None:

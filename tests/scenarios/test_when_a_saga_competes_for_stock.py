@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 
+import pytest
+
 from functions.handlers import orders
 from shared.domain.saga.plan import SagaState
 from tests.saga_stage import Stage, order, stocked
@@ -53,6 +55,7 @@ async def test_every_interleaving_of_two_reservations_keeps_the_stock() -> None:
         }
 
 
+@pytest.mark.slow
 async def test_a_thousand_orders_on_one_product_lose_and_invent_nothing() -> None:
     stage = await stocked(Stage(orders.handlers), ["p"], ORDERS, money=10 * ORDERS)
     for n in range(ORDERS):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
+import pytest
+
 from functions.handlers import shooting_range
 from shared.domain.handler import HandlerInput
 from shared.domain.journal import Status
@@ -17,6 +19,9 @@ from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.storage.documents import MILESTONE_EVERY
 from tests.scenarios.test_when_a_shot_is_fired_twice import GAME, fire, move
 from tests.world import POLICY, World
+
+pytestmark = pytest.mark.slow
+
 
 MANY = 10_000
 PART = 1_000

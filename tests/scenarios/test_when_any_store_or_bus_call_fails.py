@@ -13,6 +13,9 @@ from tests.crashes import sent
 from tests.sizes import IS_PROOF
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
+pytestmark = pytest.mark.slow
+
+
 type Fault = tuple[str, CallFault, int]
 
 BILLS = [message(n, kind="account.bill") for n in range(3)]

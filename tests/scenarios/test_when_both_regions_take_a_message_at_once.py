@@ -2,6 +2,8 @@
 
 from itertools import product
 
+import pytest
+
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from tests.schedules import race
 from tests.world import World, message
@@ -10,6 +12,7 @@ from tests.world import World, message
 STEPS = 11
 
 
+@pytest.mark.slow
 async def test_every_schedule_gives_one_effect_and_the_same_outputs() -> None:
     bill = message(1, kind="account.bill")
     bodies = set()
@@ -27,6 +30,7 @@ async def test_every_schedule_gives_one_effect_and_the_same_outputs() -> None:
     assert len(bodies) == 1
 
 
+@pytest.mark.slow
 async def test_the_first_message_ever_begins_the_session_once() -> None:
     first = message(0, kind="account.bill")
     for schedule in product((0, 1), repeat=STEPS):
@@ -38,6 +42,7 @@ async def test_the_first_message_ever_begins_the_session_once() -> None:
         assert [entry["id"] for entry in world.entries()] == ["000000000000"]
 
 
+@pytest.mark.slow
 async def test_two_messages_of_one_session_are_applied_in_order_by_any_two_workers() -> None:
     bills = [message(n, kind="account.bill") for n in range(2)]
     for schedule in product((0, 1), repeat=STEPS):

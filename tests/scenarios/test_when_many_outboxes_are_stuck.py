@@ -43,6 +43,7 @@ async def leave_unsent(world: World) -> list[tuple[str, bytes]]:
     return quiet.outputs("east")
 
 
+@pytest.mark.slow
 async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
     world = await stuck_world(STUCK)
     for _ in range(2):

@@ -44,6 +44,7 @@ async def parked(count: int, kind: str = "account.add") -> World:
     return world
 
 
+@pytest.mark.slow
 async def test_ten_thousand_parked_messages_end_within_a_minute() -> None:
     world = World(handlers=shooting_range.handlers)
     played = shots(MANY + 1)

@@ -11,6 +11,9 @@ from simulation.scenarios import accounts
 from tests.mutants.catalogue import FOR_SIMULATION
 from tests.mutants.loading import applied
 
+pytestmark = pytest.mark.slow
+
+
 (UNKNOWN_FOR_SUCCESS,) = (
     mutant for mutant in FOR_SIMULATION if mutant.name == "take an unknown commit for a success"
 )
@@ -22,6 +25,7 @@ def first_failing() -> int:
     return next(seed for seed in range(1000) if simulate(seed, ROUGH).violations)
 
 
+@pytest.mark.proof
 def test_a_failing_seed_is_shrunk_to_the_faults_that_matter() -> None:
     with applied(UNKNOWN_FOR_SUCCESS):
         found = simulate(first_failing(), ROUGH)

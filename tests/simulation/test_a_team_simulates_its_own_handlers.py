@@ -172,6 +172,7 @@ def test_messages_that_cannot_be_told_apart_are_refused() -> None:
         check(handlers, [*MESSAGES, *changes("nuts", 1)])
 
 
+@pytest.mark.slow
 def test_the_fixture_is_the_function(tmp_path: Path) -> None:
     test = tmp_path / "test_stock.py"
     test.write_text(

@@ -11,6 +11,9 @@ from simulation.faults import ROUGH
 from simulation.run import simulate
 from simulation.scenarios import SCENARIOS
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).parents[2]
 SEEDS = range(6)
 TRACES = (

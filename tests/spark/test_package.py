@@ -10,6 +10,8 @@ import pytest
 from spark import package
 from spark.package import ARCHIVE, JOB, REQUIRED_PINS, REQUIREMENTS, PinMissing, select_pins
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_archive_runs_without_the_checkout(tmp_path: Path) -> None:
     assert package.main([f"--to={tmp_path}"]) == 0

@@ -21,6 +21,7 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> list[PublishOperation]
     return found
 
 
+@pytest.mark.slow
 def test_there_are_as_many_messages_as_asked_for(workload: list[PublishOperation]) -> None:
     count = sum(len(operation.messages) for operation in workload)
 

@@ -11,6 +11,9 @@ import pytest
 from cli.__main__ import main
 from cli.folders import ROOT, words_of
 
+pytestmark = pytest.mark.slow
+
+
 SETTINGS = {
     "LOCKSTEP_REGION": "east",
     "LOCKSTEP_REGIONS": "east",

@@ -144,6 +144,7 @@ def test_the_picture_follows_the_stores_clock(documents: Documents) -> None:
     assert draw_sagas([], None, "east") == ""
 
 
+@pytest.mark.slow
 def test_the_report_says_what_was_found(documents: Documents, tmp_path: Any) -> None:
     journals = SagaJournals.of(documents)
     report = SagaReport(journals.check(3, "east"), journals.read_sagas(), None, "east")

@@ -38,6 +38,7 @@ class RecordedNotices:
         return f"receipt-{key}"
 
 
+@pytest.mark.slow
 def test_whatever_happens_to_a_message_its_notice_has_one_key() -> None:
     service = RecordedNotices()
     subjects = ["departed", "delayed", "arrived"]
@@ -62,6 +63,7 @@ def test_a_service_that_is_out_of_reach_is_called_again_with_the_same_key() -> N
     assert report.state(RECIPIENT) == {"accepted": 1, "receipt": f"receipt-{key}"}
 
 
+@pytest.mark.slow
 def test_a_notice_that_is_never_accepted_stops_its_recipient_and_names_the_reason() -> None:
     refused = {"subject": "unknown", "text": ""}
     messages = [given(RECIPIENT, "notice.send", body) for body in (refused, NOTICE.model_dump())]

@@ -126,6 +126,7 @@ def test_only_charging_is_final_and_all_before_it_can_be_undone() -> None:
     assert Reservation.model_validate(before[1].do.body) == Reservation(order="o-1", quantity=1)
 
 
+@pytest.mark.slow
 def test_an_order_comes_to_the_same_whatever_happens_to_its_commands() -> None:
     reservation = {"order": "o-1", "quantity": 3}
 

@@ -8,6 +8,7 @@ from shared.testkit import exercise, given
 GAME = "game-1"
 
 
+@pytest.mark.slow
 def test_shots_are_judged_against_the_target_as_it_stood() -> None:
     report = exercise(
         handlers,

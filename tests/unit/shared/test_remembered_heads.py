@@ -1,5 +1,7 @@
 """What a worker remembers of sessions is bounded in bytes, whatever their number."""
 
+import pytest
+
 from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.engine import worker as remembering
@@ -17,6 +19,7 @@ async def head_of(world: World, session: str) -> Entry:
     return head
 
 
+@pytest.mark.slow
 async def test_ten_thousand_large_states_are_not_kept() -> None:
     world = World()
     east = world.east.worker
