@@ -102,6 +102,7 @@ class Cloud:
                 hosts=self.hosts,
                 cosmos=self.cosmos,
                 depths=self.depths,
+                contents=self.contents,
                 targets=self.targets,
             )
             self._start(self.control)
@@ -119,6 +120,10 @@ class Cloud:
             name: {one: namespace.depth(one) for one in namespace.entities()}
             for name, namespace in self.namespaces.items()
         }
+
+    def contents(self, namespace: str, queue: str) -> list[dict[str, str | None]]:
+        """What a queue holds; raises KeyError where there is no such namespace or queue."""
+        return self.namespaces[namespace].contents(queue)
 
     def targets(self) -> list[Target]:
         found = self.cosmos.targets()

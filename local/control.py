@@ -2,6 +2,7 @@
 
     GET  /health                  {"status": "ok"}
     GET  /counters                counts by component, and "queues": depths by namespace and entity
+    GET  /queues/{namespace}/{queue}  session, id and state of each message in a queue
     GET  /faults                  the faults in force
     POST /faults                  a fault as JSON; answers {"id": n}, or 400 with the reason
     DELETE /faults, /faults/{id}  lift all, or one; answers {"lifted": n}
@@ -30,6 +31,7 @@ from local.hosts import HostFailed, Hosts
 from local.loopback import HOST, LoopbackService
 
 type QueueDepths = dict[str, dict[str, dict[str, int]]]
+type QueueContents = list[dict[str, str | None]]
 
 
 class ControlRefusal(Exception):
@@ -49,6 +51,7 @@ class Control:
     hosts: Hosts
     cosmos: Cosmos
     depths: Callable[[], QueueDepths]
+    contents: Callable[[str, str], QueueContents]
     targets: Callable[[], list[Target]]
 
     def __post_init__(self, port: int) -> None:
@@ -75,9 +78,8 @@ class Control:
         match request.method, request.path.strip("/").split("/"):
             case "GET", ["health"]:
                 return {"status": "ok"}
-            case "GET", ["counters"]:
-                queues = await asyncio.to_thread(self.depths)
-                return {**self.counters.snapshot(), "queues": queues}
+            case "GET", ["counters"] | ["queues", _, _, *_] as path:
+                return await self._count_or_list(path)
             case _, ["faults", *rest]:
                 return await self._answer_faults(request, rest)
             case "GET" | "POST", ["cosmos", "write-region"]:
@@ -88,6 +90,16 @@ class Control:
                 return await self._act_on_host(region, request)
             case _:
                 raise ControlRefusal(404, f"{request.method} {request.path} is not offered")
+
+    async def _count_or_list(self, path: list[str]) -> dict[str, Any]:
+        if path == ["counters"]:
+            queues = await asyncio.to_thread(self.depths)
+            return {**self.counters.snapshot(), "queues": queues}
+        namespace, queue = path[1], "/".join(path[2:])
+        try:
+            return {"messages": await asyncio.to_thread(self.contents, namespace, queue)}
+        except KeyError as error:
+            raise ControlRefusal(404, f"there is no queue {queue!r} in {namespace!r}") from error
 
     async def _answer_faults(self, request: web.BaseRequest, rest: list[str]) -> Any:
         match request.method, rest:

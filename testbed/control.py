@@ -39,6 +39,11 @@ class ControlClient:
     def read_depths(self) -> Depths:
         return self._read_counts()[1]
 
+    def read_queue(self, region: str, queue: str) -> list[dict[str, str]]:
+        """Session, id and state of each message in a queue, its dead letters included."""
+        messages: list[dict[str, str]] = self._ask("GET", f"/queues/{region}/{queue}")["messages"]
+        return messages
+
     def read_hosts(self) -> Mapping[str, Mapping[str, Any]]:
         """State, URL and process id of each region's host."""
         hosts: Mapping[str, Mapping[str, Any]] = self._ask("GET", "/hosts")

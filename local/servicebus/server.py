@@ -22,11 +22,14 @@ from local.servicebus.broker import OPERATIONS, Broker
 from local.servicebus.config import NamespaceConfig
 from local.servicebus.entities.catalog import EntityCatalog
 from local.servicebus.entities.entity import EntityKind
+from local.servicebus.entities.message import DEAD_LETTERED
+from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.sqlite_store import SqliteMessageStore
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.protocol.authorization import KEY, KEY_NAME
 from local.servicebus.protocol.connection import BrokerConnection
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.protocol.message_format import read_message
 
 TICK_SECONDS = 0.05  # how late an expiry, a schedule or a fault may be noticed
 CLOSE_SECONDS_MAX = 0.5  # how long clients may take to notice that the service stops
@@ -112,6 +115,16 @@ class Namespace:
             raise RuntimeError(f"namespace {self.config.name} is not running")
         return self._thread.run(self._count_messages(entity))
 
+    def contents(self, entity: str) -> list[dict[str, str | None]]:
+        """Session, id and state of every message of an entity; raises KeyError for an unknown one.
+
+        Dead letters come last, in the state dead_lettered. Nothing is locked by it, and it may be
+        called from any thread while the namespace runs.
+        """
+        if self._thread is None:
+            raise RuntimeError(f"namespace {self.config.name} is not running")
+        return self._thread.run(self._list_messages(entity))
+
     async def _open(self) -> int:
         store = MessageStore()
         if self._data_dir is not None:
@@ -135,6 +148,21 @@ class Namespace:
 
     async def _count_messages(self, entity: str) -> dict[str, int]:
         return self._listener.catalog.find(entity).depth()
+
+    async def _list_messages(self, entity: str) -> list[dict[str, str | None]]:
+        found = self._listener.catalog.find(entity)
+        stored = [(one, one.state.value) for one in found.index.browse(0)]
+        if isinstance(found, Queue) and found.dead_letters is not None:
+            stored += [(one, DEAD_LETTERED) for one in found.dead_letters.index.browse(0)]
+        return [
+            {
+                "session": one.message.session_id,
+                # A message that was stored is kept as the bytes that were sent, and nothing beside.
+                "id": read_message(one.message.encoded).message_id,
+                "state": state,
+            }
+            for one, state in stored
+        ]
 
 
 class AmqpListener:

@@ -92,6 +92,7 @@ def test_every_control_route() -> None:
             hosts=Hosts(()),
             cosmos=cosmos,
             depths=dict,
+            contents=lambda _namespace, _queue: [],
             targets=list,
         )
         endpoint.start()

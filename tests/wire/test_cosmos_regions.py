@@ -281,6 +281,7 @@ def test_the_write_region_is_moved_over_the_control_endpoint(account: RunningAcc
         hosts=Hosts(()),
         cosmos=account.cosmos,
         depths=dict,
+        contents=lambda _namespace, _queue: [],
         targets=account.cosmos.targets,
     )
     control.start()

@@ -103,6 +103,8 @@ async def test_what_is_not_ended_is_left_and_the_rest_is_removed(cloud: Cloud) -
     assert await adapters.bus.end_dead_letters("east", QUEUE, 20, end) == 19
     assert seen == [b"%d" % n for n in range(20)]
     assert cloud.depths()["east"][QUEUE]["dead_lettered"] == 6
+    assert {one["state"] for one in cloud.contents("east", QUEUE)} == {"dead_lettered"}
+    assert len(cloud.contents("east", QUEUE)) == 6
     await adapters.bus.close()
 
 

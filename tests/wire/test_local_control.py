@@ -154,3 +154,20 @@ def test_counters_tell_operations_and_queue_depths(cloud: CloudProcess) -> None:
     assert row["request_units"] > 0
     assert row["bytes"] > 0
     assert counters["queues"]["east"]["work"]["active"] == 1
+
+
+def test_what_a_queue_holds_is_listed_and_not_locked(cloud: CloudProcess) -> None:
+    before = cloud.control.read_queue("east", "work")
+    send(cloud, "listed")
+
+    seen = [cloud.control.read_queue("east", "work") for _ in range(2)]
+
+    assert (
+        seen[0]
+        == seen[1]
+        == [*before, {"session": "s", "id": seen[0][-1]["id"], "state": "active"}]
+    )
+    assert seen[0][-1]["id"]
+    for path in ("/queues/east/none", "/queues/north/work"):
+        status, refusal = cloud.control.request("GET", path)
+        assert (status, "there is no queue" in refusal["error"]) == (404, True)

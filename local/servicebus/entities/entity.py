@@ -19,7 +19,12 @@ from local.servicebus.entities.indexes import (
     TimerKind,
     Timers,
 )
-from local.servicebus.entities.message import BrokeredMessage, MessageState, StoredMessage
+from local.servicebus.entities.message import (
+    DEAD_LETTERED,
+    BrokeredMessage,
+    MessageState,
+    StoredMessage,
+)
 from local.servicebus.entities.store import MessageStore, StoredQueue
 from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
@@ -177,7 +182,7 @@ class MessagingEntity(ABC):
         return self.index
 
     def depth(self) -> dict[str, int]:
-        return {state.value: self._counts[state] for state in MessageState} | {"dead_lettered": 0}
+        return {state.value: self._counts[state] for state in MessageState} | {DEAD_LETTERED: 0}
 
     def find(self, sequence_number: int, state: MessageState) -> StoredMessage:
         """The message with this number; refused unless it is there, and in this state."""

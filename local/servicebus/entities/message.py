@@ -15,6 +15,10 @@ class MessageState(StrEnum):
     DEFERRED = "deferred"  # received by sequence number only
 
 
+# What the dead letters of a queue are called, beside the states of its own messages.
+DEAD_LETTERED = "dead_lettered"
+
+
 class Settlement(StrEnum):
     """What a receiver decides about a message it has locked; the values name operations."""
 

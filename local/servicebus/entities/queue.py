@@ -10,6 +10,7 @@ from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.indexes import TimerKey, TimerKind
 from local.servicebus.entities.message import (
+    DEAD_LETTERED,
     BrokeredMessage,
     DeadLetterReason,
     DeliveryLock,
@@ -221,7 +222,7 @@ class Queue[Consumer = Any](MessagingEntity):
 
     def depth(self) -> dict[str, int]:
         dead_letters = 0 if self.dead_letters is None else len(self.dead_letters.index)
-        return {**super().depth(), "dead_lettered": dead_letters}
+        return {**super().depth(), DEAD_LETTERED: dead_letters}
 
     def _change_state(self, stored: StoredMessage, state: MessageState) -> None:
         self._counts[stored.state] -= 1
