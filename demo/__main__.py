@@ -18,7 +18,9 @@ behind but the data directory. A second run on the same data adds no effect."""
 
 EPILOG = """\
 exit status: 0 every promise held, 1 one was broken, 2 the run could not be done, 3 every promise
-held but the traffic ended too soon to show the failover (try a lower --rate), 130 interrupted"""
+held but the run did not show all it was to show, such as when its traffic ended too soon for the
+failover (try a lower --rate), 4 not finished: nothing moved any more for three minutes, and what
+was done broke no promise, 130 interrupted"""
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,16 +1,19 @@
 """Checks a history: which promises it keeps and which it breaks, each broken one by name.
 
-What happened is known from two independent sources: the file the messages came from, and the
-journal as it is stored. Pure functions over frozen data; nothing of the engine is used. Every
-defect is named once, by the promise it breaks: a message that ended as faulted is not also lost,
-and a second effect is not also out of order.
+What happened is known from independent sources: the file the messages came from, the journal as it
+is stored, and what the queues hold. Pure functions over frozen data; nothing of the engine is used.
+Every defect is named once, by the promise it breaks: a message that ended as faulted is not also
+lost, and a second effect is not also out of order.
+
+A run that was broken off leaves things undone. What is known to be somewhere still breaks no
+promise then: it is unfinished. What is nowhere is lost, whether the run came to its end or not.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any
 
 from testbed.flights import FlightMessage
@@ -69,23 +72,85 @@ def read_entry(document: Mapping[str, Any]) -> StoredEntry:
 
 
 def name_pending(document: Mapping[str, Any]) -> str | None:
-    if document.get("kind") == "owed" or document.get("owing"):
+    if document.get("kind") == "owed" or document.get("owing") or document.get("blocked"):
         return f"{document['session']}/{document['id']}"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMessage:
+    """A message that is somewhere, whatever became of it so far."""
+
+    session: str
+    id: str
+
+
+def read_parked(document: Mapping[str, Any]) -> HeldMessage | None:
+    """The message that a document keeps until those before it are there."""
+    if document.get("kind") == "parked":
+        return HeldMessage(document["session"], document["message"]["id"])
+    return None
+
+
+def read_pending(document: Mapping[str, Any]) -> Iterator[HeldMessage]:
+    """The messages of a document whose copies are still to be delivered."""
+    if name_pending(document):
+        for batch in document.get("outbox", {}).get("parcels", ()):
+            for message in batch["messages"]:
+                yield HeldMessage(message["session"], message["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJournal:
+    """A journal as it is stored: entries, what is parked, and what is still to be delivered.
+
+    `pending` names documents with something to deliver, `pending_messages` the messages in them.
+    """
+
+    entries: tuple[StoredEntry, ...] = ()
+    parked: tuple[HeldMessage, ...] = ()
+    pending: tuple[str, ...] = ()
+    pending_messages: frozenset[HeldMessage] = frozenset()
+
+    @classmethod
+    def of(cls, documents: Iterable[Mapping[str, Any]]) -> "StoredJournal":
+        """Read a journal's documents; one of another shape raises KeyError."""
+        kept = list(documents)
+        return cls(
+            entries=tuple(map(read_entry, filter(is_entry, kept))),
+            parked=tuple(filter(None, map(read_parked, kept))),
+            pending=tuple(filter(None, map(name_pending, kept))),
+            pending_messages=frozenset(one for each in kept for one in read_pending(each)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class DemoHistory:
     """What is checked: what was sent, what was stored, and what was left over.
 
-    `pending` names documents with something still to deliver; `remaining` counts messages by the
-    region whose queue still holds them.
+    `parked` are messages that the journal keeps until it is their turn; `pending` names documents
+    with something still to deliver, and `pending_messages` is what they hold; `queued` is what each
+    region's queue still holds. `is_over` says that the run came to its end and was not broken off,
+    `is_fed` that everything was sent.
     """
 
     sent: tuple[FlightMessage, ...]
     entries: tuple[StoredEntry, ...]
+    parked: tuple[HeldMessage, ...] = ()
     pending: tuple[str, ...] = ()
-    remaining: Mapping[str, int] = field(default_factory=dict)
+    pending_messages: frozenset[HeldMessage] = frozenset()
+    queued: Mapping[str, tuple[HeldMessage, ...]] = field(default_factory=dict)
+    is_over: bool = True
+    is_fed: bool = True
+
+    def held(self) -> set[HeldMessage]:
+        """The messages that are anywhere: with an entry, or on their way to one."""
+        applied = (
+            HeldMessage(entry.session, message.id)
+            for entry in self.entries
+            for message in entry.covers
+        )
+        return {*applied, *self.parked, *self.pending_messages, *chain(*self.queued.values())}
 
     def completed(self) -> list[StoredEntry]:
         """The entries that stand for effects, in journal order within each session."""
@@ -101,9 +166,14 @@ class Breach(StrEnum):
     DIFFERENT = "different content"
     UNEXPECTED = "unexpected"
     FAULTED = "faulted"
+    UNSENT = "not sent"
     UNFINISHED = "unfinished"
     REMAINING = "left in queues"
     PENDING = "pending, not delivered"
+
+
+# What a run that is over must not leave, and a run that was broken off may.
+LEFT = frozenset({Breach.UNSENT, Breach.UNFINISHED, Breach.REMAINING, Breach.PENDING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +185,27 @@ class BreachCount:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was sent, what took effect, and one result for every way to break a promise."""
+    """What was sent, what took effect, and one result for every way to break a promise.
+
+    Of a run that is not over, what is left undone is unfinished and breaks nothing.
+    """
 
     sent: int
     effects: int
     results: tuple[BreachCount, ...]
+    is_over: bool = True
 
     @property
     def broken(self) -> tuple[BreachCount, ...]:
-        return tuple(result for result in self.results if result.count)
+        return tuple(one for one in self.results if one.count and not self.is_left(one))
+
+    @property
+    def unfinished(self) -> tuple[BreachCount, ...]:
+        return tuple(one for one in self.results if one.count and self.is_left(one))
+
+    def is_left(self, result: BreachCount) -> bool:
+        """Whether a result says what a run that was broken off did not come to."""
+        return not self.is_over and result.breach in LEFT
 
 
 def check_history(history: DemoHistory) -> CheckResult:
@@ -134,15 +216,33 @@ def check_history(history: DemoHistory) -> CheckResult:
         examples = tuple(dict.fromkeys(names))[:EXAMPLES_MAX]
         results.append(BreachCount(breach, len(names), examples))
     effects = sum(len(entry.covers) for entry in history.completed())
-    return CheckResult(len(history.sent), effects, tuple(results))
+    return CheckResult(len(history.sent), effects, tuple(results), history.is_over)
 
 
 def find_lost(history: DemoHistory) -> Iterator[str]:
-    """Name what was sent and has neither an effect nor another named end."""
-    ended = {(entry.session, message.id) for entry in history.entries for message in entry.covers}
+    """Name what was sent and is nowhere: not in the journal, in no queue, and not pending."""
+    return (name for name, is_unsent in find_missing(history) if not is_unsent)
+
+
+def find_unsent(history: DemoHistory) -> Iterator[str]:
+    """Name what a feed that has not ended has not come to."""
+    return (name for name, is_unsent in find_missing(history) if is_unsent)
+
+
+def find_missing(history: DemoHistory) -> Iterator[tuple[str, bool]]:
+    """Name the messages that are nowhere, each with whether it may not have been sent yet.
+
+    A feed sends the messages of a session in order: what is before one that is somewhere was sent.
+    """
+    held = history.held()
+    last: dict[str, int] = {}
     for sent in history.sent:
-        if (sent.session, sent.id) not in ended:
-            yield f"{sent.session} message {sent.sequence}"
+        if HeldMessage(sent.session, sent.id) in held:
+            last[sent.session] = max(sent.sequence, last.get(sent.session, -1))
+    for sent in history.sent:
+        if HeldMessage(sent.session, sent.id) not in held:
+            is_unsent = not history.is_fed and sent.sequence > last.get(sent.session, -1)
+            yield f"{sent.session} message {sent.sequence}", is_unsent
 
 
 def find_duplicated(history: DemoHistory) -> Iterator[str]:
@@ -205,6 +305,10 @@ def find_faulted(history: DemoHistory) -> Iterator[str]:
 
 def find_unfinished(history: DemoHistory) -> Iterator[str]:
     """Name claims that nobody finished and parked messages that were never processed."""
+    applied = {(entry.session, m.id) for entry in history.entries for m in entry.covers}
+    for parked in history.parked:
+        if (parked.session, parked.id) not in applied:
+            yield f"{parked.session} message {parked.id}, parked"
     done = {(entry.session, message.id) for entry, message in walk_effects(history)}
     for entry in history.entries:
         waiting = any((entry.session, message.id) not in done for message in entry.covers)
@@ -212,6 +316,11 @@ def find_unfinished(history: DemoHistory) -> Iterator[str]:
             entry.status is StoredStatus.PARKED and waiting
         ):
             yield _entry_name(entry)
+
+
+def find_remaining(history: DemoHistory) -> Iterator[str]:
+    for region, messages in history.queued.items():
+        yield from (f"{message.session} in {region}" for message in messages)
 
 
 def walk_effects(history: DemoHistory) -> Iterator[tuple[StoredEntry, AppliedMessage]]:
@@ -226,8 +335,9 @@ CHECKS: dict[Breach, Callable[[DemoHistory], Iterator[str]]] = {
     Breach.DIFFERENT: find_different,
     Breach.UNEXPECTED: find_unexpected,
     Breach.FAULTED: find_faulted,
+    Breach.UNSENT: find_unsent,
     Breach.UNFINISHED: find_unfinished,
-    Breach.REMAINING: lambda history: Counter(history.remaining).elements(),
+    Breach.REMAINING: find_remaining,
     Breach.PENDING: lambda history: iter(history.pending),
 }
 

@@ -22,13 +22,17 @@ BARS_SHOWN = 30
 STYLES = ("cyan", "yellow", "green", "magenta", "blue")
 UP, DOWN = Text("● up", style="green"), Text("● down", style="bold red")
 MARKS = {True: Text("ok", style="green"), False: Text("NO", style="bold red"), None: Text("")}
+NOT_YET = Text("..", style="bold yellow")
 
 
 class PlainDisplay:
     """One line for each event, and one every couple of seconds while anything changes.
 
-    Used in a `with` block, outside of which it shows nothing.
+    Used in a `with` block, outside of which it shows nothing. `pending` is how many documents of
+    the journal have something to deliver, as far as that was looked at.
     """
+
+    pending: int | None = None
 
     def __init__(self) -> None:
         self._next_line_at = 0.0
@@ -47,11 +51,15 @@ class PlainDisplay:
         self._print(event.at, event.text)
 
     def show_sample(self, sample: CloudSample) -> None:
-        line = " | ".join(sampling.describe_region(*region) for region in sample.regions.items())
+        regions = (sampling.describe_region(*region) for region in sample.regions.items())
+        line = " | ".join((*regions, *self._describe_pending()))
         if time.monotonic() < self._next_line_at or line == self._last_line:
             return
         self._next_line_at, self._last_line = time.monotonic() + LINE_SECONDS, line
         self._print(sample.at, f"   {line}")
+
+    def _describe_pending(self) -> Sequence[str]:
+        return (f"{self.pending} pending in the journal",) if self.pending else ()
 
     def _print(self, at: float, text: str) -> None:
         sys.stdout.write(f"{sampling.format_time(at)} {text}\n")
@@ -94,7 +102,13 @@ class LiveDisplay(PlainDisplay):
         seconds = self._timeline.seconds(sample.at)
         progress.add_row(
             ProgressBar(total=self._copies, completed=settled, width=50),
-            f"{sample.settled} of {self._copies} copies settled, {seconds:.0f} s",
+            ", ".join(
+                (
+                    f"{sample.settled} of {self._copies} copies settled",
+                    *self._describe_pending(),
+                    f"{seconds:.0f} s",
+                )
+            ),
         )
         self._live.update(Group(grid, progress))
 
@@ -123,16 +137,24 @@ def draw_bars(values: Sequence[float]) -> str:
 def print_summary(console: Console, result: DemoResult) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for row in result.rows():
-        table.add_row(MARKS[row.is_good], row.label, row.value)
+        mark = NOT_YET if row.is_unfinished else MARKS[row.is_good]
+        table.add_row(mark, row.label, row.value)
     console.print()
     console.print(table)
     console.print()
     for problem in result.problems():
         console.print(Text(f"BROKEN  {problem}", style="bold red"), soft_wrap=True)
+    for left in result.unfinished():
+        console.print(Text(f"NOT FINISHED  {left}", style="bold yellow"), soft_wrap=True)
     for shortfall in result.shortfalls():
         console.print(Text(f"NOT SHOWN  {shortfall}", style="bold yellow"), soft_wrap=True)
-    if not result.problems():
-        console.print(Text("every promise held", style="bold green"))
-    if result.exit_status() is ExitStatus.NOT_SHOWN:
+    match result.exit_status():
+        case ExitStatus.HELD | ExitStatus.NOT_SHOWN:
+            console.print(Text("every promise held", style="bold green"))
+        case ExitStatus.NOT_FINISHED:
+            console.print("what was done broke no promise; the rest could not be checked")
+    if result.unfinished():
+        console.print(result.hint, soft_wrap=True)
+    if result.exit_status() is ExitStatus.NOT_SHOWN and result.options.kills:
         console.print("run it again with --fresh and a lower --rate to see the failover")
     console.print(f"report: {result.options.report}", soft_wrap=True, highlight=False)

@@ -46,6 +46,8 @@ def build_page(result: DemoResult) -> ReportPage:
         started_at=timeline.started_at,
         problems=problems,
         shortfalls=result.shortfalls(),
+        unfinished=result.unfinished(),
+        hint=result.hint,
         is_good=not problems,
         story=tell_story(result),
         tiles=tiles,

@@ -16,11 +16,16 @@ SHARE_OF_OTHERS_MIN = 0.2
 
 
 class ExitStatus(IntEnum):
-    """The exit status of a run that came to its end; 2 is that of one that could not be done."""
+    """The exit status of a run that was checked; 2 is that of one that could not be done.
+
+    NOT_FINISHED: nothing moved any more before everything was done, and what was done broke no
+    promise. NOT_SHOWN: every promise held, and the run did not show all it was to show.
+    """
 
     HELD = 0
     BROKEN = 1
     NOT_SHOWN = 3
+    NOT_FINISHED = 4
 
 
 class OutagePhase(StrEnum):
@@ -154,7 +159,10 @@ class RejectedRows:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """A run and what was found of it. `added` are the entries this run added to the journal."""
+    """A run and what was found of it. `added` are the entries this run added to the journal.
+
+    `stopped` says why the run was broken off; it is empty for a run that came to its end.
+    """
 
     options: DemoOptions
     check: CheckResult
@@ -165,6 +173,7 @@ class DemoResult:
     timeline: SampleTimeline
     outage: Outage | None
     failover: Failover | None
+    stopped: str = ""
 
     @property
     def effects_added(self) -> int:
@@ -176,18 +185,53 @@ class DemoResult:
             f"{broken.breach}: {broken.count} ({', '.join(broken.examples)})"
             for broken in self.check.broken
         ]
-        if not self.rejects.agree:
+        if not self.rejects.agree and not self.lacks_rejects:
             found.append(f"rejected rows: {self.rejects}")
-        if not self.options.kills and self.costs.abandons:
-            found.append(f"abandons in a run without faults: {self.costs.abandons}")
         return tuple(found)
+
+    @property
+    def lacks_rejects(self) -> bool:
+        """Whether the run was broken off before the feed could say what it rejected."""
+        return bool(self.stopped) and self.rejects.reported is None
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Why the run was broken off, if it was, and what it left undone.
+
+        No promise is broken by that, and nothing of it could be checked.
+        """
+        if not self.stopped:
+            return ()
+        found = [
+            f"{left.breach}: {left.count} ({', '.join(left.examples)})"
+            for left in self.check.unfinished
+        ]
+        if self.lacks_rejects:
+            found.append("rejected rows: the feed has not come to its end")
+        return (self.stopped, *found)
+
+    @property
+    def hint(self) -> str:
+        """What a person does about a run that did not finish."""
+        return (
+            "This machine may be too busy: run it again without --fresh, and it goes on with what"
+            " is left. If it stops at the same place again, --keep leaves everything up, so that"
+            " the operations page can say what stands still;"
+            f" the logs are in {self.options.logs}."
+        )
 
     def shortfalls(self) -> tuple[str, ...]:
         """Name what a run that was to show a failover did not show, such as on a slow machine.
 
-        No promise is broken by that. A second run over the same data adds no effects to show.
+        No promise is broken by that. A second run over the same data adds no effects to show, and
+        what a run that was broken off would have shown is not known.
         """
-        if not (self.options.kills and self.is_first):
+        if self.stopped:
+            return ()
+        if not self.options.kills:
+            # A delivery that is given back comes again, so it only costs; a slow journal does it.
+            text = f"deliveries were given back in a run without faults: {self.costs.abandons}"
+            return (text,) if self.costs.abandons else ()
+        if not self.is_first:
             return ()
         if self.failover is None:
             return ("no region was killed and brought back while messages were handled",)
@@ -196,6 +240,8 @@ class DemoResult:
     def exit_status(self) -> ExitStatus:
         if self.problems():
             return ExitStatus.BROKEN
+        if self.stopped:
+            return ExitStatus.NOT_FINISHED
         return ExitStatus.NOT_SHOWN if self.shortfalls() else ExitStatus.HELD
 
     def rows(self) -> Iterator[ReportRow]:
@@ -204,8 +250,10 @@ class DemoResult:
         yield ReportRow("effects added", f"{self.effects_added}")
         for result in self.check.results:
             value = ", ".join((str(result.count), *result.examples))
-            yield ReportRow(result.breach.value, value, is_good=not result.count)
-        yield ReportRow("rejected rows", str(self.rejects), is_good=self.rejects.agree)
+            is_left = bool(result.count) and self.check.is_left(result)
+            yield ReportRow(result.breach.value, value, not result.count, is_unfinished=is_left)
+        agree, is_open = self.rejects.agree, self.lacks_rejects
+        yield ReportRow("rejected rows", str(self.rejects), agree, is_unfinished=is_open)
         if self.failover is not None and self.added:
             for region in (self.failover.primary, *self.failover.others):
                 made = {phase: self.failover.effects[region, phase] for phase in OutagePhase}

@@ -3,19 +3,25 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
-from demo import checker
-from demo.checker import DemoHistory, StoredEntry, StoredStatus, check_history
+from demo.checker import (
+    DemoHistory,
+    HeldMessage,
+    StoredJournal,
+    StoredStatus,
+    check_history,
+)
 from demo.display import LiveDisplay, PlainDisplay, print_summary
 from demo.options import DemoOptions, note_feed
 from demo.report import build_page
 from demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
+from demo.waiting import Movement, RunStalled
 from testbed import flights
 from testbed.children import ROOT, Child
 from testbed.cloud import CloudProcess
@@ -26,9 +32,10 @@ from testbed.regions import prepare_cloud
 from testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
 
 POLL_SECONDS = 0.5
-STALLED_SECONDS = 180.0
-PENDING_SECONDS_MAX = 60.0
-PENDING_POLL_SECONDS = 2.0
+# Each look at the journal costs it some request units.
+LOOK_SECONDS = 3.0
+# How often what is pending becomes an event, which stays on the report.
+NOTE_SECONDS = 15.0
 # Parts of all messages: what the primary settles before it is killed, and what each other region
 # settles before the primary returns. Deliveries count and not effects: a second run over a journal
 # that is full already goes through the same phases.
@@ -41,19 +48,50 @@ NEWS = b"feed: "
 GRACE_SECONDS = 5.0
 
 
-class RunStalled(Exception):
-    """Nothing changed for STALLED_SECONDS; the message says what was being waited for."""
+# Everything in the journal that somebody has yet to do something with.
+LEFT_QUERY = (
+    "SELECT c.owing, c.blocked FROM c WHERE ARRAY_LENGTH(c.owing) > 0"
+    " OR ARRAY_LENGTH(c.blocked) > 0 OR c.claimed = TRUE OR c.waiting = TRUE"
+)
+PAGE = 1_000
 
 
-def read_journal(cloud: CloudProcess) -> tuple[tuple[StoredEntry, ...], tuple[str, ...]]:
-    """Entries, and names of documents with something to deliver, by the plain Azure SDK.
+def read_journal(cloud: CloudProcess) -> StoredJournal:
+    """What the journal holds, by the plain Azure SDK.
 
     Reading costs request units like any client's; take the counters first.
     """
     with cloud.open_container() as container:
-        documents = list(container.read_all_items())
-    entries = tuple(map(checker.read_entry, filter(checker.is_entry, documents)))
-    return entries, tuple(filter(None, map(checker.name_pending, documents)))
+        return StoredJournal.of(container.read_all_items())
+
+
+@dataclass(frozen=True, slots=True)
+class JournalWork:
+    """How many documents have something to deliver, and how many wait for something else."""
+
+    pending: int
+    waiting: int
+
+    @property
+    def is_done(self) -> bool:
+        return not self.pending and not self.waiting
+
+
+def read_work(cloud: CloudProcess) -> JournalWork | None:
+    """What is left to do in the journal; None where it does not answer at the moment."""
+    from azure.core.exceptions import AzureError
+
+    try:
+        with cloud.open_container() as container:
+            found = list(
+                container.query_items(
+                    LEFT_QUERY, enable_cross_partition_query=True, max_item_count=PAGE
+                )
+            )
+    except AzureError:
+        return None
+    pending = sum(bool(one.get("owing") or one.get("blocked")) for one in found)
+    return JournalWork(pending, len(found) - pending)
 
 
 @dataclass(slots=True)
@@ -109,13 +147,30 @@ def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedPr
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended: the last sample, the counters, the journal. Outage is None without kill."""
+    """How a run ended: the counters, what the queues and the journal hold.
 
-    sample: CloudSample
+    Outage is None without kill; `stopped` says why the run was broken off, if it was.
+    """
+
     counters: Counters
-    entries: tuple[StoredEntry, ...]
-    pending: tuple[str, ...]
+    queued: Mapping[str, tuple[HeldMessage, ...]]
+    journal: StoredJournal
     outage: Outage | None
+    is_fed: bool
+    stopped: str
+
+    def as_history(self, sent: tuple[flights.FlightMessage, ...]) -> DemoHistory:
+        """What is checked of it."""
+        return DemoHistory(
+            sent=sent,
+            entries=self.journal.entries,
+            parked=self.journal.parked,
+            pending=self.journal.pending,
+            pending_messages=self.journal.pending_messages,
+            queued=self.queued,
+            is_over=not self.stopped,
+            is_fed=self.is_fed,
+        )
 
 
 def run(options: DemoOptions) -> int:
@@ -155,7 +210,7 @@ def run_and_check(
     display: PlainDisplay,
 ) -> DemoResult:
     """Feed the cloud through an outage, and check what is in the journal at the end."""
-    before, _ = read_journal(cloud)
+    before = read_journal(cloud).entries
     counters = cloud.control.read_counters()
     messages = len(expected.sent)
     display.begin(timeline, copies=len(cloud.regions) * messages)
@@ -167,16 +222,13 @@ def run_and_check(
     known = {(entry.session, entry.position) for entry in before}
     added = tuple(
         entry
-        for entry in end.entries
+        for entry in end.journal.entries
         if entry.status is StoredStatus.COMPLETED and (entry.session, entry.position) not in known
     )
     primary, *others = cloud.regions
-    # What the queues still hold includes dead letters.
-    remaining = {name: one.outstanding + one.dead for name, one in end.sample.regions.items()}
-    history = DemoHistory(expected.sent, end.entries, end.pending, remaining)
     return DemoResult(
         options=options,
-        check=check_history(history),
+        check=check_history(end.as_history(expected.sent)),
         rejects=RejectedRows(reported=feed.count_rejected(), recounted=expected.rejected),
         costs=compute_costs(counters, end.counters, messages),
         added=added,
@@ -186,17 +238,29 @@ def run_and_check(
         failover=measure_failover(added, end.outage, primary=primary, others=others)
         if end.outage
         else None,
+        stopped=end.stopped,
     )
 
 
 @dataclass(slots=True)
 class DemoRun:
+    """Goes through the phases of a run, in each of which it waits as long as anything moves."""
+
     cloud: CloudProcess
     feed: FeedProcess
     display: PlainDisplay
     timeline: SampleTimeline
     messages: int
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     outage: Outage | None = None
+    movement: Movement = field(init=False)
+    look_at: float = 0.0
+    note_at: float = 0.0
+    noted_pending: int = 0
+
+    def __post_init__(self) -> None:
+        self.movement = Movement(self.clock)
 
     def perform(self, *, kills: bool) -> RunEnd:
         try:
@@ -204,8 +268,8 @@ class DemoRun:
                 self._kill_and_restore()
             return self._drain()
         except RunStalled as stalled:
-            self.note(str(stalled))
-            return self._read_end()
+            self.note(f"giving up: {stalled}")
+            return self._read_end(stopped=str(stalled))
 
     def note(self, text: str) -> None:
         event = RunEvent(time.time(), text)
@@ -246,32 +310,56 @@ class DemoRun:
         self.outage = Outage(killed_at, recovered_at)
 
     def _drain(self) -> RunEnd:
-        give_up_at = None
-        while True:
-            self._wait("the feed to end and the queues to drain", self._is_over)
-            end = self._read_end()
-            give_up_at = give_up_at or time.monotonic() + PENDING_SECONDS_MAX
-            if not end.pending or time.monotonic() > give_up_at:
-                self.note("the feed has ended and the queues of all regions are drained")
-                return end
-            self.note(f"{len(end.pending)} copies are pending for a region; waiting")
-            time.sleep(PENDING_POLL_SECONDS)
+        self._wait(
+            "the feed to end, the queues to drain and every copy to be delivered", self._is_done
+        )
+        self.note("the feed has ended, the queues of all regions are drained, nothing is pending")
+        return self._read_end()
 
-    def _read_end(self) -> RunEnd:
+    def _is_done(self, now: CloudSample) -> bool:
+        is_over = self._is_over(now)
+        work = self._look_at_journal()
+        if work is None or not is_over:
+            return False
+        if work.pending not in (0, self.noted_pending) and self.clock() >= self.note_at:
+            self.note_at, self.noted_pending = self.clock() + NOTE_SECONDS, work.pending
+            self.note(f"{work.pending} documents of the journal are to be delivered; waiting")
+        # What was delivered between the sample and the look is in a queue now.
+        return work.is_done and self._is_over(self._take_sample())
+
+    def _look_at_journal(self) -> JournalWork | None:
+        """What is left to do in the journal, or None as long as no new look is due."""
+        if self.clock() < self.look_at:
+            return None
+        work = read_work(self.cloud)
+        self.look_at = self.clock() + LOOK_SECONDS
+        if work is not None:
+            self.movement.see("the journal", work)
+            self.display.pending = work.pending
+        return work
+
+    def _read_end(self, stopped: str = "") -> RunEnd:
         counters = self.cloud.control.read_counters()
-        return RunEnd(self._take_sample(), counters, *read_journal(self.cloud), self.outage)
+        self._take_sample()
+        # The queues before the journal: a message goes from there to here, and so is not missed.
+        queued = {region: self._read_queue(region) for region in self.cloud.regions}
+        journal = read_journal(self.cloud)
+        return RunEnd(counters, queued, journal, self.outage, self.feed.is_finished(), stopped)
+
+    def _read_queue(self, region: str) -> tuple[HeldMessage, ...]:
+        """What is in a region's queue, dead letters included."""
+        found = self.cloud.control.read_queue(region, self.cloud.queue)
+        return tuple(HeldMessage(one["session"], one["id"]) for one in found)
 
     def _is_over(self, now: CloudSample) -> bool:
         return self.feed.is_finished() and is_drained(now)
 
     def _wait(self, what: str, until: Callable[[CloudSample], bool]) -> None:
-        changed_at, progress = time.monotonic(), (-1, -1)
-        while not until(now := self._take_sample()):
-            if progress != (now.settled, now.outstanding):
-                changed_at, progress = time.monotonic(), (now.settled, now.outstanding)
-            if time.monotonic() - changed_at > STALLED_SECONDS:
-                raise RunStalled(f"nothing changed for {STALLED_SECONDS:.0f} s, waited for {what}")
-            time.sleep(POLL_SECONDS)
+        """Wait as long as anything moves, however slowly; raises RunStalled."""
+        self.movement.see("what is waited for", what)
+        while not until(self._take_sample()):
+            self.movement.require(what)
+            self.sleep(POLL_SECONDS)
 
     def _take_sample(self) -> CloudSample:
         if not self.cloud.child.is_running:
@@ -281,6 +369,8 @@ class DemoRun:
         now = take_sample(self.cloud.control, self.cloud.queue)
         self.timeline.samples.append(now)
         self.display.show_sample(now)
+        self.movement.see("the feed's log", self.feed.read)
+        self.movement.see("the regions", now.regions)
         return now
 
 
@@ -304,6 +394,9 @@ def is_return_due(now: CloudSample, killed: CloudSample, other: str, messages: i
 
 
 def is_drained(now: CloudSample) -> bool:
-    """Whether nothing is outstanding in any queue, and every region is there to say so."""
+    """Whether nothing is outstanding in any queue, and every region is there to say so.
+
+    A dead letter is outstanding as well: the app gives it an end of its own.
+    """
     is_up = all(region.host_up and region.namespace_up for region in now.regions.values())
-    return is_up and now.outstanding == 0
+    return is_up and not now.outstanding and not any(one.dead for one in now.regions.values())

@@ -10,11 +10,19 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """One line of a report; `is_good` is None for a line that only informs."""
+    """One line of a report; `is_good` is None for a line that only informs.
+
+    `is_unfinished` says that a run was broken off before it could be good, and breaks nothing.
+    """
 
     label: str
     value: str
     is_good: bool | None = None
+    is_unfinished: bool = False
+
+    @property
+    def is_broken(self) -> bool:
+        return self.is_good is False and not self.is_unfinished
 
 
 # Words of every report that a reader may not know.
@@ -31,8 +39,9 @@ class ReportPage:
     """What a report shows, from the top: `tiles` are the numbers a reader wants first.
 
     `story` says what was done, and which settings were not the product's defaults; `terms` explains
-    its words. `shortfalls` say what the run did not show, though no promise was broken. `chart` is
-    an SVG element, or empty; `sections` are tables by their headings.
+    its words. `unfinished` says what was left of a run that was broken off: what is not done broke
+    no promise, and was not checked. `shortfalls` say what the run did not show, though no promise
+    was broken. `chart` is an SVG element, or empty; `sections` are tables by their headings.
     """
 
     title: str
@@ -43,12 +52,23 @@ class ReportPage:
     sections: Mapping[str, Sequence[ReportRow]]
     story: str
     shortfalls: Sequence[str] = ()
+    unfinished: Sequence[str] = ()
+    hint: str = ""
     tiles: Mapping[str, str] = field(default_factory=dict)
     terms: Mapping[str, str] = field(default_factory=lambda: TERMS)
 
     @property
     def headline(self) -> str:
-        return "Every promise held" if self.is_good else "A promise was broken"
+        if not self.is_good:
+            return "A promise was broken"
+        return "The run did not finish" if self.unfinished else "Every promise held"
+
+    @property
+    def outcome(self) -> str:
+        """How the headline is styled."""
+        if not self.is_good:
+            return "bad"
+        return "unfinished" if self.unfinished else "good"
 
     @property
     def started(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 
-from demo.checker import AppliedMessage, DemoHistory, StoredEntry, StoredStatus
+from demo.checker import AppliedMessage, DemoHistory, HeldMessage, StoredEntry, StoredStatus
 from testbed.flights import FlightMessage
 
 AIRCRAFT = {"N14228": 4, "N24211": 3}
@@ -29,6 +29,11 @@ def message(session: str, sequence: int) -> FlightMessage:
     return FlightMessage(
         session, sequence, sha256(name).hexdigest()[:32], sha256(b"#" + name).hexdigest()
     )
+
+
+def held(session: str, sequence: int) -> HeldMessage:
+    """The message with a number, as it lies in a queue, parked or pending."""
+    return HeldMessage(session, message(session, sequence).id)
 
 
 def effect(

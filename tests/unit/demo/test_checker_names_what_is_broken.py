@@ -9,6 +9,7 @@ from demo.checker import AppliedMessage, Breach, DemoHistory, StoredStatus, chec
 from tests.unit.demo.histories import (
     effect,
     flown,
+    held,
     journal,
     message,
     sound_history,
@@ -106,7 +107,27 @@ def message_is_parked_for_ever(history: DemoHistory) -> DemoHistory:
 
 
 def message_lies_in_a_queue(history: DemoHistory) -> DemoHistory:
-    return replace(history, remaining={"east": 0, "west": 1})
+    return replace(history, queued={"east": (), "west": (held(AIRCRAFT, 3),)})
+
+
+def message_is_parked_and_forgotten(history: DemoHistory) -> DemoHistory:
+    entries = journal(history, AIRCRAFT)[:-1]
+    return replace(with_entries(history, AIRCRAFT, *entries), parked=(held(AIRCRAFT, 3),))
+
+
+def queue_holds_what_never_took_effect(history: DemoHistory) -> DemoHistory:
+    entries = journal(history, AIRCRAFT)[:-1]
+    queued = {"east": (held(AIRCRAFT, 3),)}
+    return replace(with_entries(history, AIRCRAFT, *entries), queued=queued)
+
+
+def copy_of_what_never_took_effect_is_pending(history: DemoHistory) -> DemoHistory:
+    entries = journal(history, AIRCRAFT)[:-1]
+    return replace(
+        with_entries(history, AIRCRAFT, *entries),
+        pending=("N14228/owed-1",),
+        pending_messages=frozenset({held(AIRCRAFT, 3)}),
+    )
 
 
 def copy_is_pending_for_a_region(history: DemoHistory) -> DemoHistory:
@@ -131,8 +152,11 @@ def copy_is_pending_for_a_region(history: DemoHistory) -> DemoHistory:
         (message_was_skipped, Breach.FAULTED),
         (claim_was_never_finished, Breach.UNFINISHED),
         (message_is_parked_for_ever, Breach.UNFINISHED),
+        (message_is_parked_and_forgotten, Breach.UNFINISHED),
         (message_lies_in_a_queue, Breach.REMAINING),
+        (queue_holds_what_never_took_effect, Breach.REMAINING),
         (copy_is_pending_for_a_region, Breach.PENDING),
+        (copy_of_what_never_took_effect_is_pending, Breach.PENDING),
     ],
 )
 def test_a_defect_planted_alone_is_named_once_and_nothing_else_is(
@@ -142,6 +166,67 @@ def test_a_defect_planted_alone_is_named_once_and_nothing_else_is(
 
     assert [(broken.breach, broken.count) for broken in result.broken] == [(breach, 1)]
     assert len(result.broken[0].examples) == 1
+
+
+@pytest.mark.parametrize(
+    ("plant", "left"),
+    [
+        (claim_was_never_finished, Breach.UNFINISHED),
+        (message_is_parked_for_ever, Breach.UNFINISHED),
+        (message_is_parked_and_forgotten, Breach.UNFINISHED),
+        (message_lies_in_a_queue, Breach.REMAINING),
+        (queue_holds_what_never_took_effect, Breach.REMAINING),
+        (copy_is_pending_for_a_region, Breach.PENDING),
+        (copy_of_what_never_took_effect_is_pending, Breach.PENDING),
+    ],
+)
+def test_what_a_run_that_was_broken_off_left_undone_is_unfinished_and_breaks_nothing(
+    plant: Callable[[DemoHistory], DemoHistory], left: Breach
+) -> None:
+    result = check_history(replace(plant(sound_history()), is_over=False))
+
+    assert result.broken == ()
+    assert [(one.breach, one.count) for one in result.unfinished] == [(left, 1)]
+
+
+@pytest.mark.parametrize(
+    ("plant", "breach"),
+    [
+        (last_message_never_took_effect, Breach.LOST),
+        (message_in_the_middle_never_took_effect, Breach.LOST),
+        (message_took_effect_twice, Breach.DUPLICATED),
+        (two_messages_took_effect_in_the_wrong_order, Breach.OUT_OF_ORDER),
+        (entry_was_built_on_an_old_state, Breach.OVERLAPPING),
+        (effect_has_no_state, Breach.OVERLAPPING),
+        (effect_has_another_body, Breach.DIFFERENT),
+        (effect_of_a_message_nobody_sent, Breach.UNEXPECTED),
+        (message_faulted, Breach.FAULTED),
+    ],
+)
+def test_a_run_that_was_broken_off_breaks_a_promise_all_the_same(
+    plant: Callable[[DemoHistory], DemoHistory], breach: Breach
+) -> None:
+    undone = replace(plant(sound_history()), is_over=False, pending=("N24211/owed-1",))
+
+    result = check_history(undone)
+
+    assert [(broken.breach, broken.count) for broken in result.broken] == [(breach, 1)]
+    assert [left.breach for left in result.unfinished] == [Breach.PENDING]
+
+
+def test_what_a_feed_has_not_come_to_is_not_sent_and_what_it_went_past_is_lost() -> None:
+    whole = sound_history()
+    first, _, third, _ = journal(whole, AIRCRAFT)
+    history = with_entries(whole, AIRCRAFT, first, replace(third, position=1, events=2))
+
+    result = check_history(replace(history, is_over=False, is_fed=False))
+
+    assert [(one.breach, one.examples) for one in result.broken] == [
+        (Breach.LOST, ("N14228 message 1",))
+    ]
+    assert [(one.breach, one.examples) for one in result.unfinished] == [
+        (Breach.UNSENT, ("N14228 message 3",))
+    ]
 
 
 def test_a_sound_history_breaks_nothing_and_every_promise_is_reported() -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from demo.checker import (
     AppliedMessage,
+    HeldMessage,
     StoredEntry,
+    StoredJournal,
     StoredStatus,
     is_entry,
     name_pending,
@@ -57,6 +59,7 @@ def test_a_status_nobody_knows_is_refused() -> None:
     [
         ({}, None),
         ({"owing": ["east"]}, "N14228/000000000012"),
+        ({"blocked": ["east", "east/out"]}, "N14228/000000000012"),
         ({"kind": "owed", "id": "owed-7"}, "N14228/owed-7"),
         ({"kind": "genesis", "id": "genesis"}, None),
     ],
@@ -65,6 +68,24 @@ def test_a_document_with_something_to_deliver_is_named(
     changes: dict[str, Any], pending: str | None
 ) -> None:
     assert name_pending(document(**changes)) == pending
+
+
+def test_what_is_parked_and_what_is_to_be_delivered_is_known_by_its_messages() -> None:
+    said = {"id": "b2", "session": "N24211"}
+    outbox = {"outbox": {"parcels": [{"queue": "lockstep", "messages": [said]}]}}
+    found = StoredJournal.of(
+        [
+            document(kind="parked", id="parked-7", message={"id": "a2", "session": "N14228"}),
+            document(kind="owed", id="owed-7", owing=["east"], **outbox),
+            document(**outbox),
+            document(kind="waiting", id="waiting", waiting=True),
+        ]
+    )
+
+    assert [entry.position for entry in found.entries] == [12]
+    assert found.parked == (HeldMessage("N14228", "a2"),)
+    assert found.pending == ("N14228/owed-7",)
+    assert found.pending_messages == {HeldMessage("N24211", "b2")}
 
 
 def test_other_kinds_of_documents_are_no_entries() -> None:

@@ -35,6 +35,7 @@ def test_copies_of_finished_work_do_not_bring_the_primary_back(settled: int, is_
         (region(settled=5), True),
         (region(waiting=1), False),
         (region(scheduled=1), False),
+        (region(dead=1), False),
         (region(host_up=False), False),
         (region(namespace_up=False), False),
     ],

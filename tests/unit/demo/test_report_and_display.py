@@ -1,6 +1,7 @@
 """What a person gets to see: the report as one file, the plain lines, the live display."""
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -100,14 +101,66 @@ def test_a_first_run_without_an_outage_breaks_nothing_and_says_what_it_did_not_s
     assert calm.exit_status() is second.exit_status() is ExitStatus.HELD
 
 
-def test_abandons_are_a_problem_only_when_nothing_was_broken_on_purpose(tmp_path: Path) -> None:
+def test_deliveries_that_are_given_back_break_nothing_and_are_told_where_nothing_was_killed(
+    tmp_path: Path,
+) -> None:
     result = replace(
         result_of_run(tmp_path / "report.html"), costs=RunCosts(4, {}, 0.0, 4, abandons=1)
     )
     calm = replace(result, options=replace(result.options, kills=False))
 
-    assert result.problems() == ()
-    assert "abandons in a run without faults: 1" in calm.problems()
+    assert result.problems() == calm.problems() == ()
+    assert "given back in a run without faults: 1" in calm.shortfalls()[0]
+    assert result.shortfalls() == ()
+    assert calm.exit_status() is ExitStatus.NOT_SHOWN
+
+
+def test_what_was_left_undone_is_told_as_such_and_nothing_is_said_to_hold_or_to_be_broken(
+    tmp_path: Path,
+) -> None:
+    left = replace(sound_history(), pending=("N1/owed-<7>",), is_over=False)
+    result = replace(
+        result_of_run(tmp_path / "report.html"),
+        check=check_history(left),
+        rejects=RejectedRows(reported=None, recounted=2),
+        stopped="nothing moved for 180 s, waited for the west",
+        failover=None,
+    )
+
+    assert (result.problems(), result.shortfalls()) == ((), ())
+    assert result.exit_status() is ExitStatus.NOT_FINISHED
+    assert len(set(ExitStatus)) == 4
+    page = build_page(result).render()
+    for told in (printed(result), page):
+        lower = told.lower()
+        assert "nothing moved for 180 s, waited for the west" in lower
+        assert "pending, not delivered: 1" in lower
+        assert "rejected rows: the feed has not come to its end" in lower
+        assert "run it again without --fresh" in lower
+        assert "every promise held" not in lower
+        assert "was broken" not in lower
+    assert "BROKEN" not in printed(result)
+    assert re.search(r"\bNO\b", printed(result)) is None
+    assert "The run did not finish" in page
+    assert "✗" not in page
+
+
+def test_a_promise_that_was_broken_is_told_first_where_the_run_did_not_finish(
+    tmp_path: Path,
+) -> None:
+    lost = replace(sound_history(), entries=sound_history().entries[:-1], is_over=False)
+    result = replace(
+        result_of_run(tmp_path / "report.html"),
+        check=check_history(replace(lost, pending=("N1/owed-7",))),
+        stopped="nothing moved",
+    )
+
+    assert result.exit_status() is ExitStatus.BROKEN
+    assert "BROKEN  lost: 1" in printed(result)
+    assert "NOT FINISHED  pending, not delivered: 1" in printed(result)
+    assert "every promise held" not in printed(result)
+    assert "A promise was broken" in build_page(result).render()
+    assert "It did not finish either" in build_page(result).render()
 
 
 def test_the_report_is_one_file_that_asks_nobody_for_anything(tmp_path: Path) -> None:
@@ -156,6 +209,20 @@ def test_plain_lines_tell_events_and_both_regions(capsys: pytest.CaptureFixture[
     event, line = capsys.readouterr().out.splitlines()
     assert event.endswith("east KILLED")
     assert "east DOWN: 2 waiting, 3 scheduled, 7 settled | west up" in line
+
+
+def test_what_is_pending_is_told_beside_the_regions(capsys: pytest.CaptureFixture[str]) -> None:
+    with PlainDisplay() as display:
+        display.pending = 1_009
+        display.show_sample(sample(1_001.0, 7))
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=120, color_system=None)
+    with LiveDisplay(console) as live:
+        live.pending = 396
+        live.show_sample(sample(1_001.0, 7))
+
+    assert "1009 pending in the journal" in capsys.readouterr().out
+    assert "396 pending in the journal" in file.getvalue()
 
 
 def test_the_live_display_shows_both_regions_side_by_side() -> None:
