@@ -21,7 +21,7 @@ from demo.display import LiveDisplay, PlainDisplay, print_summary
 from demo.options import DemoOptions, note_feed
 from demo.report import build_page
 from demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
-from demo.waiting import Movement, RunStalled
+from demo.waiting import LOOK_SECONDS, JournalWork, Movement, RunStalled, read_work
 from testbed import flights
 from testbed.children import ROOT, Child
 from testbed.cloud import CloudProcess
@@ -32,8 +32,6 @@ from testbed.regions import prepare_cloud
 from testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
 
 POLL_SECONDS = 0.5
-# Each look at the journal costs it some request units.
-LOOK_SECONDS = 3.0
 # How often what is pending becomes an event, which stays on the report.
 NOTE_SECONDS = 15.0
 # Parts of all messages: what the primary settles before it is killed, and what each other region
@@ -48,14 +46,6 @@ NEWS = b"feed: "
 GRACE_SECONDS = 5.0
 
 
-# Everything in the journal that somebody has yet to do something with.
-LEFT_QUERY = (
-    "SELECT c.owing, c.blocked FROM c WHERE ARRAY_LENGTH(c.owing) > 0"
-    " OR ARRAY_LENGTH(c.blocked) > 0 OR c.claimed = TRUE OR c.waiting = TRUE"
-)
-PAGE = 1_000
-
-
 def read_journal(cloud: CloudProcess) -> StoredJournal:
     """What the journal holds, by the plain Azure SDK.
 
@@ -63,35 +53,6 @@ def read_journal(cloud: CloudProcess) -> StoredJournal:
     """
     with cloud.open_container() as container:
         return StoredJournal.of(container.read_all_items())
-
-
-@dataclass(frozen=True, slots=True)
-class JournalWork:
-    """How many documents have something to deliver, and how many wait for something else."""
-
-    pending: int
-    waiting: int
-
-    @property
-    def is_done(self) -> bool:
-        return not self.pending and not self.waiting
-
-
-def read_work(cloud: CloudProcess) -> JournalWork | None:
-    """What is left to do in the journal; None where it does not answer at the moment."""
-    from azure.core.exceptions import AzureError
-
-    try:
-        with cloud.open_container() as container:
-            found = list(
-                container.query_items(
-                    LEFT_QUERY, enable_cross_partition_query=True, max_item_count=PAGE
-                )
-            )
-    except AzureError:
-        return None
-    pending = sum(bool(one.get("owing") or one.get("blocked")) for one in found)
-    return JournalWork(pending, len(found) - pending)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from testbed.cloud import CloudProcess
+
 # Longer than anything waits for by itself: a lock, a lease, the next sweep, a Java that starts.
 STALLED_SECONDS = 180.0
+# Each look at the journal costs it some request units.
+LOOK_SECONDS = 3.0
+# Everything in the journal that somebody has yet to do something with.
+LEFT_QUERY = (
+    "SELECT c.owing, c.blocked FROM c WHERE ARRAY_LENGTH(c.owing) > 0"
+    " OR ARRAY_LENGTH(c.blocked) > 0 OR c.claimed = TRUE OR c.waiting = TRUE"
+)
+PAGE = 1_000
 
 
 class RunStalled(Exception):
@@ -36,3 +46,32 @@ class Movement:
         """Raise RunStalled when nothing moved for STALLED_SECONDS."""
         if self.clock() - self.moved_at > STALLED_SECONDS:
             raise RunStalled(f"nothing moved for {STALLED_SECONDS:.0f} s, waited for {awaited}")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalWork:
+    """How many documents have something to deliver, and how many wait for something else."""
+
+    pending: int
+    waiting: int
+
+    @property
+    def is_done(self) -> bool:
+        return not self.pending and not self.waiting
+
+
+def read_work(cloud: CloudProcess) -> JournalWork | None:
+    """What is left to do in the journal; None where it does not answer at the moment."""
+    from azure.core.exceptions import AzureError
+
+    try:
+        with cloud.open_container() as container:
+            found = list(
+                container.query_items(
+                    LEFT_QUERY, enable_cross_partition_query=True, max_item_count=PAGE
+                )
+            )
+    except AzureError:
+        return None
+    pending = sum(bool(one.get("owing") or one.get("blocked")) for one in found)
+    return JournalWork(pending, len(found) - pending)

@@ -3,29 +3,32 @@
 import shutil
 import time
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
+from demo.checker import HeldMessage
 from demo.sagas.checker import SagaJournals
 from demo.sagas.orders import OrderClient, PlacedOrder, make_orders
 from demo.sagas.report import LEASE_SECONDS, SagaReport
+from demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_work
 from testbed.cloud import CloudProcess, running_cloud
 from testbed.command import exit_status, parse_positive, run_program
 from testbed.faults import region_down
+from testbed.sampling import CloudSample, take_sample
 
 THREADS = 24
-END_SECONDS_MAX = 180.0
+NOTE_SECONDS = 5.0
 KILLED_AFTER, BACK_AFTER = 0.4, 0.8
 
 DESCRIPTION = """\
 Places orders over scarce stock in two regions, approves, rejects, cancels or forgets some of them,
 kills a region half-way, brings it back, and checks the journals against each other: every order
 completed or fully compensated, stock and money conserved, nothing pending. Exit status: 0 every
-promise held, 1 one was broken, 2 the run could not be done, 130 interrupted."""
+promise held, 1 one was broken, 2 the run could not be done, 4 not finished: nothing moved any more
+for three minutes, and what was done broke no promise, 130 interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class SagaRun:
     cloud: CloudProcess
     options: SagaOptions
     outage: list[float] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
         self.client = OrderClient(self.cloud.contract["hosts"])
@@ -84,17 +89,50 @@ class SagaRun:
         self.outage.append(time.time())
         log(f"{self.regions[0]} is BACK, with everything it had under way")
 
-    def finish(self) -> None:
-        for region in self.regions:
-            is_done = partial(self.has_no_open_saga, region)
-            self.client.wait(is_done, END_SECONDS_MAX)
+    def finish(self) -> str:
+        """Wait until nothing is left to do, as long as anything moves; returns what stood still."""
+        movement, note_at = Movement(self.clock), 0.0
+        idle: CloudSample | None = None
+        while True:
+            left, sample = self.count_left()
+            if not any(left.values()):
+                # What went from one place to another while these were looked at was missed in both,
+                # and has been settled since.
+                if idle is not None and idle.regions == sample.regions:
+                    return ""
+                idle = sample
+            else:
+                idle = None
+                if self.clock() >= note_at:
+                    log("left: " + ", ".join(f"{n} {what}" for what, n in left.items() if n))
+                    note_at = self.clock() + NOTE_SECONDS
+            movement.see("what is left", left)
+            movement.see("the regions", sample.regions)
+            try:
+                movement.require("the last sagas and deliveries")
+            except RunStalled as stalled:
+                return str(stalled)
+            self.sleep(LOOK_SECONDS)
 
-    def has_no_open_saga(self, region: str) -> bool:
-        return not self.client.count_open_sagas(region)
+    def count_left(self) -> tuple[dict[str, int], CloudSample]:
+        """What is left to do: sagas, what the journal has yet to deliver, messages in queues."""
+        left = {f"open sagas in {r}": self.client.count_open_sagas(r) for r in self.regions}
+        work = read_work(self.cloud)
+        # Without an answer nothing is known, so it is not taken to be done.
+        left["pending in the journal"] = 1 if work is None else work.pending + work.waiting
+        sample = take_sample(self.cloud.control, self.cloud.queue)
+        queued = sum(one.outstanding + one.dead for one in sample.regions.values())
+        return left | {"messages in queues": queued}, sample
+
+    def list_queued(self) -> list[HeldMessage]:
+        """What is in the queues of both regions, dead letters included."""
+        read = self.cloud.control.read_queue
+        found = [one for region in self.regions for one in read(region, self.cloud.queue)]
+        return [HeldMessage(one["session"], one["id"]) for one in found]
 
 
 def run(options: SagaOptions) -> int:
-    """Run the demo; returns the exit status: 0 when every promise held, else 1."""
+    """Run the demo; returns its exit status."""
     started_at = time.time()
     logs = options.data / "logs"
     shutil.rmtree(logs, ignore_errors=True)
@@ -106,19 +144,23 @@ def run(options: SagaOptions) -> int:
         log(f"{options.orders} orders at {options.rate:g} a second, from both regions")
         saga_run.send(make_orders(options.orders, options.seed))
         log("all orders are placed; waiting for the last sagas")
-        saga_run.finish()
+        if stopped := saga_run.finish():
+            log(f"giving up: {stopped}")
+        # The queues before the journal: a message goes from there to here, and so is not missed.
+        queued = saga_run.list_queued()
         with cloud.open_container() as container:
-            journals = SagaJournals.of(container.read_all_items())
+            documents = container.read_all_items()
+            journals = SagaJournals.of(documents, queued, is_over=not stopped)
         primary = cloud.regions[0]
         outage = (saga_run.outage[0], saga_run.outage[1]) if len(saga_run.outage) == 2 else None
         results = journals.check(options.orders, primary if options.kills else None)
-    report = SagaReport(results, journals.read_sagas(), outage, primary, started_at)
+    report = SagaReport(results, journals.read_sagas(), outage, primary, started_at, stopped)
     path = options.data / "report.html"
     report.page.write(path)
     for line in report.lines():
         print(line)
     log(f"report: {path}")
-    return 0 if report.page.is_good else 1
+    return report.exit_status()
 
 
 def log(text: str) -> None:

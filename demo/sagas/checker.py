@@ -1,6 +1,7 @@
 """Checks the journals of sagas and their participants against each other: documents in, rows out.
 
-Nothing of the engine is used, only what is stored.
+Nothing of the engine is used, only what is stored. Of a run that was broken off, what may still
+come is unfinished; what nothing that comes could make good is broken in every run.
 """
 
 from collections import Counter
@@ -8,11 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from demo.checker import HeldMessage, read_parked, read_pending
 from testbed.pages import ReportRow
 
 type JournalDocument = Mapping[str, Any]
 
-ENDS = ("completed", "compensated", "compensation-failed", "unfinished")
+GOOD_ENDS = ("completed", "compensated")
+ENDS = (*GOOD_ENDS, "compensation-failed", "unfinished")
+# What a document shows as long as somebody has yet to do something with it.
+LEFT = ("claimed", "waiting", "owing", "blocked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +50,47 @@ class StoredSaga:
         steps = (step for part in self.plan["parts"] for step in part.get("steps", ()))
         return [step["do"] for step in steps if step["do"]["type"] == kind]
 
+    @property
+    def is_open(self) -> bool:
+        return self.state not in ENDS
+
 
 @dataclass(frozen=True, slots=True)
 class SagaJournals:
+    """What is stored of sagas and participants.
+
+    `left` counts the documents and the messages in queues that somebody has yet to do something
+    with; `awaiting` are the sessions for which a message is in a queue, parked or pending.
+    `is_over` says that the run came to its end and was not broken off.
+    """
+
     entries: Mapping[str, Sequence[JournalDocument]]
+    left: int = 0
+    awaiting: frozenset[str] = frozenset()
+    is_over: bool = True
 
     @classmethod
-    def of(cls, documents: Iterable[JournalDocument]) -> "SagaJournals":
-        """Sort a journal's documents by session; what is no entry is left out."""
+    def of(
+        cls,
+        documents: Iterable[JournalDocument],
+        queued: Sequence[HeldMessage] = (),
+        *,
+        is_over: bool = True,
+    ) -> "SagaJournals":
+        """Sort a journal's documents by session."""
         found: dict[str, list[JournalDocument]] = {}
+        left, held = len(queued), list(queued)
         for document in sorted(documents, key=lambda d: str(d["id"])):
+            left += any(document.get(flag) for flag in LEFT)
+            held += filter(None, (read_parked(document), *read_pending(document)))
             if document["kind"] == "entry":
                 found.setdefault(document["session"], []).append(document)
-        return cls(found)
+        return cls(found, left, frozenset(one.session for one in held), is_over)
+
+    def judge(self, label: str, value: str, *, is_sound: bool, is_done: bool) -> ReportRow:
+        """A promise: broken where it is not sound, or not done although the run is over."""
+        is_unfinished = is_sound and not is_done and not self.is_over
+        return ReportRow(label, value, is_sound and is_done, is_unfinished=is_unfinished)
 
     def states(self, prefix: str) -> dict[str, JournalDocument]:
         return {
@@ -93,8 +126,8 @@ class SagaJournals:
         sagas = self.read_sagas()
         return [
             self.check_started(sagas, orders),
-            check_ended(sagas),
-            self.check_conserved(),
+            self.check_ended(sagas),
+            self.check_conserved(sagas),
             self.check_shipped(sagas),
             self.check_paid(sagas),
             self.check_orders(sagas),
@@ -112,32 +145,68 @@ class SagaJournals:
             for entry in entries
             if any(message["type"] == "order.place" for message in entry["covers"])
         )
-        is_good = len(sagas) == orders and set(starts.values()) == {1}
-        return ReportRow("orders started, once each", f"{len(sagas)} of {orders}", is_good)
+        begun = {f"saga:{saga.key}" for saga in sagas}
+        coming = {s for s in (*starts, *self.awaiting) if s.startswith("saga:")} - begun
+        return self.judge(
+            "orders started, once each",
+            f"{len(sagas)} of {orders}",
+            is_sound=len(begun) <= orders <= len(begun | coming) and set(starts.values()) <= {1},
+            is_done=len(sagas) == orders,
+        )
 
-    def check_conserved(self) -> ReportRow:
-        """Whether every product's goods are left or shipped, and none are still set aside."""
-        stocks = self.states("stock:").values()
-        lost = [s for s in stocks if s["received"] != s["left"] + s["shipped"] or s["reserved"]]
+    def check_ended(self, sagas: Sequence[StoredSaga]) -> ReportRow:
+        states = Counter(saga.state for saga in sagas)
+        return self.judge(
+            "every order completed or fully compensated",
+            ", ".join(f"{count} {state}" for state, count in states.most_common()),
+            is_sound=all(saga.is_open or saga.state in GOOD_ENDS for saga in sagas),
+            is_done=bool(sagas) and not any(saga.is_open for saga in sagas),
+        )
+
+    def check_conserved(self, sagas: Sequence[StoredSaga]) -> ReportRow:
+        """Whether every product's goods are left or shipped, or set aside for an open order."""
+        stocks = [stock for stock in self.states("stock:").values() if stock]
+        undecided = {saga.key for saga in sagas if saga.is_open}
+        lost = [
+            stock
+            for stock in stocks
+            if stock["received"] != stock["left"] + stock["shipped"] + set_aside(stock)
+            or stock["reserved"].keys() - undecided
+        ]
         parts = ("received", "left", "shipped")
         received, left, shipped = (sum(stock[part] for stock in stocks) for part in parts)
         value = f"{received} = {left} left + {shipped} shipped, in {len(stocks)} products"
-        return ReportRow("stock conserved", value, bool(stocks) and not lost)
+        if reserved := sum(map(set_aside, stocks)):
+            value = f"{value}, and {reserved} set aside"
+        return self.judge(
+            "stock conserved",
+            value,
+            is_sound=bool(stocks) and not lost,
+            is_done=not any(stock["reserved"] for stock in stocks),
+        )
 
     def check_shipped(self, sagas: Sequence[StoredSaga]) -> ReportRow:
         wanted: Counter[str] = Counter()
+        at_most: Counter[str] = Counter()
         for saga in sagas:
             if saga.state == "completed":
                 wanted += saga.wanted
-        shipped = {name: stock["shipped"] for name, stock in self.states("stock:").items()}
-        wrong = [name for name, count in shipped.items() if count != wanted[name]]
-        value = f"{wanted.total()} by completed orders, {sum(shipped.values())} by stock"
-        return ReportRow("shipped is what was ordered", value, not wrong)
+            if saga.state == "completed" or saga.is_open:
+                at_most += saga.wanted
+        stocks = self.states("stock:").items()
+        shipped = {name: stock["shipped"] for name, stock in stocks if stock}
+        return self.judge(
+            "shipped is what was ordered",
+            f"{wanted.total()} by completed orders, {sum(shipped.values())} by stock",
+            is_sound=all(wanted[name] <= n <= at_most[name] for name, n in shipped.items()),
+            is_done=all(wanted[name] == n for name, n in shipped.items()),
+        )
 
     def check_paid(self, sagas: Sequence[StoredSaga]) -> ReportRow:
         """Whether payments are those of completed orders, and no money is lost."""
         amounts = sum(saga.amount for saga in sagas if saga.state == "completed")
-        accounts = self.states("account:")
+        at_most = amounts + sum(saga.amount for saga in sagas if saga.is_open)
+        accounts = {name: state for name, state in self.states("account:").items() if state}
         paid = sum(account["paid"] for account in accounts.values())
         wrong = [
             name
@@ -146,14 +215,23 @@ class SagaJournals:
             # What the customer paid in is the balance of the account's first entry.
             != self.entries[f"account:{name}"][0]["state"]["balance"]
         ]
-        value = f"{paid} paid, {amounts} shipped"
-        return ReportRow("payments equal shipped orders", value, paid == amounts and not wrong)
+        return self.judge(
+            "payments equal shipped orders",
+            f"{paid} paid, {amounts} shipped",
+            is_sound=amounts <= paid <= at_most and not wrong,
+            is_done=paid == amounts,
+        )
 
     def check_orders(self, sagas: Sequence[StoredSaga]) -> ReportRow:
         expected = {"completed": "completed", "compensated": "cancelled"}
         statuses = {name: order["status"] for name, order in self.states("order:").items()}
-        wrong = [s.key for s in sagas if statuses.get(s.key) != expected.get(s.state)]
-        return ReportRow("orders agree with their sagas", f"{len(wrong)} differ", not wrong)
+        wrong = [s for s in sagas if statuses.get(s.key) != expected.get(s.state)]
+        return self.judge(
+            "orders agree with their sagas",
+            f"{len(wrong)} differ",
+            is_sound=all(saga.is_open for saga in wrong),
+            is_done=not wrong,
+        )
 
     def check_once(self) -> ReportRow:
         processed = Counter(
@@ -168,20 +246,21 @@ class SagaJournals:
 
     def check_settled(self) -> ReportRow:
         """Whether nothing is pending: no claim, no halt, nothing parked, nothing to deliver."""
-        flags = ("claimed", "waiting", "owing", "faulted")
-        pending = sum(
-            any(entry.get(flag) for flag in flags) or bool(entry.get("halt"))
+        faulted = sum(
+            bool(entry.get("faulted") or entry.get("halt"))
             for entries in self.entries.values()
             for entry in entries
         )
-        return ReportRow("nothing pending", f"{pending} entries", not pending)
+        return self.judge(
+            "nothing pending",
+            f"{self.left} documents and messages, {faulted} faulted entries",
+            is_sound=not faulted,
+            is_done=not self.left,
+        )
 
 
-def check_ended(sagas: Sequence[StoredSaga]) -> ReportRow:
-    states = Counter(saga.state for saga in sagas)
-    value = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    is_good = bool(sagas) and not states.keys() - {"completed", "compensated"}
-    return ReportRow("every order completed or fully compensated", value, is_good)
+def set_aside(stock: JournalDocument) -> int:
+    return sum(stock["reserved"].values())
 
 
 def count_adopted(sagas: Sequence[StoredSaga], killed: str | None) -> ReportRow:

@@ -118,7 +118,7 @@ class OrderClient:
         wait_until(
             condition,
             seconds=seconds,
-            what="it did not happen",
+            what="what was sent first was not processed",
             error=NoResponse,
             poll_seconds=PAUSE_SECONDS,
         )

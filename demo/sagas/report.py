@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
+from demo.result import ExitStatus
 from demo.sagas.checker import StoredSaga
 from testbed.charts import COLOURS, add_legend, draw_chart, draw_stacked_bars, mark_outage
 from testbed.pages import ReportPage, ReportRow
@@ -13,6 +14,11 @@ from testbed.pages import ReportPage, ReportRow
 STATES = ("completed", "compensated", "failed", "running")
 STATE_COLOURS = [COLOURS[name] for name in ("good", "region1", "bad", "region0")]
 MARKS = {True: "ok", False: "BROKEN", None: ""}
+NOT_FINISHED = "NOT FINISHED"
+HINT = (
+    "This machine may be too busy: run it again, with a lower --rate, or when nothing else runs."
+    " The logs of both regions are in the folder of this report, under logs."
+)
 
 TERMS = {
     "saga": "an order, taken through several sessions: every step of it is done, or none stays",
@@ -29,13 +35,32 @@ LEASE_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class SagaReport:
-    """What a run came to; `outage` is when `region` was gone, in seconds since the epoch."""
+    """What a run came to; `outage` is when `region` was gone, in seconds since the epoch.
+
+    `stopped` says why the run was broken off; it is empty for a run that came to its end.
+    """
 
     results: Sequence[ReportRow]
     sagas: Sequence[StoredSaga]
     outage: tuple[float, float] | None
     region: str
     started_at: float = 0.0
+    stopped: str = ""
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Why the run was broken off, if it was, and which promises could not be checked to the
+        end.
+        """
+        if not self.stopped:
+            return ()
+        left = (f"{one.label}: {one.value}" for one in self.results if one.is_unfinished)
+        return (self.stopped, *left)
+
+    def exit_status(self) -> ExitStatus:
+        if not self.page.is_good:
+            return ExitStatus.BROKEN
+        return ExitStatus.NOT_FINISHED if self.stopped else ExitStatus.HELD
 
     @property
     def page(self) -> ReportPage:
@@ -47,7 +72,9 @@ class SagaReport:
             f" by {LEASE_SECONDS} s (the product's default: 30 s).",
             started_at=self.started_at,
             problems=[],
-            is_good=not any(result.is_good is False for result in self.results),
+            is_good=not any(result.is_broken for result in self.results),
+            unfinished=self.unfinished,
+            hint=HINT,
             tiles=self.tiles,
             terms=TERMS,
             chart=draw_sagas(self.sagas, self.outage, self.region),
@@ -67,9 +94,13 @@ class SagaReport:
     def lines(self) -> Iterator[str]:
         yield ""
         for result in self.results:
-            yield f"{MARKS[result.is_good]:<7} {result.label:<44} {result.value}"
+            mark = NOT_FINISHED if result.is_unfinished else MARKS[result.is_good]
+            yield f"{mark:<12} {result.label:<44} {result.value}"
         yield ""
         yield self.page.headline
+        if self.stopped:
+            yield self.stopped
+            yield HINT
 
 
 def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, region: str) -> str:

@@ -16,8 +16,8 @@ from demo.checker import HeldMessage, StoredJournal
 from demo.display import PlainDisplay
 from demo.options import DemoOptions
 from demo.result import DemoResult, ExitStatus
-from demo.run import DemoRun, JournalWork, run_and_check
-from demo.waiting import STALLED_SECONDS
+from demo.run import DemoRun, run_and_check
+from demo.waiting import STALLED_SECONDS, JournalWork
 from testbed.flights import ExpectedMessages
 from testbed.sampling import CloudSample, RegionSample, SampleTimeline
 from tests.unit.demo.histories import effect, held, message, sound_history

@@ -1,16 +1,23 @@
 """The checks over sagas: journals of the in-memory twin hold, and each tampering is named."""
 
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from demo.sagas.__main__ import parse_options
+from demo.checker import HeldMessage
+from demo.result import ExitStatus
+from demo.sagas import __main__ as sagas_demo
+from demo.sagas.__main__ import SagaRun, parse_options
 from demo.sagas.checker import SagaJournals, classify_reason
 from demo.sagas.orders import CUSTOMERS, PRODUCTS, make_orders
 from demo.sagas.report import SagaReport, draw_sagas, find_state
+from demo.waiting import STALLED_SECONDS, JournalWork
 from functions.handlers import orders
+from testbed.sampling import CloudSample, RegionSample
 from tests.saga_stage import Stage, Walk, order, stocked
 
 type Documents = list[dict[str, Any]]
@@ -34,7 +41,7 @@ async def documents() -> Documents:
 def broken(documents: Documents) -> list[str]:
     """The promises that are broken."""
     results = SagaJournals.of(documents).check(3, "east")
-    return [result.label for result in results if result.is_good is False]
+    return [result.label for result in results if result.is_broken]
 
 
 def last(documents: Documents, session: str) -> dict[str, Any]:
@@ -128,6 +135,146 @@ def test_what_is_broken_is_named(
     tamper(documents)
 
     assert label in broken(documents)
+
+
+def keep_set_aside(documents: Documents) -> None:
+    leave_running(documents)
+    stock = last(documents, "stock:p")["state"]
+    stock |= {"left": stock["left"] + 7, "shipped": stock["shipped"] - 10, "reserved": {"o-3": 3}}
+
+
+def judged(documents: Documents, queued: Sequence[HeldMessage] = ()) -> SagaReport:
+    """What is told of a run that was broken off."""
+    journals = SagaJournals.of(documents, queued, is_over=False)
+    checks = journals.check(3, "east")
+    return SagaReport(checks, journals.read_sagas(), None, "east", stopped="nothing moved")
+
+
+@pytest.mark.parametrize(
+    ("tamper", "labels"),
+    [
+        (leave_pending, {"nothing pending"}),
+        (
+            leave_running,
+            {
+                "every order completed or fully compensated",
+                "shipped is what was ordered",
+                "payments equal shipped orders",
+                "orders agree with their sagas",
+            },
+        ),
+        (
+            keep_set_aside,
+            {
+                "every order completed or fully compensated",
+                "stock conserved",
+                "payments equal shipped orders",
+                "orders agree with their sagas",
+            },
+        ),
+    ],
+)
+def test_what_may_still_come_is_not_finished_where_the_run_was_broken_off(
+    documents: Documents, tamper: Callable[[Documents], None], labels: set[str]
+) -> None:
+    tamper(documents)
+
+    report = judged(documents)
+
+    assert {one.label for one in report.results if one.is_unfinished} == labels
+    assert report.exit_status() is ExitStatus.NOT_FINISHED
+    text = "\n".join(report.lines())
+    assert "The run did not finish\nnothing moved\n" in text
+    assert "run it again" in text
+    assert "BROKEN" not in text
+    assert "very promise held" not in text + report.page.render()
+
+
+@pytest.mark.parametrize(
+    ("tamper", "label"),
+    [
+        (take_again, "commands"),
+        (start_again, "orders started, once each"),
+        (forget, "orders started, once each"),
+        (ship_more, "stock conserved"),
+        (hold_back, "stock conserved"),
+        (ship_for_nobody, "shipped is what was ordered"),
+        (charge_more, "payments equal shipped orders"),
+        (lose_money, "payments equal shipped orders"),
+        (fail_to_compensate, "every order completed or fully compensated"),
+        (forget_to_cancel, "orders agree with their sagas"),
+    ],
+)
+def test_what_nothing_that_comes_could_make_good_is_broken_where_the_run_was_broken_off(
+    documents: Documents, tamper: Callable[[Documents], None], label: str
+) -> None:
+    leave_pending(documents)
+    tamper(documents)
+
+    report = judged(documents)
+
+    assert label in [one.label for one in report.results if one.is_broken]
+    assert report.exit_status() is ExitStatus.BROKEN
+
+
+def test_an_order_that_waits_in_a_queue_is_not_started_yet_and_not_lost(
+    documents: Documents,
+) -> None:
+    forget(documents)
+    waiting = [HeldMessage("saga:o-1", "an id")]
+
+    started = {one.label: one for one in judged(documents, waiting).results}
+
+    assert started["orders started, once each"].is_unfinished
+    assert started["nothing pending"].value.startswith("1 documents and messages")
+
+
+@dataclass
+class Town:
+    """Two regions in virtual time, with so many open sagas at a time."""
+
+    open_sagas: Callable[[float], int]
+    work: Callable[[float], JournalWork]
+    now: float = 0.0
+    regions: tuple[str, ...] = ("east", "west")
+    queue: str = "lockstep"
+    contract: Any = field(default_factory=lambda: {"hosts": {}})
+    control: Any = None
+
+    def finish(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        region = RegionSample(True, True, waiting=0, scheduled=0, dead=0, settled=7)
+        sample = CloudSample(0.0, dict.fromkeys(self.regions, region))
+        monkeypatch.setattr(sagas_demo, "take_sample", lambda *_: sample)
+        monkeypatch.setattr(sagas_demo, "read_work", lambda _: self.work(self.now))
+        options = parse_options([])
+        run = SagaRun(cast(Any, self), options, clock=lambda: self.now, sleep=self.sleep)
+        run.client = cast(
+            Any, SimpleNamespace(count_open_sagas=lambda _: self.open_sagas(self.now))
+        )
+        return run.finish()
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_sagas_are_waited_for_as_long_as_one_of_them_ends_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = STALLED_SECONDS - 10
+    town = Town(
+        open_sagas=lambda now: max(0, 5 - int(now // slow)),
+        work=lambda now: JournalWork(max(0, 9 - int(now // slow)), 0),
+    )
+
+    assert town.finish(monkeypatch) == ""
+    assert town.now >= 9 * slow
+
+
+def test_sagas_that_stand_still_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    town = Town(open_sagas=lambda _: 2, work=lambda _: JournalWork(0, 0))
+
+    assert "nothing moved" in town.finish(monkeypatch)
+    assert STALLED_SECONDS < town.now < STALLED_SECONDS + 10
 
 
 def test_the_picture_follows_the_stores_clock(documents: Documents) -> None:
