@@ -224,7 +224,7 @@ def find_lost(history: DemoHistory) -> Iterator[str]:
     return (name for name, is_unsent in find_missing(history) if not is_unsent)
 
 
-def find_unsent(history: DemoHistory) -> Iterator[str]:
+def list_unsent(history: DemoHistory) -> Iterator[str]:
     """Name what a feed that has not ended has not come to."""
     return (name for name, is_unsent in find_missing(history) if is_unsent)
 
@@ -335,7 +335,7 @@ CHECKS: dict[Breach, Callable[[DemoHistory], Iterator[str]]] = {
     Breach.DIFFERENT: find_different,
     Breach.UNEXPECTED: find_unexpected,
     Breach.FAULTED: find_faulted,
-    Breach.UNSENT: find_unsent,
+    Breach.UNSENT: list_unsent,
     Breach.UNFINISHED: find_unfinished,
     Breach.REMAINING: find_remaining,
     Breach.PENDING: lambda history: iter(history.pending),
