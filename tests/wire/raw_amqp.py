@@ -61,7 +61,10 @@ class RawClient:
         self.delivery_id = 0
 
     def write(self, code: int, *fields: Any, payload: bytes = b"", kind: int = 0) -> None:
-        body = encode(described(code, *fields)) + payload
+        self.write_body(encode(described(code, *fields)) + payload, kind=kind)
+
+    def write_body(self, body: bytes, *, kind: int = 0) -> None:
+        """Send what is encoded already, as one frame."""
         self.socket.sendall(struct.pack(">IBBH", 8 + len(body), 2, kind, 0) + body)
 
     def read_bytes(self, count: int) -> bytes:
@@ -75,17 +78,22 @@ class RawClient:
 
     def read(self) -> Frame:
         """The next frame that is not empty."""
-        size, offset, _, channel = struct.unpack(">IBBH", self.read_bytes(8))
-        self.read_bytes(4 * offset - 8)
-        body = self.read_bytes(size - 4 * offset)
-        if not body:
-            return self.read()
+        body, channel = self.read_body()
         data = Data()
         used = data.decode(body)
         data.rewind()
         data.next()
         performative: Any = data.get_object()
         return Frame(performative.descriptor, performative.value, body[used:], channel)
+
+    def read_body(self) -> tuple[bytes, int]:
+        """What the next frame that is not empty holds, as it is encoded, and its channel."""
+        body = b""
+        while not body:
+            size, offset, _, channel = struct.unpack(">IBBH", self.read_bytes(8))
+            self.read_bytes(4 * offset - 8)
+            body = self.read_bytes(size - 4 * offset)
+        return body, channel
 
     def expect(self, code: int) -> Frame:
         """The next frame of this kind; others are passed over, but for the end of the road."""

@@ -20,7 +20,18 @@ from proton import UNDESCRIBED, Array, Data, Described, Message, symbol, uint, u
 
 from tests.patience import eventually
 from tests.wire import raw_amqp
-from tests.wire.raw_amqp import RECEIVER, SENDER, RawClient, described, encode, opened_client
+from tests.wire.raw_amqp import (
+    ATTACH,
+    DETACH,
+    RECEIVER,
+    SENDER,
+    SOURCE,
+    TARGET,
+    RawClient,
+    described,
+    encode,
+    opened_client,
+)
 from tests.wire.service_bus import SECONDS_MAX, Bus, receive, receive_one, running_bus
 
 pytestmark = pytest.mark.wire
@@ -89,6 +100,26 @@ def test_requests_with_repeated_or_exchanged_delivery_ids_are_each_answered(
     # Under the ids that the client sent, in its order.
     assert settled == ids
     assert answered == ["request 0", "request 1", "request 2"]
+
+
+@pytest.mark.parametrize("place", ["name", "source", "target"])
+def test_a_link_with_a_text_that_is_not_utf_8_is_refused_and_the_connection_goes_on(
+    bus: Bus, place: str
+) -> None:
+    names = {"name": "link-x", "source": QUEUE, "target": "client-x"} | {place: "PLACE"}
+    ends = (described(SOURCE, names["source"]), described(TARGET, names["target"]))
+    attach = encode(described(ATTACH, names["name"], uint(9), RECEIVER, None, None, *ends))
+    assert attach.count(b"PLACE") == 1
+    with opened_client(bus, QUEUE) as client:
+        client.write_body(attach.replace(b"PLACE", b"\xff\xfe\xff\xfe\xff"))
+
+        # The answer repeats what cannot be decoded, so it is looked at as it is.
+        body = b""
+        while not body.startswith(bytes((0, 0x53, DETACH))):
+            body, _ = client.read_body()
+        assert b"amqp:decode-error" in body
+        client.attach(RECEIVER, QUEUE)
+        assert client.expect(ATTACH).fields[0] == "link-2"
 
 
 def test_ids_of_one_session_do_not_disturb_another(bus: Bus) -> None:

@@ -299,6 +299,7 @@ class BrokerConnection(asyncio.Protocol):
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = link.remote_rcv_settle_mode
         try:
+            read_texts(link)
             endpoint = self._attach(link)
         except AmqpError as refusal:
             refuse_link(link, refusal)
@@ -374,6 +375,17 @@ class BrokerConnection(asyncio.Protocol):
             endpoint.on_link_closed()
         if self._heartbeat is not None:
             self._heartbeat.cancel()
+
+
+def read_texts(link: Link) -> tuple[str | None, ...]:
+    """The name and addresses of an attach; raises AmqpError if one of them is not UTF-8.
+
+    Proton takes any bytes, and its Python binding raises where they are first read.
+    """
+    try:
+        return link.name, link.remote_source.address, link.remote_target.address
+    except UnicodeDecodeError as error:
+        raise AmqpError(ErrorCondition.DECODE_ERROR, f"A text is not UTF-8: {error}") from error
 
 
 def path_of_node(link: Link) -> str:
