@@ -1,7 +1,5 @@
 """Who breaks the engine gets a seed, the command that replays it, and few faults to read."""
 
-from functools import cache
-
 import pytest
 
 from simulation.__main__ import main
@@ -14,12 +12,9 @@ from tests.mutants.loading import applied
 pytestmark = pytest.mark.slow
 
 
-(UNKNOWN_FOR_SUCCESS,) = (
-    mutant for mutant in FOR_SIMULATION if mutant.name == "take an unknown commit for a success"
-)
+BY_NAME = {mutant.name: mutant for mutant in FOR_SIMULATION}
 
 
-@cache
 def first_failing() -> int:
     """The first seed that finds the mutant, which must be applied."""
     return next(seed for seed in range(1000) if simulate(seed, ROUGH).violations)
@@ -27,7 +22,7 @@ def first_failing() -> int:
 
 @pytest.mark.proof
 def test_a_failing_seed_is_shrunk_to_the_faults_that_matter() -> None:
-    with applied(UNKNOWN_FOR_SUCCESS):
+    with applied(BY_NAME["take an unknown commit for a success"]):
         found = simulate(first_failing(), ROUGH)
         small = shrink(found, accounts)
 
@@ -45,7 +40,7 @@ def test_a_failing_seed_is_shrunk_to_the_faults_that_matter() -> None:
 def test_the_command_line_names_the_seed_and_how_to_replay_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with applied(UNKNOWN_FOR_SUCCESS):
+    with applied(BY_NAME["let a message run again on the newest state"]):
         seed = first_failing()
         seeds = ["--seeds", "1", "--first", str(seed), "--scenario", "accounts"]
         status = main([*seeds, "--profile", "rough", "--shrink"])

@@ -13,7 +13,7 @@ from spark.incremental import Standing
 from spark.manifest import Manifest
 from tests.spark.test_feed_by_a_manifest import LINES, DriverKilled, job, run, sent, source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.proof]
 
 
 @pytest.fixture

@@ -280,6 +280,7 @@ def test_a_folder_is_followed_and_files_that_come_later_are_fed(
     assert (history.newest, history.unsent) == (2, [])
 
 
+@pytest.mark.proof
 def test_two_groups_and_two_sources_of_one_manifest_have_their_own_watermarks(
     spark: SparkSession, tmp_path: Path, sink: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +308,7 @@ def test_two_groups_and_two_sources_of_one_manifest_have_their_own_watermarks(
     assert [each["rows"] for each in told] == [5, 9, 5, 1, 1]
 
 
+@pytest.mark.proof
 def test_a_mapping_that_means_something_else_is_refused_with_the_difference(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:
@@ -335,6 +337,7 @@ def test_a_mapping_that_means_something_else_is_refused_with_the_difference(
         run(replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)), booked)
 
 
+@pytest.mark.proof
 def test_more_changed_rows_than_the_limit_send_nothing(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:

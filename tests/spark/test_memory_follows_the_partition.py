@@ -73,6 +73,7 @@ def peak_mib(spark: SparkSession, count: int, file: Path) -> float:
     return int(file.read_text()) / 1024
 
 
+@pytest.mark.proof
 def test_ten_times_the_rows_need_no_more_memory(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set(ROWS_HANDED_OVER, "500")
     few = peak_mib(spark, FEW, tmp_path / "few")

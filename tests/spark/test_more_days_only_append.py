@@ -23,6 +23,7 @@ def source(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.proof
 def test_every_event_of_a_shorter_selection_is_in_the_longer_one(spark: SparkSession) -> None:
     flights = source(spark)
 

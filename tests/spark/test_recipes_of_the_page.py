@@ -75,9 +75,9 @@ WITHOUT = [(11, False), (20, False), (30, False)]
 @pytest.mark.parametrize(
     ("reader", "schema", "build", "expected"),
     [
-        ("read_delta", DELTA, by_delta, WITH_DELETIONS),
+        pytest.param("read_delta", DELTA, by_delta, WITH_DELETIONS, marks=pytest.mark.proof),
         ("read_kafka", KAFKA, by_kafka, WITHOUT),
-        ("read_debezium", KAFKA, by_debezium, WITH_DELETIONS),
+        pytest.param("read_debezium", KAFKA, by_debezium, WITH_DELETIONS, marks=pytest.mark.proof),
     ],
 )
 def test_changes_become_events_once_and_the_newest_counts(
@@ -117,6 +117,7 @@ def feed_stream(stream: DataFrame, folder: Path, checkpoint: str = "checkpoint")
     assert names["query"].exception() is None
 
 
+@pytest.mark.proof
 def test_of_a_table_behind_jdbc_only_what_is_new_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

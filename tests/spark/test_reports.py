@@ -132,6 +132,7 @@ def test_if_source_and_journal_agree_the_exit_status_is_0(
     assert "<h2>The first" not in page
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_only_what_was_fed_within_a_time_is_asked_for(
     spark: SparkSession,
@@ -200,6 +201,7 @@ def test_what_a_source_says_twice_is_a_finding_and_other_rejects_are_only_told(
     ]
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_an_export_with_a_broken_line_is_refused_and_not_read_around(
     fed: Path, capfd: pytest.CaptureFixture[str]

@@ -305,6 +305,7 @@ async def encoding(cloud: Cloud, bus: ServiceBus) -> AsyncIterator[EncodedBus]:
     await encoding.close()
 
 
+@pytest.mark.proof
 @pytest.mark.wire
 async def test_a_reader_finds_the_same_whoever_encoded_it_and_however_it_was_batched(
     cloud: Cloud, bus: ServiceBus, encoding: EncodedBus

@@ -25,6 +25,7 @@ def csv(folder: Path, *lines: str) -> str:
     return str(file)
 
 
+@pytest.mark.proof
 def test_the_installed_flights_begin_with_842_on_the_first_of_january(spark: SparkSession) -> None:
     with open_flights(None) as path:
         flights = select_first_days(read_flights(spark, path), 1)
