@@ -482,7 +482,8 @@ class Bus(Protocol):
 
         They are of one session, unless the caller knows that the queue takes several in a batch.
         Sending again after OutcomeUnknown or Unavailable is safe: receivers know the numbers.
-        Raises InvalidMessage where the queue will never take one of them.
+        Raises InvalidMessage where the queue will never take one of them. It has taken none then,
+        as long as its own limit is the one that it told its senders.
         """
         ...
 

@@ -98,7 +98,8 @@ class EncodedBus:
         self, region: str, queue: str, messages: Sequence[Message], parts: Sequence[bytes]
     ) -> None:
         link = await self.connect(region, queue)
-        for start, end in split_parts(parts, link.batch_bytes_max):
+        # All of them are found first: of messages with one that no batch takes none is sent.
+        for start, end in list(split_parts(parts, link.batch_bytes_max)):
             await link.send(encode_whole_batch(messages[start], parts[start:end]))
 
     async def look(self, region: str, queue: str) -> None:

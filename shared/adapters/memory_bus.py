@@ -26,7 +26,7 @@ class MemoryBus:
 
     A region or a single queue of it in `unavailable` refuses for now, one in `missing` until a
     person changes something, and one in `silent` never answers; a message over the bytes that
-    `largest` gives for a queue is refused for good, after those before it were taken.
+    `largest` gives for a queue is refused for good, with all that are sent with it.
     """
 
     def __init__(self, clock: VirtualClock, fault_plan: FaultPlan | None = None) -> None:
@@ -65,13 +65,12 @@ class MemoryBus:
     def put(
         self, region: str, queue: str, messages: Sequence[Message], delay_seconds: float
     ) -> None:
-        """Take messages up to the first that is too large."""
+        """Take messages, or none where one is too large."""
         visible_at = self.clock.now() + delay_seconds
         largest = self.largest.get((region, queue), BODY_BYTES_MAX)
-        for message in messages:
-            if len(message.body) > largest:
-                raise InvalidMessage(f"a message is too large for {queue!r}")
-            self.queues[region, queue].append(QueuedCopy(message, visible_at))
+        if any(len(message.body) > largest for message in messages):
+            raise InvalidMessage(f"a message is too large for {queue!r}")
+        self.queues[region, queue] += [QueuedCopy(message, visible_at) for message in messages]
 
     async def end_dead_letters(
         self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]

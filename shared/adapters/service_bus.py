@@ -330,18 +330,18 @@ def to_queued(received: ServiceBusReceivedMessage) -> BrowsedMessage:
 
 
 async def send_in_batches(sender: ServiceBusSender, copies: Sequence[ServiceBusMessage]) -> None:
-    """Send in order; a batch that is full goes out before the next is begun."""
-    batch = await sender.create_message_batch()
+    """Send in order; what no batch takes is found before any goes out, and raised."""
+    batches = [await sender.create_message_batch()]
     for copy in copies:
         try:
-            batch.add_message(copy)
+            batches[-1].add_message(copy)
         except MessageSizeExceededError:
-            if not len(batch):
+            if not len(batches[-1]):
                 raise
-            await sender.send_messages(batch)
-            batch = await sender.create_message_batch()
-            batch.add_message(copy)
-    await sender.send_messages(batch)
+            batches.append(await sender.create_message_batch())
+            batches[-1].add_message(copy)
+    for batch in batches:
+        await sender.send_messages(batch)
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 from abc import ABC, abstractmethod
 from typing import Protocol
 
+import pytest
+
+from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
 from shared.ports import Browser, Bus
 from tests.world import message
@@ -26,6 +29,22 @@ class BusContract[B: BrowsableBus](ABC):
         await bus.send("east", "lockstep", sent[20:])
 
         assert await self.received(bus, "lockstep", session) == sent
+
+    async def test_with_a_message_that_is_refused_no_other_is_taken(
+        self, bus: B, session: str
+    ) -> None:
+        # More than one batch takes, so that some could be sent before the refusal.
+        padding = b'"' + b"x" * 300_000 + b'"'
+        fitting = [Message(f"m-{n}", session, "t", padding) for n in range(8)]
+        huge = Message("m", session, "t", b'""')
+        # Larger than a message may be: what a namespace with a smaller limit would see.
+        object.__setattr__(huge, "body", b'"' + b"x" * 2_000_000 + b'"')
+
+        for sent in ([huge], [*fitting, huge]):
+            with pytest.raises(InvalidMessage, match="too large"):
+                await bus.send("east", "lockstep", sent)
+
+        assert await self.received(bus, "lockstep", session) == []
 
     async def test_a_look_at_a_queue_sends_nothing(self, bus: B, session: str) -> None:
         await bus.look("east", "lockstep")

@@ -300,6 +300,17 @@ if _ENDING_.entry.status is Status.FAULTED:
         tests=SCENARIO("a_queue_is_missing"),
     ),
     Mutant(
+        "send what comes before a message that no batch takes",
+        "P7",
+        "send_in_batches",
+        old="batches.append(await _SENDER_.create_message_batch())",
+        new="""
+            await _SENDER_.send_messages(batches.pop())
+            batches.append(await _SENDER_.create_message_batch())
+        """,
+        tests="tests/unit/shared/test_batches.py",
+    ),
+    Mutant(
         "try a blocked queue once for each session",
         "P7",
         "Recovery.retry_queue",

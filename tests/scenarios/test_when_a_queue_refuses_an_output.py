@@ -6,6 +6,7 @@ from shared.domain.journal import Status
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.consume.outcomes import AlreadyDone, Processed, Refused
 from shared.ports import SessionNeed
+from shared.testkit.regions import consume_together
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.letters import READER, WRITER, Letter, handlers, writing
 from tests.world import LAG_SECONDS, World
@@ -51,6 +52,17 @@ async def test_a_void_with_its_id_and_number_takes_its_place_in_both_regions(
         assert came[meant[2].id] == meant[2]
     assert sent(world, "east") == sent(world, "west")
     assert await world.owing() == []
+
+
+async def test_nothing_that_stands_before_or_after_it_in_its_entry_is_sent_twice(
+    world: World,
+) -> None:
+    await consume_together(world.east, [writing([1, 2]), writing([3, 5_000, 4], 1)])
+
+    assert len(world.entries(WRITER)) == 1
+    for region in ("east", "west"):
+        came = [m.number.sequence for m in world.bus.messages(region, "out") if m.number]
+        assert came == [0, 1, 2, 3, 4]
 
 
 async def test_the_entry_names_it_and_is_a_fault_that_people_see(world: World) -> None:

@@ -210,8 +210,10 @@ async def test_a_message_that_is_larger_than_the_queue_takes_is_refused_for_good
 ) -> None:
     await bus.look(EAST, QUEUE)
     bus.links[EAST, QUEUE].batch_bytes_max = 10_000
+    bodies = [b'"' + size * b"x" + b'"' for size in (6_000, 6_000, 10_000)]
     with pytest.raises(InvalidMessage):
-        await bus.send(EAST, QUEUE, [message("refused", body=b'"' + 10_000 * b"x" + b'"')])
+        await bus.send(EAST, QUEUE, [message("refused", n, body) for n, body in enumerate(bodies)])
+    assert bus.links[EAST, QUEUE].links["queue"].sent == 0, "none of those before it is taken"
     # The queue says so itself where we do not know it.
     bus.links[EAST, QUEUE].batch_bytes_max = 10_000_000
     many = [message("refused", place, b'"' + 900_000 * b"x" + b'"') for place in range(2)]

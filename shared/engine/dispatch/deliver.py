@@ -229,8 +229,8 @@ class Delivery:
             await self.bus.send(region, queue, possible, delay_seconds=delay)
             return
         except InvalidMessage:
-            # The queue does not say which one it refuses: send them one by one, so that each keeps
-            # its place. Those it has taken already are recognised by number.
+            # The queue has taken none, and does not say which one it refuses: send them one by one,
+            # so that each keeps its place.
             pass
         for message in possible:
             try:
