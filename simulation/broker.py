@@ -58,12 +58,12 @@ class Namespace:
         return begin <= now < end
 
     def accept(self, queue: str, messages: Sequence[Message], visible_at: float) -> None:
-        """Take messages in up to the first that is too large; the platform may take one twice."""
+        """Take messages in, or none where one is too large; the platform may take one twice."""
         injector = self.injector
         where = f"{self.region} {queue}"
+        if any(len(message.body) > BODY_BYTES_MAX for message in messages):
+            raise InvalidMessage(f"a message is too large for {queue!r}")
         for message in messages:
-            if len(message.body) > BODY_BYTES_MAX:
-                raise InvalidMessage(f"a message is too large for {queue!r}")
             self.put(queue, message, visible_at)
             if injector.inject(injector.profile.duplicates, "duplicate", where, visible_at):
                 self.put(queue, message, visible_at)

@@ -8,7 +8,7 @@ from shared.domain.handler import Kind
 from shared.domain.journal import ARRIVALS, Entry, MessageIdentity, Status
 from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, Message
 from shared.domain.next_entry import state_position
-from shared.domain.reports import TOMBSTONE_TYPE, make_tombstone
+from shared.domain.reports import make_tombstone
 from shared.storage.documents import decode_entry
 from simulation.broker import BODY_BYTES_MAX, Namespace
 from simulation.host import QUEUE, QUEUES
@@ -135,21 +135,16 @@ def sent_twice(world: World, namespace: Namespace) -> Iterator[Violation]:
     """Messages of which a region took more than one copy.
 
     Not those of sessions that a person helped, nor of producers that others took over from, nor
-    what is sent without a journal, nor what stood beside an output that its queue refused.
+    what is sent without a journal.
     """
     prefixes = (OUTPUTS_PREFIX, HERE_PREFIX)
     helped = {session for session, _ in world.operator.decisions}
     restless = {prefix + session for session in helped for prefix in prefixes} | world.contested
     for queue, accepted in namespace.accepted.items():
-        beside = {q.message.correlation for q in accepted if q.message.type == TOMBSTONE_TYPE} - {
-            None
-        }
         copies = Counter(
             (message.id, message.number)
             for message in (queued.message for queued in accepted)
-            if message.number is not None
-            and message.number.group not in restless
-            and message.correlation not in beside
+            if message.number is not None and message.number.group not in restless
         )
         twice = [key for key, count in copies.items() if count > 1]
         if twice:
