@@ -159,7 +159,7 @@ MUTANTS = (
         "Dispatcher.load_outputs",
         old="_ENTRY_ is not None and (_ENTRY_.outbox.regions or _ENTRY_.outbox.blocked)",
         new="True",
-        simulated=Simulated(1000, profile="fair"),
+        tests=SCENARIO("outputs_are_too_large_for_an_entry"),
     ),
     Mutant(
         "report a fault before it is committed",

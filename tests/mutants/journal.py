@@ -279,7 +279,7 @@ MUTANTS = (
         "replace_operations",
         old="_OPERATIONS_.append(CreateDocument(_MARKER_, WriteResult.SEEN_BEFORE))",
         new="pass",
-        simulated=Simulated(300),
+        simulated=Simulated(600),
     ),
     Mutant(
         "forget un-numbered messages within their window",

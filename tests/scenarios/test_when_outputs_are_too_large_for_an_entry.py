@@ -105,6 +105,27 @@ async def test_whoever_is_killed_after_the_commit_leaves_them_to_the_sweep(world
     assert staged(world) == []
 
 
+async def test_what_another_worker_delivered_between_two_reads_is_not_lost(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await die_at(world, "send", writing(THREE_STAGES))
+    world.clock.seconds += STAGED_SECONDS
+    read_staged = world.journal.staged
+
+    async def read_staged_too_late(session: str, location: Staged) -> Sequence[object]:
+        world.journal.staged = read_staged  # type: ignore[method-assign]
+        await rest(world)
+        return await read_staged(session, location)
+
+    world.journal.staged = read_staged_too_late  # type: ignore[assignment, method-assign]
+
+    await world.worker("east").recovery.sweep()
+
+    assert len(world.outputs("east")) == len(world.outputs("west")) == len(THREE_STAGES)
+    assert "are gone" not in caplog.text
+    assert await world.owing() == []
+
+
 async def test_an_attempt_whose_stages_are_gone_cannot_commit(world: World) -> None:
     append = world.journal.append
     late: list[object] = []
