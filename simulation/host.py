@@ -21,7 +21,7 @@ from shared.storage.documents import Document, decode_pending
 from simulation.broker import LOCK_SECONDS, Namespace, QueuedMessage, SessionLock
 from simulation.faults import FaultInjector
 from simulation.process import Process
-from simulation.recorder import Observations, RecordingStore
+from simulation.recorder import AbandonedDelivery, Observations, RecordingStore
 from simulation.replay import TaskCompleted, TaskFailed, replay
 from simulation.task_hub import HubReply, LeasedActivity, TaskHub
 from simulation.virtual_time import now
@@ -274,7 +274,10 @@ class Host:
         try:
             await self.consume(queued)
         except LockstepError as error:
-            self.observed.abandoned.append(f"{now():.3f} s {self.process.name}: {error!r}")
+            name, region = self.process.name, self.process.region
+            self.observed.abandoned.append(
+                AbandonedDelivery(name, region, now(), queued.message, error)
+            )
         except Exception as surprise:
             self.observed.surprises.append(f"{self.process.name}: {surprise!r}")
         else:

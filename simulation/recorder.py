@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from shared.adapters.memory import MemoryJournal
 from shared.adapters.memory_store import MemoryStore, VirtualClock
+from shared.domain.errors import LockstepError
 from shared.domain.journal import Json
 from shared.domain.message import Message
 from shared.domain.next_entry import state_position
@@ -23,6 +24,20 @@ from shared.storage.operations import DeleteDocument, Operation
 type Identity = tuple[str, str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class AbandonedDelivery:
+    """A delivery that a host gave back to its queue, and why."""
+
+    host: str
+    region: str
+    at: float
+    message: Message
+    why: LockstepError
+
+    def __str__(self) -> str:
+        return f"{self.at:.3f} s {self.host}: {self.why!r}"
+
+
 @dataclass
 class Observations:
     """What hosts did beside journals and queues. `rejected` are reports, by what was rejected.
@@ -30,7 +45,7 @@ class Observations:
     `failures` are activities that have to be tried again, `surprises` errors nobody foresaw.
     """
 
-    abandoned: list[str] = field(default_factory=list)
+    abandoned: list[AbandonedDelivery] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     rejected: dict[Identity, str] = field(default_factory=dict)

@@ -37,6 +37,8 @@ class World(Cloud):
         self.hosts: dict[str, Host] = {}
         # Producer groups in which one producer took over from another.
         self.contested: set[str] = set()
+        # Sessions in which that happened, whoever numbers.
+        self.taken_over: set[str] = set()
 
     async def run(self, load: Workload, requests: Sequence[clients.SagaRequest] = ()) -> None:
         """Run until nothing is left to do; raises TimeoutError where that never happens."""
@@ -45,6 +47,10 @@ class World(Cloud):
         tasks += [asyncio.create_task(self.disturb_host(name)) for name, _ in names]
         tasks.append(asyncio.create_task(self.operator.work()))
         self.contested = {plan.group for plan in load.publish_plans if plan.level}
+        numbered = [message for series in load.series for message in series.messages]
+        self.taken_over = {plan.session for plan in load.publish_plans if plan.level} | {
+            message.session for message in numbered if message.number and message.number.level
+        }
         for hub in self.hubs.values():
             if hub.lost_at is not None:
                 asyncio.get_running_loop().call_at(hub.lost_at, hub.lose_everything)

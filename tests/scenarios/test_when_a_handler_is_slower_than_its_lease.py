@@ -8,9 +8,17 @@ import pytest
 
 from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.adapters.memory import MemoryJournal
+from shared.domain.errors import Unavailable
 from shared.domain.message import Message
 from shared.engine.build import Services
-from shared.engine.consume.outcomes import AlreadyDone, Claimed, Outcome, Parked, Processed
+from shared.engine.consume.outcomes import (
+    AlreadyDone,
+    Claimed,
+    Conflicting,
+    Outcome,
+    Parked,
+    Processed,
+)
 from shared.ports import StoredEntry
 from tests.business import LEASE_SECONDS, OrderedClock, Outside, payment, worker_with, world_of
 from tests.world import GAP_SECONDS, REGIONS, World, message
@@ -43,6 +51,23 @@ async def outputs_of_a_quick_one(*arrivals: Message) -> Sequence[tuple[str, byte
     for arriving in arrivals:
         await quick.east.consumer.consume(arriving)
     return quick.outputs("east")
+
+
+async def test_whose_place_beside_it_another_producer_has_goes_back_to_its_queue() -> None:
+    world, _ = slow()
+    ruling, fenced = message(1, amount=201, level=1), message(1, amount=101)
+
+    _, parked, given_back = await asyncio.gather(
+        world.east.consumer.consume(PAY),
+        after(world, 15, world.west, ruling),
+        after(world, 30, world.west, fenced),
+        return_exceptions=True,
+    )
+
+    assert parked == Parked()
+    assert isinstance(given_back, Unavailable)
+    assert world.amounts() == [1, 201]
+    assert isinstance(await world.west.consumer.consume(fenced), Conflicting)
 
 
 async def test_it_keeps_its_claim_and_the_other_regions_copy_waits_and_is_settled() -> None:
