@@ -1,5 +1,5 @@
 # make demo   the main job, on one machine, through the outage of a region
-# make simulate   the engine in virtual time, from seeds (SEEDS=2000 FIRST=0 PROFILE=rough)
+# make simulate   the engine in virtual time, from seeds (SEEDS=5000 FIRST=0 PROFILE=rough)
 # make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
 # make conformance   the live tests of Microsoft's SDKs (SUITES=cosmos ARGS="--only 'test_q*'")
 # make check   two minutes: lint, types, import contracts, each promise in memory, the fast tests
@@ -9,7 +9,7 @@
 SHELL := /bin/bash
 RUN := .venv/bin/python
 DAYS ?= 1
-SEEDS ?= 2000
+SEEDS ?= 5000
 PARTS ?=
 FIRST ?= 0
 PROFILE ?= rough
@@ -53,7 +53,7 @@ test: .venv/ready-for-tests  ## every kind of test, the large ones as samples; C
 proof: .venv/ready-for-tests  ## everything at full size, for hours (PARTS="chaos audit" SEEDS=100000)
 	@$(RUN) -m tests proof --seeds $(SEEDS) $(foreach part,$(PARTS),--part $(part))
 
-simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=2000 FIRST=0 PROFILE=rough|mild|fair)
+simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=5000 FIRST=0 PROFILE=rough|mild|fair)
 	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
 
 chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAGES=N SEED=1)

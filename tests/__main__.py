@@ -13,7 +13,6 @@ interrupted.
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.promises import TESTS_BY_PROMISE
-from tests.sizes import FIRST_SEED, SEEDS_MAX
+from tests.sizes import FIRST_SEED, PROVED_SEEDS, choose_first_seed
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/proof-run.md"
@@ -107,7 +106,7 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parse(arguments)
-    os.environ.setdefault(FIRST_SEED, str(random.randrange(SEEDS_MAX)))
+    choose_first_seed()
     try:
         if chosen.size == "proof":
             return run_proof(choose_parts(chosen.seeds), chosen.part)
@@ -134,7 +133,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="of the proof, this part alone (repeatable); no page is written then",
     )
     parser.add_argument(
-        "--seeds", type=int, default=2000, help="of the proof's simulation, of each profile (2000)"
+        "--seeds",
+        type=int,
+        default=PROVED_SEEDS,
+        help=f"of the proof's simulation, of each profile ({PROVED_SEEDS})",
     )
     return parser.parse_args(arguments)
 

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import random
 import subprocess
 from collections import Counter
 from collections.abc import Generator
@@ -15,7 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from testbed.children import ChildFailed
 from testbed.patience import PatienceExhausted
-from tests.sizes import FIRST_SEED, IS_PROOF, SEEDS_MAX
+from tests.sizes import FIRST_SEED, IS_PROOF, choose_first_seed
 
 ROOT = Path(__file__).parents[1]
 # The dearest first: a run that ends with one long test ends late. What is not here comes last.
@@ -36,8 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The processes of xdist inherit it.
-    os.environ.setdefault(FIRST_SEED, str(random.randrange(SEEDS_MAX)))
+    choose_first_seed()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailureReporter(config))
 

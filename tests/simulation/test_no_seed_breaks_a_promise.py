@@ -7,7 +7,7 @@ import pytest
 from simulation.__main__ import failure
 from simulation.campaign import CampaignTotals, run_seeds
 from simulation.faults import ON_WRITES, PROFILES
-from tests.sizes import FIRST_SEED, IS_PROOF
+from tests.sizes import FIRST_SEED, IS_PROOF, SEEDS_IN_A_ROW
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +30,7 @@ EXPECTED_FAULTS = {
 
 def test_every_profile_is_tried() -> None:
     assert OTHERS.keys() == PROFILES.keys() >= PARTS.keys()
+    assert max(OTHERS.values()) <= SEEDS_IN_A_ROW
 
 
 @pytest.mark.parametrize("profile", PROFILES)
