@@ -26,6 +26,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
+@pytest.mark.proof
 async def test_calls_share_writes_and_every_message_is_applied_once_in_order(
     stack: Stack,
 ) -> None:

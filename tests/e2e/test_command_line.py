@@ -138,6 +138,7 @@ async def test_an_operator_needs_the_command_line_alone(
     assert [("error" in one) for one in ask("health", ends=3)["regions"]] == [True, False]
 
 
+@pytest.mark.proof
 async def test_a_rejected_delivery_is_sent_again_from_the_command_line(
     stack: Stack, ask: Any
 ) -> None:

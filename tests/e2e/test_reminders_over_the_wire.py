@@ -71,6 +71,7 @@ def scheduled(stack: Stack) -> list[int]:
     ]
 
 
+@pytest.mark.proof
 def test_a_reminder_comes_once_at_its_time_and_not_at_all_when_it_was_cancelled(
     stack: Stack,
 ) -> None:

@@ -100,6 +100,7 @@ def units(stack: Stack) -> float:
     return sum(float(row["request_units"]) for row in rows.values())
 
 
+@pytest.mark.proof
 async def test_when_two_operators_decide_at_once_one_decision_has_an_effect(
     cloud: tuple[Stack, SagaStack],
 ) -> None:

@@ -84,6 +84,7 @@ async def test_the_ten_thousandth_message_costs_what_the_first_did() -> None:
     assert len(world.outputs("east", "in")) == MANY // 5
 
 
+@pytest.mark.proof
 async def test_ten_thousand_messages_behind_one_fault_are_cheap_and_drain_in_order() -> None:
     world = ranges()
     fault = replace(fire(0, 0), body=b'{"position":1000}')

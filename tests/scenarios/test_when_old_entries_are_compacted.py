@@ -221,6 +221,7 @@ async def test_a_journal_of_before_the_early_marks_is_compacted_as_before(world:
     assert positions(world) == [MILESTONE_EVERY + 59]
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 async def test_documents_kept_after_a_year_of_short_sessions_are_those_of_the_retention() -> None:
     # Three sessions begin each day, with five messages each, at most a day and a half apart.

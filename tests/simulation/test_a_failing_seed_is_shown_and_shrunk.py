@@ -37,6 +37,7 @@ def test_a_failing_seed_is_shrunk_to_the_faults_that_matter() -> None:
         assert again == small
 
 
+@pytest.mark.proof
 def test_the_command_line_names_the_seed_and_how_to_replay_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -179,7 +179,9 @@ class KilledWriterAfterSending(KilledWriter):
     has_sent = True
 
 
-@pytest.mark.parametrize("killed", [KilledWriter, KilledWriterAfterSending])
+@pytest.mark.parametrize(
+    "killed", [KilledWriter, pytest.param(KilledWriterAfterSending, marks=pytest.mark.proof)]
+)
 def test_a_run_whose_driver_was_killed_is_sent_first_byte_for_byte(
     spark: SparkSession,
     tmp_path: Path,
@@ -246,6 +248,7 @@ def test_from_the_watermark_on_only_newer_rows_are_read(
     )
 
 
+@pytest.mark.proof
 def test_a_folder_is_followed_and_files_that_come_later_are_fed(
     spark: SparkSession, tmp_path: Path, sink: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

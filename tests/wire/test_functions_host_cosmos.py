@@ -132,6 +132,7 @@ def test_hosts_with_different_prefixes_both_see_every_change(
         assert ids_seen(east) == ids_seen(west) == ["a1", "b1", "c1"]
 
 
+@pytest.mark.proof
 def test_hosts_with_one_prefix_share_and_the_second_takes_over_from_a_dead_one(
     account: Cosmos, things: ContainerProxy, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_an_occurrence_missed_during_an_outage_is_made_up_once(tmp_path: Path) -
         assert [run["past_due"] for run in runs] == [False]
 
 
+@pytest.mark.proof
 def test_when_a_host_is_killed_its_timers_wait_until_their_locks_end(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     lock = tmp_path / "data" / "timers" / "east" / "yearly.lock"
