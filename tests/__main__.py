@@ -70,7 +70,7 @@ PROMISES = Step(
     tests=("-q", *sorted({file for files in TESTS_BY_PROMISE.values() for file in files})),
 )
 CHECK = (LINT, PROMISES, Step("fast tests", tests=("-n", "2", "-m", f"{FAST} and not slow")))
-TEST = (LINT, PROMISES, Step("a sample of each kind", tests=("-n", "4")))
+TEST = (LINT, PROMISES, Step("a sample of each kind", tests=("-n", "3")))
 
 
 def prove(name: str, *words: str) -> Step:

@@ -160,7 +160,12 @@ def marked(word: str) -> list[int]:
 @pytest.mark.parametrize(
     ("words", "moment", "ending"),
     [
-        (["demo", "--source", "SOURCE"], "feed: starting Spark", signal.SIGINT),
+        pytest.param(
+            ["demo", "--source", "SOURCE"],
+            "feed: starting Spark",
+            signal.SIGINT,
+            marks=pytest.mark.proof,
+        ),
         (["cli", "up"], "Ctrl-C stops everything", signal.SIGTERM),
     ],
 )

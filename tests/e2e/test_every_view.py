@@ -29,7 +29,6 @@ from testbed.patience import Patience, PatienceExhausted
 from tests.e2e.stack import SagaStack, Stack, status
 from tests.e2e.test_operations_page import browser, find_violations
 from tests.patience import until
-from tests.sizes import IS_PROOF
 
 __all__ = ["browser"]
 
@@ -53,8 +52,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def look(page: Page, name: str, folder: Path) -> None:
-    """Axe finds nothing on the page; a picture is kept. In a proof both are done in each theme."""
-    for theme in ("light", "dark") if IS_PROOF else ("dark",):
+    """Axe finds nothing on the page, in both themes; a picture of each is kept."""
+    for theme in ("light", "dark"):
         await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
         await page.screenshot(path=folder / f"{name}-{theme}.png", full_page=True)
         assert await find_violations(page) == []
@@ -157,7 +156,8 @@ async def look_at_sagas(page: Page, open_view: OpenView, sagas: SagaStack, folde
     await look(page, "saga-compensated", folder)
 
 
-async def test_every_view(tmp_path: Path, folder: Path, browser: Browser) -> None:
+@pytest.mark.proof
+async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: Browser) -> None:
     with running_cloud(logs=tmp_path, settings=DELAY) as cloud:
         stack = Stack(cloud)
         for number in range(3):
@@ -192,8 +192,7 @@ async def test_every_view(tmp_path: Path, folder: Path, browser: Browser) -> Non
         await look(page, "problem", folder)
 
         await send_again_on_the_page(page, open_view, stack, folder)
-        if IS_PROOF:
-            await watch_a_failover(page, open_view, stack, folder)
+        await watch_a_failover(page, open_view, stack, folder)
 
 
 @pytest.mark.proof

@@ -15,7 +15,7 @@ from shared.domain.message import Message
 from tests.e2e.stack import Stack, running_stack, status
 from tests.patience import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SESSIONS = ("N001", "N002")
 

@@ -14,7 +14,7 @@ from testbed.cloud import running_cloud
 from tests.e2e.stack import GROUP, SagaStack, Stack
 from tests.patience import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SESSIONS = 12
 # As docs/reference.md says: for a page of four halts a search of eleven records, and four heads.

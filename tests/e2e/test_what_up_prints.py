@@ -17,7 +17,7 @@ from tests.patience import until
 from tests.wire.functions_host_process import request
 from tests.wire.packages import find_program
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SENDER = """
 import os

@@ -74,9 +74,8 @@ def read(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(
-    "form", ["parquet", *(pytest.param(one, marks=pytest.mark.proof) for one in ("csv", "json"))]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("form", WRITERS)
 def test_each_file_is_read_once_and_a_restart_goes_on_from_the_checkpoint(
     spark: SparkSession, tmp_path: Path, form: str
 ) -> None:

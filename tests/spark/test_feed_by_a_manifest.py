@@ -208,6 +208,7 @@ def test_a_run_whose_driver_was_killed_is_sent_first_byte_for_byte(
     assert job(spark, tmp_path).manifest.read_history().unsent == []
 
 
+@pytest.mark.proof
 def test_a_plan_that_was_never_bound_is_replaced(
     spark: SparkSession, tmp_path: Path, sink: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +229,7 @@ def test_a_plan_that_was_never_bound_is_replaced(
     assert manifest.read_fed("bank", manifest.read_history()).count() == 4
 
 
+@pytest.mark.proof
 def test_from_the_watermark_on_only_newer_rows_are_read(
     spark: SparkSession, tmp_path: Path, sink: Path
 ) -> None:

@@ -72,12 +72,13 @@ WITH_DELETIONS = [(11, False), (20, False), (30, False), (20, True)]
 WITHOUT = [(11, False), (20, False), (30, False)]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("reader", "schema", "build", "expected"),
     [
-        pytest.param("read_delta", DELTA, by_delta, WITH_DELETIONS, marks=pytest.mark.proof),
+        ("read_delta", DELTA, by_delta, WITH_DELETIONS),
         ("read_kafka", KAFKA, by_kafka, WITHOUT),
-        pytest.param("read_debezium", KAFKA, by_debezium, WITH_DELETIONS, marks=pytest.mark.proof),
+        ("read_debezium", KAFKA, by_debezium, WITH_DELETIONS),
     ],
 )
 def test_changes_become_events_once_and_the_newest_counts(

@@ -120,6 +120,7 @@ def test_what_is_amiss_is_reported_by_session_and_only_that(
     assert [(row["session"], row["sequence"]) for row in again] == [("acc<3", 1)]
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_if_source_and_journal_agree_the_exit_status_is_0(
     fed: Path, capsys: pytest.CaptureFixture[str]
@@ -178,6 +179,7 @@ def test_a_time_of_feeding_needs_the_manifest(
     assert "would have no effect without --manifest" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_what_a_source_says_twice_is_a_finding_and_other_rejects_are_only_told(
     fed: Path, capsys: pytest.CaptureFixture[str]

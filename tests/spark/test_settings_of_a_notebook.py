@@ -53,6 +53,7 @@ def test_what_is_set_after_spark_was_started_is_seen(
     assert found == sorted([("a", 0), ("a", 1), ("b", 0), *(("own", n) for n in range(3))])
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_two_feeds_at_the_same_time_send_with_the_settings_of_their_own(
     spark: SparkSession, tmp_path: Path

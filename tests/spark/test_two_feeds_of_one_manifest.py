@@ -32,6 +32,7 @@ def booked(spark: SparkSession, count: int) -> SourceFacts:
     return SourceFacts(table, table, rejects, repeated, F.expr("true"), ())
 
 
+@pytest.mark.proof
 def test_a_feed_that_begins_while_another_sends_goes_on_from_its_numbers(
     spark: SparkSession, tmp_path: Path
 ) -> None:

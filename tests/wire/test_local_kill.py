@@ -40,6 +40,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
+@pytest.mark.proof
 def test_what_was_acknowledged_is_there_after_each_of_several_kills(tmp_path: Path) -> None:
     (tmp_path / "local.config.json").write_text(json.dumps(CONFIG))
     options = ["--no-hosts", "--app", str(tmp_path), "--data", str(tmp_path / "data")]

@@ -17,6 +17,7 @@ def one_wave(system: System) -> MessageCosts:
         return waves.run([f"smoke-{n}" for n in range(SESSIONS)], range(EACH))
 
 
+@pytest.mark.proof
 def test_each_message_costs_the_requests_of_its_pattern() -> None:
     with ThreadPoolExecutor() as both:
         claim, outbox = both.map(one_wave, (CLAIM_AND_UPDATE, READ_BATCH_MARK))

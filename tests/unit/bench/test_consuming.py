@@ -13,6 +13,7 @@ FEW = Shape(sessions=2, each=3)
 WORK_OF_THE_HOST = "/local/functions_host/"
 
 
+@pytest.mark.proof
 def test_a_host_with_a_sampler_settles_what_was_loaded_and_is_sampled() -> None:
     with running_sampled(EMPTY) as made:
         made.load(FEW)
