@@ -1,6 +1,9 @@
 """All mutants. Each check takes those that it must notice."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import pytest
 
 from tests.mutants import consuming, delivering, growing, journal, publishing, rights, sagas
 from tests.mutants.mutant import Mutant
@@ -32,3 +35,15 @@ def choose_sample() -> Iterator[Mutant]:
 
 # What is tried where there is no time for all.
 SAMPLE = tuple(choose_sample())
+
+
+def as_parameters(mutants: Sequence[Mutant], sample: Collection[Mutant]) -> list[Any]:
+    """All of them for the proof, and those of the sample for every run."""
+    return [
+        pytest.param(
+            mutant,
+            id=f"{mutant.promise}: {mutant.name}",
+            marks=[] if mutant in sample else pytest.mark.proof,
+        )
+        for mutant in mutants
+    ]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.crash_points.search import ONE_PAIR_IN, search, starts
-from tests.mutants.catalogue import FOR_CRASH_POINTS
+from tests.mutants.catalogue import FOR_CRASH_POINTS, as_parameters
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 
@@ -16,12 +16,7 @@ RARE = ("take anybody's entry for our own",)
 
 @pytest.mark.parametrize(
     "mutant",
-    [
-        pytest.param(
-            mutant, id=mutant.name, marks=[pytest.mark.proof] if mutant.name in RARE else []
-        )
-        for mutant in FOR_CRASH_POINTS
-    ],
+    as_parameters(FOR_CRASH_POINTS, [one for one in FOR_CRASH_POINTS if one.name not in RARE]),
 )
 def test_the_mutant_is_found(mutant: Mutant) -> None:
     healthy = starts(str(mutant.crash_point))

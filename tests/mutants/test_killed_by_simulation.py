@@ -4,7 +4,7 @@ import pytest
 
 from simulation.faults import PROFILES
 from simulation.run import simulate
-from tests.mutants.catalogue import FOR_SIMULATION
+from tests.mutants.catalogue import FOR_SIMULATION, as_parameters
 from tests.mutants.detection import seeds_to_detection
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
@@ -18,17 +18,7 @@ QUICK = [one for one in FOR_SIMULATION if one.simulated and not one.simulated.is
 SAMPLE = list({mutant.promise: mutant for mutant in reversed(QUICK)}.values())
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        pytest.param(
-            mutant,
-            id=f"{mutant.promise}: {mutant.name}",
-            marks=[] if mutant in SAMPLE else pytest.mark.proof,
-        )
-        for mutant in QUICK
-    ],
-)
+@pytest.mark.parametrize("mutant", as_parameters(QUICK, SAMPLE))
 def test_the_mutant_is_found(mutant: Mutant) -> None:
     assert seeds_to_detection(mutant) is not None
 

@@ -4,24 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.catalogue import FOR_TESTS, SAMPLE
+from tests.mutants.catalogue import FOR_TESTS, SAMPLE, as_parameters
 from tests.mutants.mutant import Mutant
 from tests.mutants.run_tests import run_tests
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        pytest.param(
-            mutant,
-            id=f"{mutant.promise}: {mutant.name}",
-            marks=[] if mutant in SAMPLE else pytest.mark.proof,
-        )
-        for mutant in FOR_TESTS
-    ],
-)
+@pytest.mark.parametrize("mutant", as_parameters(FOR_TESTS, SAMPLE))
 def test_the_mutant_is_killed(mutant: Mutant, tmp_path: Path) -> None:
     output = tmp_path / "output"
 
