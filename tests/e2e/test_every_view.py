@@ -27,7 +27,7 @@ from testbed.cloud import running_cloud
 from testbed.faults import hosts_killed
 from testbed.patience import Patience, PatienceExhausted
 from tests.e2e.stack import SagaStack, Stack, status
-from tests.e2e.test_operations_page import browser, find_violations
+from tests.e2e.test_operations_page import browser, find_violations, open_page
 from tests.patience import until
 
 __all__ = ["browser"]
@@ -170,7 +170,7 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
         await stack.put("west", stray)
         until(lambda: len(stack.entries().get("N14222", [])) == 4, seconds=90, what="parking")
         until(lambda: "N777UA" in stack.entries(), seconds=90, what="work")
-        page = await browser.new_page(viewport={"width": 1200, "height": 800})
+        page = await open_page(browser, viewport={"width": 1200, "height": 800})
         address = f"{cloud.contract['hosts']['west']}/api/operate"
 
         async def open_view(view: str, **parameters: str) -> None:
@@ -212,7 +212,7 @@ async def test_ten_thousand_sessions_are_found_and_paged(
 
         await asyncio.gather(*(begin(f"N{number:05d}") for number in range(SESSIONS)))
         await adapters.close()
-        page = await browser.new_page()
+        page = await open_page(browser)
         where = f"{cloud.contract['hosts']['west']}/api/operate/sessions?code={KEY}"
 
         async def read_cost() -> float:

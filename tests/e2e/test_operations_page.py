@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
@@ -38,6 +39,13 @@ async def browser() -> AsyncIterator[Browser]:
         await running.close()
 
 
+async def open_page(browser: Browser, **options: Any) -> Page:
+    """A page that waits as patiently as what is expected of it."""
+    page = await browser.new_page(**options)
+    page.set_default_timeout(PAGE_MILLISECONDS_MAX)
+    return page
+
+
 async def find_violations(page: Page) -> list[str]:
     """What axe finds wrong on a page, by the name of the rule and the place."""
     found = (await Axe().run(page)).response["violations"]
@@ -67,7 +75,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
         bad = Message(derive_id("bad"), SESSION, "flight.status", b'{"at":1}', sent[0].number)
         await stack.send({SESSION: [bad, *sent[1:]]})
         until(lambda: len(stack.entries().get(SESSION, [])) == 4, seconds=90, what="parking")
-        page = await browser.new_page()
+        page = await open_page(browser)
         start = f"{cloud.contract['hosts']['west']}/api/operate?code=lockstep-local"
 
         await page.goto(start)
@@ -76,7 +84,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
             await look(page, theme, "overview", tmp_path)
 
         # Two operators look at the same fault, and both carry out a retry.
-        other = await browser.new_page()
+        other = await open_page(browser)
         await other.goto(start)
         for one, who in ((page, "Ada"), (other, "Bob")):
             await preview(one, "retry", who, "perhaps it was the handler")
