@@ -64,7 +64,7 @@ conformance: .venv/ready  ## Microsoft's own live tests, against local/ (SUITES=
 	@$(RUN) -m conformance $(SUITES) $(ARGS)
 
 screenshots: .venv/ready-for-tests  ## every view of the operations page in both themes, in .screenshots
-	@TESTS_PROOF=1 LOCKSTEP_SCREENSHOTS=.screenshots $(RUN) -m pytest -q tests/e2e/test_every_view.py $(ARGS)
+	@LOCKSTEP_SCREENSHOTS=.screenshots $(RUN) -m pytest -q tests/e2e/test_every_view.py $(ARGS)
 
 docs: .venv/ready  ## the documentation as a site, in dist/docs; every link is checked
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict $(ARGS)

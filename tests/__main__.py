@@ -155,29 +155,32 @@ def run_steps(steps: Sequence[Step]) -> Iterator[Ended]:
     for step in steps:
         print(f"=== {step.name}", flush=True)
         began = time.monotonic()
-        status, said, again = run_tests(step) if step.tests is not None else run(step, step.command)
+        again: tuple[str, ...] = ()
+        if step.tests is None:
+            status, said = run(step, step.command)
+        else:
+            status, said, again = run_tests(step, step.tests)
         ended = Ended(step, status, time.monotonic() - began, said, again)
         print(ended, flush=True)
         yield ended
 
 
-def run_tests(step: Step) -> tuple[int, str, tuple[str, ...]]:
+def run_tests(step: Step, words: Sequence[str]) -> tuple[int, str, tuple[str, ...]]:
     """Run pytest, and what only wanted time or a port once more by itself."""
-    assert step.tests is not None
     with tempfile.TemporaryDirectory(prefix="lockstep-tests-") as folder:
         failures = Path(folder) / "failures.json"
         pytest = (PYTHON, "-m", "pytest", "--failures", str(failures))
-        status, said, _ = run(step, (*pytest, *step.tests))
+        status, said = run(step, (*pytest, *words))
         failed = json.loads(failures.read_text("utf-8")) if failures.exists() else {}
         again = tuple(failed)
         if status != 1 or not all(failed.values()) or not 0 < len(again) <= AGAIN_MAX:
             return status, said, ()
         print(f"=== run again by itself: {', '.join(again)}", flush=True)
-        status, _, _ = run(step, (*pytest, "-n", "0", *again))
+        status, _ = run(step, (*pytest, "-n", "0", *again))
         return status, said, again
 
 
-def run(step: Step, command: Sequence[str]) -> tuple[int, str, tuple[str, ...]]:
+def run(step: Step, command: Sequence[str]) -> tuple[int, str]:
     """Run a command and show what it prints; returns its status and its last line."""
     environment = os.environ | dict(step.environment)
     said = b""
@@ -190,7 +193,7 @@ def run(step: Step, command: Sequence[str]) -> tuple[int, str, tuple[str, ...]]:
             sys.stdout.flush()
             said = (said + piece)[-65_536:]
     lines = said.decode(errors="replace").strip().splitlines()
-    return process.returncode, lines[-1].strip("= ") if lines else "", ()
+    return process.returncode, lines[-1].strip("= ") if lines else ""
 
 
 def describe(endings: Sequence[Ended]) -> str:

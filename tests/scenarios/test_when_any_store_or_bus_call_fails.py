@@ -46,7 +46,7 @@ STORE_CALLS = (
     "leave_pending",
 )
 FAULTS = [*product(STORE_CALLS + BUS_CALLS, CALL_ERRORS, range(3))]
-# One pair in so many, all over the list; the number has no factor in common with the list's parts.
+# One pair in so many, spread over the whole list of pairs.
 ONE_PAIR_IN = 1 if IS_PROOF else 23
 
 
