@@ -7,16 +7,16 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.asyncapi import build_asyncapi_blueprint
-from functions.errors import build_errors_blueprint
-from functions.ingest import build_ingest_blueprint
-from functions.openapi import build_openapi_blueprint
-from functions.operate import build_operate_blueprint
-from functions.page import build_page_blueprint
-from functions.receive import build_receive_blueprint
-from functions.rescue import build_recovery_blueprint
-from functions.sagas import build_saga_blueprint
-from functions.sagas_http import build_saga_routes
+from functions.http.asyncapi import build_asyncapi_blueprint
+from functions.http.error_queue import build_error_queue_blueprint
+from functions.http.ingest import build_ingest_blueprint
+from functions.http.openapi import build_openapi_blueprint
+from functions.http.operate import build_operate_blueprint
+from functions.http.sagas import build_saga_routes
+from functions.page.page import build_page_blueprint
+from functions.triggers.receive import build_receive_blueprint
+from functions.triggers.recover import build_recovery_blueprint
+from functions.triggers.sagas import build_saga_blueprint
 from shared.domain.handler import Handlers
 from shared.engine.build import Services
 
@@ -64,7 +64,7 @@ def build_app(services: Services) -> func.FunctionApp:
         build_recovery_blueprint,
         build_ingest_blueprint,
         build_operate_blueprint,
-        build_errors_blueprint,
+        build_error_queue_blueprint,
         build_openapi_blueprint,
         build_asyncapi_blueprint,
         build_page_blueprint,

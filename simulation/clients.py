@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from functions.saga_instances import ensure_instance, notify_instance, try_now
+from functions.triggers.saga_instances import ensure_instance, notify_instance, try_now
 from shared.domain.errors import CallerError, ProducerDisconnected
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions

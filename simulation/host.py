@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
-from functions.saga_instances import begin_instances
+from functions.triggers.saga_instances import begin_instances
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message
@@ -91,7 +91,7 @@ class ChangeFeed:
 
 @dataclass(frozen=True, slots=True)
 class HubClient:
-    """See functions.saga_instances.TaskHub: a process's way to its region's hub."""
+    """See functions.triggers.saga_instances.TaskHub: a process's way to its region's hub."""
 
     process: Process
     hub: TaskHub

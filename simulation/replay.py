@@ -15,7 +15,7 @@ from typing import Any, cast
 from durabletask import task
 from durabletask.internal import orchestrator_service_pb2 as pb
 
-from functions.saga_instances import saga
+from functions.triggers.saga_instances import saga
 
 # What a task hub keeps of an instance, named as in Durable Functions. Times are virtual seconds,
 # inputs and results are JSON, and `number` tells the tasks of an instance apart.

@@ -8,7 +8,7 @@ TESTS_BY_PROMISE: Mapping[str, tuple[str, ...]] = {
     "P1": (
         "tests/scenarios/test_when_a_region_is_dark.py",
         "tests/scenarios/test_when_a_sender_dies_between_the_namespaces.py",
-        "tests/unit/functions/test_rescue.py",
+        "tests/unit/functions/test_recover.py",
     ),
     "P2": (
         "tests/scenarios/test_when_the_commits_answer_is_lost.py",

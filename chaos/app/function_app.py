@@ -5,8 +5,8 @@ import os
 import azure.functions as func
 
 from chaos.app.handlers import handlers
-from functions.receive import build_receive_blueprint
-from functions.rescue import build_recovery_blueprint
+from functions.triggers.receive import build_receive_blueprint
+from functions.triggers.recover import build_recovery_blueprint
 from shared.settings import Settings
 from shared.wiring import connect
 

@@ -9,8 +9,8 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from functions.descriptions import describe_entry, describe_standstill
-from functions.operate import ResolutionBody, carry_out, list_standstills, show_session
+from functions.http.descriptions import describe_entry, describe_standstill
+from functions.http.operate import ResolutionBody, carry_out, list_standstills, show_session
 from shared.domain.journal import (
     Attempt,
     Cursor,

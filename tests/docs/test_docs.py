@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from functions.descriptions import describe_standstill
-from functions.responses import REPORT_HELP, describe_problem, status_of
-from functions.sagas_http import respond_refused
+from functions.http.descriptions import describe_standstill
+from functions.http.responses import REPORT_HELP, describe_problem, status_of
+from functions.http.sagas import respond_refused
 from shared.domain import errors, wire
 from shared.domain.message import Message, Number
 from shared.domain.standstill import Standstill, StandstillKind

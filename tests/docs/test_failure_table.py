@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from functions.receive import pause_seconds, receive_message
+from functions.triggers.receive import pause_seconds, receive_message
 from shared.adapters.injected_faults import FaultPlan
 from shared.domain.errors import LockstepError
 from shared.domain.failures import (

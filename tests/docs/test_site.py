@@ -28,7 +28,7 @@ def test_links_out_of_the_pages_become_text() -> None:
     docs = ROOT / "docs"
 
     assert rewrite_links("see [the README](../README.md#x)", docs) == "see [the README](index.md#x)"
-    assert rewrite_links("by [code](../functions/page.py)", docs) == "by code"
+    assert rewrite_links("by [code](../functions/page/page.py)", docs) == "by code"
     assert rewrite_links("in [the runbook](docs/runbook.md#y)", ROOT) == (
         "in [the runbook](runbook.md#y)"
     )

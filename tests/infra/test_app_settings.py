@@ -143,7 +143,7 @@ def test_one_more_region_is_one_more_entry_of_the_list() -> None:
 
 
 def test_every_setting_a_trigger_names_is_set_in_azure() -> None:
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "functions").glob("*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "functions").rglob("*.py")]
     named = {name for source in sources for name in re.findall(r"%(\w+)%", source)}
 
     assert named

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from packaging.version import Version
 
-from functions.receive import PAUSE_SECONDS_MAX, pause_seconds
+from functions.triggers.receive import PAUSE_SECONDS_MAX, pause_seconds
 from tests.infra.evaluation import Template
 from tests.infra.parity import ROOT, load, local_config, local_queues, region_of, section
 
@@ -72,7 +72,7 @@ def test_a_pause_leaves_the_function_most_of_its_time() -> None:
 
 def session_triggers() -> Iterator[str]:
     """Names of the functions that the app hangs on a session queue."""
-    for path in (ROOT / "functions").glob("*.py"):
+    for path in (ROOT / "functions").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef):
                 decorators = " ".join(map(ast.unparse, node.decorator_list))

@@ -190,7 +190,7 @@ if _ENDING_.entry.status is Status.FAULTED:
         "Recovery.help",
         old="self.help_in_slot(_HELP_, _SESSION_, _END_)",
         new="_HELP_(_SESSION_, _END_)",
-        tests="tests/unit/functions/test_rescue.py",
+        tests="tests/unit/functions/test_recover.py",
     ),
     Mutant(
         "follow the feed of a journal that is kept for other regions",
@@ -198,7 +198,7 @@ if _ENDING_.entry.status is Status.FAULTED:
         "build_recovery_blueprint.rescue",
         old="await services.readiness.require_regions()",
         new="pass",
-        tests="tests/unit/functions/test_rescue.py",
+        tests="tests/unit/functions/test_recover.py",
     ),
     Mutant(
         "sweep a journal that is kept for other regions",
@@ -206,7 +206,7 @@ if _ENDING_.entry.status is Status.FAULTED:
         "build_recovery_blueprint.sweep",
         old="await services.readiness.require_regions()",
         new="pass",
-        tests="tests/unit/functions/test_rescue.py",
+        tests="tests/unit/functions/test_recover.py",
     ),
     Mutant(
         "compact a journal that is kept for other regions",
@@ -214,7 +214,7 @@ if _ENDING_.entry.status is Status.FAULTED:
         "build_recovery_blueprint.compact",
         old="await services.readiness.require_regions()",
         new="pass",
-        tests="tests/unit/functions/test_rescue.py",
+        tests="tests/unit/functions/test_recover.py",
     ),
     Mutant(
         "have no sweep behind the feed",

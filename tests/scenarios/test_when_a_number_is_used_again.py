@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from functions.receive import receive_message
+from functions.triggers.receive import receive_message
 from shared.adapters.injected_faults import CallFault
 from shared.domain import wire
 from shared.domain.message import Message

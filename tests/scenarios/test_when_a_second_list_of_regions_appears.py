@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from functions.receive import receive_message
+from functions.triggers.receive import receive_message
 from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.errors import Misconfigured
 from shared.domain.producer import Draft, ProducerOptions

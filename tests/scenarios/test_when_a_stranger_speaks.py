@@ -11,8 +11,8 @@ import azure.functions as func
 import pytest
 
 from functions.handlers import orders, shooting_range, tracking
-from functions.ingest import accept
-from functions.receive import receive_message
+from functions.http.ingest import accept
+from functions.triggers.receive import receive_message
 from shared.domain.errors import CallerError, InvalidOptions, NotAllowed, ProducerDisconnected
 from shared.domain.handler import Context, Handlers
 from shared.domain.message import OWNER_LEVEL_MAX, Message, Number

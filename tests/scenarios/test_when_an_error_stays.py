@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from functions.receive import PAUSE_SECONDS_MAX, pause_seconds, receive_message
+from functions.triggers.receive import PAUSE_SECONDS_MAX, pause_seconds, receive_message
 from shared.adapters.injected_faults import FaultPlan
 from shared.domain.failures import (
     BUS,

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from functions.receive import receive_message
+from functions.triggers.receive import receive_message
 from shared.domain.message import GROUP_CHARACTERS_MAX, ID_CHARACTERS_MAX
 from tests.deliveries import delivery_of
 from tests.world import World, message

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from functions.receive import receive_message
-from functions.rescue import recover_documents, sweep_journal
+from functions.triggers.receive import receive_message
+from functions.triggers.recover import recover_documents, sweep_journal
 from shared.domain.message import Message
 from shared.domain.outbox import ERRORS
 from shared.domain.producer import Draft, ProducerOptions

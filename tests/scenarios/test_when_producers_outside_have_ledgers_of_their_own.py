@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from functions.rescue import sweep_ledgers
+from functions.triggers.recover import sweep_ledgers
 from shared.adapters.memory import MemoryJournal
 from shared.domain.errors import Misconfigured
 from shared.domain.producer import Draft, ProducerOptions

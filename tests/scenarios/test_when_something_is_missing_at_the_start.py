@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from functions.operate import report_health
+from functions.http.operate import report_health
 from shared.domain.errors import Misconfigured
 from shared.engine.operate.look import LOOK_AGAIN_SECONDS, LOOK_SECONDS_MAX, Look
 from simulation import virtual_time

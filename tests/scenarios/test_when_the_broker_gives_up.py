@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from functions.rescue import sweep_dead_letters
+from functions.triggers.recover import sweep_dead_letters
 from shared.adapters.injected_faults import CallFault
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain import wire

@@ -8,11 +8,11 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from functions import sagas_http
 from functions.handlers import orders
-from functions.ingest import accept
-from functions.operate import carry_out, show_session
-from functions.receive import receive_message
+from functions.http import sagas
+from functions.http.ingest import accept
+from functions.http.operate import carry_out, show_session
+from functions.triggers.receive import receive_message
 from shared.domain import wire
 from shared.domain.errors import CallerError
 from shared.domain.message import Message
@@ -123,27 +123,27 @@ def resolve(session: str) -> Awaitable[func.HttpResponse]:
 
 def start(key: str, kind: str = "order.place") -> Awaitable[func.HttpResponse]:
     request = ask(order(("p", 1)).encode(), params={"type": kind}, route={"key": key})
-    return sagas_http.start_saga_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+    return sagas.start_saga_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
 
 
 def tell(key: str, event: str) -> Awaitable[func.HttpResponse]:
     request = ask(b"", route={"key": key, "event": event})
-    return sagas_http.add_event_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+    return sagas.add_event_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
 
 
 def show(key: str) -> Awaitable[func.HttpResponse]:
     request = ask(b"", route={"key": key})
-    return sagas_http.describe_saga_over_http(Stage(orders.handlers).book(), request)
+    return sagas.describe_saga_over_http(Stage(orders.handlers).book(), request)
 
 
 def cancel(key: str) -> Awaitable[func.HttpResponse]:
     request = ask(b"", route={"key": key})
-    return sagas_http.cancel_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+    return sagas.cancel_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
 
 
 def list_in(state: str) -> Awaitable[func.HttpResponse]:
     request = ask(b"", params={"state": state})
-    return sagas_http.list_over_http(Hub(), request)  # type: ignore[arg-type]
+    return sagas.list_over_http(Hub(), request)  # type: ignore[arg-type]
 
 
 # Each entrance takes a name, and answers 200, 202, 404 or 409 where there can be such a name.
@@ -209,7 +209,7 @@ async def test_a_body_over_http_can_be_read_or_is_refused(case: str) -> None:
     params = {"type": "account.add"}
     answers = [
         await accept(World().east, ask(body, params=params, route={"session": "acc-7"})),
-        await sagas_http.start_saga_over_http(
+        await sagas.start_saga_over_http(
             Stage(orders.handlers).book(),
             Hub(),  # type: ignore[arg-type]
             ask(body, params={"type": "order.place"}, route={"key": "o-1"}),

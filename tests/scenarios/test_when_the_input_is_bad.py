@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import azure.functions as func
 import pytest
 
-from functions.receive import receive_message
+from functions.triggers.receive import receive_message
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import BODY_BYTES_MAX, SEQUENCE_MAX, Message, Number

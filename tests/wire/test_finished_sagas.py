@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from durabletask.client import AsyncTaskHubGrpcClient, TaskHubGrpcClient
 
-from functions.saga_instances import purge_instances
+from functions.triggers.saga_instances import purge_instances
 from local.durable.backend import DurableBackend
 from tests.wire.durable_by_hand import output_of, worker
 

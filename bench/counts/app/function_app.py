@@ -5,9 +5,9 @@ import os
 import azure.functions as func
 from pydantic import BaseModel
 
-from functions.ingest import build_ingest_blueprint
-from functions.receive import build_receive_blueprint
-from functions.rescue import build_recovery_blueprint
+from functions.http.ingest import build_ingest_blueprint
+from functions.triggers.receive import build_receive_blueprint
+from functions.triggers.recover import build_recovery_blueprint
 from shared.domain.handler import Context, Handled, Handlers, Output
 from shared.settings import Settings
 from shared.wiring import connect

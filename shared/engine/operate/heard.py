@@ -51,8 +51,8 @@ class Heard:
         self.leases = leases
         self.region = region
         self.noted_at: float | None = None
-        # The trigger's lease prefixes (functions/rescue.py, functions/sagas.py), of every region:
-        # the name of one may begin with the name of another.
+        # The lease prefixes of every region (recover.py and sagas.py in functions/triggers): the
+        # name of one may begin with the name of another.
         self.prefixes = [prefix for name in regions for prefix in (name, f"sagas-{name}")]
 
     def is_due(self) -> bool:

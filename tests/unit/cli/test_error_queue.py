@@ -10,7 +10,7 @@ import azure.functions as func
 import pytest
 
 from cli.__main__ import main
-from functions.errors import list_errors, repeat
+from functions.http.error_queue import list_errors, repeat
 from shared.domain.wire import to_properties
 from tests.unit.cli.fake_app import Asked, FakeApp, running_app
 from tests.world import World, message

@@ -9,12 +9,12 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from functions.access import requires
 from functions.app import build_app
-from functions.operate import carry_out
-from functions.page import show, show_overview
-from functions.page_decisions import answer_form
-from functions.responses import respond
+from functions.http.access import requires
+from functions.http.operate import carry_out
+from functions.http.responses import respond
+from functions.page.decisions import answer_form
+from functions.page.page import show, show_overview
 from shared.domain.access import Authentication, Right
 from shared.engine.build import Services
 from shared.settings import AUTH_ENABLED, InvalidSettings, Settings

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from functions.app import build_app, find_handlers
-from functions.asyncapi import ATTRIBUTES, HEADERS, REQUIRED, describe_messages
-from functions.openapi import describe_api
+from functions.http.asyncapi import ATTRIBUTES, HEADERS, REQUIRED, describe_messages
+from functions.http.openapi import describe_api
 from shared.domain.errors import InvalidMessage
 from shared.domain.handler import Context, Handlers
 from shared.domain.message import Message, Number

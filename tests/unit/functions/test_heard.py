@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import azure.functions as func
 import pytest
 
-from functions.operate import report_health
+from functions.http.operate import report_health
 from shared.domain.errors import Unavailable
 from shared.engine.operate.heard import COMPACT, SWEEP, Heard
 from tests.world import World

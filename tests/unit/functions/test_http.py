@@ -12,14 +12,14 @@ import azure.functions as func
 import pytest
 
 from functions.app import build_app
-from functions.operate import (
+from functions.http.operate import (
     carry_out,
     list_sessions,
     list_standstills,
     report_health,
     show_session,
 )
-from functions.requests import SAGA, SESSION, path_to
+from functions.http.requests import SAGA, SESSION, path_to
 from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
 from simulation import virtual_time

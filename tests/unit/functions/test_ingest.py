@@ -6,8 +6,8 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from functions.ingest import accept, build_ingest_blueprint
-from functions.responses import respond_problem
+from functions.http.ingest import accept, build_ingest_blueprint
+from functions.http.responses import respond_problem
 from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import Throttled
 from shared.domain.message import BODY_BYTES_MAX

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from functions.app import build_app, find_handlers
-from functions.openapi import describe_api
-from functions.operate import ResolutionBody
+from functions.http.openapi import describe_api
+from functions.http.operate import ResolutionBody
 from shared.domain.handler import Context, Handlers
 from shared.engine.operate.resolve import ResolutionAction
 from tests.world import World

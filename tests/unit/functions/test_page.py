@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 import azure.functions as func
 import pytest
 
-from functions.page import show, show_overview, show_sessions, show_timeline
-from functions.page_decisions import PACE_SECONDS, answer_form
-from functions.page_errors import answer_error_form, show_errors
-from functions.page_regions import ENTRIES_MAX, measure_activity, show_regions
-from functions.page_view import compare_states, group_by_cause, link_docs
+from functions.page.decisions import PACE_SECONDS, answer_form
+from functions.page.error_queue import answer_error_form, show_errors
+from functions.page.page import show, show_overview, show_sessions, show_timeline
+from functions.page.regions import ENTRIES_MAX, measure_activity, show_regions
+from functions.page.view import compare_states, group_by_cause, link_docs
 from shared.domain.journal import RecentEntry
 from shared.domain.spending import CURRENT
 from shared.domain.wire import to_properties

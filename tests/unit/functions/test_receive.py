@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import azure.functions as func
 import pytest
 
-from functions.receive import receive_message
+from functions.triggers.receive import receive_message
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown

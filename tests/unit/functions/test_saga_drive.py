@@ -11,8 +11,8 @@ from azure.durable_functions import Orchestrator
 from durabletask.internal import helpers
 from durabletask.internal import orchestrator_service_pb2 as pb
 
-from functions import saga_instances
-from functions.saga_drive import CHANGED, retry_policy_of
+from functions.triggers import saga_instances
+from functions.triggers.saga_drive import CHANGED, retry_policy_of
 from shared.domain.saga.plan import Command, Plan, Stage, Step, Wait
 from shared.domain.saga.walk import Activity, ActivityCall, StartedSaga
 

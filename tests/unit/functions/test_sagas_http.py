@@ -8,10 +8,12 @@ import azure.functions as func
 import grpc  # type: ignore[import-untyped]
 import pytest
 
-from functions import saga_instances, sagas, sagas_http
 from functions.handlers import orders
-from functions.page import show_saga_steps
-from functions.saga_drive import CHANGED
+from functions.http import sagas
+from functions.page.page import show_saga_steps
+from functions.triggers import saga_instances
+from functions.triggers.saga_drive import CHANGED
+from functions.triggers.sagas import log_alert
 from shared.domain.saga.plan import SagaState, instance_of
 from shared.storage.documents import encode_entry
 from tests.saga_stage import Stage, order, stocked
@@ -101,12 +103,10 @@ class Region:
     async def show(self, key: str) -> func.HttpResponse:
         """What a saga is described as."""
         request = func.HttpRequest("GET", "/", route_params={"key": key}, body=b"")
-        return await sagas_http.describe_saga_over_http(self.stage.book(self.name), request)
+        return await sagas.describe_saga_over_http(self.stage.book(self.name), request)
 
     async def start(self, body: str = PLACED, key: str = "o-1") -> tuple[int, Any]:
-        return await self.ask(
-            sagas_http.start_saga_over_http, body, key=key, params="type=order.place"
-        )
+        return await self.ask(sagas.start_saga_over_http, body, key=key, params="type=order.place")
 
     async def feed(self, session: str = "saga:o-1") -> None:
         """Show the change feed every entry of a session."""
@@ -161,7 +161,7 @@ async def test_a_start_is_recorded_and_has_an_instance_that_walks_at_once(east: 
 async def test_a_bad_start_is_refused_by_name(
     east: Region, params: str, body: str, status: int, kind: str
 ) -> None:
-    found, problem = await east.ask(sagas_http.start_saga_over_http, body, key="o-1", params=params)
+    found, problem = await east.ask(sagas.start_saga_over_http, body, key="o-1", params=params)
 
     assert (found, problem["type"]) == (status, kind)
     assert "saga:o-1" not in east.stage.entries()
@@ -193,7 +193,7 @@ async def test_an_event_wakes_the_instance_here_and_by_the_feed_there(
     await east.start()
     await west.feed()
 
-    status, _ = await east.ask(sagas_http.add_event_over_http, key="o-1", event="approved")
+    status, _ = await east.ask(sagas.add_event_over_http, key="o-1", event="approved")
     await west.feed()
 
     assert status == 202
@@ -201,7 +201,7 @@ async def test_an_event_wakes_the_instance_here_and_by_the_feed_there(
 
 
 async def test_an_event_for_a_saga_to_come_wakes_nobody(east: Region) -> None:
-    status, _ = await east.ask(sagas_http.add_event_over_http, key="o-1", event="approved")
+    status, _ = await east.ask(sagas.add_event_over_http, key="o-1", event="approved")
 
     assert status == 202
     assert [(await east.show(key)).status_code for key in ("o-1", "o-2")] == [200, 404]
@@ -210,7 +210,7 @@ async def test_an_event_for_a_saga_to_come_wakes_nobody(east: Region) -> None:
 
 @pytest.mark.parametrize("event", ["cancelled", "timeout:approval", "a b", "x" * 65])
 async def test_what_only_the_saga_itself_may_say_is_refused(east: Region, event: str) -> None:
-    status, problem = await east.ask(sagas_http.add_event_over_http, key="o-1", event=event)
+    status, problem = await east.ask(sagas.add_event_over_http, key="o-1", event=event)
 
     assert (status, problem["type"]) == (400, "InvalidMessage")
 
@@ -218,8 +218,8 @@ async def test_what_only_the_saga_itself_may_say_is_refused(east: Region, event:
 async def test_a_cancelled_saga_cannot_be_approved(east: Region) -> None:
     await east.start()
 
-    cancelled, _ = await east.ask(sagas_http.cancel_over_http, key="o-1")
-    status, problem = await east.ask(sagas_http.add_event_over_http, key="o-1", event="approved")
+    cancelled, _ = await east.ask(sagas.cancel_over_http, key="o-1")
+    status, problem = await east.ask(sagas.add_event_over_http, key="o-1", event="approved")
 
     assert cancelled == 202
     assert (status, problem["detail"]) == (409, "approval was decided: cancelled")
@@ -277,7 +277,7 @@ async def test_a_task_hub_out_of_reach_is_left_to_the_feed(
     east.hub = Lost(code=code)
 
     assert (await east.start())[0] == 202
-    assert (await east.ask(sagas_http.add_event_over_http, key="o-1", event="approved"))[0] == 202
+    assert (await east.ask(sagas.add_event_over_http, key="o-1", event="approved"))[0] == 202
     with pytest.raises(Missing):
         await east.feed()
 
@@ -292,7 +292,7 @@ async def test_sagas_are_listed_by_state(east: Region) -> None:
     lists = {}
     for wanted in ("", "running", "completed", "lost"):
         request = func.HttpRequest("GET", "/", params={"state": wanted} if wanted else {}, body=b"")
-        answer = await sagas_http.list_over_http(east.hub, request)
+        answer = await sagas.list_over_http(east.hub, request)
         lists[wanted] = answer.status_code, json.loads(answer.get_body())
 
     assert [saga["key"] for saga in lists["running"][1]["sagas"]] == ["o-1", "o-2"]
@@ -318,7 +318,7 @@ def test_an_end_that_needs_a_person_is_logged_as_an_error(
 ) -> None:
     work = {"key": "o-1", "reason": "reserve.p: burnt"}
     for state in SagaState:
-        sagas.log_alert(work, state)
+        log_alert(work, state)
 
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
         "saga 'o-1' is compensation-failed: reserve.p: burnt",

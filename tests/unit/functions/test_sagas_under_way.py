@@ -15,7 +15,7 @@ from azure.durable_functions import Orchestrator
 from durabletask.internal import orchestrator_service_pb2 as pb
 from google.protobuf.json_format import Parse  # type: ignore[import-untyped]
 
-from functions import saga_instances
+from functions.triggers import saga_instances
 from shared.domain.saga import walk as saga_walk
 from shared.domain.saga.plan import SagaState, Stage, StepOutcome
 from shared.domain.saga.walk import ActivityCall, Pause, StartedSaga, Walk, WalkProgress

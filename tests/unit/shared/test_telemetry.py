@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from functions.handlers.orders import handlers
-from functions.ingest import accept
-from functions.receive import receive_message
+from functions.http.ingest import accept
+from functions.triggers.receive import receive_message
 from shared.adapters.telemetry import EffectIds, OpenTelemetry
 from shared.domain import wire
 from shared.domain.message import Message

@@ -8,10 +8,10 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.access import add_route, principal_of
-from functions.operate import read_limit
-from functions.requests import SESSION, path_to, require_request
-from functions.responses import REPORT_HELP, respond, respond_problem
+from functions.http.access import add_route, principal_of
+from functions.http.operate import read_limit
+from functions.http.requests import SESSION, path_to, require_request
+from functions.http.responses import REPORT_HELP, respond, respond_problem
 from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
 from shared.domain.message import SEQUENCE_MAX
@@ -39,7 +39,7 @@ class RepeatBody(BaseModel):
     body: Any = None
 
 
-def build_errors_blueprint(services: Services) -> func.Blueprint:
+def build_error_queue_blueprint(services: Services) -> func.Blueprint:
     """`GET /api/errors` and `POST /api/errors/again`."""
     bp = func.Blueprint()
 

@@ -4,8 +4,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from functions.requests import SESSION, path_to
-from functions.responses import STANDSTILL_HELP
+from functions.http.requests import SESSION, path_to
+from functions.http.responses import STANDSTILL_HELP
 from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message, Number
 from shared.domain.outbox import Outbox, Rerun, Staged

@@ -13,7 +13,7 @@ import grpc  # type: ignore[import-untyped]
 from durabletask.client import OrchestrationStatus, PurgeInstancesResult
 from durabletask.task import OrchestrationContext
 
-from functions.saga_drive import CHANGED, DurableSteps, drive
+from functions.triggers.saga_drive import CHANGED, DurableSteps, drive
 from shared.domain.journal import Entry
 from shared.domain.saga.plan import SagaState, instance_of, key_of
 from shared.domain.saga.walk import StartedSaga, orchestrate

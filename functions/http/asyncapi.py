@@ -12,9 +12,9 @@ from typing import Any
 import azure.functions as func
 from pydantic.json_schema import models_json_schema
 
-from functions.access import add_route
-from functions.openapi import REFERENCE, TEXT, VERSION, find_messages
-from functions.responses import respond
+from functions.http.access import add_route
+from functions.http.openapi import REFERENCE, TEXT, VERSION, find_messages
+from functions.http.responses import respond
 from shared.domain import wire
 from shared.domain.access import Right
 from shared.domain.handler import Handlers

@@ -9,7 +9,7 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from functions.rescue import build_recovery_blueprint, recover_documents, sweep_journal
+from functions.triggers.recover import build_recovery_blueprint, recover_documents, sweep_journal
 from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import Misconfigured
 from shared.engine.build import Services, build

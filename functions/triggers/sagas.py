@@ -7,8 +7,8 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.feed import JOURNAL_FEED
-from functions.saga_instances import begin_instances, purge_instances, saga
+from functions.triggers.change_feed import JOURNAL_FEED
+from functions.triggers.saga_instances import begin_instances, purge_instances, saga
 from shared.domain.reports import shorten
 from shared.domain.saga.plan import SagaState, traceparent_of
 from shared.domain.saga.walk import Activity

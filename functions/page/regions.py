@@ -12,8 +12,8 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.page_view import render
-from functions.requests import require_request
+from functions.http.requests import require_request
+from functions.page.view import render
 from shared.domain.errors import InvalidMessage
 from shared.domain.journal import RecentEntry
 from shared.engine.build import Services

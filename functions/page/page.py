@@ -9,9 +9,9 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.access import add_route, principal_of
-from functions.descriptions import describe_entry, describe_standstill
-from functions.operate import (
+from functions.http.access import add_route, principal_of
+from functions.http.descriptions import describe_entry, describe_standstill
+from functions.http.operate import (
     STANDSTILLS_MAX,
     encode_place,
     find_sessions,
@@ -19,13 +19,13 @@ from functions.operate import (
     read_limit,
     read_place,
 )
-from functions.page_decisions import answer_form
-from functions.page_errors import answer_error_form, show_errors
-from functions.page_regions import show_regions
-from functions.page_view import compare_states, group_by_cause, link_docs, render, render_problem
-from functions.requests import require_request
-from functions.sagas import with_client
-from functions.sagas_http import describe_saga, find_sagas, read_state
+from functions.http.requests import require_request
+from functions.http.sagas import describe_saga, find_sagas, read_state
+from functions.page.decisions import answer_form
+from functions.page.error_queue import answer_error_form, show_errors
+from functions.page.regions import show_regions
+from functions.page.view import compare_states, group_by_cause, link_docs, render, render_problem
+from functions.triggers.sagas import with_client
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.journal import Entry

@@ -11,16 +11,16 @@ import azure.durable_functions as df
 import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
-from functions.access import add_route
-from functions.requests import SAGA, SESSION, path_to, read_name, require_request
-from functions.responses import ERROR_HELP, respond, respond_problem
-from functions.saga_instances import (
+from functions.http.access import add_route
+from functions.http.requests import SAGA, SESSION, path_to, read_name, require_request
+from functions.http.responses import ERROR_HELP, respond, respond_problem
+from functions.triggers.saga_instances import (
     ORCHESTRATOR,
     ensure_instance,
     notify_instance,
     try_now,
 )
-from functions.sagas import with_client
+from functions.triggers.sagas import with_client
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Step

@@ -6,7 +6,7 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.feed import JOURNAL_FEED
+from functions.triggers.change_feed import JOURNAL_FEED
 from shared.domain.errors import LockstepError
 from shared.engine.build import Services
 from shared.engine.operate.compact import Compactor

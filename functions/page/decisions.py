@@ -13,10 +13,10 @@ from urllib.parse import parse_qs
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.access import principal_of
-from functions.operate import STANDSTILLS_MAX, decide_and_describe, read_resolution
-from functions.page_view import render
-from functions.requests import require_request
+from functions.http.access import principal_of
+from functions.http.operate import STANDSTILLS_MAX, decide_and_describe, read_resolution
+from functions.http.requests import require_request
+from functions.page.view import render
 from shared.domain.access import Principal
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, NotAllowed
 from shared.domain.message import require_text

@@ -12,11 +12,11 @@ import azure.functions as func
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from functions.access import add_route
-from functions.errors import SKIP_MAX, RepeatBody
-from functions.operate import STANDSTILLS_MAX, ResolutionBody
-from functions.requests import IN_QUERY
-from functions.responses import respond
+from functions.http.access import add_route
+from functions.http.error_queue import SKIP_MAX, RepeatBody
+from functions.http.operate import STANDSTILLS_MAX, ResolutionBody
+from functions.http.requests import IN_QUERY
+from functions.http.responses import respond
 from shared.domain.access import Right
 from shared.domain.handler import Handler, Handlers
 from shared.domain.saga.plan import SagaState

@@ -4,9 +4,9 @@ from datetime import datetime
 
 import azure.functions as func
 
-from functions.access import add_route
-from functions.requests import SESSION, path_to, read_name
-from functions.responses import respond, respond_problem
+from functions.http.access import add_route
+from functions.http.requests import SESSION, path_to, read_name
+from functions.http.responses import respond, respond_problem
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message, refuse_reserved

@@ -6,7 +6,7 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.responses import respond_problem
+from functions.http.responses import respond_problem
 from shared.domain.access import Authentication, Principal, Right, authenticate, require_right
 from shared.domain.errors import LockstepError
 from shared.engine.build import Services

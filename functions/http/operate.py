@@ -11,10 +11,10 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.access import add_route, principal_of
-from functions.descriptions import describe_entry, describe_standstill, summarise_head
-from functions.requests import SESSION, read_name, require_request
-from functions.responses import respond, respond_problem
+from functions.http.access import add_route, principal_of
+from functions.http.descriptions import describe_entry, describe_standstill, summarise_head
+from functions.http.requests import SESSION, read_name, require_request
+from functions.http.responses import respond, respond_problem
 from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, Unavailable
 from shared.domain.message import require_text

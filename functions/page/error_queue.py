@@ -6,11 +6,11 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.access import principal_of
-from functions.errors import find_errors, read_repetition, send_and_describe
-from functions.page_decisions import read_fields
-from functions.page_view import render
-from functions.requests import require_request
+from functions.http.access import principal_of
+from functions.http.error_queue import find_errors, read_repetition, send_and_describe
+from functions.http.requests import require_request
+from functions.page.decisions import read_fields
+from functions.page.view import render
 from shared.domain.errors import InvalidBody
 from shared.domain.reports import FAULT_TYPE
 from shared.engine.build import Services

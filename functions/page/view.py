@@ -12,8 +12,8 @@ import azure.functions as func
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_environment
 from markupsafe import Markup
 
-from functions.requests import HOST_PARAMETERS
-from functions.responses import describe_problem, retry_headers
+from functions.http.requests import HOST_PARAMETERS
+from functions.http.responses import describe_problem, retry_headers
 from shared.domain.errors import LockstepError
 from shared.domain.spending import CURRENT
 
