@@ -289,7 +289,7 @@ class Host:
     async def consume(self, queued: QueuedMessage) -> None:
         message = queued.message
         try:
-            outcome = await self.services.gatherer.consume(message, queued.sequence)
+            outcome = await self.services.consumer.consume(message, queued.sequence)
         except InvalidMessage as error:
             await self.reject(message, str(error))
         else:

@@ -1,6 +1,8 @@
 """The Service Bus trigger: messages through their session's journal."""
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import azure.functions as func
@@ -68,63 +70,66 @@ def build_receive_blueprint(services: Services) -> func.Blueprint:
 
 
 async def receive_message(services: Services, delivery: ReceivedMessage) -> None:
-    """Consume one delivery. Returning settles it, raising abandons it, after a pause."""
-    began = services.worker.clock.now()
-    try:
+    """Give the delivery its outcome, and tell it; what no journal takes goes to the error queue.
+
+    Returning settles the delivery, raising abandons it, after a pause.
+    """
+    worker = services.worker
+    began = worker.clock.now()
+    async with pausing_after_failure(services, delivery):
         await services.readiness.require_regions()
-        await consume(services, delivery)
-    except Exception:
-        await pause(services, delivery, began)
-        raise
+        properties, body = delivery.application_properties or {}, delivery.get_body()
+        try:
+            message = wire.from_properties(properties, body)
+        except InvalidMessage as error:
+            await reject(services, delivery, str(error))
+            return
+        with worker.span(
+            "receive",
+            message.traceparent,
+            session=message.session,
+            message=message.id,
+            delivery=delivery.delivery_count or 1,
+        ) as span:
+            try:
+                # The host calls in no certain order; the broker's is that of these numbers.
+                outcome = await services.consumer.consume(message, delivery.sequence_number or 0)
+            except InvalidMessage as error:
+                await reject(services, delivery, str(error))
+                return
+            name = name_outcome(outcome)
+            if span is not None:
+                span.describe(outcome=name)
+            if isinstance(outcome, Conflicting | Expired):
+                await reject(services, delivery, outcome.reason)
+        if worker.telemetry is not None:
+            measure_delivery(worker.telemetry, delivery, name, worker.clock.now() - began)
+        log_outcome(message, outcome, logs_all=services.logs_messages)
 
 
-async def pause(services: Services, delivery: ReceivedMessage, began: float) -> None:
-    """Wait inside a failed invocation, because the broker delivers again at once.
+@asynccontextmanager
+async def pausing_after_failure(
+    services: Services, delivery: ReceivedMessage
+) -> AsyncIterator[None]:
+    """Wait inside an invocation that fails, because the broker delivers again at once.
 
     Without it an error that stays spends all deliveries of a message in half a minute.
     """
     clock = services.worker.clock
-    seconds = pause_seconds(delivery.delivery_count or 1)
-    # What a slow failure took counts, so that no invocation lasts longer than it has to.
-    await clock.sleep(max(0.0, began + seconds - clock.now()))
+    began = clock.now()
+    try:
+        yield
+    except Exception:
+        # What a slow failure took counts, so that no invocation lasts longer than it has to.
+        seconds = pause_seconds(delivery.delivery_count or 1)
+        await clock.sleep(max(0.0, began + seconds - clock.now()))
+        raise
 
 
 def pause_seconds(delivery_count: int) -> float:
     """How long an invocation lasts at least that fails: twice as long with each delivery."""
     doublings = min(delivery_count - 1, 60)
     return min(float(2**doublings), PAUSE_SECONDS_MAX)
-
-
-async def consume(services: Services, delivery: ReceivedMessage) -> None:
-    """Give the delivery its outcome, and tell it; what no journal takes goes to the error queue."""
-    worker = services.worker
-    began = worker.clock.now()
-    try:
-        message = wire.from_properties(delivery.application_properties or {}, delivery.get_body())
-    except InvalidMessage as error:
-        await reject(services, delivery, str(error))
-        return
-    with worker.span(
-        "receive",
-        message.traceparent,
-        session=message.session,
-        message=message.id,
-        delivery=delivery.delivery_count or 1,
-    ) as span:
-        try:
-            # The host calls in no certain order; the broker's is that of these numbers.
-            outcome = await services.gatherer.consume(message, delivery.sequence_number or 0)
-        except InvalidMessage as error:
-            await reject(services, delivery, str(error))
-            return
-        name = name_outcome(outcome)
-        if span is not None:
-            span.describe(outcome=name)
-        if isinstance(outcome, Conflicting | Expired):
-            await reject(services, delivery, outcome.reason)
-    if worker.telemetry is not None:
-        measure_delivery(worker.telemetry, delivery, name, worker.clock.now() - began)
-    log_outcome(message, outcome, logs_all=services.logs_messages)
 
 
 def measure_delivery(

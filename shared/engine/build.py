@@ -7,14 +7,13 @@ from functools import partial
 from shared.domain.access import Authentication
 from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
-from shared.engine.commit.acknowledge import Acknowledgements
 from shared.engine.commit.commit import Committer
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.consume import Consumer
 from shared.engine.consume.duplicates import Duplicates
 from shared.engine.consume.fold import Folder
-from shared.engine.consume.gather import Gatherer
 from shared.engine.consume.park import Parking
+from shared.engine.dispatch.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import HandlerRunner
@@ -42,7 +41,6 @@ class Services:
 
     worker: Worker
     consumer: Consumer
-    gatherer: Gatherer
     commands: Commands
     rejecter: Rejecter
     dead_letters: DeadLetters
@@ -50,6 +48,7 @@ class Services:
     outputs: Outputs
     standstills: Standstills
     producer: Producer
+    readiness: Readiness
     ingest: Ingest
     recovery: Recovery
     compactor: Compactor
@@ -69,10 +68,6 @@ class Services:
     @property
     def region(self) -> str:
         return self.worker.owner.region
-
-    @property
-    def readiness(self) -> Readiness:
-        return self.producer.readiness
 
     @property
     def journal(self) -> Journal:
@@ -102,12 +97,12 @@ def build(  # noqa: PLR0913 - what a worker is made of
     """The services of one worker; `containers` are looked at after the start, with the queues."""
     worker = Worker(owner, journal, clock, handlers, policy, telemetry)
     acknowledgements = Acknowledgements(worker)
-    committer = Committer(worker, acknowledgements)
     runner = HandlerRunner(worker, delivery.regions)
     dispatcher = Dispatcher(worker, delivery, acknowledgements)
+    committer = Committer(worker, dispatcher)
     claims = Claims(worker, committer, dispatcher, runner)
     duplicates = Duplicates(journal)
-    parking = Parking(worker, committer, dispatcher, duplicates)
+    parking = Parking(worker, committer, duplicates)
     outputs = Outputs(dispatcher)
     folder = Folder(handlers, delivery.regions, policy.pure_seconds)
     consumer = Consumer(worker, committer, dispatcher, runner, claims, duplicates, parking, folder)
@@ -116,17 +111,17 @@ def build(  # noqa: PLR0913 - what a worker is made of
     return Services(
         worker=worker,
         consumer=consumer,
-        gatherer=Gatherer(consumer),
         commands=Commands(consumer),
         rejecter=rejecter,
-        dead_letters=DeadLetters(consumer, rejecter, delivery),
-        resolver=Resolver(consumer, outputs),
+        dead_letters=DeadLetters(consumer, parking, runner, rejecter),
+        resolver=Resolver(consumer, committer, outputs),
         outputs=outputs,
         standstills=Standstills(worker, delivery.regions),
         producer=producer,
+        readiness=producer.readiness,
         ingest=ingest,
         errors=ErrorQueue(worker, browser, ingest, delivery.queues),
-        recovery=Recovery(consumer),
+        recovery=Recovery(consumer, claims, dispatcher),
         look=Look({**places_of(delivery, policy.reply_queues), **(containers or {})}),
         compactor=Compactor(worker, delivery.regions),
         logs_messages=logs_messages,

@@ -188,7 +188,7 @@ async def consume_together(worker: Services, messages: Sequence[Message]) -> lis
 
     async def call(message: Message, arrival: int) -> Outcome:
         try:
-            return await worker.gatherer.consume(message, arrival)
+            return await worker.consumer.consume(message, arrival)
         except ProcessKilled:
             for other in calls:
                 other.cancel()

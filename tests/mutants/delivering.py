@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "let the next entry's outputs overtake",
         "P5",
-        "Consumer.proceed",
+        "Consumer.make_way",
         old="await self.dispatcher.catch_up(_HEAD_)",
         new="()",
         tests=OWNER_DIES,

@@ -162,8 +162,8 @@ MUTANTS = (
         "drop a fenced message without an entry",
         "P9",
         "Parking.commit_refusal",
-        old="await self.committer.commit(*_A_)",
-        new="WriteResult.CREATED",
+        old="await self.committer.append(_HEAD_, _ENTRY_, _BATCHES_)",
+        new="_ENTRY_",
         tests=SECOND_PRODUCER,
     ),
     Mutant(

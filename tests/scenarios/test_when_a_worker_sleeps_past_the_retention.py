@@ -32,7 +32,7 @@ async def test_it_cannot_commit_on_any_old_head() -> None:
         position = head.position + 1 if head else 0
         sleeper = world.worker("east").consumer
         sleeper.worker.remember_head("acc-7", head, is_ours=True)
-        made_from = await sleeper.parking.prepare(head, message(position, amount=-1))
+        made_from = await sleeper.committer.prepare(head, message(position, amount=-1))
         assert await sleeper.give_entry(made_from) is None, position
 
     assert {entry["id"]: dict(entry) for entry in world.entries()} == before
@@ -44,7 +44,7 @@ async def test_it_cannot_commit_on_an_old_head_though_its_write_is_applied_late(
 
     for head in heads[:-1]:
         sleeper = world.worker("east").consumer
-        made_from = await sleeper.parking.prepare(head, message(head.position + 1, amount=-1))
+        made_from = await sleeper.committer.prepare(head, message(head.position + 1, amount=-1))
         ending = await sleeper.runner.run(open_entry(made_from), HandlerInput(head.state or {}))
         appended = await world.journal.append(ending.entry)
         assert appended is WriteResult.ORPHANED, head.position

@@ -149,7 +149,7 @@ async def test_an_idempotent_handler_is_not_called_for_what_was_cancelled() -> N
     world.clock.seconds += AFTER.total_seconds()
 
     for one in reminders(world):
-        await world.east.gatherer.consume(one)
+        await world.east.consumer.consume(one)
 
     assert called == ["late second"]
 

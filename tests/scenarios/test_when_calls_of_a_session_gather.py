@@ -45,7 +45,7 @@ def begin(worker: Services, messages: Sequence[Message]) -> list[asyncio.Task[Ou
     calls = []
     for one in messages:
         assert one.number is not None
-        calls.append(asyncio.create_task(worker.gatherer.consume(one, one.number.sequence)))
+        calls.append(asyncio.create_task(worker.consumer.consume(one, one.number.sequence)))
     return calls
 
 
@@ -98,12 +98,12 @@ async def test_a_message_that_comes_alone_costs_what_it_cost_before() -> None:
     world = World()
 
     for one in TEN:
-        await world.east.gatherer.consume(one)
+        await world.east.consumer.consume(one)
 
     assert covered(world) == [1] * 10
     calls = world.journal.fault_plan.calls
     assert (calls["append"], calls["head"], world.clock.now()) == (10, 0, 0)
-    assert not world.east.gatherer.gatherings
+    assert not world.east.consumer.turns.gatherings
 
 
 @pytest.mark.parametrize("leader_dies", [True, False])
@@ -122,7 +122,7 @@ async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool
     again = await end(*begin(world.west, TEN))
     assert {type(outcome) for outcome in again} <= {Processed, AlreadyDone}
     assert world.amounts() == list(range(1, 11))
-    assert not world.east.gatherer.gatherings
+    assert not world.east.consumer.turns.gatherings
 
 
 async def test_a_call_that_is_cancelled_during_the_write_for_it_fails_no_other() -> None:
@@ -138,7 +138,7 @@ async def test_a_call_that_is_cancelled_during_the_write_for_it_fails_no_other()
 
     assert [type(o) for o in outcomes if not isinstance(o, Processed)] == [asyncio.CancelledError]
     assert covered(world) == [10]
-    assert await world.west.gatherer.consume(TEN[3]) == AlreadyDone()
+    assert await world.west.consumer.consume(TEN[3]) == AlreadyDone()
 
 
 async def test_a_call_that_comes_when_the_others_return_is_alone_and_served() -> None:
@@ -152,7 +152,7 @@ async def test_a_call_that_comes_when_the_others_return_is_alone_and_served() ->
     assert {type(outcome) for outcome in await end(*calls)} == {Processed}
     assert world.amounts() == list(range(1, 11))
     assert world.journal.fault_plan.calls["head"] == 0
-    assert not world.east.gatherer.gatherings
+    assert not world.east.consumer.turns.gatherings
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ async def test_a_store_that_refuses_one_message_is_not_asked_for_those_that_wait
     plan.plan(call, *[CallFault.REFUSED] * 10)
     worker = {"marker": world.west, "append": world.east}[call]
 
-    outcomes = await end(*(asyncio.create_task(worker.gatherer.consume(one)) for one in plain))
+    outcomes = await end(*(asyncio.create_task(worker.consumer.consume(one)) for one in plain))
 
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * 10
     assert plan.calls[call] == 1
@@ -261,7 +261,32 @@ async def test_messages_without_numbers_are_taken_in_the_brokers_order() -> None
     world = World()
     plain = [replace(message(n), number=None, id=f"id-{n}", time=TIME) for n in range(5)]
 
-    calls = [asyncio.create_task(world.east.gatherer.consume(plain[n], n)) for n in (3, 0, 4, 1, 2)]
+    calls = [asyncio.create_task(world.east.consumer.consume(plain[n], n)) for n in (3, 0, 4, 1, 2)]
     await end(*calls)
 
     assert world.amounts() == [1, 2, 3, 4, 5]
+
+
+async def test_calls_behind_a_fault_are_parked_at_once_however_many_come_together() -> None:
+    world = World()
+    await world.east.consumer.consume(message(0, 5, kind="account.burn"))
+
+    outcomes = await end(*begin(world.east, TEN[1:]))
+
+    assert outcomes == [Parked()] * 9
+    assert world.clock.now() == 0
+
+
+async def test_a_copy_behind_a_missing_number_is_told_apart_at_once() -> None:
+    world = World()
+    for one in TEN[:3]:
+        await world.east.consumer.consume(one)
+
+    waiting, copy = begin(world.east, [TEN[7], TEN[1]])
+    await wait_a_moment()
+
+    assert copy.done()
+    assert await copy == AlreadyDone()
+    for one in TEN[3:7]:
+        await world.east.consumer.consume(one)
+    assert isinstance(await waiting, Processed)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from shared.domain.message import Message
-from shared.engine.consume.gather import LINGER_SECONDS_MAX, LINGER_SECONDS_MIN
+from shared.engine.consume.turns import LINGER_SECONDS_MAX, LINGER_SECONDS_MIN
 from shared.engine.consume.outcomes import AlreadyDone, Outcome, Processed
 from simulation import virtual_time
 from tests.loop_clock import LoopClock
@@ -55,7 +55,7 @@ async def serve(
         await asyncio.sleep(begin_after)
         while waiting:
             arrival, one = waiting.pop(0)
-            assert isinstance(await world.east.gatherer.consume(one, arrival), Processed)
+            assert isinstance(await world.east.consumer.consume(one, arrival), Processed)
             await asyncio.sleep(SETTLE_SECONDS)
 
     await asyncio.gather(*map(take_turns, begin_at))
@@ -68,7 +68,7 @@ async def serve_in_rounds(world: World, messages: Sequence[Message], rounds: int
         await asyncio.sleep(1.0)
         for _ in range(CALLS - sum(not call.done() for call in calls)):
             arrival, one = waiting.pop(0)
-            calls.add(asyncio.create_task(world.east.gatherer.consume(one, arrival)))
+            calls.add(asyncio.create_task(world.east.consumer.consume(one, arrival)))
             await asyncio.sleep(0.02)
     await asyncio.gather(*calls)
 
@@ -117,7 +117,7 @@ def test_a_busy_host_that_hands_over_one_by_one_gets_one_entry_for_each_round() 
 def test_messages_that_come_one_after_the_other_wait_for_nobody() -> None:
     async def work(world: World) -> None:
         for n in range(10):
-            assert isinstance(await world.east.gatherer.consume(message(n), n), Processed)
+            assert isinstance(await world.east.consumer.consume(message(n), n), Processed)
 
         assert virtual_time.now() <= 10 * WRITE_SECONDS + ROUNDING
 
@@ -128,12 +128,12 @@ def test_the_message_after_the_last_of_many_waits_in_vain_for_moments() -> None:
     async def work(world: World) -> None:
         await serve(world, [message(n) for n in range(CALLS)])
         began = virtual_time.now()
-        await world.east.gatherer.consume(message(CALLS), CALLS)
+        await world.east.consumer.consume(message(CALLS), CALLS)
         waited = virtual_time.now() - began - WRITE_SECONDS
         assert 0 < waited <= LINGER_SECONDS_MAX + ROUNDING
 
         began = virtual_time.now()
-        await world.east.gatherer.consume(message(CALLS + 1), CALLS + 1)
+        await world.east.consumer.consume(message(CALLS + 1), CALLS + 1)
         assert virtual_time.now() - began <= WRITE_SECONDS + ROUNDING
 
     far_away(work)
@@ -143,7 +143,7 @@ def test_a_new_session_whose_calls_begin_in_no_order_reads_nothing() -> None:
     async def work(world: World) -> None:
         calls = []
         for n in (5, 2, 1, 4, 3, 0):
-            calls.append(asyncio.create_task(world.east.gatherer.consume(message(n), n)))
+            calls.append(asyncio.create_task(world.east.consumer.consume(message(n), n)))
             await asyncio.sleep(LINGER_SECONDS_MIN / 10)
         await asyncio.gather(*calls)
 
@@ -158,10 +158,10 @@ def test_calls_behind_a_gap_that_come_one_after_the_other_ask_the_store_together
     async def work(world: World) -> None:
         calls = []
         for n in range(1, 9):
-            calls.append(asyncio.create_task(world.east.gatherer.consume(message(n), n)))
+            calls.append(asyncio.create_task(world.east.consumer.consume(message(n), n)))
             await asyncio.sleep(8 * LINGER_SECONDS_MIN)
         reads = world.journal.fault_plan.calls["head"]
-        await world.east.gatherer.consume(message(0), 0)
+        await world.east.consumer.consume(message(0), 0)
         await asyncio.gather(*calls)
 
         assert reads <= 2
@@ -175,7 +175,7 @@ def test_a_region_that_comes_second_does_not_wait_for_more_copies() -> None:
         await serve(world, [message(n) for n in range(CALLS)])
         began = virtual_time.now()
         for n in range(1, CALLS):
-            assert await world.west.gatherer.consume(message(n), n) == AlreadyDone()
+            assert await world.west.consumer.consume(message(n), n) == AlreadyDone()
         assert virtual_time.now() == began
 
     far_away(work)

@@ -16,7 +16,7 @@ async def commit_and_die(world: World) -> list[tuple[str, bytes]]:
     healthy = World()
     await healthy.east.consumer.consume(BILL)
     consumer = world.east.consumer
-    opened = next_entry.open_entry(await consumer.parking.prepare(None, BILL))
+    opened = next_entry.open_entry(await consumer.committer.prepare(None, BILL))
     ending = await consumer.runner.run(opened, HandlerInput())
     assert await consumer.committer.commit(None, ending.entry) is WriteResult.CREATED
     world.east = world.worker("east")

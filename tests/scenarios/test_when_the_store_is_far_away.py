@@ -194,7 +194,7 @@ async def test_what_an_older_worker_parked_is_found_and_drained() -> None:
     world.journal.store.flags[SESSION].discard(documents.pop("waiting")["id"])
     head = await world.journal.head(SESSION)
     await world.east.consumer.give_entry(
-        await world.east.consumer.parking.prepare(head, message(0))
+        await world.east.consumer.committer.prepare(head, message(0))
     )
 
     world.clock.seconds += 60

@@ -1,4 +1,4 @@
-"""Create an entry, and know whether it was created, whatever the store answered.
+"""Write an entry, and know whether it was written, whatever the store answered.
 
 Of all creates at one position at most one succeeds, in any region. That one answer is claim,
 commit, deduplication and fence at once; so it must not be guessed when it is lost.
@@ -7,18 +7,45 @@ commit, deduplication and fence at once; so it must not be guessed when it is lo
 from shared.domain.decision import marker_seconds
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry, EvictedCursor
-from shared.domain.next_entry import evict, evicted_cursors
-from shared.domain.outbox import NO_OUTBOX
-from shared.engine.commit.acknowledge import Acknowledgements
+from shared.domain.message import Message
+from shared.domain.next_entry import EntryInput, evict, evicted_cursors
+from shared.domain.outbox import NO_OUTBOX, DestinationBatch
+from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.worker import Worker
 from shared.ports import Carried, WriteResult
 
 
 class Committer:
-    def __init__(self, worker: Worker, acknowledgements: Acknowledgements) -> None:
+    """Writes the entries of one worker, with what has to come before and after each of them."""
+
+    def __init__(self, worker: Worker, dispatcher: Dispatcher) -> None:
         self.worker = worker
-        self.acknowledgements = acknowledgements
+        self.dispatcher = dispatcher
+        self.acknowledgements = dispatcher.acknowledgements
         self.marker_seconds = marker_seconds(worker.policy.window_seconds)
+
+    async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
+        """What the next entry is made from; the outboxes of earlier ones are delivered first.
+
+        Raises Unavailable.
+        """
+        # Any new entry hides its predecessor's outbox from those who read only the head, so it has
+        # to say which regions still lag, whatever kind of entry it is.
+        lagging = await self.dispatcher.catch_up(head)
+        return EntryInput(head, message, self.worker.new_attempt(), lagging)
+
+    async def append(
+        self, head: Entry | None, entry: Entry, batches: tuple[DestinationBatch, ...] = ()
+    ) -> Entry | None:
+        """Commit the entry and send its outputs; None when another worker was first.
+
+        The entry is returned as it is stored. Raises what `commit` raises.
+        """
+        if await self.commit(head, entry) is not WriteResult.CREATED:
+            return None
+        # A crash here is harmless: the entry's outbox is pending. The redelivery of its message,
+        # the session's next one, the change feed or the sweep sends the same bytes.
+        return await self.dispatcher.send_outputs(entry, batches) if batches else entry
 
     async def commit(self, head: Entry | None, entry: Entry) -> WriteResult:
         """Create the entry after this head; anything but CREATED says why it could not be.

@@ -3,8 +3,10 @@
 Read this page first. A delivery is settled only after `Consumer.consume` has returned, so a crash
 anywhere below means that the broker delivers the message again, and it finds what was done.
 
+    take turns  Calls of one session that are in hand at once take turns, or share an entry.
     recognise   Is it a copy? A region that normally comes second looks for its entry first.
     decide      head and message -> decision, by the table in domain/decision.py.
+    make way    What has to come before it comes first: outputs that a region still misses.
     run         The handler runs; one that calls the outside claims the session first (claim.py).
     stage       Outputs too large for an entry are written beside it.
     commit      ONE write creates the entry: state, deduplication and outbox at once.
@@ -16,6 +18,7 @@ Whatever cannot go this way is parked (park.py) until its turn has come.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from shared.domain import next_entry
 from shared.domain.decision import (
@@ -54,6 +57,7 @@ from shared.engine.consume.outcomes import (
 )
 from shared.engine.consume.park import Parking, is_other, level_of
 from shared.engine.consume.pass_through import pass_through
+from shared.engine.consume.turns import Call, Turns
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import Ending, HandlerRunner
 from shared.engine.worker import Worker
@@ -61,6 +65,8 @@ from shared.ports import WriteResult
 
 # A message whose turn does not come for so many rounds, each of which may be a race, waits outside.
 ROUNDS_PER_RACE = 4
+# Evicted cursors that are read for a fold, side by side.
+CURSORS_READ_MAX = 40
 
 
 class Consumer:
@@ -88,25 +94,18 @@ class Consumer:
         self.duplicates = duplicates
         self.parking = parking
         self.folder = folder
+        self.turns = Turns(worker, self.leads)
 
-    async def consume(self, message: Message) -> Outcome:
+    async def consume(self, message: Message, arrival: int = 0) -> Outcome:
         """Give the message its entry, or find that it has one, or park it.
 
-        What was parked behind it is drained before the answer. Raises InvalidMessage for a message
-        that can never be taken, Unavailable or OutcomeUnknown when the store did not help; then the
-        message must stay in its queue.
+        This is the one way in: for deliveries, with the broker's sequence number as `arrival`, and
+        for whatever else is to take effect in a session. What was parked behind the message is
+        drained before the answer. Raises InvalidMessage for a message that can never be taken,
+        Unavailable or OutcomeUnknown when the store did not help; then the message must stay in its
+        queue. What the store refuses to one message of a session is raised for all that were
+        waiting with it. Some of them may have their entries nevertheless; their copies find them.
         """
-        # Waiting inside the invocation spends no delivery.
-        give_up_at = self.clock.now() + self.waits.gap_seconds
-        while True:
-            may_wait = self.clock.now() < give_up_at
-            outcome = await self.try_to_consume(message, may_wait=may_wait)
-            if not isinstance(outcome, NotYet):
-                return outcome
-            await self.clock.sleep(self.waits.poll_seconds)
-
-    async def try_to_consume(self, message: Message, *, may_wait: bool) -> Outcome | NotYet:
-        """See `consume`; NotYet, where the caller may wait, for one whose turn has not come."""
         if message.number is None:
             # An idempotent handler may run any number of times, so nothing is read or written for
             # it. With a number it goes through the journal, for the sake of order, and so does one
@@ -120,76 +119,57 @@ class Consumer:
             reason = explain_expiry(message, self.clock.today(), window)
             if reason is not None:
                 return Expired(reason)
-        # The region that leads the session expects new messages; the others expect copies of what
-        # it has done, and search for those first: one read answers for many of them.
-        outcome: Outcome | NotYet | None = None
-        if not self.leads(message.session):
-            outcome = await self.find_copy(message)
-        if outcome is None:
-            outcome = await self.process_in_turn(message, may_wait=may_wait)
-        if isinstance(outcome, NotYet):
-            return outcome
-        # Draining comes before settling, on the way of copies too: if the worker that committed the
-        # missing message died before it drained, the redelivery of that message drains here.
-        head = self.worker.remembered_head(message.session)
-        if head is not None and head.parked:
-            await self.drain(message.session)
-        return outcome
+        # Calls of one session that this worker has in hand at once take turns (turns.py).
+        call = self.turns.join(message, arrival)
+        try:
+            while taken := await self.turns.wait_for_turn(call):
+                with self.turns.concluding_errors(taken):
+                    entry = await self.fold_calls(taken) if len(taken) > 1 else None
+                    outcome: Outcome | NotYet
+                    if entry is not None:
+                        taken, outcome = taken[: len(entry.identities)], Processed(entry)
+                    else:
+                        # The first of its group: the others' turn is not before it has its entry.
+                        # Waiting inside the invocation spends no delivery, but it has an end.
+                        taken = taken[:1]
+                        may_wait = self.clock.now() < taken[0].give_up_at
+                        outcome = await self.process(taken[0].message, may_wait=may_wait)
+                    self.turns.conclude(taken, outcome)
+        finally:
+            self.turns.leave(call)
+        return call.get_outcome()
 
-    async def find_copy(self, message: Message) -> Outcome | None:
-        """What a copy of a processed message is, without its session's head; None for no copy."""
-        # One read as a rule, and an old one will do: that a number was processed stays true. A copy
-        # that is missed here costs time only, because `decide` finds it on the newest head.
-        digest = self.duplicates.recall(message) or await self.duplicates.look(message)
-        if digest is None:
-            return None
-        kind = self.worker.handlers.kind_of(message.type)
-        if message.number is None and kind is Kind.EFFECTFUL:
-            # A claim has its marker from the beginning: is the message done, or only claimed? If
-            # it is claimed, this copy has to wait for the owner, or take over from it.
-            head = await self.worker.read_head(message.session)
-            if head is not None and decide(head, message) == Busy(head.position, same=True):
-                return None
-        return compare_content(message, digest)
-
-    def leads(self, session: str) -> bool:
-        """Whether this worker's messages are probably the first copies."""
-        if self.worker.own_head(session) is not None:
-            return True
-        return self.dispatcher.delivery.preferred_region(session) == self.worker.owner.region
-
-    async def first_head(self, message: Message) -> Entry | None:
-        """The head to try first: remembered, or read where reading is cheaper than a conflict."""
-        session = message.session
-        if not self.leads(session):
-            # The other region appends here, so what this worker remembers is probably too old, and
-            # a refused create costs more than a read.
-            return await self.worker.read_head(session)
-        head = self.worker.remembered_head(session)
-        is_first = message.number is not None and message.number.sequence == 0
-        # The first number of a group usually begins a session, so nothing is read for it: if there
-        # is a session after all, creating its first entry fails.
-        if head is None and not is_first:
-            # An older head will do: if it is too old, creating the next entry fails as well.
-            head = await self.worker.read_head(session, newest=False)
-        return head
-
-    async def process_in_turn(self, message: Message, *, may_wait: bool) -> Outcome | NotYet:
-        """Decide on a head that may be old, and on the newest whenever that was too old."""
-        # A round ends with None when another worker was first, or when the head may be too old to
-        # wait on. Races are counted: whoever keeps losing them is parked, which runs no handler and
-        # so is quicker, and then drained.
-        races = 0
-        head, is_fresh = await self.first_head(message), False
-        for _ in range(ROUNDS_PER_RACE * self.waits.races_max):
-            outcome: Outcome | NotYet | None = None
+    async def process(  # noqa: C901 - flat: the steps of a message, in their order
+        self, message: Message, *, may_wait: bool
+    ) -> Outcome | NotYet:
+        """One message by itself; NotYet, where the call may wait, if its turn has not come."""
+        outcome: Outcome | NotYet | None
+        outcome, head = await self.recognise(message)
+        # A round decides on a head that may be old, or on the newest whenever that was too old. It
+        # has no outcome when another worker was first, or when the head may be too old to wait on.
+        # Races are counted: whoever keeps losing them is parked, which runs no handler and so is
+        # quicker, and then drained.
+        races, rounds, is_fresh = 0, 0, False
+        while outcome is None:
+            if rounds == ROUNDS_PER_RACE * self.waits.races_max:
+                raise Unavailable(f"other workers keep being first in {message.session!r}", 1.0)
+            if rounds:
+                head, is_fresh = await self.worker.read_head(message.session), True
+            rounds += 1
             if head is not None and head.has_evicted and message.number is not None:
                 # The entry names only the groups used last, so this one's cursor may lie beside it.
                 head = await self.worker.with_cursors(head, [message.number.group])
             match decide(head, message):
                 case Proceed() if races < self.waits.races_max:
                     races += 1
-                    outcome = await self.proceed(head, message)
+                    made_from = await self.make_way(head, message)
+                    if not isinstance(made_from, EntryInput):
+                        outcome = made_from
+                        continue
+                    entry = await self.give_entry(made_from)
+                    # Not only the position may have been taken: the marker of an earlier copy
+                    # refuses the batch too, and the same batch must not be tried for ever.
+                    outcome = outcome_of(entry) or await self.parking.seen_before(message)
                 case Duplicate(checked):
                     # True whatever was appended meanwhile, so an old head may say so.
                     outcome = await self.confirm_copy(head, message, checked=checked)
@@ -203,15 +183,69 @@ class Consumer:
                 case (Gap() | Busy()) as obstacle if is_fresh:
                     # On a head that may be old nobody waits: it is read again first.
                     outcome = await self.wait(head, message, obstacle, may_wait=may_wait)
-            if outcome is not None:
-                return outcome
-            head, is_fresh = await self.worker.read_head(message.session), True
-        raise Unavailable(f"other workers keep being first in session {message.session!r}", 1.0)
+        # Draining comes before settling, on the way of copies too: if the worker that committed the
+        # missing message died before it drained, the redelivery of that message drains here.
+        if not isinstance(outcome, NotYet):
+            await self.drain(message.session)
+        return outcome
 
-    async def proceed(self, head: Entry | None, message: Message) -> Outcome | None:
-        """Process a message whose turn has come; None when another worker was first."""
-        made_from = EntryInput(head, message, self.worker.new_attempt())
+    async def recognise(self, message: Message) -> tuple[Outcome | None, Entry | None]:
+        """The outcome of a copy, or the head to decide on first, which may be old."""
+        session = message.session
+        head = self.worker.own_head(session)
         if head is not None:
+            # This worker wrote it, so it is probably still the newest, and nothing is read.
+            return None, head
+        if not self.leads(session):
+            # The region that leads the session expects new messages; the others expect copies of
+            # what it has done, and search for those first: one read answers for many of them. The
+            # leader appends, so a remembered head is probably too old, and a refused create costs
+            # more than a read.
+            copy = await self.find_copy(message)
+            return copy, None if copy else await self.worker.read_head(session)
+        head = self.worker.remembered_head(session)
+        is_first = message.number is not None and message.number.sequence == 0
+        # The first number of a group usually begins a session, so nothing is read for it: if there
+        # is a session after all, creating its first entry fails.
+        if head is None and not is_first:
+            # An older head will do: if it is too old, creating the next entry fails as well.
+            head = await self.worker.read_head(session, newest=False)
+        return None, head
+
+    async def fold_calls(self, calls: Sequence[Call]) -> Entry | None:
+        """One entry for the first of these calls; None where that is no use.
+
+        Raises Unavailable or OutcomeUnknown.
+        """
+        first = calls[0].message
+        # A region that does not lead mostly gets copies: there is nothing to commit for them.
+        if not self.leads(first.session):
+            return None
+        _, head = await self.recognise(first)
+        # Where messages are parked, each new one has to be compared with them and may let some go
+        # on, which `process` does.
+        if head is not None and head.parked:
+            return None
+        messages = (call.message for call in calls)
+        fresh = [*takewhile(lambda one: self.duplicates.recall(one) is None, messages)]
+        if not fresh:
+            return None
+        if head is not None and head.has_evicted:
+            groups = [one.number.group for one in fresh[:CURSORS_READ_MAX] if one.number]
+            head = await self.worker.with_cursors(head, groups)
+        # A crash before the commit leaves nothing, and one after it leaves an entry that names
+        # every message of the fold: all of them are redelivered and found processed.
+        return await self.commit_fold(await self.committer.prepare(head, first), fresh)
+
+    async def make_way(self, head: Entry | None, message: Message) -> EntryInput | Outcome | None:
+        """What the message's entry is made from, once all that has to come before it is done.
+
+        An outcome where it gets no entry; None to decide again.
+        """
+        made_from = EntryInput(head, message, self.worker.new_attempt())
+        if head is None:
+            return made_from
+        if head.parked:
             # What lies parked under its number gives way, unless its producer fenced this one. It
             # is a copy of this message, or it came from a producer that has been fenced since;
             # other content of the same producer is a conflict. Its document is deleted in the batch
@@ -225,19 +259,14 @@ class Consumer:
                 note = f"in place of the parked message {parked.id!r}"
                 is_same = parked.digest == message.digest
                 made_from = replace(made_from, from_parked=True, note=None if is_same else note)
-            # In each region outputs keep the order of the journal: older ones are sent first. A
-            # region that still misses some is named in the entry, and gets none of its outputs yet.
-            if head.outbox.regions or head.lagging:
-                # A copy has nothing to wait for, and whoever made the entry may be about to send.
-                if message.number is None and (copy := await self.find_copy(message)) is not None:
-                    return copy
-                made_from = replace(made_from, lagging=await self.dispatcher.catch_up(head))
-        entry = await self.give_entry(made_from)
-        if entry is None and message.number is None:
-            # Not only the position may have been taken: the marker of an earlier copy refuses the
-            # batch too. Without this read the loop would try the same batch for ever.
-            return await self.parking.seen_before(message)
-        return outcome_of(entry)
+        # In each region outputs keep the order of the journal: older ones are sent first. A region
+        # that still misses some is named in the entry, and gets none of its outputs yet.
+        if head.outbox.regions or head.lagging:
+            # A copy has nothing to wait for, and whoever made the entry may be about to send.
+            if message.number is None and (copy := await self.find_copy(message)) is not None:
+                return copy
+            made_from = replace(made_from, lagging=await self.dispatcher.catch_up(head))
+        return made_from
 
     async def give_entry(self, made_from: EntryInput) -> Entry | None:
         """Run the message's handler and commit what came of it; None when others were first.
@@ -273,9 +302,9 @@ class Consumer:
             return None
         # A crash here is harmless: the entry's outbox is pending. The redelivery of this message,
         # the session's next one, the change feed or the sweep sends the same bytes.
-        if ending.batches:
-            return await self.dispatcher.send_outputs(ending.entry, ending.batches)
-        return ending.entry
+        if not ending.batches:
+            return ending.entry
+        return await self.dispatcher.send_outputs(ending.entry, ending.batches)
 
     async def confirm_copy(
         self, head: Entry | None, message: Message, *, checked: bool
@@ -334,6 +363,28 @@ class Consumer:
         # What cannot wait beside the claim waits in its invocation.
         return NotYet() if outcome is None and may_wait else outcome
 
+    async def find_copy(self, message: Message) -> Outcome | None:
+        """What a copy of a processed message is, without its session's head; None for no copy."""
+        # One read as a rule, and an old one will do: that a number was processed stays true. A copy
+        # that is missed here costs time only, because `decide` finds it on the newest head.
+        digest = self.duplicates.recall(message) or await self.duplicates.look(message)
+        if digest is None:
+            return None
+        kind = self.worker.handlers.kind_of(message.type)
+        if message.number is None and kind is Kind.EFFECTFUL:
+            # A claim has its marker from the beginning: is the message done, or only claimed? If
+            # it is claimed, this copy has to wait for the owner, or take over from it.
+            head = await self.worker.read_head(message.session)
+            if head is not None and decide(head, message) == Busy(head.position, same=True):
+                return None
+        return compare_content(message, digest)
+
+    def leads(self, session: str) -> bool:
+        """Whether this worker's messages are probably the first copies."""
+        if self.worker.own_head(session) is not None:
+            return True
+        return self.dispatcher.delivery.preferred_region(session) == self.worker.owner.region
+
     async def drain(self, session: str, end_at: float | None = None) -> None:
         """Process what was parked behind the remembered head; stops at a fault or a gap.
 
@@ -368,7 +419,7 @@ class Consumer:
         None when another worker was first.
         """
         # As for a delivered message: the outputs of earlier entries go first.
-        made_from = replace(await self.parking.prepare(head, messages[0]), from_parked=True)
+        made_from = replace(await self.committer.prepare(head, messages[0]), from_parked=True)
         if len(messages) > 1:
             entry = await self.commit_fold(made_from, messages)
             if entry is not None or self.worker.remembered_head(head.session) is None:

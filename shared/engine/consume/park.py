@@ -31,7 +31,6 @@ from shared.engine.consume.outcomes import (
     compare_content,
     report_conflict,
 )
-from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.worker import Worker
 from shared.ports import Carried, ParkedMessage, StoredEntry, WriteResult
 
@@ -48,21 +47,20 @@ class Parking:
         self,
         worker: Worker,
         committer: Committer,
-        dispatcher: Dispatcher,
         duplicates: Duplicates,
     ) -> None:
         self.worker = worker
         self.journal = worker.journal
         self.clock = worker.clock
         self.committer = committer
-        self.dispatcher = dispatcher
+        self.delivery = committer.dispatcher.delivery
         self.duplicates = duplicates
 
     async def park(self, head: Entry | None, message: Message) -> Outcome | None:
         """Keep the message beside the journal; None when another worker was first."""
         # The place is the message's number, so copies from both regions cannot both be parked. The
         # entry points to the state instead of copying it: many may wait behind one gap.
-        entry = next_entry.park(await self.prepare(head, message))
+        entry = next_entry.park(await self.committer.prepare(head, message))
         result = await self.committer.commit(head, entry)
         return await self.parked_as(head, message, result)
 
@@ -120,14 +118,14 @@ class Parking:
             return await self.refuse(head, message, level_of(parked))
         else:
             # The parked one is fenced: it gives its place up, and the message is looked at again.
-            made_from = replace(await self.prepare(head, parked), from_parked=True)
+            made_from = replace(await self.committer.prepare(head, parked), from_parked=True)
             await self.commit_refusal(made_from, level)
         return None
 
     async def refuse(self, head: Entry | None, message: Message, level: int) -> Outcome | None:
         """Record in the journal that the message's producer was fenced."""
         # The cursor stays where it is: the number is free for the producer that rules now.
-        entry = await self.commit_refusal(await self.prepare(head, message), level)
+        entry = await self.commit_refusal(await self.committer.prepare(head, message), level)
         return Refused(entry) if entry else None
 
     async def commit_refusal(self, made_from: EntryInput, level: int) -> Entry | None:
@@ -136,15 +134,14 @@ class Parking:
         reason = f"a producer of owner level {level} rules"
         # Recorded rather than dropped: its sender was told that it is safe. So it is kept whole, is
         # listed until a person closes it, and a copy goes where people look.
-        reports = self.dispatcher.delivery.address_all(ERRORS, [report_fault(message, reason)])
+        reports = self.delivery.address_all(ERRORS, [report_fault(message, reason)])
         entry = next_entry.refuse(next_entry.open_entry(made_from), reason)
         entry = replace(entry, message=message, outbox=reports, alert=reason)
-        result = await self.committer.commit(made_from.head, entry)
-        if result is not WriteResult.CREATED:
-            return None
-        log.warning("message %r of session %r: %s", message.id, message.session, reason)
-        await self.fence_ledger(message, level)
-        return await self.dispatcher.send_outputs(entry, reports.batches)
+        stored = await self.committer.append(made_from.head, entry, reports.batches)
+        if stored is not None:
+            log.warning("message %r of session %r: %s", message.id, message.session, reason)
+            await self.fence_ledger(message, level)
+        return stored
 
     async def fence_ledger(self, message: Message, level: int) -> None:
         """Raise the ledger of a fenced producer, so that its next operation is refused by name."""
@@ -194,13 +191,6 @@ class Parking:
             rest = await self.journal.parked_run(head.session, after, most - 1)
             return known, [first, *rest]
         return None
-
-    async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
-        """What the next entry is made from; outboxes of earlier ones are delivered first."""
-        # Any new entry hides its predecessor's outbox from those who read only the head, so it has
-        # to say which regions still lag, whatever kind of entry it is.
-        lagging = await self.dispatcher.catch_up(head)
-        return EntryInput(head, message, self.worker.new_attempt(), lagging)
 
 
 def level_of(message: Message) -> int:

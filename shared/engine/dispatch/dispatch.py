@@ -25,7 +25,7 @@ from shared.domain.outbox import (
     sort_for_delivery,
 )
 from shared.domain.reports import shorten
-from shared.engine.commit.acknowledge import Acknowledgements
+from shared.engine.dispatch.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.handle.handle import describe_error, run_pure
 from shared.engine.worker import Worker

@@ -31,9 +31,10 @@ from shared.engine.consume.outcomes import (
     Outcome,
     report_conflict,
 )
-from shared.engine.dispatch.deliver import Delivery
+from shared.engine.consume.park import Parking
+from shared.engine.handle.handle import HandlerRunner
 from shared.engine.operate.reject import Rejecter
-from shared.ports import DeadLetter, WriteResult
+from shared.ports import DeadLetter
 
 # Of one run; the next one takes more.
 LETTERS_MAX = 100
@@ -42,12 +43,17 @@ LETTERS_MAX = 100
 class DeadLetters:
     """Ends the dead letters of the app's own queue in its own region."""
 
-    def __init__(self, consumer: Consumer, rejecter: Rejecter, delivery: Delivery) -> None:
+    def __init__(
+        self, consumer: Consumer, parking: Parking, runner: HandlerRunner, rejecter: Rejecter
+    ) -> None:
         self.consumer = consumer
-        self.worker = consumer.worker
+        self.parking = parking
+        self.runner = runner
+        self.committer = parking.committer
+        self.worker = parking.worker
         self.rejecter = rejecter
-        self.bus = delivery.bus
-        self.queue = delivery.queues.here
+        self.bus = parking.delivery.bus
+        self.queue = parking.delivery.queues.here
 
     async def sweep(self) -> int:
         """How many dead letters were ended. Raises Unavailable or OutcomeUnknown."""
@@ -96,20 +102,19 @@ class DeadLetters:
 
     async def end_in_journal(self, message: Message, reason: str) -> Outcome | None:
         """As a delivered message, but a fault where its handler would run."""
-        consumer = self.consumer
         outcome: Outcome | None = None
         head = await self.worker.read_head(message.session)
         match decide(head, message):
             case Proceed():
                 outcome = await self.fault(head, message, reason)
             case Duplicate(checked):
-                outcome = await consumer.confirm_copy(head, message, checked=checked)
+                outcome = await self.consumer.confirm_copy(head, message, checked=checked)
             case Conflict():
                 outcome = report_conflict(message)
             case Fenced(level):
-                outcome = await consumer.parking.refuse(head, message, level)
+                outcome = await self.parking.refuse(head, message, level)
             case Gap() | Halted():
-                outcome = await consumer.parking.park(head, message)
+                outcome = await self.parking.park(head, message)
             case Busy():
                 # A worker has the session. Its claim ends, or is taken over by the sweep.
                 pass
@@ -117,14 +122,10 @@ class DeadLetters:
 
     async def fault(self, head: Entry | None, message: Message, reason: str) -> Outcome | None:
         """Let a person decide about the message: its handler may be what ended the workers."""
-        parking = self.consumer.parking
         if await self.worker.parked_under(head, message) is not None:
             # A copy of it waits in the journal, or another message has its place.
-            return await parking.parked_before(head, message)
-        made_from = await parking.prepare(head, message)
-        opened = next_entry.open_entry(made_from)
-        ending = self.consumer.runner.fail(opened, CallerError(reason))
-        result = await self.consumer.committer.commit(head, ending.entry)
-        if result is not WriteResult.CREATED:
-            return None
-        return Faulted(await self.consumer.dispatcher.send_outputs(ending.entry, ending.batches))
+            return await self.parking.parked_before(head, message)
+        opened = next_entry.open_entry(await self.committer.prepare(head, message))
+        ending = self.runner.fail(opened, CallerError(reason))
+        entry = await self.committer.append(head, ending.entry, ending.batches)
+        return Faulted(entry) if entry else None

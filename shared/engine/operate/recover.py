@@ -17,7 +17,9 @@ from itertools import chain
 from shared.domain.errors import LockstepError
 from shared.domain.measures import GAP_SECONDS, GAP_SESSIONS, PENDING_SECONDS, PENDING_SESSIONS
 from shared.domain.outbox import EVERY_QUEUE, PendingOutbox, sort_for_delivery
+from shared.engine.consume.claim import Claims
 from shared.engine.consume.consume import Consumer
+from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.operate.failed_sessions import FailedSessions
 from shared.ports import SessionNeed, Telemetry
 
@@ -70,18 +72,19 @@ class Recovered:
 class Recovery:
     """Helps sessions whose own worker did not come to it."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, claims: Claims, dispatcher: Dispatcher) -> None:
         self.consumer = consumer
-        self.worker = consumer.worker
-        self.journal = consumer.journal
-        self.dispatcher = consumer.dispatcher
-        self.region = consumer.worker.owner.region
-        self.regions = len(consumer.dispatcher.delivery.regions)
-        self.lag_seconds = consumer.worker.policy.lag_seconds
+        self.claims = claims
+        self.dispatcher = dispatcher
+        self.worker = dispatcher.worker
+        self.journal = dispatcher.journal
+        self.region = dispatcher.worker.owner.region
+        self.regions = len(dispatcher.delivery.regions)
+        self.lag_seconds = dispatcher.worker.policy.lag_seconds
         self.failed = {need: FailedSessions() for need in SessionNeed}
         # What is parked behind a fault or a gap waits for a person or a message, not for a sweep.
         self.failed[SessionNeed.DRAINING] = FailedSessions(PAUSE_SECONDS)
-        self.bound_seconds = consumer.worker.policy.waits.bound_seconds
+        self.bound_seconds = dispatcher.worker.policy.waits.bound_seconds
         self.slots = asyncio.Semaphore(SESSIONS_AT_ONCE)
 
     async def recover(self, changed: Sequence[PendingOutbox]) -> Recovered:
@@ -306,7 +309,7 @@ class Recovery:
         if stored is None or not stored.is_expired:
             return Help.DONE
         # None says that somebody else was first, who then also drains what the claim kept waiting.
-        entry = await self.consumer.claims.take_over(stored)
+        entry = await self.claims.take_over(stored)
         await self.consumer.drain(session, end_at)
         return Help.DONE if entry else Help.IN_VAIN
 

@@ -32,11 +32,12 @@ from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
 from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.saga.plan import key_of
 from shared.domain.standstill import StandstillKind
+from shared.engine.commit.commit import Committer
 from shared.engine.consume.consume import Consumer
 from shared.engine.handle.handle import dump_state, parse_state
 from shared.engine.operate.compact import fit_batch
 from shared.engine.operate.outputs import Outputs
-from shared.ports import SessionNeed, WriteResult
+from shared.ports import SessionNeed
 
 log = logging.getLogger("lockstep.resolve")
 
@@ -139,11 +140,13 @@ class ResolutionRequest:
 class Resolver:
     """Carries out decisions. What was parked is drained before the answer."""
 
-    def __init__(self, consumer: Consumer, outputs: Outputs) -> None:
+    def __init__(self, consumer: Consumer, committer: Committer, outputs: Outputs) -> None:
         self.consumer = consumer
+        self.committer = committer
+        self.dispatcher = committer.dispatcher
         self.outputs = outputs
-        self.worker = consumer.worker
-        self.journal = consumer.journal
+        self.worker = committer.worker
+        self.journal = committer.worker.journal
 
     async def resolve(self, session: str, decision: ResolutionRequest) -> Entry:
         """The entry that records the decision.
@@ -190,15 +193,14 @@ class Resolver:
         so nothing is recorded: who asked stands in the log. Raises Unavailable.
         """
         log.info("%r delivers in session %r: %s", decision.who, session, decision.why)
-        dispatcher = self.consumer.dispatcher
-        regions = dispatcher.delivery.regions
+        regions = self.dispatcher.delivery.regions
         until = self.worker.clock.now() + self.worker.policy.waits.bound_seconds
         lagging: tuple[str, ...] = ()
         while pending := await self.journal.pending(session, regions, limit=DELIVERED_AT_ONCE):
             if lagging or self.worker.clock.now() >= until:
                 missed = {region for one in pending for region in one.outbox.regions}
                 return tuple(region for region in regions if region in missed)
-            lagging = await dispatcher.deliver_in_order(pending, regions, until)
+            lagging = await self.dispatcher.deliver_in_order(pending, regions, until)
         return ()
 
     async def resolve_fault(self, session: str, decision: ResolutionRequest) -> Entry | None:
@@ -206,14 +208,13 @@ class Resolver:
         head = await self.worker.read_head(session)
         fault, message = await self.read_fault(session, head, decision)
         made_from = replace(
-            await self.consumer.parking.prepare(head, message),
+            await self.committer.prepare(head, message),
             resolution=replace(decision.resolution, at=fault.position),
             sent_digest=fault.identities[-1].digest,
         )
         if decision.action is ResolutionAction.SKIP:
             entry = next_entry.skip(next_entry.open_entry(made_from), decision.why)
-            result = await self.consumer.committer.commit(head, entry)
-            return entry if result is WriteResult.CREATED else None
+            return await self.committer.append(head, entry)
         if decision.type is not None:
             self.worker.handlers.of(decision.type)
         corrected = replace(
@@ -238,12 +239,11 @@ class Resolver:
             state = dump_state(declared, parse_state(declared, given), "a person")
         except (ValueError, UnreadableState) as error:
             raise InvalidState(f"this is no state of {declared.name!r}: {error}") from error
-        lagging = await self.consumer.dispatcher.catch_up(head)
+        lagging = await self.dispatcher.catch_up(head)
         entry = next_entry.set_state(
             head, state, current, self.worker.new_attempt(), lagging, decision.resolution
         )
-        result = await self.consumer.committer.commit(head, entry)
-        return entry if result is WriteResult.CREATED else None
+        return await self.committer.append(head, entry)
 
     async def erase(self, session: str, decision: ResolutionRequest) -> Entry | None:
         """Remove all that a session holds of a person; None when another worker was first.
@@ -258,10 +258,10 @@ class Resolver:
         await self.require_settled(session, head)
         if head is None or head.status is Status.WORKING:
             raise Unavailable(f"session {session!r} has no entry, or its handler is running", 1.0)
-        lagging = await self.consumer.dispatcher.catch_up(head)
+        lagging = await self.dispatcher.catch_up(head)
         attempt = self.worker.new_attempt()
         entry = next_entry.erase(head, attempt, lagging, decision.resolution)
-        if await self.consumer.committer.commit(head, entry) is not WriteResult.CREATED:
+        if await self.committer.append(head, entry) is None:
             return None
         # A crash from here on leaves older entries, and the decision may be repeated. They go
         # oldest first, as in compaction: a worker that slept on one of them finds it gone.
@@ -281,7 +281,7 @@ class Resolver:
             raise NotOpen(
                 f"messages of session {session!r} are parked: let them be processed first"
             )
-        regions = self.consumer.dispatcher.delivery.regions
+        regions = self.dispatcher.delivery.regions
         if await self.journal.pending(session, regions, limit=1):
             raise NotOpen(f"outputs of session {session!r} are pending: deliver them first")
         if await self.journal.blocked(session):
@@ -338,12 +338,11 @@ class Resolver:
         named = derive_id(session, last.group, str(last.sequence), "skipped")
         number = replace(last, level=cursor.level)
         missing = Message(named, session, SKIPPED_TYPE, SKIPPED_BODY, number)
-        made_from = await self.consumer.parking.prepare(head, missing)
+        made_from = await self.committer.prepare(head, missing)
         entry = next_entry.skip_numbers(
             replace(made_from, resolution=decision.resolution), cursor.next, decision.why
         )
-        result = await self.consumer.committer.commit(head, entry)
-        return entry if result is WriteResult.CREATED else None
+        return await self.committer.append(head, entry)
 
     async def close(self, session: str, decision: ResolutionRequest) -> Entry | None:
         """Take note of an entry that asks for a person; None where it was written meanwhile."""

@@ -1,35 +1,31 @@
-"""Commit like a database's log: what arrives while a session's entry is written becomes the next.
+"""Give turns to the calls of a session that one worker has in hand at once, as a log commits.
 
 The host hands over several messages of a session at once, in no certain order. One of these calls
-leads: it takes one turn after the other, and each turn folds everything whose turn has come into
-one entry. A message that comes alone is committed at once; the more wait, the larger the fold.
-Where calls of the session have just returned, or a number in hand lies behind one that is missing,
-others are probably being handed over, and a turn lingers for them, as long as that usually takes.
-Order comes from the journal: numbered messages are taken by number, others by the broker's
-sequence. What cannot be folded is taken alone.
+leads: it takes one turn after the other, and each turn has everything that one entry can hold. A
+message that comes alone has its turn at once; what arrives while its entry is written becomes the
+next entry. Where calls of the session have just returned, or a number in hand lies behind one that
+is missing, others are probably being handed over, and a turn lingers for them, as long as that
+usually takes. Order comes from the journal: numbered messages are taken by number, others by the
+broker's sequence.
 
 Correctness does not rest on this file. Several processes may take messages of one session at once,
-and a call that dies is a delivery that comes again: Consumer.consume decides by the journal alone.
+and a call that dies is a delivery that comes again: the journal alone decides (consume.py).
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
 
-from shared.domain.decision import cursor_of
+from shared.domain.decision import Busy, Gap, Proceed, cursor_of, decide
 from shared.domain.errors import InvalidMessage, LockstepError
-from shared.domain.handler import Kind
-from shared.domain.journal import Entry, Status
+from shared.domain.journal import Entry
 from shared.domain.message import Message, Number
-from shared.engine.consume.consume import Consumer
 from shared.engine.consume.fold import lacks_cursor
 from shared.engine.consume.outcomes import NotYet, Outcome, Processed
-from shared.engine.worker import Recent
+from shared.engine.worker import Recent, Worker
 
-# Evicted cursors that are read for a fold, side by side.
-CURSORS_READ_MAX = 40
 # Times are rounded, so a shorter wait might end before its time.
 WAIT_SECONDS_MIN = 0.001
 # A turn lingers until nothing has come for somewhat longer than the longest of the last pauses
@@ -58,11 +54,28 @@ class Call:
 
     message: Message
     arrival: int
+    gathering: "Gathering"
     give_up_at: float
     look_at: float
     waits_until: float
     woken: asyncio.Future[None]
     result: Outcome | Exception | None = None
+
+    @property
+    def group(self) -> str | None:
+        """The producer group of the message, None for one without a number."""
+        return self.message.number.group if self.message.number else None
+
+    def get_outcome(self) -> Outcome:
+        """What the call returns; raises what was raised in its turn."""
+        if self.result is None or isinstance(self.result, Exception):
+            raise self.result or RuntimeError("the call has no result")
+        return self.result
+
+    def wake(self) -> None:
+        """Let the call go on, which waits for its result or to lead."""
+        if not self.woken.done():
+            self.woken.set_result(None)
 
 
 @dataclass(eq=False, slots=True)
@@ -144,13 +157,13 @@ class Gathering:
             if call in self.calls:
                 call.result = result
                 self.calls.remove(call)
-                wake(call)
+                call.wake()
 
     def put_off(self, group: str | None, until: float) -> None:
         """Let the calls of a producer group wait: what stops one of them stops all."""
         self.linger_until = None
         for call in self.calls:
-            if group_of(call) == group:
+            if call.group == group:
                 call.look_at = call.waits_until = until
 
     def leave(self, call: Call) -> None:
@@ -160,75 +173,79 @@ class Gathering:
         if self.leader is call:
             self.leader = self.calls[0] if self.calls else None
             if self.leader is not None:
-                wake(self.leader)
+                self.leader.wake()
 
 
-class Gatherer:
-    """Gives one worker's calls their outcomes: one entry for as many of a session as possible."""
+class Turns:
+    """Which calls of one worker take their turn together. `leads` is Consumer.leads."""
 
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
-        self.worker = consumer.worker
-        self.handlers = consumer.worker.handlers
-        self.clock = consumer.worker.clock
-        self.waits = consumer.worker.policy.waits
+    def __init__(self, worker: Worker, leads: Callable[[str], bool]) -> None:
+        self.worker = worker
+        self.clock = worker.clock
+        self.waits = worker.policy.waits
+        self.leads = leads
         self.gatherings: defaultdict[str, Gathering] = defaultdict(Gathering)
         self.returns = Returns()
 
-    async def consume(self, message: Message, arrival: int = 0) -> Outcome:
-        """The outcome of one delivery; see Consumer.consume for what is promised and raised.
-
-        What the store refuses to one message of a session is raised for all that were waiting with
-        it. Some of them may have their entries nevertheless; their copies will find them.
-        """
-        kind = self.handlers.kind_of(message.type)
-        if message.number is None and kind is Kind.IDEMPOTENT and not message.reminder:
-            # It goes past the journal, so there is nothing to write together.
-            return await self.consumer.consume(message)
+    def join(self, message: Message, arrival: int) -> Call:
+        """A new call beside those of its session; it has to leave at its end."""
         session, now = message.session, self.clock.now()
         self.returns.replace_one(session, now)
         gathering = self.gatherings[session]
         woken = asyncio.get_running_loop().create_future()
-        call = Call(message, arrival, now + self.waits.gap_seconds, now, now, woken)
-        if self.worker.own_head(session) is not None:
-            # This worker wrote the newest entry, so what is missing is probably in its hands, or
-            # soon will be.
-            call.look_at = now + self.waits.poll_seconds
-        elif gathering.calls:
-            # The other region may have written what is missing: the store says, unless it has just
-            # been asked for the group.
-            group = group_of(call)
-            asked = (other.look_at for other in gathering.calls if group_of(other) == group)
-            call.look_at = max(asked, default=now)
+        give_up_at = now + self.waits.gap_seconds
+        call = Call(message, arrival, gathering, give_up_at, now, now, woken)
+        if gathering.calls:
+            if self.worker.own_head(session) is not None:
+                # This worker wrote the newest entry, so what is missing is probably in its hands,
+                # or soon will be.
+                call.look_at = now + self.waits.poll_seconds
+            else:
+                # The other region may have written what is missing: the store says, unless it has
+                # just been asked for the group.
+                asked = (one.look_at for one in gathering.calls if one.group == call.group)
+                call.look_at = max(asked, default=now)
         gathering.calls.append(call)
         if len(gathering.calls) >= gathering.awaited:
             gathering.arrived.set()
-        try:
-            gathering.leader = gathering.leader or call
-            while call.result is None:
-                if gathering.leader is call:
-                    await self.take_turn(session, gathering)
-                else:
-                    await call.woken
-        finally:
-            # A leader that is cancelled may have an entry under way. The next one meets it as it
-            # would that of a dead process.
-            gathering.leave(call)
-            if not gathering.calls and self.gatherings.get(session) is gathering:
-                del self.gatherings[session]
-        if isinstance(call.result, Exception):
-            raise call.result
-        return call.result
+        gathering.leader = gathering.leader or call
+        return call
 
-    async def take_turn(self, session: str, gathering: Gathering) -> None:
-        """Give results to one fold, or to one message; or wait until there may be one to give."""
+    def leave(self, call: Call) -> None:
+        """Take out a call that has its result, or was cancelled."""
+        # A leader that is cancelled may have an entry under way. The next one meets it as it would
+        # that of a dead process.
+        session, gathering = call.message.session, call.gathering
+        gathering.leave(call)
+        if not gathering.calls and self.gatherings.get(session) is gathering:
+            del self.gatherings[session]
+
+    async def wait_for_turn(self, call: Call) -> Sequence[Call]:
+        """The calls whose turn has come, if this one leads; none when it has its result.
+
+        Several are to be folded, as far as they can be; one may be anything.
+        """
+        while call.result is None:
+            if call.gathering.leader is not call:
+                await call.woken
+            elif taken := await self.find_turn(call.message.session, call.gathering):
+                return taken
+        return ()
+
+    async def find_turn(self, session: str, gathering: Gathering) -> Sequence[Call]:
+        """The calls whose turn has come now, or none after a wait until there may be some."""
         # Others that the host has handed over by now come along.
         await asyncio.sleep(0)
         calls = sorted(gathering.calls, key=lambda call: call.arrival)
         gathering.arrived.clear()
-        now = self.clock.now()
-        run, copies = find_ready(self.worker.remembered_head(session), calls, now)
-        ready = [*copies, *run]
+        now, head = self.clock.now(), self.worker.remembered_head(session)
+        if head is not None and len(calls) == 1 and now >= calls[0].look_at:
+            returned = self.returns.by_session.get(session)
+            if returned is None or not returned.missing:
+                # It comes alone, so there is nothing to choose or to wait for.
+                return calls
+        run, alone = find_ready(head, calls, now)
+        ready = [*alone, *run]
         held = (call for call in calls if call not in ready)
         chosen = min(ready, key=lambda call: call.arrival, default=None) or next(
             (call for call in held if now >= min(call.look_at, call.give_up_at)), None
@@ -236,53 +253,21 @@ class Gatherer:
         if chosen is None:
             until = min(min(call.look_at, call.give_up_at) for call in calls)
             await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN))
-            return
+            return ()
         if await self.linger(session, gathering, calls, run):
-            return
-        taken = run if chosen in run else [chosen]
-        try:
-            entry = None
-            if len(taken) > 1:
-                entry = await self.fold([call.message for call in taken])
-            if entry is not None:
-                taken = taken[: len(entry.identities)]
-                self.conclude(session, gathering, taken, Processed(entry))
-                return
-            # The first of its group, because the others' turn is not before it has its entry.
-            taken = taken[:1]
-            outcome = await self.consumer.try_to_consume(
-                taken[0].message, may_wait=now < taken[0].give_up_at
-            )
-        except InvalidMessage as error:
-            gathering.conclude(taken, error)
-        except LockstepError as error:
-            # What the store refuses to one it would refuse to the others, one slow try each.
-            gathering.conclude(calls, error)
-        except Exception as error:
-            gathering.conclude(taken, error)
-        else:
-            if isinstance(outcome, NotYet):
-                gathering.put_off(group_of(taken[0]), self.clock.now() + self.waits.poll_seconds)
-            else:
-                self.conclude(session, gathering, taken, outcome)
-
-    def conclude(
-        self, session: str, gathering: Gathering, calls: Sequence[Call], outcome: Outcome
-    ) -> None:
-        """Let calls return, and expect that others replace them where there are several at once."""
-        if isinstance(outcome, Processed) and len(gathering.calls) > 1:
-            self.returns.add(session, len(calls), self.clock.now())
-        gathering.conclude(calls, outcome)
+            return ()
+        return run if chosen in run else [chosen]
 
     async def linger(
         self, session: str, gathering: Gathering, calls: Sequence[Call], run: Sequence[Call]
     ) -> bool:
-        """Wait where other calls are probably being handed over; whether there was such a wait."""
+        """Wait where other calls are probably being handed over; returns whether it has waited."""
         now = self.clock.now()
         missing, until = self.returns.wait_for(session, now)
         awaited = len(calls) + missing
         has_gap = any(call.message.number is not None and call not in run for call in calls)
-        if has_gap and self.is_new(session) and not (run and missing):
+        is_new = self.worker.remembered_head(session) is None and self.leads(session)
+        if has_gap and is_new and not (run and missing):
             # The host begins calls in no certain order: the first number is probably on its way.
             # Without this the store would be asked for the head.
             gathering.linger_until = gathering.linger_until or now + LINGER_SECONDS_MIN
@@ -293,10 +278,6 @@ class Gatherer:
             return False
         await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN), awaited)
         return True
-
-    def is_new(self, session: str) -> bool:
-        """Whether this worker leads the session and knows no entry of it."""
-        return self.worker.remembered_head(session) is None and self.consumer.leads(session)
 
     async def wait_for_calls(self, gathering: Gathering, seconds: float, awaited: int = 0) -> None:
         """Wait until another call makes them `awaited`, but no longer than so many seconds."""
@@ -311,54 +292,53 @@ class Gatherer:
             arriving.cancel()
             sleeping.cancel()
 
-    async def fold(self, messages: Sequence[Message]) -> Entry | None:
-        """One entry for the first of these messages; None where that is no use.
+    def conclude(self, calls: Sequence[Call], outcome: Outcome | NotYet) -> None:
+        """Let calls return with their outcome, or wait where it is NotYet."""
+        first, now = calls[0], self.clock.now()
+        if isinstance(outcome, NotYet):
+            first.gathering.put_off(first.group, now + self.waits.poll_seconds)
+            return
+        if isinstance(outcome, Processed) and len(first.gathering.calls) > 1:
+            # Where there are several at once, others will replace those that return.
+            self.returns.add(first.message.session, len(calls), now)
+        first.gathering.conclude(calls, outcome)
 
-        Raises Unavailable or OutcomeUnknown.
-        """
-        # A region that does not lead mostly gets copies: there is nothing to commit for them.
-        if not self.consumer.leads(messages[0].session):
-            return None
-        head = await self.consumer.first_head(messages[0])
-        # Where messages are parked, each new one has to be compared with them and may let some go
-        # on, which Consumer.consume does.
-        if head is not None and head.parked:
-            return None
-        fresh = list(takewhile(self.is_fresh, messages))
-        if not fresh:
-            return None
-        if head is not None and head.has_evicted:
-            groups = [m.number.group for m in fresh[:CURSORS_READ_MAX] if m.number is not None]
-            head = await self.worker.with_cursors(head, groups)
-        made_from = await self.consumer.parking.prepare(head, fresh[0])
-        # A crash before the commit leaves nothing, and one after it leaves an entry that names
-        # every message of the fold: all of them are redelivered and found processed.
-        return await self.consumer.commit_fold(made_from, fresh)
-
-    def is_fresh(self, message: Message) -> bool:
-        """Whether a message is no copy, as far as this worker remembers."""
-        return self.consumer.duplicates.recall(message) is None
+    @contextmanager
+    def concluding_errors(self, taken: Sequence[Call]) -> Iterator[None]:
+        """Raise in the calls themselves what is raised in the turn of some of them."""
+        gathering = taken[0].gathering
+        try:
+            yield
+        except LockstepError as error:
+            # What the store refuses to one it would refuse to the others, one slow try each.
+            is_alone = isinstance(error, InvalidMessage)
+            gathering.conclude(taken[:1] if is_alone else [*gathering.calls], error)
+        except Exception as error:
+            gathering.conclude(taken[:1], error)
 
 
 def find_ready(
     head: Entry | None, calls: Sequence[Call], now: float
 ) -> tuple[list[Call], list[Call]]:
-    """Of the calls of a session those whose turn has come, as far as this head says.
+    """Return the calls whose turn has come, as far as this head says: to fold, and to take alone.
 
-    First the calls to fold, in order: of each group the numbers without a gap from the next one
-    on. Then those to take alone: messages without numbers, and numbers below the next one. A second
-    copy of a number, and everything behind a gap, a halt or a claim, has to wait.
+    Those to fold are in order: of each group the numbers without a gap from the next one on. Alone
+    go messages without numbers, and what the head decides: copies, conflicts, what is fenced, and
+    what a fault stops. A second copy of a number, and everything behind a gap or a claim, waits.
     """
-    if head is not None and (head.halt is not None or head.status is Status.WORKING):
-        return [], []
     groups: defaultdict[str, list[tuple[Number, Call]]] = defaultdict(list)
     alone: list[Call] = []
     for call in calls:
         number = call.message.number
-        if number is None:
-            alone += [call] if now >= call.waits_until else []
-        else:
-            groups[number.group].append((number, call))
+        match decide(head, call.message):
+            case Busy():
+                pass
+            case Gap() | Proceed() if number is not None:
+                groups[number.group].append((number, call))
+            case Gap() | Proceed():
+                alone += [call] if now >= call.waits_until else []
+            case _:
+                alone.append(call)
     run: list[tuple[int, Call]] = []
     for group, members in groups.items():
         members.sort(key=lambda member: (member[0].sequence, -member[0].level))
@@ -372,19 +352,6 @@ def find_ready(
         for number, call in members:
             if number.sequence == begin + len(in_turn):
                 in_turn.append(call)
-            elif number.sequence < begin:
-                alone.append(call)
         # Among groups the order is that of arrival.
         run += zip(sorted(call.arrival for call in in_turn), in_turn, strict=True)
     return [call for _, call in sorted(run, key=lambda placed: placed[0])], alone
-
-
-def group_of(call: Call) -> str | None:
-    """The producer group of a call's message, None for one without a number."""
-    return call.message.number.group if call.message.number else None
-
-
-def wake(call: Call) -> None:
-    """Let a call go on that waits for its result, or for its turn to lead."""
-    if not call.woken.done():
-        call.woken.set_result(None)
