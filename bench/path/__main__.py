@@ -49,14 +49,14 @@ def take_figures() -> list[PathFigure]:
     message, step = paths["pure message"], paths["saga step"]
     send = paths["send in the local broker"]
     return [
-        # 14, 50 and 9, and 12 for a saga's step, before calls gathered: ADR 0033 says what for.
-        PathFigure("pure message: files", len(message.files), 16),
-        PathFigure("pure message: functions", message.functions, 66),
-        PathFigure("pure message: depth", message.depth, 11),
+        PathFigure("pure message: files", len(message.files), 14),
+        PathFigure("pure message: functions", message.functions, 50),
+        PathFigure("pure message: depth", message.depth, 9),
         PathFigure("pure message: calls", len(message.calls)),
         PathFigure("pure message: changes of file", message.changes),
-        PathFigure("saga step: files", len(step.files), 16),
-        PathFigure("saga step: depth", step.depth, 13),
+        PathFigure("saga step: files", len(step.files), 14),
+        PathFigure("saga step: functions", step.functions, 60),
+        PathFigure("saga step: depth", step.depth, 11),
         # 10 and 12 before frames were read ahead of Proton, which takes requests that come at once
         # on one link for an error. docs/local.md says what the clients send.
         PathFigure("send in the local broker: files", len(send.files), 12),

@@ -18,14 +18,19 @@ from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 
+import azure.functions as func
+from azure.functions.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from bench.load import make_status, to_sdk_message
 from bench.systems import ROOT
 from functions.handlers import orders, tracking
+from functions.triggers.receive import build_receive_blueprint
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
+from shared.domain import wire
 from shared.domain.handler import Handlers
+from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import Sagas
 from shared.settings import Settings
@@ -38,16 +43,22 @@ SENDS = 5
 CONFIG = ROOT / "local.config.json"
 MONITORING = sys.monitoring
 TOOL = MONITORING.PROFILER_ID
+# Called as soon as the store has the entry.
+COMMITTED = "Worker.remember_head"
 # A comprehension or a lambda is read with the function it stands in.
 ANONYMOUS = ("<genexpr>", "<lambda>", "<module>")
 
 
 @dataclass(slots=True)
 class RecordedPath:
-    """The functions that ran, in order, as (file, name); `depth` is the deepest nesting."""
+    """The functions that ran, in order, as (file, name), and how deeply each was nested."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
-    depth: int = 0
+    depths: list[int] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        return max(self.depths)
 
     @property
     def functions(self) -> int:
@@ -56,6 +67,11 @@ class RecordedPath:
     @property
     def files(self) -> list[str]:
         return list(dict.fromkeys(file for file, _ in self.calls))
+
+    def until(self, name: str) -> "RecordedPath":
+        """The part before the first call of the function with this name."""
+        end = [called for _, called in self.calls].index(name)
+        return RecordedPath(self.calls[:end], self.depths[:end])
 
     @property
     def changes(self) -> int:
@@ -75,7 +91,7 @@ def recording(folders: Sequence[str]) -> Iterator[RecordedPath]:
         file = str(Path(code.co_filename).relative_to(ROOT))
         path.calls.append((file, code.co_qualname))
         caller = sys._getframe(1)  # the frame that starts; there is no public way to it from here
-        path.depth = max(path.depth, measure_depth(caller, places))
+        path.depths.append(measure_depth(caller, places))
         return None
 
     MONITORING.use_tool_id(TOOL, "bench.path")
@@ -133,13 +149,28 @@ async def running_worker() -> AsyncIterator[tuple[Services, Cloud]]:
 
 
 async def record_message(services: Services) -> RecordedPath:
-    """From `Gatherer.consume` to its answer: a numbered message for a pure handler, in turn."""
+    """From the trigger's function to the commit: a numbered message for a pure handler, in turn."""
+    app = func.FunctionApp()
+    app.register_functions(build_receive_blueprint(services))
+    (trigger,) = app.get_functions()
+    receive = trigger.get_user_function()
     for number in range(WARM_UPS):
-        await services.gatherer.consume(make_status("N1", number))
-    message = make_status("N1", WARM_UPS)
+        await receive(to_delivery(make_status("N1", number)))
+    delivery = to_delivery(make_status("N1", WARM_UPS))
     with recording(PRODUCT) as path:
-        await services.gatherer.consume(message)
-    return path
+        await receive(delivery)
+    return path.until(COMMITTED)
+
+
+def to_delivery(message: Message) -> ServiceBusMessage:
+    """A message as the host hands it to the trigger."""
+    return ServiceBusMessage(
+        body=message.body,
+        application_properties=wire.to_properties(message),
+        message_id=message.id,
+        session_id=message.session,
+        user_properties={},
+    )
 
 
 async def record_step(services: Services) -> RecordedPath:
