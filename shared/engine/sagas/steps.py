@@ -12,7 +12,7 @@ from typing import Any
 
 from shared.domain.errors import InvalidMessage, Unavailable
 from shared.domain.handler import Kind
-from shared.domain.journal import Json, MessageIdentity, Status
+from shared.domain.journal import Entry, Json, MessageIdentity, Status
 from shared.domain.message import Message
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.domain.saga.plan import (
@@ -24,7 +24,7 @@ from shared.domain.saga.plan import (
     traceparent_of,
 )
 from shared.engine.consume.consume import Consumer
-from shared.engine.consume.outcomes import Conflicting, Expired
+from shared.engine.consume.outcomes import Conflicting, Expired, Faulted, Processed, Refused
 from shared.ports import Entries
 
 # Why a step was given up whose tries all failed.
@@ -76,7 +76,10 @@ class Commands:
         outcome = await self.consumer.consume(command)
         if isinstance(outcome, Conflicting):
             return Failed(outcome.reason)
-        reply = await read_reply(self.worker.journal, command)
+        if isinstance(outcome, Processed | Faulted | Refused):
+            reply = reply_in(outcome.entry)
+        else:
+            reply = await read_reply(self.worker.journal, command)
         if isinstance(outcome, Expired):
             # Its marker may be gone, but its entry may still be there.
             return reply or TooOld(outcome.reason)
@@ -99,6 +102,11 @@ async def read_reply(entries: Entries, command: Message) -> Answered | Failed | 
     # The marker of one that waits beside a claim names the claim, which answers another message.
     if marker is None or entry is None or marker.identity not in entry.identities:
         return None
+    return reply_in(entry)
+
+
+def reply_in(entry: Entry) -> Answered | Failed | None:
+    """What an entry replies to its command; None where it has not ended, or halts the session."""
     if entry.halt is not None and entry.halt.at == entry.position:
         return None
     match entry.status:
