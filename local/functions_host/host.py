@@ -11,19 +11,16 @@ from local.functions_host.config.functions import AppFunction, read_function
 from local.functions_host.config.host_json import HostJson
 from local.functions_host.config.keys import Keys
 from local.functions_host.config.settings import AppSettings
-from local.functions_host.durable.extension import DurableExtension, DurableKind
+from local.functions_host.durable.extension import DurableExtension
+from local.functions_host.durable.kinds import DurableKind
+from local.functions_host.protos import TypedData
 from local.functions_host.triggers.cosmos import CosmosListener
 from local.functions_host.triggers.http import HttpListener
-from local.functions_host.triggers.listener import (
-    HostContext,
-    Listener,
-    ListenerFactory,
-    log_result,
-)
+from local.functions_host.triggers.listener import HostContext, Listener, ListenerFactory
 from local.functions_host.triggers.service_bus import ServiceBusListener
 from local.functions_host.triggers.timer import TimerListener
 from local.functions_host.web import WebServer
-from local.functions_host.worker.protos import TypedData
+from local.functions_host.worker.results import log_result
 from local.functions_host.worker.worker import AppWorker
 
 log = logging.getLogger(__name__)

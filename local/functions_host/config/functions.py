@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.functions_host.config.settings import AppSettings, Unsupported
-from local.functions_host.worker.protos import RpcFunctionMetadata
+from local.functions_host.protos import RpcFunctionMetadata
 
 BESIDE_A_TRIGGER = {("durableClient", "IN"), ("http", "OUT")}
 RETRIED = {"cosmosDBTrigger", "timerTrigger"}

@@ -5,7 +5,6 @@ Nothing of Durable's libraries is imported before `start` finds that the app has
 
 import json
 import os
-from enum import Enum
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -13,9 +12,10 @@ from local.functions_host.config.functions import AppFunction, Binding
 from local.functions_host.config.host_json import DurableOptions
 from local.functions_host.config.keys import Keys
 from local.functions_host.config.settings import AppSettings
+from local.functions_host.durable.kinds import DurableKind, FunctionsByName
 from local.functions_host.durable.management import EXTENSION, WEBHOOKS, InstanceManagement
+from local.functions_host.protos import TypedData
 from local.functions_host.web import WebServer
-from local.functions_host.worker.protos import TypedData
 from local.functions_host.worker.worker import AppWorker
 
 if TYPE_CHECKING:
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 ADDRESS_SETTING = "LOCAL_DURABLE_ADDRESS"
 CONNECTION = "Storage"
 LARGEST_MESSAGE_BYTES = 2**31 - 1
-
-
-class DurableKind(Enum):
-    ORCHESTRATION = "orchestration"
-    ACTIVITY = "activity"
-    ENTITY = "entity"
-
-
-# By kind and the name work items carry. Case counts, but for entities: there it is always lower.
-type FunctionsByName = dict[tuple[DurableKind, str], AppFunction]
 
 
 class DurableExtension:

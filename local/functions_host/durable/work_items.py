@@ -25,10 +25,10 @@ from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-unty
 
 from local.durable import POLLING_METADATA
 from local.functions_host.config.host_json import DurableOptions
-from local.functions_host.durable.extension import DurableKind, FunctionsByName
-from local.functions_host.triggers.listener import log_result
-from local.functions_host.worker.protos import TypedData
-from local.functions_host.worker.worker import AppWorker, InvocationFailed, InvocationResult
+from local.functions_host.durable.kinds import DurableKind, FunctionsByName
+from local.functions_host.protos import TypedData
+from local.functions_host.worker.results import InvocationFailed, InvocationResult, log_result
+from local.functions_host.worker.worker import AppWorker
 
 log = logging.getLogger(__name__)
 

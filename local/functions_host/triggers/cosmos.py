@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from local.functions_host.config.functions import AppFunction, Binding
+from local.functions_host.protos import TypedData
 from local.functions_host.triggers.listener import (
     HostContext,
     Listener,
     RetriesEnd,
     RetryingInvoker,
 )
-from local.functions_host.worker.protos import TypedData
 
 if TYPE_CHECKING:  # the client is heavy: an app without this trigger never imports it
     from azure.cosmos.aio import CosmosClient

@@ -14,10 +14,10 @@ from aiohttp import web
 
 from local.functions_host.config.functions import AppFunction
 from local.functions_host.config.keys import key_of
-from local.functions_host.triggers.listener import HostContext, Listener, log_result
+from local.functions_host.protos import RpcHttp, TypedData
+from local.functions_host.triggers.listener import HostContext, Listener
 from local.functions_host.web import Route
-from local.functions_host.worker.protos import RpcHttp, TypedData
-from local.functions_host.worker.worker import InvocationSucceeded
+from local.functions_host.worker.results import InvocationSucceeded, log_result
 
 CONSTRAINTS = {
     "int": r"-?\d+",

@@ -12,9 +12,10 @@ from local.functions_host.config.host_json import HostJson
 from local.functions_host.config.keys import Keys
 from local.functions_host.config.settings import AppSettings
 from local.functions_host.durable.extension import DurableExtension
+from local.functions_host.protos import TypedData
 from local.functions_host.web import WebServer
-from local.functions_host.worker.protos import TypedData
-from local.functions_host.worker.worker import AppWorker, InvocationFailed, InvocationResult
+from local.functions_host.worker.results import InvocationFailed, log_result
+from local.functions_host.worker.worker import AppWorker
 
 log = logging.getLogger(__name__)
 
@@ -93,12 +94,3 @@ class RetryingInvoker:
 
     def stop(self) -> None:
         self._stopping.set()
-
-
-def log_result(function: str, result: InvocationResult) -> None:
-    """Log a failure in full, and a success for debugging."""
-    extra = {"function": function}
-    if isinstance(result, InvocationFailed):
-        log.error("failed: %s\n%s", result.reason, result.stack, extra=extra)
-    else:
-        log.debug("succeeded", extra=extra)

@@ -24,13 +24,13 @@ from local.functions_host.clients.receivers import (
 )
 from local.functions_host.clients.service_bus import EntityClient, NamespaceAddress
 from local.functions_host.config.functions import AppFunction
-from local.functions_host.triggers.listener import HostContext, Listener, log_result
+from local.functions_host.triggers.listener import HostContext, Listener
 from local.functions_host.triggers.service_bus_payload import (
     BodyNotBound,
     batch_payload,
     message_payload,
 )
-from local.functions_host.worker.worker import InvocationFailed
+from local.functions_host.worker.results import InvocationFailed, log_result
 from local.servicebus.protocol.message_format import Undecodable
 
 log = logging.getLogger(__name__)

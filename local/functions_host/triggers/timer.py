@@ -21,9 +21,9 @@ from croniter import CroniterBadDateError, croniter
 from local.functions_host.config.functions import AppFunction
 from local.functions_host.config.host_json import parse_timespan
 from local.functions_host.config.settings import Unsupported
+from local.functions_host.protos import TypedData
 from local.functions_host.triggers.listener import HostContext, Listener, RetryingInvoker
 from local.functions_host.triggers.timer_lock import TimerLock
-from local.functions_host.worker.protos import TypedData
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,32 +16,19 @@ from typing import Any
 import azure_functions_runtime as library
 from azure.functions import meta
 
+from local.functions_host import protos
 from local.functions_host.config.settings import Unsupported
-from local.functions_host.worker import logs, protos
-from local.functions_host.worker.protos import RpcFunctionMetadata, TypedData
+from local.functions_host.protos import RpcFunctionMetadata, TypedData
+from local.functions_host.worker import logs
+from local.functions_host.worker.results import (
+    InvocationFailed,
+    InvocationResult,
+    InvocationSucceeded,
+)
 
 NOTHING: Mapping[str, TypedData] = {}
 PACKAGES = Path(".python_packages/lib/site-packages")
 DATE_WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,7})?", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class InvocationSucceeded:
-    """The function returned; `value` is what it gave back, if its bindings take anything."""
-
-    value: TypedData | None
-
-
-@dataclass(frozen=True, slots=True)
-class InvocationFailed:
-    """The function raised, could not take its input, or its process ended before it returned."""
-
-    reason: str
-    stack: str = ""
-    is_process_lost: bool = False
-
-
-type InvocationResult = InvocationSucceeded | InvocationFailed
 
 
 class AppWorker:

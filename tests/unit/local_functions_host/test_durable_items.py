@@ -8,10 +8,11 @@ from durabletask.internal import helpers
 from durabletask.internal import orchestrator_service_pb2 as pb
 from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-untyped]
 
-from local.functions_host.durable.extension import DurableKind, client_input
+from local.functions_host.durable.extension import client_input
+from local.functions_host.durable.kinds import DurableKind
 from local.functions_host.durable.work_items import read_item
-from local.functions_host.worker.protos import TypedData
-from local.functions_host.worker.worker import InvocationFailed, InvocationSucceeded
+from local.functions_host.protos import TypedData
+from local.functions_host.worker.results import InvocationFailed, InvocationSucceeded
 
 FAILURE = InvocationFailed("ValueError: no such flight: N1", "line 1")
 

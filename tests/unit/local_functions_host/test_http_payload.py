@@ -5,9 +5,9 @@ import pytest
 from azure.functions.http import HttpResponseConverter
 from azure_functions_runtime.bindings.datumdef import datum_as_proto
 
+from local.functions_host import protos
+from local.functions_host.protos import TypedData
 from local.functions_host.triggers.http import response_of
-from local.functions_host.worker import protos
-from local.functions_host.worker.protos import TypedData
 
 
 def encoded(answer: func.HttpResponse) -> TypedData:

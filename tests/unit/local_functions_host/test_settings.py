@@ -8,7 +8,7 @@ import pytest
 from local.functions_host.clients.service_bus import NamespaceAddress
 from local.functions_host.config.functions import read_function
 from local.functions_host.config.settings import AppSettings, Unsupported
-from local.functions_host.worker.protos import RpcFunctionMetadata
+from local.functions_host.protos import RpcFunctionMetadata
 
 
 def test_the_environment_wins_over_the_local_settings_file(tmp_path: Path) -> None:
