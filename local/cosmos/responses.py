@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from local.cosmos.items import charges
+from local.cosmos import charges
 
 CODES = {
     304: "NotModified",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.sql.functions import FUNCTIONS
 from tests.docs.local_page import ROOT
 from tests.docs.local_page import names as names_on_local_page
 from tests.infra.evaluation import Template
@@ -173,7 +173,7 @@ def missing_for_query_function(name: str) -> list[str]:
     """What a function of the local Cosmos DB's queries lacks."""
     missing = []
     if name not in FUNCTIONS:
-        missing.append(f"local/cosmos/query/functions.py: FUNCTIONS has no {name}")
+        missing.append(f"local/cosmos/sql/functions.py: FUNCTIONS has no {name}")
     if not any(f"{name}(" in query for query in names_on_local_page("Cosmos DB", "query", 1)):
         missing.append(f"docs/local.md: no query among the honoured ones shows {name}")
     if not any(f"{name}(" in tests.read_text() for tests in QUERY_TESTS):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from local.cosmos.query.functions import FUNCTIONS
+from local.cosmos.sql.functions import FUNCTIONS
 from tests.docs.contributing import (
     HANDLERS,
     destinations_of,
@@ -208,7 +208,7 @@ def test_the_steps_of_a_query_function_are_the_parts_that_can_be_missing() -> No
     missing = missing_for_query_function("NEW_FUNCTION")
 
     assert missing == [
-        "local/cosmos/query/functions.py: FUNCTIONS has no NEW_FUNCTION",
+        "local/cosmos/sql/functions.py: FUNCTIONS has no NEW_FUNCTION",
         "docs/local.md: no query among the honoured ones shows NEW_FUNCTION",
         "tests/wire/test_cosmos_functions.py: no test calls NEW_FUNCTION",
     ]
@@ -266,7 +266,7 @@ def test_every_path_on_the_page_exists() -> None:
         if re.fullmatch(r"[\w.-]+(/[\w.-]*)+", path) and "NAME" not in path
     }
 
-    assert {"shared/domain", "local/cosmos/query/functions.py", ".venv/bin/python"} - paths == {
+    assert {"shared/domain", "local/cosmos/sql/functions.py", ".venv/bin/python"} - paths == {
         ".venv/bin/python"
     }
     assert {path for path in paths if not (ROOT / path).exists()} == set()

@@ -4,19 +4,20 @@ import re
 
 import pytest
 
+from local.cosmos import charges
 from local.cosmos.http import account, requests
 from local.cosmos.http.batches import BATCH_ACTIONS, BATCH_BYTES_MAX, OPERATIONS_MAX
 from local.cosmos.http.documents import RANGE_GONE
 from local.cosmos.http.requests import KINDS, parse_address
-from local.cosmos.items import charges, containers, documents, partitions, patch
+from local.cosmos.items import containers, documents, partitions, patch
 from local.cosmos.items.containers import KNOWN_PROPERTIES
 from local.cosmos.items.indexing import KNOWN_KEYS
-from local.cosmos.query.functions import AGGREGATES, FUNCTIONS
 from local.cosmos.query.merging import NOT_SERVABLE
 from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
-from local.cosmos.query.parser import DEPTH_MAX, parse_query
 from local.cosmos.responses import RequestRefused
 from local.cosmos.server import BODY_BYTES_MAX
+from local.cosmos.sql.functions import AGGREGATES, FUNCTIONS
+from local.cosmos.sql.parser import DEPTH_MAX, parse_query
 from tests.docs.local_page import (
     ITEM,
     ITEMS,
@@ -84,7 +85,7 @@ def test_every_query_that_is_honoured_can_be_parsed_and_shows_every_word() -> No
         parse_query(example, {"@p": 1})
 
     text = " ".join(examples)
-    grammar = (ROOT / "local/cosmos/query/grammar.lark").read_text()
+    grammar = (ROOT / "local/cosmos/sql/grammar.lark").read_text()
     grammar, _ = grammar.split("// What the service knows")
     words = {
         word

@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from local.cosmos import charges
 from local.cosmos.config import ONE_REGION, STRONGEST, CosmosConfig
 from local.cosmos.http.documents import DocumentRequests, find_pkranges
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
-from local.cosmos.items import charges
 from local.cosmos.items.containers import Catalogue, Container
 from local.cosmos.items.partitions import count_partitions
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.merging import needs_merging
-from local.cosmos.query.parser import parse_query
-from local.cosmos.query.values import UNDEFINED
 from local.cosmos.responses import (
     BadRequest,
     CosmosResponse,
@@ -24,6 +22,8 @@ from local.cosmos.responses import (
     RequestRefused,
     write_json,
 )
+from local.cosmos.sql.parser import parse_query
+from local.cosmos.sql.values import UNDEFINED
 from local.loopback import HOST
 
 RID_MISMATCH = 1024

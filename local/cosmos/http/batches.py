@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from local.cosmos import charges
 from local.cosmos.http.hybrid_row import (
     BINARY,
     FLOAT64,
@@ -18,7 +19,6 @@ from local.cosmos.http.hybrid_row import (
     read_records,
     write_records,
 )
-from local.cosmos.items import charges
 from local.cosmos.items.documents import ItemResult, PartitionItems, parse_json
 from local.cosmos.items.partitions import parse_key_header
 from local.cosmos.items.patch import parse_patch

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from local.cosmos import charges
 from local.cosmos.http.batches import run_batch, run_bulk
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
-from local.cosmos.items import charges
 from local.cosmos.items.containers import Container
 from local.cosmos.items.documents import ITEM_BYTES_MAX, ItemResult, PartitionItems
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.merging import build_merging_plan
 from local.cosmos.query.paging import PAGE_BYTES, QueryRequest, QueryRun
-from local.cosmos.query.parser import parse_query
 from local.cosmos.responses import (
     BadRequest,
     CosmosResponse,
@@ -24,6 +23,7 @@ from local.cosmos.responses import (
     write_item_list,
     write_json,
 )
+from local.cosmos.sql.parser import parse_query
 
 RANGE_GONE = 1002
 TAG = re.compile(r'"?(\d{1,18})"?')  # so many digits always fit into an integer of SQLite

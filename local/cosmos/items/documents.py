@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.items import charges
+from local.cosmos import charges
 from local.cosmos.items.containers import (
     SYSTEM_PROPERTIES,
     Container,

@@ -11,10 +11,10 @@ from math import isfinite
 from typing import Any
 
 from local.cosmos.items.containers import SYSTEM_PROPERTIES
-from local.cosmos.query.parser import parse_filter
-from local.cosmos.query.syntax import Expression
-from local.cosmos.query.values import is_number
 from local.cosmos.responses import BadRequest, NotOffered, RequestRefused
+from local.cosmos.sql.parser import parse_filter
+from local.cosmos.sql.syntax import Expression
+from local.cosmos.sql.values import is_number
 
 type Pointer = tuple[str, ...]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from local.cosmos.items.partitions import KeyPath, parse_quoted_path
 from local.cosmos.items.storage import Storage
-from local.cosmos.query.values import UNDEFINED, find_value, make_identity_key
 from local.cosmos.responses import BadRequest, RequestRefused
+from local.cosmos.sql.values import UNDEFINED, find_value, make_identity_key
 
 KEYS_MAX = 10
 PATHS_MAX = 16

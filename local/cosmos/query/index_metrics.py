@@ -9,8 +9,8 @@ import base64
 from local.cosmos.items.containers import Container
 from local.cosmos.items.indexing import IndexPath, OrderPaths
 from local.cosmos.query.plan import QueryPlan, find_index_paths, list_conjuncts
-from local.cosmos.query.syntax import Query
 from local.cosmos.responses import write_json
+from local.cosmos.sql.syntax import Query
 
 
 def write_index_metrics(query: Query, plan: QueryPlan, container: Container) -> str:

@@ -9,8 +9,8 @@ the one that the clients of the service read.
 from typing import Any
 
 from local.cosmos.items.partitions import MAX_RANGE
-from local.cosmos.query.syntax import Aggregate, Query
 from local.cosmos.responses import NotOffered
+from local.cosmos.sql.syntax import Aggregate, Query
 
 NOT_SERVABLE = 1004
 FILTER_PLACE = "{documentdb-formattableorderbyquery-filter}"  # clients put a condition here

@@ -16,18 +16,18 @@ from functools import cached_property
 from itertools import dropwhile, islice, starmap
 from typing import Any
 
-from local.cosmos.items import charges
+from local.cosmos import charges
 from local.cosmos.items.containers import Container, parse_item_number
 from local.cosmos.items.partitions import WHOLE_RING, KeyRange
 from local.cosmos.items.storage import Storage
-from local.cosmos.query.functions import AGGREGATES
 from local.cosmos.query.index_metrics import write_index_metrics
 from local.cosmos.query.merging import NOT_SERVABLE, build_merging_plan, needs_merging
-from local.cosmos.query.parser import parse_query
 from local.cosmos.query.plan import QueryPlan, plan_query
-from local.cosmos.query.syntax import Aggregate, Expression, Literal, PropertyPath, Query
-from local.cosmos.query.values import UNDEFINED, find_value, make_identity_key, make_sort_key
 from local.cosmos.responses import BadRequest, NotOffered, write_json
+from local.cosmos.sql.functions import AGGREGATES
+from local.cosmos.sql.parser import parse_query
+from local.cosmos.sql.syntax import Aggregate, Expression, Literal, PropertyPath, Query
+from local.cosmos.sql.values import UNDEFINED, find_value, make_identity_key, make_sort_key
 
 PAGE_ITEMS = 100
 PAGE_BYTES = 4 * 1024 * 1024

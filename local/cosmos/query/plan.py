@@ -17,8 +17,9 @@ from typing import Any
 from local.cosmos.items.containers import Container
 from local.cosmos.items.indexing import IndexingPolicy, IndexPath, list_leaves
 from local.cosmos.items.partitions import canonicalize
-from local.cosmos.query.functions import BUILT_IN
-from local.cosmos.query.syntax import (
+from local.cosmos.responses import write_json
+from local.cosmos.sql.functions import BUILT_IN
+from local.cosmos.sql.syntax import (
     Comparison,
     Expression,
     FunctionCall,
@@ -29,8 +30,7 @@ from local.cosmos.query.syntax import (
     PropertyPath,
     Query,
 )
-from local.cosmos.query.values import is_number
-from local.cosmos.responses import write_json
+from local.cosmos.sql.values import is_number
 
 type PathSteps = tuple[str | int, ...]
 

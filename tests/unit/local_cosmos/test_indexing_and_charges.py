@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from local.cosmos.items import charges
+from local.cosmos import charges
 from local.cosmos.items.indexing import DEFAULT_POLICY, parse_policy
 from local.cosmos.responses import RequestRefused
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from local.cosmos.query.parser import parse_filter, parse_query, parse_tree
-from local.cosmos.query.syntax import (
+from local.cosmos.responses import RequestRefused
+from local.cosmos.sql.parser import parse_filter, parse_query, parse_tree
+from local.cosmos.sql.syntax import (
     Arithmetic,
     Comparison,
     Expression,
@@ -12,7 +13,6 @@ from local.cosmos.query.syntax import (
     Negation,
     PropertyPath,
 )
-from local.cosmos.responses import RequestRefused
 
 
 def condition_of(text: str) -> Expression:

@@ -3,8 +3,8 @@
 import pytest
 
 from local.cosmos.items.indexing import parse_policy
-from local.cosmos.query.parser import parse_filter
 from local.cosmos.query.plan import is_served
+from local.cosmos.sql.parser import parse_filter
 
 POLICY = parse_policy(
     {

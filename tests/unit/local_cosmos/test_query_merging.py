@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from local.cosmos.query.merging import FILTER_PLACE, build_merging_plan, needs_merging
-from local.cosmos.query.parser import parse_query
 from local.cosmos.responses import RequestRefused
+from local.cosmos.sql.parser import parse_query
 
 
 def plan_of(text: str) -> dict[str, Any]:

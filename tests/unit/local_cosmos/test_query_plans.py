@@ -8,8 +8,8 @@ from local.cosmos.items.containers import Catalogue, Container
 from local.cosmos.items.documents import PartitionItems
 from local.cosmos.items.storage import Storage
 from local.cosmos.query.paging import QueryRequest, QueryRun, write_statement
-from local.cosmos.query.parser import parse_query
 from local.cosmos.query.plan import QueryPlan, plan_query
+from local.cosmos.sql.parser import parse_query
 
 
 @pytest.fixture

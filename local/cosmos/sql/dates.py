@@ -8,7 +8,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
-from local.cosmos.query.values import UNDEFINED, normalize_number
+from local.cosmos.sql.values import UNDEFINED, normalize_number
 
 SECOND = 10_000_000  # ticks
 MILLISECOND = 10_000

@@ -14,8 +14,9 @@ from functools import lru_cache, reduce
 from operator import add, or_
 from typing import Any
 
-from local.cosmos.query import dates
-from local.cosmos.query.values import (
+from local.cosmos.responses import BadRequest, write_json
+from local.cosmos.sql import dates
+from local.cosmos.sql.values import (
     UNDEFINED,
     is_number,
     is_same,
@@ -23,7 +24,6 @@ from local.cosmos.query.values import (
     make_sort_key,
     normalize_number,
 )
-from local.cosmos.responses import BadRequest, write_json
 
 PATTERNS_MAX = 256
 MODIFIERS = {"m": re.MULTILINE, "s": re.DOTALL, "i": re.IGNORECASE, "x": re.VERBOSE}

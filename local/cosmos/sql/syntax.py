@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from local.cosmos.query.functions import BUILT_IN
-from local.cosmos.query.values import UNDEFINED, compare, compute, find_value
+from local.cosmos.sql.functions import BUILT_IN
+from local.cosmos.sql.values import UNDEFINED, compare, compute, find_value
 
 type Item = dict[str, Any]
 type Expression = (

@@ -12,8 +12,9 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken, v_args
 from lark.visitors import Interpreter
 
-from local.cosmos.query.functions import AGGREGATES, FUNCTIONS
-from local.cosmos.query.syntax import (
+from local.cosmos.responses import BadRequest, NotOffered, write_json
+from local.cosmos.sql.functions import AGGREGATES, FUNCTIONS
+from local.cosmos.sql.syntax import (
     Aggregate,
     Arithmetic,
     ArrayOf,
@@ -30,8 +31,7 @@ from local.cosmos.query.syntax import (
     Query,
     QueryTexts,
 )
-from local.cosmos.query.values import EXACT_MAX, is_number
-from local.cosmos.responses import BadRequest, NotOffered, write_json
+from local.cosmos.sql.values import EXACT_MAX, is_number
 
 type Part = Tree[Token]  # of a query, by the rule of the grammar that it follows
 
