@@ -33,7 +33,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from local.counters import Counters
 from local.faults import Faults
 from local.servicebus.config import parse_namespace
-from local.servicebus.protocol.authorization import KEY, KEY_NAME
+from local.servicebus.nodes.authorization import KEY, KEY_NAME
 from local.servicebus.server import Namespace
 
 CONNECTION = "{connection string}"  # put in when the namespace runs

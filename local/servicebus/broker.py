@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from local.counters import Counters
 from local.faults import Action, Fault, Faults
-from local.servicebus.entities.message import Settlement
+from local.servicebus.amqp.errors import AmqpError, error_for_status
 from local.servicebus.entities.store import MessageStore
-from local.servicebus.protocol.errors import AmqpError, error_for_status
+from local.servicebus.message import Settlement
 
 NONE: frozenset[Action] = frozenset()
 ON_REQUEST = frozenset(

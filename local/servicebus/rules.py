@@ -13,8 +13,8 @@ from typing import Any
 
 from proton import Described, Message, ProtonException, ulong
 
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.message_format import (
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.message_format import (
     APPLICATION_PROPERTIES,
     PROPERTIES,
     offsets_of,

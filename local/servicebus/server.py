@@ -17,19 +17,19 @@ from aiohttp import web
 from local.counters import Counters
 from local.faults import LINK_ACTIONS, Faults, Target, lies_below
 from local.loopback import HOST, LoopThread, PortTaken, held_port
-from local.servicebus.administration import Administration
+from local.servicebus.admin_api.administration import Administration
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.message_format import read_message
 from local.servicebus.broker import OPERATIONS, Broker
 from local.servicebus.config import NamespaceConfig
+from local.servicebus.connection import BrokerConnection
 from local.servicebus.entities.catalog import EntityCatalog
 from local.servicebus.entities.entity import EntityKind
-from local.servicebus.entities.message import DEAD_LETTERED
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.sqlite_store import SqliteMessageStore
 from local.servicebus.entities.store import MessageStore
-from local.servicebus.protocol.authorization import KEY, KEY_NAME
-from local.servicebus.protocol.connection import BrokerConnection
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.message_format import read_message
+from local.servicebus.message import DEAD_LETTERED
+from local.servicebus.nodes.authorization import KEY, KEY_NAME
 
 TICK_SECONDS = 0.05  # how late an expiry, a schedule or a fault may be noticed
 CLOSE_SECONDS_MAX = 0.5  # how long clients may take to notice that the service stops

@@ -5,16 +5,16 @@ import re
 from inspect import getsource
 
 from local.servicebus import config as entities
-from local.servicebus.broker import OPERATIONS
-from local.servicebus.entities.message import Settlement
-from local.servicebus.protocol.errors import (
+from local.servicebus.amqp.errors import (
     CONDITION_OF_STATUS,
     STATUS_BAD_REQUEST,
     STATUS_OF_CONDITION,
     ErrorCondition,
     error_for_status,
 )
-from local.servicebus.protocol.management import ManagementNode
+from local.servicebus.broker import OPERATIONS
+from local.servicebus.message import Settlement
+from local.servicebus.nodes.management import ManagementNode
 from tests.docs.local_page import (
     cells,
     coded,

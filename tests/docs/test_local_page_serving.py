@@ -21,7 +21,7 @@ from local.faults import LINK_ACTIONS, Action, Fault, Faults
 from local.hosts import Hosts
 from local.servicebus import config as entities
 from local.servicebus.broker import ON_DELIVERY, UNDER_LOCK
-from local.servicebus.entities.message import MessageState
+from local.servicebus.message import MessageState
 from tests.docs.local_page import (
     ROOT,
     cells,

@@ -13,7 +13,7 @@ from urllib.parse import quote_plus
 
 from proton import Data, Described, Message, symbol, uint, ulong
 
-from local.servicebus.protocol.authorization import KEY, KEY_NAME
+from local.servicebus.nodes.authorization import KEY, KEY_NAME
 from tests.wire.service_bus import SECONDS_MAX, Bus
 
 AMQP, SASL = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"

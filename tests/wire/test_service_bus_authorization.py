@@ -11,8 +11,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusError
 
-from local.servicebus.protocol.authorization import KEY, KEY_NAME, verify_token
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.nodes.authorization import KEY, KEY_NAME, verify_token
 from tests.wire.service_bus import Bus, running_bus
 
 pytestmark = pytest.mark.wire

@@ -8,7 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusSubQueue
 from proton import UNDESCRIBED, Message, symbol, timestamp
 
-from local.servicebus.protocol.authorization import KEY, KEY_NAME
+from local.servicebus.nodes.authorization import KEY, KEY_NAME
 from tests.wire import raw_amqp
 from tests.wire.raw_amqp import RECEIVER, SENDER, RawClient, described, opened_client, raw_client
 from tests.wire.service_bus import Bus, receive_one, running_bus

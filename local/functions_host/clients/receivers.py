@@ -23,7 +23,7 @@ from local.functions_host.clients.amqp import (
     tag_of,
     texts_of,
 )
-from local.servicebus.protocol.message_format import Undecodable
+from local.servicebus.amqp.message_format import Undecodable
 
 LOCK_CONDITIONS = ("com.microsoft:session-lock-lost", "com.microsoft:message-lock-lost")
 SESSION_FILTER = proton.symbol("com.microsoft:session-filter")

@@ -31,7 +31,7 @@ from local.functions_host.triggers.service_bus_payload import (
     message_payload,
 )
 from local.functions_host.worker.results import InvocationFailed, log_result
-from local.servicebus.protocol.message_format import Undecodable
+from local.servicebus.amqp.message_format import Undecodable
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ import proton
 
 from local.functions_host.clients.receivers import ReceivedMessage
 from local.functions_host.protos import TypedData
-from local.servicebus.protocol.message_format import DATA, content_of, read_sections
+from local.servicebus.amqp.message_format import DATA, content_of, read_sections
 
 END_OF_TIME = "9999-12-31T23:59:59.9999999"
 ACTIONS = (

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from local.faults import lies_below
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
 from local.servicebus.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.plain_queue import PlainQueue
@@ -12,7 +13,6 @@ from local.servicebus.entities.queue import Queue, QueueOptions
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import EntityConfig, MessageStore
 from local.servicebus.entities.topic import Topic
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 from local.servicebus.rules import RuleSet
 
 DEAD_LETTER_SUFFIX, MANAGEMENT_SUFFIX = "/$DeadLetterQueue", "/$management"

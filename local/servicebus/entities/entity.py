@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from enum import Enum
 from itertools import islice
 
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
 from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.indexes import (
     DuplicateDetection,
@@ -19,14 +20,13 @@ from local.servicebus.entities.indexes import (
     TimerKind,
     Timers,
 )
-from local.servicebus.entities.message import (
+from local.servicebus.entities.store import MessageStore, StoredQueue
+from local.servicebus.message import (
     DEAD_LETTERED,
     BrokeredMessage,
     MessageState,
     StoredMessage,
 )
-from local.servicebus.entities.store import MessageStore, StoredQueue
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
 
 
 class EntityKind(Enum):

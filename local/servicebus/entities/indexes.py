@@ -7,7 +7,7 @@ from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from itertools import takewhile
 
-from local.servicebus.entities.message import StoredMessage
+from local.servicebus.message import StoredMessage
 
 STALE_MIN = 64  # below this many stale entries, removing them costs more than skipping them
 

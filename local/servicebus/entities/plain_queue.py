@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
 from local.servicebus.config import QueueConfig
 from local.servicebus.entities.indexes import ReadyQueue, TimerKind
-from local.servicebus.entities.message import BrokeredMessage, DeliveryLock, StoredMessage
 from local.servicebus.entities.queue import Queue, QueueOptions
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.message import BrokeredMessage, DeliveryLock, StoredMessage
 
 
 class QueueConsumer(Protocol):

@@ -6,10 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.message_format import modify_properties
 from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.indexes import TimerKey, TimerKind
-from local.servicebus.entities.message import (
+from local.servicebus.entities.store import MessageStore
+from local.servicebus.message import (
     DEAD_LETTERED,
     BrokeredMessage,
     DeadLetterReason,
@@ -19,9 +22,6 @@ from local.servicebus.entities.message import (
     Settlement,
     StoredMessage,
 )
-from local.servicebus.entities.store import MessageStore
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.message_format import modify_properties
 from local.servicebus.rules import RuleSet
 
 # Service Bus's own words for a dead letter.

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
 from local.servicebus.config import QueueConfig
 from local.servicebus.entities.indexes import MessageIndex, ReadyQueue, TimerKey, TimerKind
-from local.servicebus.entities.message import BrokeredMessage, StoredMessage
 from local.servicebus.entities.queue import Queue, QueueOptions
 from local.servicebus.entities.store import StoredQueue
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.message import BrokeredMessage, StoredMessage
 
 
 class SessionConsumer(Protocol):

@@ -23,13 +23,13 @@ from zlib import crc32
 
 from local.servicebus.config import QueueConfig, SubscriptionConfig, TopicConfig
 from local.servicebus.entities.indexes import SentMessageId
-from local.servicebus.entities.message import (
+from local.servicebus.entities.store import EntityConfig, MessageStore, StoredQueue
+from local.servicebus.message import (
     BrokeredMessage,
     DeadLetterReason,
     MessageState,
     StoredMessage,
 )
-from local.servicebus.entities.store import EntityConfig, MessageStore, StoredQueue
 from local.servicebus.rules import SubscriptionRule, decode_rules, encode_rules
 from local.sqlite_file import check_format
 

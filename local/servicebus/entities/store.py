@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from local.servicebus.config import QueueConfig, SubscriptionConfig, TopicConfig
 from local.servicebus.entities.indexes import SentMessageId
-from local.servicebus.entities.message import StoredMessage
+from local.servicebus.message import StoredMessage
 from local.servicebus.rules import SubscriptionRule
 
 type EntityConfig = QueueConfig | TopicConfig | SubscriptionConfig

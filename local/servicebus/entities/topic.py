@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from local.servicebus.amqp.errors import AmqpError
 from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.indexes import TimerKey, TimerKind
-from local.servicebus.entities.message import BrokeredMessage, DeadLetterReason, StoredMessage
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.store import MessageStore
-from local.servicebus.protocol.errors import AmqpError
+from local.servicebus.message import BrokeredMessage, DeadLetterReason, StoredMessage
 
 
 class Topic(MessagingEntity):

@@ -14,7 +14,7 @@ from local.functions_host.triggers.service_bus_payload import (
     MessagePayload,
     message_payload,
 )
-from local.servicebus.protocol.message_format import Undecodable
+from local.servicebus.amqp.message_format import Undecodable
 
 TAG = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 ENQUEUED = 1_790_000_000_120

@@ -6,11 +6,11 @@ from itertools import count
 from uuid import UUID
 
 from local.servicebus.config import QueueConfig
-from local.servicebus.entities.message import BrokeredMessage, StoredMessage
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import QueueOptions
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import MessageStore
+from local.servicebus.message import BrokeredMessage, StoredMessage
 from local.servicebus.rules import RuleSet, SubscriptionRule
 
 LOCK_SECONDS = 10.0

@@ -1,7 +1,7 @@
 """Duplicate detection in virtual time."""
 
 from local.servicebus.entities.indexes import DuplicateDetection, SentMessageId
-from local.servicebus.entities.message import BrokeredMessage, Disposition, Settlement
+from local.servicebus.message import BrokeredMessage, Disposition, Settlement
 from tests.unit.local_servicebus.queues import body, plain_queue, token
 
 WINDOW = 60.0

@@ -6,14 +6,14 @@ import pytest
 from proton import Message as AmqpMessage
 from proton import symbol, timestamp
 
-from local.servicebus.entities.message import (
+from local.servicebus.amqp.message_format import Undecodable, read_transfer, write_delivery
+from local.servicebus.message import (
     BrokeredMessage,
     DeadLetterReason,
     DeliveryLock,
     MessageState,
     StoredMessage,
 )
-from local.servicebus.protocol.message_format import Undecodable, read_transfer, write_delivery
 
 
 def encoded(body: bytes, **properties: object) -> bytes:

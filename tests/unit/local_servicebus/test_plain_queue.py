@@ -2,8 +2,8 @@
 
 import pytest
 
-from local.servicebus.entities.message import Disposition, Settlement
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.message import Disposition, Settlement
 from tests.unit.local_servicebus.queues import LOCK_SECONDS, body, message, plain_queue, token
 
 

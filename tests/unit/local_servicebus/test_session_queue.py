@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from local.servicebus.entities.message import Disposition, Settlement
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
 from local.servicebus.entities.session_queue import SessionQueue
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.message import Disposition, Settlement
 from tests.unit.local_servicebus.queues import (
     LOCK_SECONDS,
     Consumer,

@@ -13,9 +13,9 @@ import pytest
 
 from local.servicebus.entities import sqlite_store
 from local.servicebus.entities.indexes import SentMessageId
-from local.servicebus.entities.message import BrokeredMessage, MessageState, StoredMessage
 from local.servicebus.entities.sqlite_store import SqliteMessageStore
 from local.servicebus.entities.store import StoredQueue
+from local.servicebus.message import BrokeredMessage, MessageState, StoredMessage
 from local.sqlite_file import ForeignFile
 
 QUEUE = "flights"

@@ -2,12 +2,12 @@
 
 from proton import Message as AmqpMessage
 
+from local.servicebus.amqp.message_format import read_message
 from local.servicebus.config import TopicConfig
-from local.servicebus.entities.message import BrokeredMessage
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.entities.topic import Topic
-from local.servicebus.protocol.message_format import read_message
+from local.servicebus.message import BrokeredMessage
 from local.servicebus.rules import (
     MATCH_ALL,
     CorrelationFilter,

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from local.servicebus.protocol.message_format import (
+from local.servicebus.amqp.message_format import (
     LIST32,
     NULL,
     Undecodable,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from proton import Delivery, Endpoint, Message, ProtonException, Sender, Session
 
-from local.servicebus.incoming_links import IncomingLink, settle_transfer
-from local.servicebus.links import LinkEndpoint
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.links.endpoint import LinkEndpoint
+from local.servicebus.links.incoming import IncomingLink, settle_transfer
 
 type SendResponse = Callable[[Message], None]
 type HandleRequest = Callable[[Message, SendResponse], None]

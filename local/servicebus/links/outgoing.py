@@ -13,20 +13,20 @@ from cproton import pn_link_flow  # type: ignore[import-untyped]
 from proton import Array, Data, Delivery, Endpoint, Link, Sender, symbol
 
 from local.faults import Action, Fault
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.frames import NO_TAG
+from local.servicebus.amqp.message_format import write_delivery
 from local.servicebus.broker import Broker, ClientConnection, ClientOperation
-from local.servicebus.entities.message import (
+from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.queue import Queue
+from local.servicebus.entities.session_queue import MessageSession, SessionQueue
+from local.servicebus.links.endpoint import LinkEndpoint, refuse_link, write_condition
+from local.servicebus.message import (
     DeadLetterReason,
     Disposition,
     Settlement,
     StoredMessage,
 )
-from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import Queue
-from local.servicebus.entities.session_queue import MessageSession, SessionQueue
-from local.servicebus.links import LinkEndpoint, refuse_link, write_condition
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.frames import NO_TAG
-from local.servicebus.protocol.message_format import write_delivery
 
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide

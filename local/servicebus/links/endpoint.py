@@ -4,7 +4,7 @@ from typing import Any
 
 from proton import Condition, Delivery, Link, Terminus, symbol
 
-from local.servicebus.protocol.errors import AmqpError
+from local.servicebus.amqp.errors import AmqpError
 
 
 class LinkEndpoint:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import uuid4
 
-from local.servicebus.entities.message import (
+from local.servicebus.message import (
     BrokeredMessage,
     MessageState,
     StoredMessage,

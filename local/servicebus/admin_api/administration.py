@@ -21,7 +21,13 @@ from xml.etree.ElementTree import Element
 
 from aiohttp import web
 
-from local.servicebus import atom
+from local.servicebus.admin_api import atom
+from local.servicebus.amqp.errors import (
+    STATUS_BAD_REQUEST,
+    STATUS_OF_CONDITION,
+    AmqpError,
+    ErrorCondition,
+)
 from local.servicebus.broker import Broker
 from local.servicebus.config import (
     InvalidConfig,
@@ -34,13 +40,7 @@ from local.servicebus.entities.catalog import EntityCatalog
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.topic import Topic
-from local.servicebus.protocol.authorization import verify_token
-from local.servicebus.protocol.errors import (
-    STATUS_BAD_REQUEST,
-    STATUS_OF_CONDITION,
-    AmqpError,
-    ErrorCondition,
-)
+from local.servicebus.nodes.authorization import verify_token
 from local.servicebus.rules import MATCH_ALL, RuleSet, SubscriptionRule, UnsupportedRule
 
 PAGE_MAX = 100

@@ -10,26 +10,26 @@ from uuid import UUID
 
 from proton import UNDESCRIBED, Array, Data, Message, int32, symbol, timestamp
 
-from local.servicebus.broker import Broker, ClientConnection, ClientOperation
-from local.servicebus.entities.entity import MessagingEntity
-from local.servicebus.entities.message import Disposition, Settlement, StoredMessage
-from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import Queue
-from local.servicebus.entities.session_queue import SessionQueue
-from local.servicebus.outgoing_links import encode_properties, read_dead_letter_reason
-from local.servicebus.protocol.errors import (
+from local.servicebus.amqp.errors import (
     STATUS_BAD_REQUEST,
     STATUS_OF_CONDITION,
     AmqpError,
     ErrorCondition,
 )
-from local.servicebus.protocol.message_format import (
+from local.servicebus.amqp.message_format import (
     Undecodable,
     identify,
     read_message,
     write_delivery,
 )
-from local.servicebus.protocol.request_response import SendResponse
+from local.servicebus.broker import Broker, ClientConnection, ClientOperation
+from local.servicebus.entities.entity import MessagingEntity
+from local.servicebus.entities.plain_queue import PlainQueue
+from local.servicebus.entities.queue import Queue
+from local.servicebus.entities.session_queue import SessionQueue
+from local.servicebus.links.outgoing import encode_properties, read_dead_letter_reason
+from local.servicebus.links.request_response import SendResponse
+from local.servicebus.message import Disposition, Settlement, StoredMessage
 from local.servicebus.rules import RuleSet, UnsupportedRule, read_rule, write_rule
 
 LAST_UPDATED_ANY = 253_402_300_799_000  # the end of the year 9999: any session with messages

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from proton import Delivery, Endpoint, Receiver, symbol
 
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.message_format import Undecodable, Unserializable, read_transfer
 from local.servicebus.broker import Broker, ClientConnection, ClientOperation
 from local.servicebus.entities.entity import MessagingEntity
-from local.servicebus.entities.message import BrokeredMessage
-from local.servicebus.links import LinkEndpoint, write_condition
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.message_format import Undecodable, Unserializable, read_transfer
+from local.servicebus.links.endpoint import LinkEndpoint, write_condition
+from local.servicebus.message import BrokeredMessage
 
 MESSAGE_BYTES_MAX = 1024 * 1024  # the Premium tier's limit, for a message and for a batch
 # What a client may fill a batch up to: azure-servicebus does not count the batch's own envelope.

@@ -36,31 +36,31 @@ from proton import (
     Transport,
 )
 
+from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.frames import FRAME_BYTES_MAX, FrameReader
+from local.servicebus.amqp.opening import HttpOpened, Opening, OpeningRefused
+from local.servicebus.amqp.wire import Wire
 from local.servicebus.broker import Broker
 from local.servicebus.entities.catalog import EntityCatalog
 from local.servicebus.entities.entity import MessagingEntity
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.topic import Topic
-from local.servicebus.incoming_links import MessageIncomingLink
-from local.servicebus.links import LinkEndpoint, refuse_link, write_condition
-from local.servicebus.outgoing_links import (
+from local.servicebus.links.endpoint import LinkEndpoint, refuse_link, write_condition
+from local.servicebus.links.incoming import MessageIncomingLink
+from local.servicebus.links.outgoing import (
     PlainOutgoingLink,
     SessionOutgoingLink,
     has_session_filter,
 )
-from local.servicebus.protocol.authorization import KEY, KEY_NAME, SasAuthorization
-from local.servicebus.protocol.errors import AmqpError, ErrorCondition
-from local.servicebus.protocol.frames import FRAME_BYTES_MAX, FrameReader
-from local.servicebus.protocol.management import ManagementNode
-from local.servicebus.protocol.opening import HttpOpened, Opening, OpeningRefused
-from local.servicebus.protocol.request_response import (
+from local.servicebus.links.request_response import (
     HandleRequest,
     RequestLink,
     ResponseLink,
     ResponseLinks,
 )
-from local.servicebus.protocol.wire import Wire
+from local.servicebus.nodes.authorization import KEY, KEY_NAME, SasAuthorization
+from local.servicebus.nodes.management import ManagementNode
 
 CBS = "$cbs"
 LINK_OPEN = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE

@@ -15,10 +15,10 @@ from urllib.parse import unquote_plus, urlsplit
 
 from proton import Message, int32, symbol
 
+from local.servicebus.amqp.errors import STATUS_OF_CONDITION, AmqpError, ErrorCondition
 from local.servicebus.broker import Broker
 from local.servicebus.entities.catalog import EntityCatalog
-from local.servicebus.protocol.errors import STATUS_OF_CONDITION, AmqpError, ErrorCondition
-from local.servicebus.protocol.request_response import SendResponse
+from local.servicebus.links.request_response import SendResponse
 
 KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 SCHEME = "SharedAccessSignature "

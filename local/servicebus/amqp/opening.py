@@ -7,7 +7,7 @@ PLAIN has shown the key already. Proton's own SASL layer knows ANONYMOUS only, s
 
 import struct
 
-from local.servicebus.protocol.message_format import (
+from local.servicebus.amqp.message_format import (
     Undecodable,
     content_of,
     elements_of,
