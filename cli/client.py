@@ -92,7 +92,7 @@ class AppClient:
         return cls(found, key, seconds, tell=tell, token=token)
 
     def get(self, path: str, **query: str | None) -> Any:
-        """What the first region that can answers; raises NoAnswer and AppRefused."""
+        """Return the answer of the first region that can; raises NoAnswer and AppRefused."""
         return self.ask("GET", path, query, is_repeatable=True)
 
     def ask(
@@ -193,7 +193,7 @@ def read_document(body: bytes) -> Any:
 def put_refusal_into_words(
     url: str, status: int, document: Any, retry_after: str | None
 ) -> AppRefused:
-    """What an answer that is no success means, and what to do next."""
+    """Return the meaning of an answer that is no success, and what to do next."""
     problem = document if isinstance(document, dict) else {}
     kind, detail = str(problem.get("type", "")), str(problem.get("detail", ""))
     if status in (401, 403) and not kind:

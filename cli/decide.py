@@ -48,7 +48,7 @@ class ChosenStandstill:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which standstills a decision is about."""
+    """The standstills that a decision is about."""
 
     sessions: Sequence[str] = ()
     every: bool = False
@@ -65,7 +65,7 @@ class Selection:
 
 
 def find_targets(client: AppClient, action: str, choice: Selection) -> list[ChosenStandstill]:
-    """What stands still, is chosen, and is ended by this action; raises Misuse for none."""
+    """Return the chosen standstills that this action ends; raises Misuse for none."""
     choice.require_sense()
     if choice.sessions:
         sessions = dict.fromkeys(choice.sessions)

@@ -1,4 +1,4 @@
-"""What commands print: tables and progress for people, JSON for programs."""
+"""The output of commands: tables and progress for people, JSON for programs."""
 
 import json
 import sys

@@ -71,7 +71,7 @@ class Finding:
 
 
 def check_settings(values: Mapping[str, str]) -> Iterator[Finding]:
-    """What an app with these settings would stop at, or read otherwise than was meant."""
+    """Yield what an app with these settings would stop at, or read otherwise than was meant."""
     known = {one.name for one in SETTINGS}
     for name in sorted(values):
         if name.startswith("LOCKSTEP_") and name not in known | OWN_NAMES:
@@ -88,7 +88,7 @@ def check_settings(values: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def check_bindings(values: Mapping[str, str]) -> Iterator[Finding]:
-    """What an app's trigger bindings, which know no defaults, would miss; a producer has none."""
+    """Yield what an app's trigger bindings would miss, which know no defaults."""
     unset = [
         one.name for one in SETTINGS if one.name.startswith("LOCKSTEP_") and one.name not in values
     ]
@@ -98,7 +98,7 @@ def check_bindings(values: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def check_host(document: Any, values: Mapping[str, str]) -> Iterator[Finding]:
-    """What in a host.json takes away what order, quiet and liveness rest on."""
+    """Yield what in a host.json takes away what order, quiet and liveness rest on."""
     bus = read_path(document, "extensions", "serviceBus") or {}
     values = {name.removeprefix(HOST_SETTING): text for name, text in values.items()}
 
@@ -131,7 +131,7 @@ def check_host(document: Any, values: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def check_versions(requirements: Path) -> Iterator[Finding]:
-    """Whether this Python and its packages are those that were tested."""
+    """Yield whether this Python and its packages are those that were tested."""
     if sys.version_info[:2] < PYTHON_LEAST:
         wanted = ".".join(map(str, PYTHON_LEAST))
         found = ".".join(map(str, sys.version_info[:3]))
@@ -149,7 +149,7 @@ def check_versions(requirements: Path) -> Iterator[Finding]:
 
 
 def check_apps(client: AppClient) -> Iterator[Finding]:
-    """What the running apps say of themselves, each asked for its health and with the key."""
+    """Yield what the running apps say of themselves, each asked for its health by key."""
     regions: dict[str, str] = {}
     for url in client.urls:
         try:

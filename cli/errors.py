@@ -46,7 +46,7 @@ def print_errors(
 
 
 def describe_next(error: dict[str, Any]) -> str:
-    """What can be done about a report."""
+    """Return what can be done about a report."""
     if sent := error.get("sent_again"):
         return f"sent again by {sent['who']}" if sent["done"] else "send-again, to finish it"
     return "send-again" if error["repeatable"] else "decide about its session"

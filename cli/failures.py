@@ -1,4 +1,4 @@
-"""How commands end: the exit statuses, and the errors that become them."""
+"""The ends of commands: the exit statuses, and the errors that become them."""
 
 DONE, REFUSED, MISUSED, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -14,7 +14,7 @@ class CommandFailed(Exception):
 
 
 class Misuse(CommandFailed):
-    """What was asked makes no sense: nothing was done."""
+    """The command makes no sense as it was asked: nothing was done."""
 
     status = MISUSED
 

@@ -71,7 +71,7 @@ def write_handler(folder: Path, name: str, kind: str = "handler") -> list[Path]:
 
 
 def words_of(name: str) -> dict[str, str]:
-    """What a template is filled with; raises Misuse for a name that no module can have."""
+    """Return the words of a template; raises Misuse for a name that no module can have."""
     module = name.replace("-", "_")
     if not re.fullmatch("[a-z][a-z0-9_]{0,39}", module) or keyword.iskeyword(module):
         raise Misuse(

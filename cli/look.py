@@ -31,7 +31,7 @@ def client_of(context: typer.Context) -> AppClient:
 def find_standstills(
     client: AppClient, kind: str | None = None, limit: int = FAULTS_MAX
 ) -> Iterator[dict[str, Any]]:
-    """What stands still, the newest first, page by page."""
+    """Return the standstills, the newest first, page by page."""
     after, left = None, limit
     with open_progress() as progress:
         task = progress.add_task("standstills")

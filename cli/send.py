@@ -104,7 +104,7 @@ def publish(
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """How many messages of a session were sent, and why no more."""
+    """The number of messages of a session that were sent, and why no more."""
 
     sent: int
     error: CommandFailed | None = None

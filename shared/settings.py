@@ -265,7 +265,7 @@ class Settings:
 
 
 def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
-    """How long messages are remembered, and entries kept; raises InvalidSettings."""
+    """Return how long messages are remembered and entries kept; raises InvalidSettings."""
     window = read_number(values, "LOCKSTEP_WINDOW_DAYS")
     retention = read_number(values, "LOCKSTEP_RETENTION_DAYS")
     if retention < window:

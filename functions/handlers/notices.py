@@ -25,14 +25,14 @@ WORTH_RETRYING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 
 class Notice(BaseModel):
-    """What a recipient is to be told."""
+    """A notice to a recipient."""
 
     subject: str = Field(min_length=1)
     text: str
 
 
 class NoticeLog(BaseModel):
-    """How many notices of a recipient were accepted, and the receipt of the last one."""
+    """The number of notices that a recipient accepted, and the receipt of the last one."""
 
     accepted: int = 0
     receipt: str | None = None
@@ -93,7 +93,7 @@ def build_handlers(service: NoticeService) -> Handlers:
 
 
 class NoticeSettings(Protocol):
-    """What the handlers of notices need of the app's settings."""
+    """The app's settings that the handlers of notices need."""
 
     @property
     def notice_url(self) -> str: ...

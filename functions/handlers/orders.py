@@ -22,7 +22,7 @@ sagas = SagaKinds(handlers)
 
 
 class Line(BaseModel):
-    """How many of a product are ordered."""
+    """The number of pieces of a product that are ordered."""
 
     product: str = Field(min_length=1)
     quantity: int = Field(gt=0)
@@ -38,14 +38,14 @@ class PlaceOrder(BaseModel):
 
 
 class Submit(BaseModel):
-    """What an order document is told first."""
+    """The first command to an order document."""
 
     customer: str
     amount: int
 
 
 class Nothing(BaseModel):
-    """Nothing more is to be said."""
+    """A command without content."""
 
 
 class Order(BaseModel):
@@ -63,7 +63,7 @@ class ReceivedStock(BaseModel):
 
 
 class Reservation(BaseModel):
-    """What an order wants of a product."""
+    """The pieces of a product that an order wants."""
 
     order: str
     quantity: int = Field(gt=0)
@@ -115,7 +115,7 @@ def place(order: PlaceOrder, context: Context) -> Plan:
 
 
 def quantities(lines: list[Line]) -> dict[str, int]:
-    """What is wanted of each product: two lines of one product are one reservation."""
+    """Return the pieces of each product: two lines of one product are one reservation."""
     total: dict[str, int] = {}
     for line in lines:
         total[line.product] = total.get(line.product, 0) + line.quantity
@@ -250,5 +250,5 @@ def without(stock: Stock, order: str) -> Stock:
 
 
 def refused[S: BaseModel](state: S, reason: str) -> Handled[S]:
-    """Nothing changes, and the saga turns back."""
+    """Change nothing; the saga turns back."""
     return Handled(state, answer=Refusal(refused=reason))

@@ -28,7 +28,7 @@ class Fire(BaseModel):
 
 
 class Shot(BaseModel):
-    """What became of a shot."""
+    """The result of a shot."""
 
     id: str
     game: str
@@ -37,14 +37,14 @@ class Shot(BaseModel):
 
 
 class Target(BaseModel):
-    """Where a game's target stands, and how often this round was shot at it."""
+    """The target of a game, and how often this round was shot at it."""
 
     position: int = 0
     attempts: int = 0
 
 
 class Score(BaseModel):
-    """What a scoreboard has counted."""
+    """The count of a scoreboard."""
 
     hits: int = 0
     misses: int = 0

@@ -14,7 +14,7 @@ handlers = Handlers()
 
 
 class FlightStatus(BaseModel):
-    """What happened to a flight; times are local to the airport named."""
+    """An event of a flight; times are local to the airport named."""
 
     status: Literal["departed", "arrived", "cancelled"]
     flight: str
@@ -25,7 +25,7 @@ class FlightStatus(BaseModel):
 
 
 class Aircraft(BaseModel):
-    """Where an aircraft is, and what it has been through."""
+    """The place of an aircraft, and what it has been through."""
 
     events: int = 0
     status: Literal["unknown", "airborne", "landed", "grounded"] = "unknown"

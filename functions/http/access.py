@@ -61,5 +61,5 @@ def requires(services: Services, right: Right) -> Callable[[CheckedRoute], Check
 
 
 def principal_of(services: Services, request: func.HttpRequest) -> Principal | None:
-    """Who calls, by a token; see `authenticate`."""
+    """Return the caller, by a token; see `authenticate`."""
     return authenticate(services.authentication, request.headers)

@@ -1,4 +1,4 @@
-"""What the HTTP triggers say of an entry: a model of their own, not the stored document."""
+"""The answers of the HTTP triggers about an entry: models of their own, not the document."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
 
 
 def summarise_head(head: Entry) -> dict[str, Any]:
-    """What a list says of a session: its newest entry, what halts it, and how much is parked."""
+    """Return a session for a list: its newest entry, what halts it, and how much is parked."""
     optional = {"halted_by": head.halt.at if head.halt else None, "parked": dict(head.parked)}
     return {
         "position": head.position,
@@ -62,12 +62,12 @@ def summarise_head(head: Entry) -> dict[str, Any]:
 
 
 def describe_resolution(resolution: Resolution) -> dict[str, Any]:
-    """Who decided what, why, and about which fault where it was one."""
+    """Return who decided what, why, and about which fault where it was one."""
     return {name: value for name, value in asdict(resolution).items() if value is not None}
 
 
 def describe_standstill(standstill: Standstill) -> dict[str, Any]:
-    """What stands still as JSON, with the verbs that end it.
+    """Return a standstill as JSON, with the verbs that end it.
 
     Each verb is the body of a resolution that only lacks who decided and why.
     """

@@ -25,7 +25,7 @@ SKIP_MAX = 200
 
 
 class RepeatBody(BaseModel):
-    """What an operator sends; what is left out is as the rejected delivery had it."""
+    """The body that an operator sends; what is left out is as the rejected delivery had it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -55,7 +55,7 @@ def build_error_queue_blueprint(services: Services) -> func.Blueprint:
 
 
 async def list_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """What this region's error queue holds; nothing of it is taken.
+    """List the content of this region's error queue; nothing of it is taken.
 
     With `session`, its reports behind the number `after`; without, the first report of each of
     several sessions, after `skip` others.

@@ -57,7 +57,7 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
 
 
 def respond_accepted(message: Message) -> func.HttpResponse:
-    """What was accepted, under which number, and where to look."""
+    """Answer what was accepted, under which number, and where to look."""
     path = path_to(SESSION, message.session)
     number = message.number.sequence if message.number else None
     document = {"id": message.id, "session": message.session, "sequence": number, "see": path}

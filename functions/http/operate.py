@@ -32,7 +32,7 @@ HEALTH_SECONDS_MAX = 2.0
 
 
 class ResolutionBody(BaseModel):
-    """What an operator sends; which fields an action takes is decided in resolve.py."""
+    """The decision that an operator sends; which fields an action takes is said in resolve.py."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -110,7 +110,7 @@ async def report_health(services: Services) -> func.HttpResponse:
 
 
 async def describe_heard(services: Services) -> dict[str, Any] | None:
-    """When each feed and timer was heard; None where that is not known."""
+    """Return when each feed and timer was heard; None where that is not known."""
     if services.heard is None:
         return {}
     try:
@@ -181,7 +181,7 @@ async def find_sessions(
 
 
 async def list_standstills(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """What stands still in any session, the newest first, page by page.
+    """List the standstills of any session, the newest first, page by page.
 
     `kind` asks for some kinds only, `limit` for so many at once, and `after` goes on where an
     earlier answer ended.
@@ -211,7 +211,7 @@ def read_kinds(parameters: Mapping[str, str]) -> frozenset[StandstillKind]:
 
 
 def read_limit(limit: str | None) -> int:
-    """How many are asked for at once; raises InvalidMessage."""
+    """Return how many are asked for at once; raises InvalidMessage."""
     if limit is None:
         return STANDSTILLS_MAX
     if not re.fullmatch("[0-9]{1,3}", limit) or not 1 <= int(limit) <= STANDSTILLS_MAX:

@@ -1,4 +1,4 @@
-"""What every HTTP trigger reads of a request, and refuses, before it looks at what it is about."""
+"""The parts of a request that every HTTP trigger reads and refuses before anything else."""
 
 from collections import Counter
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -54,7 +54,7 @@ def read_name(
 
 
 def path_to(what: str, name: str, then: str = "") -> str:
-    """Where a SESSION or SAGA is reached, below `/api/`; `then` follows its name in the path."""
+    """Return the path of a SESSION or SAGA, below `/api/`; `then` follows its name."""
     quoted = quote(name, safe="")
     if "%2f" in quoted.lower() or "%2f" in name.lower() or name in (IN_QUERY, ".", ".."):
         return f"{COLLECTIONS[what]}/{IN_QUERY}{then}?{what}={quoted}"

@@ -45,7 +45,7 @@ def respond(
 
 
 def respond_problem(error: LockstepError) -> func.HttpResponse:
-    """What went wrong, as problem details."""
+    """Answer an error, as problem details."""
     details = describe_problem(error)
     return func.HttpResponse(
         json.dumps(details),
@@ -94,7 +94,7 @@ def status_of(error: LockstepError) -> int:
 
 
 def retry_headers(error: LockstepError) -> dict[str, str]:
-    """When to come back, in whole seconds, for an error that time may mend."""
+    """Return when to come back, in whole seconds, for an error that time may mend."""
     if isinstance(error, CallerError):
         return {}
     wanted = error.retry_after_seconds if isinstance(error, Unavailable) else None

@@ -87,7 +87,7 @@ async def start_saga_over_http(
 
 
 async def describe_saga_over_http(sagas: Sagas, request: func.HttpRequest) -> func.HttpResponse:
-    """What the saga's journal and those of its steps say; 404 for an unknown saga."""
+    """Answer what the journals of a saga and of its steps say; 404 for an unknown saga."""
     try:
         key = read_name(request, SAGA)
         record = await sagas.read_record(key)
@@ -195,7 +195,7 @@ def describe_step(step: Step, outcome: str | None) -> dict[str, Any]:
 
 
 def link_saga(key: str) -> dict[str, str]:
-    """Where a saga is read and changed, below `/api/`."""
+    """Return where a saga is read and changed, below `/api/`."""
     return {
         "self": path_to(SAGA, key),
         "event": path_to(SAGA, key, "/events/{event}"),

@@ -34,7 +34,7 @@ ONCE = frozenset({"action", "who", "why", "to", "type", "body", "confirmed"})
 
 
 class Choice(BaseModel):
-    """What a person marked: a session, and the verbs about what stands still in it."""
+    """The choice of a person: a session, and the verbs about what stands still in it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -99,7 +99,7 @@ def read_fields(
 def read_decisions(
     fields: Mapping[str, list[str]], principal: Principal | None
 ) -> list[ChosenVerb]:
-    """What is to be decided, each once; raises InvalidBody or InvalidMessage."""
+    """Return what is to be decided, each once; raises InvalidBody or InvalidMessage."""
     chosen = list(dict.fromkeys(fields.get("what", [])))
     action = fields.get("action", [""])[0]
     if not 1 <= len(chosen) <= STANDSTILLS_MAX:
@@ -143,7 +143,7 @@ async def read_replaced(services: Services, decisions: list[ChosenVerb]) -> str 
 
 
 async def carry_out_all(services: Services, decisions: list[ChosenVerb]) -> list[dict[str, Any]]:
-    """What came of each decision, in order; one that fails does not stop the others."""
+    """Return the result of each decision, in order; one that fails does not stop the others."""
     until = services.worker.clock.now() + CARRY_OUT_SECONDS
     outcomes: list[dict[str, Any]] = []
     for number, one in enumerate(decisions):
@@ -165,7 +165,7 @@ async def carry_out_all(services: Services, decisions: list[ChosenVerb]) -> list
 
 
 def describe_outcome(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the answer to a decision means, in a sentence."""
+    """Return in a sentence what the answer to a decision means."""
     if entry := document.get("entry"):
         text = f"recorded at position {entry['position']}, which is {entry['status']}"
         reason = f": {entry['reason']}" if entry.get("reason") else ""

@@ -177,7 +177,7 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
 async def find_changes(
     services: Services, entries: dict[int, Entry], position: int
 ) -> list[tuple[str, str, str]] | None:
-    """What an entry changed in the state; None where what was before it is compacted away."""
+    """Return what an entry changed in the state; None if what was before it is compacted away."""
     entry = entries[position]
     if entry.state is None:
         return []
@@ -197,7 +197,7 @@ async def find_changes(
 
 
 async def show_saga_steps(sagas: Sagas, request: func.HttpRequest) -> func.HttpResponse:
-    """Where a saga stands, with every step and wait."""
+    """Show the state of a saga, with every step and wait."""
     require_request(request, frozenset({"key"}))
     key = request.params.get("key", "").strip()
     require_text("key", key)
@@ -230,7 +230,7 @@ async def show_sagas(client: Any, request: func.HttpRequest) -> func.HttpRespons
 
 
 def name_caller(services: Services, request: func.HttpRequest) -> str:
-    """Who will have decided what is decided here; empty where the caller says so."""
+    """Return who will have decided what is decided here; empty where the caller says so."""
     principal = principal_of(services, request)
     return principal.name if principal else ""
 

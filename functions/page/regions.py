@@ -1,4 +1,4 @@
-"""What each region does at the moment, as far as the journal shows it from here.
+"""The activity of each region at the moment, as far as the journal shows it from here.
 
 Whoever processes a message writes an entry, so the newest entries tell which region is at work; a
 region that is lost stops writing, and what waits for it grows older. Both cost the same however
@@ -42,7 +42,7 @@ class RegionActivity:
 
 
 def measure_activity(recent: Sequence[RecentEntry], region: str) -> RegionActivity:
-    """What the newest entries say of a region; `recent` has the newest of all regions first."""
+    """Return a region's activity by the newest entries; `recent` has the newest of all first."""
     reach = float(SHOWN_SECONDS)
     if len(recent) >= ENTRIES_MAX:
         reach = min(reach, max(1.0, recent[-1].age_seconds))
@@ -94,7 +94,7 @@ async def show_regions(services: Services, request: func.HttpRequest) -> func.Ht
 def describe_tile(
     services: Services, region: str, activity: RegionActivity, waits: Sequence[float], most: int
 ) -> dict[str, Any]:
-    """What a tile shows; bars are in percent of the highest one of all regions."""
+    """Return the content of a tile; bars are in percent of the highest one of all regions."""
     missing = {
         place: reason
         for place, reason in services.look.missing.items()

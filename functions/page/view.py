@@ -1,4 +1,4 @@
-"""How the operations page is rendered: templates, links, and what they are given."""
+"""The rendering of the operations page: templates, links, and what they are given."""
 
 import json
 import re
@@ -113,7 +113,7 @@ def render(
 
 
 def render_problem(request: func.HttpRequest, error: LockstepError) -> func.HttpResponse:
-    """What went wrong, by the name of the error."""
+    """Show an error, by its name."""
     problem = describe_problem(error)
     response = render(request, "problem.html", problem["status"], problem=problem)
     response.headers.update(retry_headers(error))
@@ -139,7 +139,7 @@ def generalise(cause: str, session: str) -> str:
 
 
 def group_by_cause(listed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What stands still for the same cause, with the verbs that all of it has in common.
+    """Return standstills by their cause, with the verbs that all of one cause have in common.
 
     Causes that differ in the names of sessions, in ids or in numbers only are the same. `choice` is
     what a form sends of each: its session, and the verbs about it.

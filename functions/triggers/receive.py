@@ -127,7 +127,7 @@ async def pausing_after_failure(
 
 
 def pause_seconds(delivery_count: int) -> float:
-    """How long an invocation lasts at least that fails: twice as long with each delivery."""
+    """Return how long a failing invocation lasts at least: twice as long with each delivery."""
     doublings = min(delivery_count - 1, 60)
     return min(float(2**doublings), PAUSE_SECONDS_MAX)
 
@@ -135,7 +135,7 @@ def pause_seconds(delivery_count: int) -> float:
 def measure_delivery(
     telemetry: Telemetry, delivery: ReceivedMessage, outcome: str, seconds: float
 ) -> None:
-    """How long it took: the invocation, and everything since the broker had the message."""
+    """Measure the time of the invocation, and of everything since the broker had the message."""
     telemetry.add(DELIVERY_SECONDS, seconds, outcome=outcome)
     if outcome == "duplicate":
         telemetry.add(DUPLICATES)

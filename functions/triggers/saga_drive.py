@@ -1,4 +1,4 @@
-"""How Durable Functions performs what a saga's walk asks for."""
+"""The work of Durable Functions for a saga's walk."""
 
 from collections.abc import Generator, Iterable
 from datetime import timedelta
@@ -25,7 +25,7 @@ type DurableSteps[T] = Generator[Any, Any, T]
 
 
 class ChangeListener:
-    """What an instance waits for: it is woken once for each time that it was called."""
+    """The events that an instance waits for: each call of it wakes it once."""
 
     def __init__(self, context: OrchestrationContext) -> None:
         self.context = context
@@ -35,7 +35,7 @@ class ChangeListener:
         self.change: task.CancellableTask[Any] | None = None
 
     def wait(self, name: str, seconds: float) -> DurableSteps[bool]:
-        """Whether the instance was woken, before the time was up that began with this name."""
+        """Return whether the instance was woken before the time of this name was up."""
         if name not in self.timers:
             self.timers[name] = self.context.create_timer(timedelta(seconds=seconds))
         if self.change is None:
@@ -94,7 +94,7 @@ def call_activities(
 
 
 def retry_policy_of(call: ActivityCall) -> RetryPolicy:
-    """How a call is tried again: twice as long after every time."""
+    """Return how a call is tried again: twice as long after every time."""
     return RetryPolicy(
         first_retry_interval=timedelta(seconds=call.pause_seconds),
         max_number_of_attempts=call.tries,

@@ -54,7 +54,7 @@ class TaskHub(Protocol):
 
 
 class InstanceStore(Protocol):
-    """What a task hub keeps, finished instances too; raises grpc.aio.AioRpcError."""
+    """The task hub's instances, finished ones too; raises grpc.aio.AioRpcError."""
 
     async def purge_orchestrations_by(
         self,

@@ -1,4 +1,4 @@
-"""Who calls over HTTP, and what they may: rights apart from each other, from a token of Entra ID.
+"""The callers over HTTP and their rights: apart from each other, from a token of Entra ID.
 
 App Service authentication checks the token before the app, and hands its claims over in a header.
 It takes that header away from what clients send, but only where it is switched on: elsewhere
@@ -32,7 +32,7 @@ ID_CHARACTERS_MAX = 40
 
 
 class Authentication(StrEnum):
-    """What a caller over HTTP shows."""
+    """The kind of proof that a caller over HTTP shows."""
 
     KEYS = "keys"  # a function key, which the host checks
     ENTRA = "entra"  # a token with a role for each right
@@ -40,7 +40,7 @@ class Authentication(StrEnum):
 
 
 class Right(StrEnum):
-    """What a caller may do, by the name of its app role."""
+    """A right of a caller, by the name of its app role."""
 
     SEND = "Lockstep.Send"
     LOOK = "Lockstep.Look"
@@ -49,14 +49,14 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls, by a token that was checked. `name` is for people, and holds the object id."""
+    """A caller with a token that was checked. `name` is for people, and holds the object id."""
 
     name: str
     roles: frozenset[str]
 
 
 def authenticate(authentication: Authentication, headers: Mapping[str, str]) -> Principal | None:
-    """Who calls; None where keys alone are asked for, whatever the headers say.
+    """Return the caller; None where keys alone are asked for, whatever the headers say.
 
     Raises NotAuthenticated for a request without a token of Entra ID.
     """

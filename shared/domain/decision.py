@@ -76,7 +76,7 @@ type Decision = Proceed | Duplicate | Conflict | Gap | Busy | Halted | Fenced
 
 
 class Session(StrEnum):
-    """What state the session is in."""
+    """The state of the session."""
 
     EMPTY = "empty"  # no entry yet
     OPEN = "open"  # the newest entry has ended, and nothing stops the session
@@ -85,7 +85,7 @@ class Session(StrEnum):
 
 
 class Newest(StrEnum):
-    """What the newest entry holds under the message's id or number."""
+    """The content that the newest entry holds under the message's id or number."""
 
     NOTHING = "nothing"
     SAME = "this message"
@@ -93,7 +93,7 @@ class Newest(StrEnum):
 
 
 class Place(StrEnum):
-    """Where the message's number stands relative to the session's cursor for its group."""
+    """The place of the message's number relative to the session's cursor for its group."""
 
     PASSED = "passed"
     FENCED = "of a fenced producer"
@@ -140,7 +140,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -> Decision:
-    """What the message means to a session whose newest entry is `head`.
+    """Return what the message means to a session whose newest entry is `head`.
 
     `from_parked` says that the message was parked and is the first of those that wait.
     """
@@ -214,7 +214,7 @@ def situation_of(head: Entry | None, message: Message, *, from_parked: bool) -> 
 
 
 def identity_in(head: Entry, message: Message, cursor: Cursor) -> MessageIdentity | None:
-    """What the newest entry says of this message, or of another with its id or number.
+    """Return the newest entry's identity of this message, or of another with its id or number.
 
     A number that was only parked or refused is still free, so another owner level may use it.
     """
@@ -237,7 +237,7 @@ def identity_in(head: Entry, message: Message, cursor: Cursor) -> MessageIdentit
 
 
 def is_same_place(one: Number, other: Number) -> bool:
-    """Whether two numbers are the same place of a group, whatever their owner levels."""
+    """Return whether two numbers are the same place of a group, whatever their owner levels."""
     return (one.group, one.sequence) == (other.group, other.sequence)
 
 
@@ -247,12 +247,12 @@ def cursor_of(head: Entry | None, group: str) -> Cursor:
 
 
 def marker_seconds(window_seconds: float) -> int:
-    """How long a marker is kept, so that no copy within the window outlives it."""
+    """Return how long a marker is kept, so that no copy within the window outlives it."""
     return int(window_seconds) + 2 * CLOCK_SLACK_SECONDS
 
 
 def explain_expiry(message: Message, today: float, window_seconds: float) -> str | None:
-    """Why an un-numbered message is too old to be taken, or None where it is not.
+    """Return why an un-numbered message is too old to be taken, None where it is not.
 
     `today` is in seconds since 1970. Raises InvalidMessage where the message does not say when it
     was sent, or says that it will be.
@@ -268,7 +268,7 @@ def explain_expiry(message: Message, today: float, window_seconds: float) -> str
 
 
 def sending_time(message: Message) -> float:
-    """When the message was sent, in seconds since 1970; a time without a zone is UTC."""
+    """Return the time of sending, in seconds since 1970; a time without a zone is UTC."""
     if message.time is None:
         raise InvalidMessage(f"message {message.id!r} has neither a number nor a time")
     try:

@@ -67,11 +67,11 @@ class NotHalted(CallerError):
 
 
 class NotBlocked(CallerError):
-    """Nothing of the session is blocked at the queue, so there is nothing to decide."""
+    """The session has nothing that is blocked at the queue, so there is nothing to decide."""
 
 
 class NotMissing(CallerError):
-    """Nothing waits for this number, or it has come or was skipped before."""
+    """The number is waited for by no message, or it has come or was skipped before."""
 
 
 class NotOpen(CallerError):
@@ -83,7 +83,7 @@ class NotRepeatable(CallerError):
 
 
 class InvalidState(CallerError):
-    """What was given as a session's state would not be the same when it is read back."""
+    """The state that was given for a session would not be the same when it is read back."""
 
 
 class UnreadableState(CallerError):
@@ -95,7 +95,7 @@ class NotStorable(CallerError):
 
 
 class TooLarge(NotStorable):
-    """What a message would add to the journal is more than the store takes in one batch."""
+    """The message adds more to the journal than the store takes in one batch."""
 
 
 class InvalidOptions(CallerError):

@@ -1,4 +1,4 @@
-"""What a failure of a service means: one table for the adapters and for the in-memory twin.
+"""The meaning of a service's failures: one table for the adapters and the in-memory twin.
 
 The first rule that fits a failure gives its class. Nothing here reads or writes anything, and
 docs/guarantees.md shows the same table, generated from the rules.
@@ -20,14 +20,14 @@ from shared.domain.errors import (
 
 
 class Service(StrEnum):
-    """Who failed."""
+    """The service that failed."""
 
     STORE = "Cosmos DB"
     BUS = "Service Bus"
 
 
 class FailureClass(StrEnum):
-    """What whoever asked may do next."""
+    """The class of a failure: what whoever asked may do next."""
 
     ANSWER = "an answer"  # it says what is stored, and the engine decides on it
     TRANSIENT = "transient"  # nothing happened; waiting helps
@@ -38,7 +38,7 @@ class FailureClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What came back instead of success.
+    """The answer that came back instead of success.
 
     `code` is the HTTP status of Cosmos DB, or for Service Bus the name of the SDK's exception, or
     of the AMQP condition where the SDK has no exception for it. It is None where nothing came.

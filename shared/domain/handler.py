@@ -1,4 +1,4 @@
-"""What a team writes: handlers of a state and a message, and what they may use.
+"""The handlers that a team writes, of a state and a message, and what they may use.
 
 A handler takes the session's state, the message's body and a Context, and returns the new state, or
 a Handled with outputs. Only an effectful or idempotent handler may touch a clock, a random source
@@ -66,7 +66,7 @@ class Context:
         return datetime.fromisoformat(self.message.time)
 
     def captured[T](self, name: str, look: Callable[[], T]) -> T:
-        """What `look` gave when the message was first processed, kept in its entry.
+        """Return the value that `look` gave at first, which is kept in the message's entry.
 
         For what the message does not say, such as a price list or today's date. The value must be
         JSON; a tuple comes back as a list. Before the entry is committed a new attempt calls `look`
@@ -139,7 +139,7 @@ class Handled[S: BaseModel]:
 
 
 class Kind(StrEnum):
-    """What a handler may do, and so how its messages are kept from acting twice."""
+    """The kind of a handler says what it may do, and so how its messages act only once."""
 
     PURE = "pure"  # depends on state, message and Context only; outputs are stored with the entry
     DETERMINISTIC = "deterministic"  # pure, and outputs are made again by re-running, not stored
@@ -148,7 +148,7 @@ class Kind(StrEnum):
 
 
 class OnFault(StrEnum):
-    """What a session does after a message of a type has failed for good."""
+    """The reaction of a session after a message of a type has failed for good."""
 
     HALT = "halt"  # later messages wait until a person resolves the fault
     SKIP = "skip"  # later messages go on; the fault stays visible
@@ -203,7 +203,7 @@ def require_model(what: str, model: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HandlerInput:
-    """What a handler starts from: the state, the next output numbers, and what was captured.
+    """The input of a handler: state, next output numbers, and what was captured.
 
     `reminders` are those that wait, by name.
 
@@ -219,7 +219,7 @@ class HandlerInput:
 
 @dataclass(frozen=True, slots=True)
 class HandlerResult:
-    """What running a handler gave, ready for the journal.
+    """The result of running a handler, ready for the journal.
 
     `replied_to` is the queue that its sender asked an answer to, where the handler gave one.
     `is_state_kept` says that the state is what it was before.

@@ -22,7 +22,7 @@ type Produced = Mapping[str, Mapping[str, int]]
 
 
 class Status(StrEnum):
-    """How an entry ended, or that it has not yet."""
+    """The status of an entry: how it ended, or that it has not yet."""
 
     WORKING = "working"  # claimed: an effectful handler is running, until the lease runs out
     COMPLETED = "completed"  # the handler ran, or a person gave the state that it holds
@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """What a session expects next of one producer group, and the highest owner level seen."""
+    """The next number of one producer group in a session, and the highest owner level seen."""
 
     level: int = 0
     next: int = 0
@@ -53,7 +53,7 @@ class EvictedCursor:
 
 @dataclass(frozen=True, slots=True)
 class MessageIdentity:
-    """Which message an entry is about: enough to recognise a copy of it, without its body.
+    """The message that an entry is about: enough to recognise a copy of it, without its body.
 
     `number` is the sender's own, or the one that the journal gave to the message on arrival: the
     message is then recognised by its source and id. `trace` is the message's place in a trace, for
@@ -78,7 +78,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who created an entry."""
+    """The worker that created an entry."""
 
     region: str
     instance: str
@@ -94,7 +94,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """How long a claim holds since its owner wrote it last, and which try at its message it is.
+    """The lease of a claim: how long it holds since its owner's last write, and which try it is.
 
     `since` is when that was, by the store's clock, where others have written the claim after it.
     """
@@ -114,7 +114,7 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class RecentEntry:
-    """Of a new entry: where it was written, how long ago, and how many messages it is about."""
+    """The traits of a new entry: where it was written, its age, and its number of messages."""
 
     region: str
     age_seconds: float
@@ -128,7 +128,7 @@ WHY_CHARACTERS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What a person decided; `at` is the position of the fault that the decision ended."""
+    """A decision of a person; `at` is the position of the fault that the decision ended."""
 
     action: str
     who: str
@@ -138,7 +138,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """Who began to send a rejected delivery again, when, and the digest of what is sent.
+    """The begin of sending a rejected delivery again: who, when, and the digest of what is sent.
 
     `is_done` says that it was sent.
     """
@@ -152,7 +152,7 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class ModelVersion:
-    """Which model a stored state is of, by its name, and which version of it."""
+    """The model that a stored state is of, by its name, and its version."""
 
     name: str
     version: int
@@ -211,7 +211,7 @@ class Entry:
 
     @property
     def is_open(self) -> bool:
-        """Whether a person has to take note of an alert or of refused outputs, and nobody has."""
+        """Return whether a person has to take note of an alert or refused outputs, and none has."""
         # The report of a fault may be refused, too; resolving the fault is enough for both.
         is_halting = self.halt is not None and self.halt.at == self.position
         is_refused = bool(self.outbox.refused) and not is_halting

@@ -1,4 +1,4 @@
-"""What is counted and timed of a worker: the names that docs/telemetry.md lists."""
+"""The counters and timers of a worker: the names that docs/telemetry.md lists."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ MEASURES = (
 
 
 def measure_entry(entry: Entry) -> Mapping[Measure, int]:
-    """What a new entry adds to the counters."""
+    """Return what a new entry adds to the counters."""
     match entry.status:
         case Status.COMPLETED:
             count = len(entry.identities)

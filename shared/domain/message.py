@@ -1,4 +1,4 @@
-"""What a message is: identity, session, type, body and, where it has one, its number."""
+"""A message: identity, session, type, body and, where it has one, its number."""
 
 import hashlib
 import json
@@ -115,12 +115,12 @@ class Message:
 
     @property
     def digest(self) -> str:
-        """What the message says, as a hex SHA-256; ids, numbers and times are not part of it."""
+        """The hex SHA-256 of the message's content; ids, numbers and times are not part of it."""
         return digest_content(self.type, self.body)
 
     @property
     def identity_parts(self) -> tuple[str, ...]:
-        """What identifies the message: ids and randomness that follow from it derive from these.
+        """The parts that identify the message: ids and randomness that follow derive from these.
 
         They stay the same for every copy, in every region and after a correction by a person. A
         message that an older release stored keeps the parts that release used, so that its handler
@@ -153,7 +153,7 @@ def derive_id(*parts: str) -> str:
 
 
 def is_utf8(body: bytes) -> bool:
-    """Whether the bytes are text: the journal keeps bodies as text, byte for byte."""
+    """Return whether the bytes are text: the journal keeps bodies as text, byte for byte."""
     try:
         body.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What the next entry looks like: one builder for each way an entry can end, all of them pure.
+"""The next entry of a session: one builder for each way an entry can end, all of them pure.
 
 Every entry begins with `open_entry`, which changes nothing but the position; then a second builder
 says what came of it. The entry of an effectful handler is stored in between, as a claim.
@@ -44,7 +44,7 @@ ENDS_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class EntryInput:
-    """What a new entry is made from: the head, the message, the attempt, the lagging regions.
+    """The input of a new entry: the head, the message, the attempt, the lagging regions.
 
     `from_parked` says that a message parked under this number is removed with it. `sent_digest` is
     that of the message as it was sent, where a person corrected it. `note` becomes the reason.
@@ -114,7 +114,7 @@ def number_on_arrival(made_from: EntryInput) -> Number:
 
 
 def holds_arrival(head: Entry) -> bool:
-    """Whether a message without a number is at the cursor: in a claim, or at the fault."""
+    """Return whether a message without a number is at the cursor: in a claim, or at the fault."""
     if head.status is Status.WORKING:
         return head.identities[0].number.group == ARRIVALS
     return head.halt is not None and head.halt.number.group == ARRIVALS
@@ -197,7 +197,7 @@ def fold(first: Entry, second: Entry) -> Entry:
 
 
 def explain_cancellation(made_from: EntryInput) -> str | None:
-    """Why a reminder has nothing to remind of any more; None for any other message.
+    """Return why a reminder has nothing to remind of any more; None for any other message.
 
     Only the newest entry can say that, and the commit proves that the head was the newest.
     """
@@ -332,7 +332,7 @@ def evicted_cursors(head: Entry, entry: Entry) -> dict[str, Cursor]:
 
 
 def evict(cursor: Cursor, named_at: int, before: EvictedCursor | None) -> EvictedCursor:
-    """What is kept of a cursor that the entry at `named_at` is the last to name, for the moment."""
+    """Return what is kept of a cursor that the entry at `named_at` is for now the last to name."""
     ends = before.ends if before else ()
     if not ends or ends[-1][0] < cursor.next:
         ends = (*ends, (cursor.next, named_at))[-ENDS_MAX:]
@@ -351,7 +351,7 @@ def remove_parked(waiting: Mapping[str, int], group: str) -> dict[str, int]:
 
 
 def state_position(head: Entry | None) -> int | None:
-    """Where the state after `head` is kept; None while there is none."""
+    """Return the position of the state after `head`, None while there is none."""
     if head is None:
         return None
     if head.state is not None and head.state_at is None:

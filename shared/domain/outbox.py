@@ -68,7 +68,7 @@ type OutputLocation = Staged | Rerun
 
 
 class OutputAction(StrEnum):
-    """What a person can decide about the outputs for a blocked queue."""
+    """A decision that a person can make about the outputs for a blocked queue."""
 
     RETRY = "retry"  # try the queue again at once
     REDIRECT = "redirect"  # send them to another queue
@@ -77,7 +77,7 @@ class OutputAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutputDecision:
-    """What a person decided about the outputs for one queue; `to` is the other queue."""
+    """The decision of a person on the outputs for one queue; `to` is the other queue."""
 
     action: OutputAction
     who: str
@@ -93,7 +93,7 @@ class OutputDecision:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What one delivery of an outbox came to.
+    """The result of one delivery of an outbox.
 
     `regions` have everything but what their blocked queues do not take. `taken` names, by region,
     the queues that took theirs, and `blocked` those that need a person first, with the reason.
@@ -136,7 +136,7 @@ class Outbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there never was anything to send."""
+        """Return whether there never was anything to send."""
         return not self.batches and self.location is None
 
     @property
@@ -145,11 +145,11 @@ class Outbox:
         return tuple(message for batch in self.batches for message in batch.messages)
 
     def is_dropped(self, queue: str) -> bool:
-        """Whether a person decided that only tombstones are sent to the queue."""
+        """Return whether a person decided that only tombstones are sent to the queue."""
         return queue in self.decided and self.decided[queue].action is OutputAction.DROP
 
     def missing_in(self, region: str) -> dict[str, list[Message]]:
-        """What the region has still to get, by queue and in order; nothing for blocked queues."""
+        """Return what the region still misses, by queue in order; nothing for blocked queues."""
         done = {*self.delivered.get(region, ()), *self.blocked.get(region, ())}
         missing: dict[str, list[Message]] = {}
         for batch in self.batches:
@@ -161,7 +161,7 @@ class Outbox:
         return missing
 
     def destination_of(self, queue: str) -> str:
-        """Where the messages for a queue go: there, or where a person decided."""
+        """Return the queue that gets the messages for a queue: itself, or another by decision."""
         decision = self.decided.get(queue)
         return queue if decision is None or decision.to is None else decision.to
 

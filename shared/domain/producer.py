@@ -69,7 +69,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """Who publishes. A higher owner level fences a lower one of the same group.
+    """The publisher. A higher owner level fences a lower one of the same group.
 
     `starting_sequence_number` continues from state the caller kept; it must agree with the ledger.
     `is_ingest` says that the app's own HTTP ingest publishes: nobody else may use its group. Raises
@@ -121,7 +121,7 @@ NO_KEYS = KeptKeys()
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a producer group has numbered in one session.
+    """The numbers that a producer group has given in one session.
 
     `next` is the next free number, `began` the first one of the newest operation.
     """

@@ -63,7 +63,7 @@ def escape_character(found: re.Match[str]) -> str:
 
 
 def make_tombstone(message: Message) -> Message:
-    """What is sent in place of an output that its queue refuses: same id, same number, no content.
+    """Return what replaces an output that its queue refuses: same id, same number, no content.
 
     Without it the number would be missing for ever and everything after it would stay parked. It
     follows from the message alone, so it has the same bytes whenever and wherever it is sent; the
@@ -79,7 +79,7 @@ def make_tombstone(message: Message) -> Message:
 
 
 def explain_tombstone(message: Message) -> str:
-    """Why the message that a tombstone stands for never came."""
+    """Return why the message that a tombstone stands for never came."""
     try:
         reason = json.loads(message.body).get("reason")
     except (ValueError, AttributeError, RecursionError):

@@ -1,4 +1,4 @@
-"""What the work of one request costs: request units of everything that is awaited for it."""
+"""The price of one request: request units of everything that is awaited for it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

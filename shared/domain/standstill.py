@@ -1,4 +1,4 @@
-"""What stands still: what does not go on by itself, since when, and why.
+"""The standstills: what does not go on by itself, since when, and why.
 
 A sign is what one stored record shows. Most signs are a standstill by themselves. Those of faults
 and of parked messages are one only as long as the session's head says so.
@@ -22,7 +22,7 @@ QUEUE_NAMES = {
 
 
 class StandstillKind(StrEnum):
-    """What stands still."""
+    """The kind of a standstill."""
 
     HALT = "halt"  # a session, because of a fault
     GAP = "gap"  # parked messages, because an earlier number has not come for long
@@ -34,7 +34,7 @@ class StandstillKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListPlace:
-    """Where a sign stands in the list: the newest is first, and of one second the lowest key."""
+    """The place of a sign in the list: the newest first, and of one second the lowest key."""
 
     since: float
     key: str
@@ -46,7 +46,7 @@ class ListPlace:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a stored record shows, and the version it was read at.
+    """The fact that a stored record shows, and the version it was read at.
 
     `since` is when the store wrote the record last, in seconds on its clock. `position` is None for
     what is no entry; `key` is the store's own. `asks` says that a person has to look at an entry.
@@ -76,7 +76,7 @@ class Sign:
 
     @property
     def needs_head(self) -> bool:
-        """Whether only the session's head says if it is a standstill."""
+        """Return whether only the session's head says if it is a standstill."""
         return self.halts or self.waits
 
 
@@ -107,7 +107,7 @@ class Standstill:
 def explain(
     sign: Sign, head: Entry | None, first_parked: Mapping[str, int | None]
 ) -> list[Standstill]:
-    """What a sign shows, if anything; `first_parked` is each group's lowest parked sequence."""
+    """Return what a sign shows; `first_parked` is each group's lowest parked sequence."""
     if sign.waits and head is not None:
         groups = sorted(head.parked)
         gaps = (explain_gap(sign, head, group, first_parked.get(group)) for group in groups)
@@ -158,19 +158,19 @@ def explain_blocked(sign: Sign) -> Iterator[Standstill]:
 
 
 def is_halted_by(head: Entry | None, sign: Sign) -> bool:
-    """Whether the fault that a sign is of stops its session now."""
+    """Return whether the fault that a sign is of stops its session now."""
     return head is not None and head.halt is not None and head.halt.at == sign.position
 
 
 def is_over(sign: Sign, head: Entry | None) -> bool:
-    """Whether a sign asks for a person though nothing is left to do."""
+    """Return whether a sign asks for a person though nothing is left to do."""
     # Entries of earlier versions ask for ever: those of resolved faults, and those whose session
     # went on by itself.
     return sign.asks and not (sign.alert or sign.refused or is_halted_by(head, sign))
 
 
 def explain_gap(sign: Sign, head: Entry, group: str, first_parked: int | None) -> Standstill | None:
-    """What the parked messages of a group wait for, if that is a number."""
+    """Return what the parked messages of a group wait for, if that is a number."""
     first = cursor_of(head, group).next
     # Behind a fault or a claim, or with nothing missing, they wait for something else.
     is_stopped = head.halt is not None or head.status is Status.WORKING

@@ -1,4 +1,4 @@
-"""Where a message stands in a trace: W3C `traceparent`, as the CloudEvents extension of that name.
+"""The place of a message in a trace: W3C `traceparent`, the CloudEvents extension.
 
 Outputs are the same bytes whoever makes them, and `traceparent` is one of their properties. So the
 span that an output follows from is not one that some worker opened: the span of a message's

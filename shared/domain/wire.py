@@ -86,7 +86,7 @@ def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
 
 
 def source(properties: Mapping[str, object]) -> str:
-    """Who gave the message its id; senders that leave it out count as one source, Lockstep's."""
+    """Return who gave the message its id; senders that leave it out are one source, Lockstep's."""
     given = text(properties, "source") if PREFIX + "source" in properties else ""
     return given or OWN_SOURCE
 

@@ -37,7 +37,7 @@ from shared.ports import Browser, Clock, Journal, Telemetry
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the triggers of one function app call. Nothing is connected before it is used."""
+    """The services that the triggers of an app call. Nothing is connected before it is used."""
 
     worker: Worker
     consumer: Consumer

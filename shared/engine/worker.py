@@ -37,7 +37,7 @@ FAILURES_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WaitLimits:
-    """How long one invocation waits inside itself, so that waiting spends no delivery count.
+    """The times that one invocation waits inside itself, so that no delivery is spent.
 
     `gap_seconds` is for an earlier message that is missing; `poll_seconds` is the pause between two
     reads of the journal; `unknown_tries` is how often a write without an answer is read back and
@@ -55,7 +55,7 @@ class WaitLimits:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long things take, in seconds, and what may be done.
+    """The durations of the engine, in seconds, and what it may do.
 
     `lag_seconds` is how long an outbox is left to its own worker, `acknowledge_seconds` how long an
     acknowledgement may wait for the session's next entry, `standstill_seconds` how long outputs and
@@ -78,7 +78,7 @@ class Policy:
 
     @property
     def pure_seconds(self) -> float:
-        """How long one run of a pure handler may take."""
+        """The time that one run of a pure handler may take."""
         # Nothing else runs in the worker meanwhile, and claims have to be renewed within the lease.
         return min(self.handler_seconds, self.lease_seconds / 2)
 
@@ -99,7 +99,7 @@ class Recent[K, V](OrderedDict[K, V]):
 
 @dataclass(slots=True)
 class Logged:
-    """When a failure was logged last, and how often it came again since."""
+    """The time at which a failure was logged last, and how often it came again since."""
 
     at: float
     again: int = 0
@@ -143,7 +143,7 @@ class RememberedHead:
 
 
 class Worker:
-    """What every step of a message's way shares within one process."""
+    """The things that every step of a message's way shares within one process."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class Worker:
     async def read_cursors(
         self, session: str, groups: Collection[str]
     ) -> dict[str, EvictedCursor | None]:
-        """What is kept beside the journal for each group, read side by side. Raises Unavailable."""
+        """Return what is kept beside the journal for each group. Raises Unavailable."""
 
         async def read(group: str) -> EvictedCursor | None:
             return await self.journal.cursor(session, group)
@@ -241,7 +241,7 @@ class Worker:
         return dict(zip(groups, await asyncio.gather(*map(read, groups)), strict=True))
 
     async def input_after(self, head: Entry | None) -> HandlerInput:
-        """What the next handler starts from: the state is the head's, or that of another entry.
+        """Return what the next handler starts from: the state is the head's or another entry's.
 
         Raises Unavailable, and OutcomeUnknown where that entry was compacted meanwhile.
         """

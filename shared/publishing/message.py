@@ -1,4 +1,4 @@
-"""What a program publishes: messages, each with its content and its number, and batches of them."""
+"""The messages that a program publishes, each with content and number, and batches of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,7 +129,7 @@ class MessageBatch:
         return True
 
     def add(self, message: SessionMessage) -> None:
-        """As `try_add`, but raises TooLarge instead of returning False."""
+        """Add a message like `try_add`, but raise TooLarge instead of returning False."""
         if not self.try_add(message):
             raise TooLarge(f"the batch is full with {len(self)} messages")
 

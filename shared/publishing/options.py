@@ -1,4 +1,4 @@
-"""Who publishes to a session, and what a producer knows of a session it publishes to."""
+"""The publisher of a session, and what a producer knows of a session it publishes to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from shared.domain.producer import ProducerOptions
 
 @dataclass(frozen=True, slots=True)
 class PartitionPublishingOptions:
-    """What differs for one session. A field that is None is the same as for all other sessions.
+    """The options of one session. A field that is None is the same as for all other sessions.
 
     `starting_sequence_number` is where the caller's own record of the session goes on. It must
     agree with the ledger: it is either the next number, or the first number of the newest
@@ -37,7 +37,7 @@ class PartitionPublishingProperties:
 
 @dataclass(frozen=True, slots=True)
 class IdempotentProducerOptions:
-    """Who publishes. The owner level is 0 unless it is given; a session's options override these.
+    """The options of a publisher. Its owner level is 0 unless given; a session's override these.
 
     Raises InvalidOptions for any session named here, before anything is opened.
     """

@@ -53,7 +53,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the messages came to, the same in every one of the runs."""
+    """The result of the messages, the same in every one of the runs."""
 
     result: RunResult
     runs: int

@@ -59,7 +59,7 @@ def start(hash_seed: int) -> subprocess.Popen[str]:
 
 
 def results_of(process: subprocess.Popen[str], jobs: str) -> list[ComparableResult]:
-    """What the process gives; raises RuntimeError with what it wrote where it fails."""
+    """Return the process's results; raises RuntimeError with what it wrote where it fails."""
     try:
         answered, errors = process.communicate(jobs, timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
@@ -73,7 +73,7 @@ def results_of(process: subprocess.Popen[str], jobs: str) -> list[ComparableResu
 
 
 def is_importable(handler: Handler) -> bool:
-    """Whether another process would find this very handler in its module."""
+    """Return whether another process would find this very handler in its module."""
     module = sys.modules.get(handler.handle.__module__)
     return module is not None and module.__name__ != "__main__" and handler in found_in(module)
 

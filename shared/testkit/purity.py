@@ -173,7 +173,7 @@ def comparable(result: HandlerResult) -> ComparableResult:
 
 @dataclass
 class CallRecorder:
-    """What was called that a pure handler may not call: its name, and what to use instead."""
+    """A call that a pure handler may not make: its name, and what to use instead."""
 
     found: list[tuple[str, str]] = field(default_factory=list)
     captures: int = 0
@@ -194,7 +194,7 @@ class CallRecorder:
 
 
 def is_of_python(frame: FrameType) -> bool:
-    """Whether the standard library is calling: a log record has a time, and zones are files.
+    """Return whether the standard library calls: a log record has a time, and zones are files.
 
     So has whoever cuts off a handler that takes too long.
     """

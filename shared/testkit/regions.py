@@ -33,7 +33,7 @@ QUEUES = AppQueues("in", OUTPUT_QUEUE, ERROR_QUEUE)
 
 
 class EveryQueue(frozenset[str]):
-    """Which queues an app may answer to is said by its settings, which a test does not have."""
+    """The set of all queues: an app's settings name those it may answer to, a test has none."""
 
     def __contains__(self, _: object) -> bool:
         return True

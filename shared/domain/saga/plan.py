@@ -128,7 +128,7 @@ class Plan(Data):
 
     @property
     def seconds_max(self) -> float:
-        """How long the saga may take to come to its last step."""
+        """The time that the saga may take to come to its last step."""
         waits = sum(wait.seconds for wait in self.waits)
         return waits + sum(max(map(longest_time, stage.steps)) for stage in self.stages)
 
@@ -141,7 +141,7 @@ class Plan(Data):
 
 
 class SagaState(StrEnum):
-    """Where a saga stands. Every one but the first three is an end."""
+    """The state of a saga. Every one but the first three is an end."""
 
     AWAITED = "awaited"  # events have come for it; it has not started
     RUNNING = "running"
@@ -157,12 +157,12 @@ class SagaState(StrEnum):
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether the saga ended in a way that nobody planned."""
+        """Return whether the saga ended in a way that nobody planned."""
         return self in (SagaState.COMPENSATION_FAILED, SagaState.UNFINISHED)
 
 
 class StepOutcome(StrEnum):
-    """What became of a step."""
+    """The outcome of a step."""
 
     DONE = "done"
     REFUSED = "refused"  # its session refused it, or it was given up; it never acts
@@ -177,13 +177,13 @@ class StepReply(Data):
 
 
 class Refusal(BaseModel):
-    """What a handler answers that refuses a command: its saga turns back."""
+    """An answer of a handler that refuses a command: its saga turns back."""
 
     refused: str
 
 
 class Direction(StrEnum):
-    """What is asked of a step."""
+    """The direction in which a step is asked to act."""
 
     DO = "do"
     UNDO = "undo"
@@ -234,7 +234,7 @@ def step_message(key: str, at: str, step: Step, direction: Direction) -> Message
 
 
 def longest_time(step: Step) -> float:
-    """How long a step may take with all of its tries."""
+    """Return the time that a step may take with all of its tries."""
     return step.seconds * step.tries + sum(pauses_between(step.tries))
 
 

@@ -54,7 +54,7 @@ class SagaEvent(Data):
 
 
 class SagaEnd(Data):
-    """How a saga ended, with what became of each step it came to."""
+    """The end of a saga, with the outcome of each step it came to."""
 
     key: str
     state: SagaState
@@ -63,7 +63,7 @@ class SagaEnd(Data):
 
 
 class SagaAnswer(BaseModel):
-    """What a saga's session answers: where it stands, and why it refused the message."""
+    """The answer of a saga's session: where it stands, and why it refused the message."""
 
     state: SagaState
     refused: str | None = None
@@ -149,7 +149,7 @@ def add_event(record: SagaRecord, event: SagaEvent, _: Context) -> Handled[SagaR
 
 
 def explain_refusal(record: SagaRecord, event: str) -> str | None:
-    """Why an event comes to nothing, if it does."""
+    """Return why an event comes to nothing, if it does."""
     if record.state.is_end:
         return f"the saga is {record.state}"
     if record.plan is None:
@@ -164,7 +164,7 @@ def explain_refusal(record: SagaRecord, event: str) -> str | None:
 
 
 def is_crowded(record: SagaRecord) -> bool:
-    """Whether as many events were kept as a saga may have before it starts."""
+    """Return whether as many events were kept as a saga may have before it starts."""
     return len(record.events) >= EARLY_EVENTS_MAX
 
 

@@ -31,7 +31,7 @@ INSISTENT_PAUSE_SECONDS_MAX = 3600.0
 
 
 class Activity(StrEnum):
-    """What a saga calls; also the names of the Durable activities."""
+    """A call of a saga's walk; also the names of the Durable activities."""
 
     STEP = "saga_step"  # apply or undo a step: a StepReply
     GIVE_UP = "saga_give_up"  # see to it that a step never acts, unless it has: a StepReply
@@ -107,7 +107,7 @@ class StartedSaga(Data):
 
 @dataclass(slots=True)
 class WalkProgress:
-    """How far a walk has come; `events` are those of the saga that the walk has read."""
+    """The progress of a walk; `events` are those of the saga that the walk has read."""
 
     saga: StartedSaga
     events: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ class Committer:
         self.marker_seconds = marker_seconds(worker.policy.window_seconds)
 
     async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
-        """What the next entry is made from; the outboxes of earlier ones are delivered first.
+        """Return the input of the next entry; the outboxes of earlier ones are delivered first.
 
         Raises Unavailable.
         """
@@ -100,7 +100,7 @@ class Committer:
         }
 
     async def is_ours(self, entry: Entry) -> bool:
-        """Whether the entry at this position is this very attempt.
+        """Return whether the entry at this position is this very attempt.
 
         Raises OutcomeUnknown where that cannot be read: the entry may be there.
         """

@@ -238,7 +238,7 @@ class Consumer:
         return await self.commit_fold(await self.committer.prepare(head, first), fresh)
 
     async def make_way(self, head: Entry | None, message: Message) -> EntryInput | Outcome | None:
-        """What the message's entry is made from, once all that has to come before it is done.
+        """Return the input of the message's entry, once all that has to come before it is done.
 
         An outcome where it gets no entry; None to decide again.
         """
@@ -364,7 +364,7 @@ class Consumer:
         return NotYet() if outcome is None and may_wait else outcome
 
     async def find_copy(self, message: Message) -> Outcome | None:
-        """What a copy of a processed message is, without its session's head; None for no copy."""
+        """Return the outcome of a copy, found without its session's head; None for no copy."""
         # One read as a rule, and an old one will do: that a number was processed stays true. A copy
         # that is missed here costs time only, because `decide` finds it on the newest head.
         digest = self.duplicates.recall(message) or await self.duplicates.look(message)
@@ -380,7 +380,7 @@ class Consumer:
         return compare_content(message, digest)
 
     def leads(self, session: str) -> bool:
-        """Whether this worker's messages are probably the first copies."""
+        """Return whether this worker's messages are probably the first copies."""
         if self.worker.own_head(session) is not None:
             return True
         return self.dispatcher.delivery.preferred_region(session) == self.worker.owner.region
@@ -452,7 +452,7 @@ class Consumer:
 
 
 def outcome_of(entry: Entry | None) -> Outcome | None:
-    """What an entry means to its message; None for no entry."""
+    """Return the outcome that an entry means for its message, None for no entry."""
     if entry is None:
         return None
     match entry.status:

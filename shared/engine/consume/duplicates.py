@@ -28,7 +28,7 @@ type SessionNumber = tuple[str, Number]
 
 @dataclass(frozen=True, slots=True)
 class ProcessedNumber:
-    """Where a number was processed, and with what content."""
+    """The position at which a number was processed, and the digest of its content."""
 
     position: int
     digest: str
@@ -36,13 +36,13 @@ class ProcessedNumber:
 
 @dataclass(frozen=True, slots=True)
 class LastCopy:
-    """Where the last copy of a group was found."""
+    """The position at which the last copy of a group was found."""
 
     position: int
     sequence: int
 
     def guess(self, number: Number) -> int:
-        """Where another number of the group is, if the group has the session to itself."""
+        """Return the position of another number, if the group has the session to itself."""
         return max(0, self.position + number.sequence - self.sequence)
 
 
@@ -118,7 +118,7 @@ class Duplicates:
         return await self.read_content(message, number, at)
 
     async def bounds(self, head: Entry, number: Number) -> tuple[int, LastCopy]:
-        """Where a number of the head's past was processed: above a position, and up to a place."""
+        """Return the positions between which a number of the head's past was processed."""
         below, newest = -1, LastCopy(head.position, cursor_of(head, number.group).next - 1)
         kept = await self.entries.cursor(head.session, number.group) if head.has_evicted else None
         # Each time that the cursor was evicted there is a stretch of entries that do not name it.

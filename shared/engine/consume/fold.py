@@ -93,7 +93,7 @@ class Folder:
 
 
 def lacks_cursor(head: Entry | None, message: Message) -> bool:
-    """Whether the cursor of the message's group may lie beside the journal, unread."""
+    """Return whether the cursor of the message's group may lie beside the journal, unread."""
     number = message.number
     if head is None or number is None or not head.has_evicted:
         return False
@@ -101,7 +101,7 @@ def lacks_cursor(head: Entry | None, message: Message) -> bool:
 
 
 def keeps_cursors(head: Entry | None, entry: Entry) -> bool:
-    """Whether an entry names the cursors of all its messages, and evicts no more than it may."""
+    """Return whether an entry names its messages' cursors, and evicts no more than it may."""
     is_whole = all(identity.number.group in entry.cursors for identity in entry.identities)
     evicted = next_entry.evicted_cursors(head, entry) if head and entry.has_evicted else {}
     return is_whole and len(evicted) <= EVICTED_MAX

@@ -1,4 +1,4 @@
-"""What became of a message. After any of these it may be settled."""
+"""The outcomes that a message can have. After any of these it may be settled."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """Somebody works on the message; the claim holds it whole, so that nothing can lose it."""
+    """A worker has claimed the message; the claim holds it whole, so that nothing can lose it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ type Outcome = (
 
 
 def compare_content(message: Message, digest: str) -> Outcome:
-    """What a message is whose id or number was used for the content of this digest."""
+    """Return the outcome of a message whose id or number was used for this digest."""
     return AlreadyDone() if digest == message.digest else report_conflict(message, digest)
 
 

@@ -86,7 +86,7 @@ class Parking:
     async def parked_as(
         self, head: Entry | None, message: Message, result: WriteResult
     ) -> Outcome | None:
-        """What became of parking; None when another worker was first."""
+        """Return the outcome of parking, None when another worker was first."""
         match result:
             case WriteResult.CREATED:
                 return Parked()
@@ -158,7 +158,7 @@ class Parking:
             self.worker.failure_log.add("fencing a ledger", "the journal", error)
 
     async def seen_before(self, message: Message) -> Outcome | None:
-        """Whether an un-numbered message could not be committed because it was seen."""
+        """Return the outcome of an un-numbered message that was seen, None where it was not."""
         if message.number is not None:
             return None
         # The batch was refused by the marker, so it is there. A relaxed read may miss it for a
@@ -198,5 +198,5 @@ def level_of(message: Message) -> int:
 
 
 def is_other(parked: Message, message: Message) -> bool:
-    """Whether the same producer used the same number for other content."""
+    """Return whether the same producer used the same number for other content."""
     return level_of(parked) == level_of(message) and parked.digest != message.digest

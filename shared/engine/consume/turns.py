@@ -67,7 +67,7 @@ class Call:
         return self.message.number.group if self.message.number else None
 
     def get_outcome(self) -> Outcome:
-        """What the call returns; raises what was raised in its turn."""
+        """Return the outcome of the call, or raise what was raised in its turn."""
         if self.result is None or isinstance(self.result, Exception):
             raise self.result or RuntimeError("the call has no result")
         return self.result
@@ -80,7 +80,7 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class ReturnedCalls:
-    """How many calls of one session returned and were not replaced yet.
+    """The calls of one session that returned and were not replaced yet.
 
     `at` is when the last one returned, `newest` when the last one returned or came. Waiting for
     them `was_in_vain` until others return.
@@ -104,7 +104,7 @@ class Returns:
 
     @property
     def linger_seconds(self) -> float:
-        """How long a turn lingers when nothing comes."""
+        """The time for which a turn lingers when nothing comes."""
         seconds = LINGER_FACTOR * self.longest_pause
         return min(max(seconds, LINGER_SECONDS_MIN), LINGER_SECONDS_MAX)
 
@@ -127,7 +127,7 @@ class Returns:
         returned.newest = now
 
     def wait_for(self, session: str, now: float) -> tuple[int, float]:
-        """How many calls are worth waiting for, and until when, unless others come meanwhile."""
+        """Return how many calls are worth waiting for, and until when, unless others come."""
         returned = self.by_session.get(session)
         if returned is None or returned.was_in_vain or now > returned.at + RETURN_SECONDS_MAX:
             return 0, now
@@ -177,7 +177,7 @@ class Gathering:
 
 
 class Turns:
-    """Which calls of one worker take their turn together. `leads` is Consumer.leads."""
+    """The turns of one worker's calls, by session. `leads` is Consumer.leads."""
 
     def __init__(self, worker: Worker, leads: Callable[[str], bool]) -> None:
         self.worker = worker

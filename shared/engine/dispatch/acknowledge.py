@@ -41,7 +41,7 @@ class Acknowledgements:
         self.recording: asyncio.Task[None] | None = None
 
     async def add(self, entry: Entry, done: Delivered) -> None:
-        """What came of sending the entry's outputs. Raises Unavailable or OutcomeUnknown."""
+        """Keep the result of sending the entry's outputs. Raises Unavailable or OutcomeUnknown."""
         left = entry.outbox.after(done)
         is_plain = not left.refused and not left.blocked and not left.delivered
         # A write without a read says no more than which regions are left. It may also name a region

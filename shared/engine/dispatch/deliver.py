@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 1.0
 
 @dataclass
 class Breaker:
-    """Whether a queue or region may be tried: after a failure by nobody for a while, then by one.
+    """A breaker says if a queue or region may be tried: for a while by nobody, then by one.
 
     `reason` is the failure, or None where the last try succeeded.
     """
@@ -47,12 +47,12 @@ class Breaker:
     is_probed: bool = False
 
     def may_be_tried(self, now: float) -> bool:
-        """Whether a try may be made now."""
+        """Return whether a try may be made now."""
         is_over = now >= self.paused_at + self.pause_seconds
         return self.reason is None or (is_over and not self.is_probed)
 
     def record(self, reason: LockstepError | None, now: float) -> None:
-        """What came of a try."""
+        """Note the result of a try."""
         self.reason, self.paused_at, self.is_probed = reason, now, False
         longer = min(max(2 * self.pause_seconds, PAUSE_SECONDS), PAUSE_SECONDS_MAX)
         self.pause_seconds = 0.0 if reason is None else longer
@@ -98,7 +98,7 @@ class Delivery:
     async def send_to_regions(
         self, outbox: Outbox, refused: dict[str, str] | None, within: float | None
     ) -> Delivered:
-        """What came of all regions side by side. What one of them raises waits for the others."""
+        """Return the result of all regions side by side; an error of one waits for the others."""
         began = self.clock.now()
         sends = {
             region: asyncio.create_task(self.send_to_region(region, outbox, refused))
@@ -152,7 +152,7 @@ class Delivery:
     async def send_to_region(
         self, region: str, outbox: Outbox, refused: dict[str, str] | None
     ) -> Delivered:
-        """What the region misses, queue by queue; one that needs a person first keeps none back."""
+        """Send all that the region misses; a queue that needs a person first holds no other up."""
         taken: list[str] = []
         blocked = dict(outbox.blocked.get(region, {}))
         is_over = True
@@ -252,7 +252,7 @@ class Delivery:
             yield delay, list(wave)
 
     def delay_in(self, region: str, message: Message, today: float) -> float:
-        """How long the region's copy stays invisible, so that the preferred region is first.
+        """Return how long the region's copy stays invisible: the preferred region comes first.
 
         A scheduled message waits for its time as well, in seconds since 1970 as `today` is.
         """
@@ -276,22 +276,22 @@ class Delivery:
             self.breakers.pop((region, self.queues.resolve(queue)), None)
 
     def explain(self, region: str, queue: str) -> str:
-        """Why the last try of the region, or of its queue, failed."""
+        """Return why the last try of the region, or of its queue, failed."""
         tried = (self.breakers.get((region, name)) for name in ("", self.queues.resolve(queue)))
         reasons = [str(one.reason) for one in tried if one is not None and one.reason is not None]
         return "; ".join(reasons) or "no answer yet"
 
     def is_reachable(self, region: str) -> bool:
-        """Whether the region may be tried now."""
+        """Return whether the region may be tried now."""
         now = self.clock.now()
         return all(breaker.may_be_tried(now) for breaker in self.failed_breakers(region))
 
     def has_failed(self, region: str) -> bool:
-        """Whether the last try of the region, or of one of its queues, failed."""
+        """Return whether the last try of the region, or of one of its queues, failed."""
         return any(self.failed_breakers(region))
 
     def failed_breakers(self, region: str) -> Iterator[Breaker]:
-        """What failed in the region by itself, which excludes what needs a person first."""
+        """Return the region's own failures, which excludes what needs a person first."""
         for (of_region, _), breaker in self.breakers.items():
             if of_region == region and not isinstance(breaker.reason, Misconfigured | None):
                 yield breaker
@@ -302,7 +302,7 @@ class Delivery:
 
 
 def has_succeeded(send: asyncio.Task[Delivered]) -> bool:
-    """Whether a send has ended with nothing left to wait for in its region.
+    """Return whether a send has ended with nothing left to wait for in its region.
 
     Asking also tells the event loop that somebody has heard of what the send raised.
     """

@@ -263,7 +263,7 @@ class Dispatcher:
         return made
 
     async def input_of(self, entry: Entry) -> HandlerInput:
-        """What the handler of an entry started from. Raises Unavailable or OutcomeUnknown."""
+        """Return the input of an entry's handler. Raises Unavailable or OutcomeUnknown."""
         if entry.position == 0:
             return HandlerInput(captured=entry.captured)
         head = await self.journal.entry(entry.session, entry.position - 1)

@@ -220,7 +220,7 @@ def message_in(opened: Entry) -> Message:
 
 
 def describe_error(error: Exception) -> str:
-    """Why a message failed, in one line; what a model refused is told without its values."""
+    """Return in one line why a message failed, without values that a model refused."""
     if isinstance(error, ValidationError):
         return shorten(f"{error.title}: {summarise(error)}")
     text = str(error) or "no message"
@@ -291,7 +291,7 @@ def parse_state(declared: StateModel, given: HandlerInput) -> BaseModel:
 
 
 def changed_fields(stored: Json, read: Json) -> list[str]:
-    """What reading a state would drop, add or change. A list may come in another order: a set."""
+    """Return the fields that reading a state would change. A list in another order is a set."""
     unknown = [f"unknown {name!r}" for name in sorted(stored.keys() - read.keys())]
     missing = [f"missing {name!r}" for name in sorted(read.keys() - stored.keys())]
     both = sorted(stored.keys() & read.keys())
@@ -378,7 +378,7 @@ def summarise(error: ValidationError) -> str:
 def build_result(
     handler: Handler, returned: Any, given: HandlerInput, context: Context, here: Collection[str]
 ) -> HandlerResult:
-    """What the handler returned, as the journal keeps it.
+    """Return the result of a handler as the journal keeps it.
 
     A handler that keeps no state leaves its session's alone. Raises InvalidState and NotStorable.
     """

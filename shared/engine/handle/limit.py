@@ -99,7 +99,7 @@ WATCHDOG = Watchdog()
 
 
 async def finish_within[T](work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """What the work gives. After the limit it is cancelled, and TookTooLong is raised.
+    """Return the result of the work. After the limit it is cancelled, and TookTooLong is raised.
 
     Nobody waits for work that goes on although it was cancelled.
     """

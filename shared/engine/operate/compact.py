@@ -37,7 +37,7 @@ LEFT_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What one run removed, and in how many sessions it could not."""
+    """The entries that one run removed, and the sessions in which it could not."""
 
     entries: int = 0
     failed: int = 0
@@ -45,7 +45,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class OldPart:
-    """What of a session is old: what lies below `kept` is superseded, and goes unless it is needed.
+    """The old part of a session: what lies below `kept` is superseded, and goes unless needed.
 
     `pending` may need some of it. `marked` are old marks; with `is_found_again` the session needs
     one more, because it has younger entries without any.
@@ -64,7 +64,7 @@ class OldPart:
         return min(position for position in needed if position is not None)
 
     def marks_from(self, position: int) -> dict[int, bool]:
-        """What becomes of the marks when only entries from a position on are left."""
+        """Return the marks when only entries from a position on are left."""
         marks = {marked: False for marked in self.marked if marked >= position}
         return marks | ({self.kept.position: True} if self.is_found_again else {})
 
@@ -113,13 +113,13 @@ class Compactor:
         return list(found)
 
     def is_own(self, session: str) -> bool:
-        """Whether the session is this region's to compact."""
+        """Return whether the session is this region's to compact."""
         return home_region(session, self.regions) == self.region
 
     async def try_session(
         self, session: str, slots: asyncio.Semaphore, stop_at: float
     ) -> int | None:
-        """How many entries of a session were removed; None if it is left to a later run."""
+        """Return how many entries of a session were removed; None leaves it to a later run."""
         async with slots:
             if self.clock.now() >= stop_at:
                 return 0

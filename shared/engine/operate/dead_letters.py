@@ -56,12 +56,12 @@ class DeadLetters:
         self.queue = parking.delivery.queues.here
 
     async def sweep(self) -> int:
-        """How many dead letters were ended. Raises Unavailable or OutcomeUnknown."""
+        """Return how many dead letters were ended. Raises Unavailable or OutcomeUnknown."""
         region = self.worker.owner.region
         return await self.bus.end_dead_letters(region, self.queue, LETTERS_MAX, self.end)
 
     async def end(self, letter: DeadLetter) -> bool:
-        """Whether the letter has its named end, so that it may be removed."""
+        """Return whether the letter has its named end, so that it may be removed."""
         # A crash before it is removed means that it is looked at again. The journal then knows it,
         # and a report has the same id.
         try:
@@ -86,7 +86,7 @@ class DeadLetters:
         return True
 
     async def end_message(self, message: Message, reason: str) -> Outcome | None:
-        """What became of a message; None where others are at work on its session.
+        """Return the outcome of a message; None while others are at work on its session.
 
         Raises InvalidMessage for one that no journal takes.
         """
@@ -101,7 +101,7 @@ class DeadLetters:
         return found or await self.end_in_journal(message, reason)
 
     async def end_in_journal(self, message: Message, reason: str) -> Outcome | None:
-        """As a delivered message, but a fault where its handler would run."""
+        """Treat it as a delivered message, but with a fault where its handler would run."""
         outcome: Outcome | None = None
         head = await self.worker.read_head(message.session)
         match decide(head, message):

@@ -61,7 +61,7 @@ class QueuedReport:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it holds a rejected delivery whole, body and properties."""
+        """Return whether it holds a rejected delivery whole, body and properties."""
         said = self.document
         whole = said.get("from") == 0 and isinstance(said.get("properties"), dict)
         return (
@@ -147,7 +147,7 @@ class ErrorQueue:
         return sent
 
     async def preview(self, request: RepeatRequest) -> Message:
-        """What would be sent; raises as `make_message` does."""
+        """Return the message that would be sent; raises as `make_message` does."""
         found = await self.browse(request.session, after=max(0, request.sequence - 1), limit=1)
         report = next((one for one in found if one.queued.id == request.report), None)
         if report is None:
@@ -155,7 +155,7 @@ class ErrorQueue:
         return self.make_message(report, request)
 
     def make_message(self, report: QueuedReport, request: RepeatRequest) -> Message:
-        """What would be sent; raises NotRepeatable, or as for any message from outside."""
+        """Return the message to send; raises NotRepeatable, or as for any from outside."""
         if not report.is_repeatable:
             raise NotRepeatable(
                 "only a rejected delivery that is whole in one report can be sent again; a fault is"
@@ -177,7 +177,7 @@ class ErrorQueue:
 
 
 def read_report(body: bytes) -> Mapping[str, Any]:
-    """What a report says; nothing where it is none of ours."""
+    """Return the content of a report; nothing where it is none of ours."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Which sessions a background run tried to help in vain, so that the others come first."""
+"""The sessions that a background run tried to help in vain: the others come first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,17 +30,17 @@ class FailedSessions:
         self.tries = 0
 
     def newest(self) -> list[str]:
-        """Those tried in vain, the last one first: a search may exclude them."""
+        """Return the sessions tried in vain, the last one first: a search may exclude them."""
         return sorted(self.tried, key=lambda session: -self.tried[session].place)[:EXCLUDED_MAX]
 
     def order(self, found: Sequence[str], now: float = 0.0) -> list[str]:
-        """Those found that were not tried yet, in their order, then those tried in vain and due."""
+        """Return the found sessions in order: untried ones, then those tried in vain and due."""
         fresh = [session for session in found if session not in self.tried]
         due = [session for session, last in self.tried.items() if last.due <= now]
         return fresh + sorted(due, key=lambda session: self.tried[session].place)
 
     def record(self, session: str, *, succeeded: bool, now: float = 0.0) -> None:
-        """What became of a try. A session that was helped is as good as new."""
+        """Note the result of a try. A session that was helped is as good as new."""
         last = self.tried.pop(session, None)
         if succeeded:
             return

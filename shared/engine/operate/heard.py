@@ -1,4 +1,4 @@
-"""When each feed and each timer of a region was last heard, whichever instance it ran on.
+"""The time at which each feed and timer of a region was last heard, on any instance.
 
 An instance sees only itself, so what is asked is kept where all see it: beside the leases of the
 change feed. The feed's own leases say when it was last followed; a timer leaves a record there.
@@ -26,7 +26,7 @@ class Leases(Protocol):
     """The container of the change feed's leases; both raise LockstepError."""
 
     async def ages(self) -> Mapping[str, float]:
-        """How many seconds ago each of its documents was last written, by the store's clock."""
+        """Return for each document how many seconds ago it was written, by the store's clock."""
 
     async def record(self, document_id: str) -> None:
         """Write a document of this id, and nothing else into it."""
@@ -34,7 +34,7 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """How long ago something was heard; None: never."""
+    """The age of what was heard last; None means never."""
 
     seconds: float | None
     seconds_max: float
@@ -56,7 +56,7 @@ class Heard:
         self.prefixes = [prefix for name in regions for prefix in (name, f"sagas-{name}")]
 
     def is_due(self) -> bool:
-        """Whether this instance's sweep has to be heard again; the first one has, at once."""
+        """Return whether this instance's sweep has to be heard again; the first has, at once."""
         now = time.monotonic()
         if self.noted_at is not None and now < self.noted_at + NOTED_SECONDS_MIN:
             return False
@@ -71,7 +71,7 @@ class Heard:
             log.warning("the run of %s could not be recorded: %s", timer, error)
 
     async def ages(self) -> dict[str, Age]:
-        """How long ago each feed and timer was heard. Raises as the store does."""
+        """Return how long ago each feed and timer was heard. Raises as the store does."""
         found = await self.leases.ages()
         newest: dict[str, float] = {}
         for document, seconds in found.items():

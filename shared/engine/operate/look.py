@@ -19,7 +19,7 @@ LOOK_AGAIN_SECONDS = 15.0
 
 
 class Look:
-    """What was found missing, by place; what has not been looked at yet is not named."""
+    """The places found missing. A place that has not been looked at yet is not named."""
 
     def __init__(self, places: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
         self.places = places

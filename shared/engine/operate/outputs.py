@@ -1,4 +1,4 @@
-"""What a person does about outputs that a queue does not take: try again, send elsewhere, drop."""
+"""The decisions of a person on outputs that a queue refuses: retry, send elsewhere, drop."""
 
 from collections.abc import Sequence
 from dataclasses import replace

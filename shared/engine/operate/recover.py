@@ -47,7 +47,7 @@ type OutboxKeys = Set[tuple[str, int | None]]
 
 
 class Help(Enum):
-    """What came of helping a session."""
+    """The result of helping a session."""
 
     DONE = auto()
     IN_VAIN = auto()
@@ -60,7 +60,7 @@ type Helper = Callable[[str, float], Awaitable[Help]]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """How many sessions were helped, and how many still need it."""
+    """The number of sessions that were helped, and of those that still need it."""
 
     helped: int = 0
     left: int = 0

@@ -1,4 +1,4 @@
-"""What a person decides about what stands still, carried out and recorded with who and why."""
+"""The decisions of a person on what stands still, carried out and recorded with who and why."""
 
 import json
 import logging

@@ -58,7 +58,7 @@ class Standstills:
         after: ListPlace | None = None,
         limit: int,
     ) -> StandstillPage:
-        """What stands still, the newest first, after a place. Raises Unavailable.
+        """Return the standstills after a place, the newest first. Raises Unavailable.
 
         A page is longer than `limit` where its last record shows several standstills. What is
         written again while somebody pages moves to the first page.
@@ -87,7 +87,7 @@ class Standstills:
 
 
 class SessionReader:
-    """What signs depend on, read once for each session while one answer is made."""
+    """The reader of one answer: what signs depend on is read once for each session."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -125,7 +125,7 @@ class SessionReader:
                 }
 
     async def forget(self, sign: Sign, position: int) -> None:
-        """Where the store does not help, the sign is found once more."""
+        """Close a sign that is over. If the store does not help, it is found once more."""
         async with self.slots:
             try:
                 await self.journal.close(sign.session, position, sign.version, None)
@@ -133,7 +133,7 @@ class SessionReader:
                 log.info("session %r is looked at again: %s", sign.session, error)
 
     def explain(self, sign: Sign) -> Sequence[Standstill]:
-        """What a sign shows, now that its session was read."""
+        """Return the standstill that a sign shows, now that its session was read."""
         # Workers of an earlier version left a sign for each parked message: one is enough.
         parked = self.first_parked.pop(sign.session, {}) if sign.waits else {}
         return explain(sign, self.heads.get(sign.session), parked)

@@ -135,7 +135,7 @@ class LedgerBook:
         return any(outbox.refused for outbox in left)
 
     def is_unsent(self, pending: PendingOutbox, group: str) -> bool:
-        """Whether it is an operation of the group that every region still waits for."""
+        """Return whether it is an operation of the group that every region still waits for."""
         # One region that has the messages is enough for "sent": the others' copies are delivered by
         # their own sweeps, and no later operation has to wait for a region that is unavailable.
         if pending.position is not None or set(pending.outbox.regions) != set(

@@ -33,7 +33,7 @@ class Published:
 
     @property
     def sent(self) -> int:
-        """How many messages are safe."""
+        """The number of messages that are safe."""
         return len(self.messages)
 
 

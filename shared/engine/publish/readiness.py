@@ -1,4 +1,4 @@
-"""What a process looks at before it works: whose journal this is, and whether its queue is there.
+"""The checks before a process works: whose journal this is, and whether its queue is there.
 
 Both are asked for once. A store or a region that gives no answer at that moment refuses nobody:
 the work itself will show what it can do.
@@ -22,7 +22,7 @@ LOOK_AGAIN_SECONDS = 30.0
 
 
 class Readiness:
-    """Whether a process is configured as the journal and the queues need it.
+    """The state of the checks whether a process is configured as journal and queues need it.
 
     `replaced` is the list of regions that its own takes the place of, where a person changes it.
     """
@@ -108,7 +108,7 @@ class Readiness:
             self.look_after = self.delivery.clock.now() + LOOK_AGAIN_SECONDS
 
     async def look(self, region: str) -> bool | Misconfigured:
-        """Whether the region's queue takes messages: false where there is no answer."""
+        """Return whether the region's queue takes messages: false where there is no answer."""
         queue = self.delivery.queues.resolve(HERE)
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):

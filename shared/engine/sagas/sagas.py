@@ -44,7 +44,7 @@ type PerformActivity = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class SagaResponse:
-    """What a saga's journal answered to a change: whether it was accepted, and why not."""
+    """The answer of a saga's journal to a change: whether it was accepted, and why not."""
 
     is_accepted: bool
     reason: str | None = None
@@ -70,7 +70,7 @@ class Sagas:
         self.steps = SagaSteps(commands)
 
     def activities(self) -> dict[Activity, PerformActivity]:
-        """What a walk calls, by name."""
+        """The activities that a walk calls, by name."""
         return {
             Activity.STEP: self.steps.perform,
             Activity.GIVE_UP: self.steps.give_up,
@@ -80,7 +80,7 @@ class Sagas:
         }
 
     async def perform_deciding(self, work: dict[str, Any]) -> dict[str, Any]:
-        """What ends a wait: `{"event": name or None, "events": all so far}`."""
+        """Return the end of a wait: `{"event": name or None, "events": all so far}`."""
         events = await self.decide(work["key"], work["wait"], is_over=work["is_over"])
         return {"event": events.decision, "events": list(events.all)}
 
@@ -139,7 +139,7 @@ class Sagas:
         return ACCEPTED
 
     async def decide(self, key: str, wait: str, *, is_over: bool) -> WaitEvents:
-        """What ends a wait, if anything has; `is_over` says that time is up.
+        """Return the end of a wait, if there is one; `is_over` says that time is up.
 
         Raises Unavailable or OutcomeUnknown.
         """
@@ -166,14 +166,14 @@ class Sagas:
         return record.state
 
     async def read_outcomes(self, key: str, record: SagaRecord) -> dict[str, StepOutcome]:
-        """What became of each step so far, read where it was recorded; nothing is run."""
+        """Return the outcome of each step so far, read where it was recorded; nothing is run."""
         if record.state.is_end or record.plan is None or record.at is None:
             return dict(record.outcomes)
         found = {s.name: await self.read_outcome(key, record.at, s) for s in record.plan.steps}
         return {name: outcome for name, outcome in found.items() if outcome is not None}
 
     async def read_outcome(self, key: str, at: str, step: Step) -> StepOutcome | None:
-        """What became of a step, None for nothing yet."""
+        """Return the outcome of a step, None for nothing yet."""
         journal = self.worker.journal
         if step.undo is not None:
             undone = await read_reply(journal, step_message(key, at, step, Direction.UNDO))
@@ -184,7 +184,7 @@ class Sagas:
         return interpret(done).outcome if done is not None else None
 
     async def read_record(self, key: str) -> SagaRecord | None:
-        """What the saga's journal says now, None where it says nothing.
+        """Return the record in the saga's journal, None where there is none.
 
         Raises Unavailable, UnreadableState for a record of another version, and InvalidMessage for
         a key that no saga can have.
@@ -234,7 +234,7 @@ def require_possible(handlers: Handlers, handler: Handler, start: Message) -> No
 
 
 def start_of(key: str, record: SagaRecord) -> StartedSaga:
-    """What a walk begins with; raises Unavailable for a saga that has not started."""
+    """Return the begin of a walk; raises Unavailable for a saga that has not started."""
     if record.plan is None or record.at is None:
         raise Unavailable(f"saga {key!r} has not started")
     return StartedSaga(key=key, at=record.at, plan=record.plan, events=record.events)

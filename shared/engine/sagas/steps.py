@@ -89,7 +89,7 @@ class Commands:
 
 
 async def read_reply(entries: Entries, command: Message) -> Answered | Failed | None:
-    """What a session has recorded for a command, or for the tombstone that gave it up.
+    """Return the reply recorded for a command, or for the tombstone that gave it up.
 
     Other content under its id is somebody else's: then the command never acts, so it has failed.
     None for nothing, and while its entry has not ended or halts the session: a person may run it
@@ -106,7 +106,7 @@ async def read_reply(entries: Entries, command: Message) -> Answered | Failed | 
 
 
 def reply_in(entry: Entry) -> Answered | Failed | None:
-    """What an entry replies to its command; None where it has not ended, or halts the session."""
+    """Return an entry's reply to its command; None if it has not ended, or halts the session."""
     if entry.halt is not None and entry.halt.at == entry.position:
         return None
     match entry.status:
@@ -119,7 +119,7 @@ def reply_in(entry: Entry) -> Answered | Failed | None:
 
 
 def is_step_of(recorded: MessageIdentity, command: Message) -> bool:
-    """Whether a session has recorded this command or its tombstone, which nobody else can send."""
+    """Return whether a session recorded this command or its tombstone, which only we send."""
     return recorded.digest == command.digest or recorded.type == TOMBSTONE_TYPE
 
 
@@ -164,7 +164,7 @@ class SagaSteps:
 
 
 def interpret(reply: CommandReply) -> StepReply:
-    """What a session's reply means to a saga: an answer may be a refusal, a fault always is."""
+    """Return what a reply means to a saga: an answer may be a refusal, a fault always is."""
     match reply:
         case Answered(answer):
             refused = answer.get("refused")
