@@ -3,7 +3,7 @@
 from typing import Any
 
 # A killed host keeps its part of the feed until its lease expires. By default that is a minute, in
-# which nothing of its region is recovered (docs/adr/0042). Milliseconds.
+# which nothing of its region is recovered (docs/adr/operation.md). Milliseconds.
 JOURNAL_FEED: dict[str, Any] = {
     "arg_name": "documents",
     "connection": "Cosmos",

@@ -34,7 +34,7 @@ CURSORS_MAX = 64
 EVICTED_AT_ONCE = 10
 # A larger state lies in a document of its own beside its entry, and one that a step left as it was
 # is not written again. So acknowledging, finding and following an entry costs what a small one
-# does. Below, the second document costs more than it saves (docs/adr/0047).
+# does. Below, the second document costs more than it saves (docs/adr/operation.md).
 STATE_INLINE_BYTES_MAX = 16_384
 # After so many entries it is written again all the same: compaction keeps those that lie between.
 STATE_KEPT_ENTRIES = 100
