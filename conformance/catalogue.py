@@ -21,7 +21,7 @@ def start_account() -> Iterator[Mapping[str, str]]:
 
 @contextmanager
 def start_nothing() -> Iterator[Mapping[str, str]]:
-    """Each test of azure-servicebus has a namespace of its own, in its own process."""
+    """Start nothing: each test of azure-servicebus has its own namespace, in its own process."""
     yield {}
 
 

@@ -33,7 +33,7 @@ def pytest_load_initial_conftests() -> None:
 
 
 def no_token(**_options: Any) -> None:
-    """The account knows its master key only."""
+    """Give no token: the account knows its master key only."""
 
 
 def is_live() -> bool:

@@ -17,7 +17,7 @@ class NotFetched(Exception):
 
 
 def locate_archive(suite: Suite) -> Path:
-    """Where the source distribution is kept on this machine, once it was fetched."""
+    """Return where the source distribution is kept on this machine, once it was fetched."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = suite.distribution.replace("-", "_")
     return home / "lockstep-conformance" / f"{name}-{suite.version}.tar.gz"

@@ -31,7 +31,7 @@ ONLY = "CONFORMANCE_ONLY"  # patterns of the tests that shall run, one a line
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a test ended: `passed`, `refused`, `failed` or `not applicable`, and why."""
+    """The end of a test: `passed`, `refused`, `failed` or `not applicable`, and why."""
 
     suite: str
     test: str
@@ -81,7 +81,7 @@ class Run:
                 yield from done.result()
 
     def _divide(self, name: str, folder: Path, environment: Mapping[str, str]) -> Iterator[Share]:
-        """The largest files first: they take longest, and nothing should wait for them alone."""
+        """Yield the largest files first: they take longest, and should not be left for the end."""
         files = [
             file
             for file in folder.rglob("test_*.py")
@@ -149,7 +149,7 @@ class Run:
 
 
 def may_hold(file: str, pattern: str) -> bool:
-    """Whether a file may hold tests that fit a pattern, which may go on with `::` and their names.
+    """Return whether a file may hold tests that fit a pattern, which may go on with `::` and names.
 
     >>> may_hold("test_topic.py", "test_t*::TestTopic::*"), may_hold("test_topic.py", "test_q*")
     (True, False)
@@ -158,7 +158,7 @@ def may_hold(file: str, pattern: str) -> bool:
 
 
 def judge(name: str, test: str, ending: str, text: str) -> Outcome:
-    """What an outcome that pytest reports means here."""
+    """Return what an outcome that pytest reports means here."""
     refusals = re.findall(SUITES[name].refusal, text) if ending == "failed" else []
     if refusals:  # the last is the exception's, those before may be source code
         return Outcome(name, test, "refused", refusals[-1].replace("\\", "").strip())

@@ -50,7 +50,7 @@ Need = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 class AccessRights(StrEnum):
-    """What a key allows, as the tests name it."""
+    """The rights of a key, as the tests name them."""
 
     manage = "Manage"
     send = "Send"
@@ -58,11 +58,11 @@ class AccessRights(StrEnum):
 
 
 class RecordedTestCase:
-    """What the classes of the tests derive from."""
+    """The base of the tests' classes."""
 
     @staticmethod
     def await_prepared_test(test: Test) -> Test:
-        """Run an asynchronous test whose preparers are not."""
+        """Run an asynchronous test whose preparers are not asynchronous."""
 
         @wraps(test)
         def run(*args: Any, **kwargs: Any) -> None:
@@ -241,7 +241,7 @@ def get_credential(**options: Any) -> Any:
 
 
 class PlainTransport(RequestsTransport):  # type: ignore[misc]
-    """Goes without TLS, which the administration clients cannot be told to do."""
+    """A transport without TLS, which the administration clients cannot be told to use."""
 
     def send(self, request: Any, **options: Any) -> Any:
         request.url = request.url.replace("https://", "http://", 1)
@@ -249,7 +249,7 @@ class PlainTransport(RequestsTransport):  # type: ignore[misc]
 
 
 class AsyncPlainTransport(AioHttpTransport):  # type: ignore[misc]
-    """The same for the asynchronous client."""
+    """A transport without TLS for the asynchronous client."""
 
     async def send(self, request: Any, **options: Any) -> Any:
         request.url = request.url.replace("https://", "http://", 1)

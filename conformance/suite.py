@@ -1,4 +1,4 @@
-"""What a live test suite of an SDK is to us, and which of its tests say something."""
+"""The live test suite of an SDK, and which of its tests say something about the emulator."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ class Suite:
         return version(self.distribution)
 
     def find_reason(self, test: str, marks: set[str]) -> str | None:
-        """Why a test with these marks is not applicable, None when it is."""
+        """Return why a test with these marks is not applicable, None when it is."""
         named = any(fnmatchcase(test, pattern) for pattern in self.unmarked)
         live = named or not marks.isdisjoint(self.marks)
         for one in self.not_applicable:

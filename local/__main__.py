@@ -100,7 +100,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def add_shared_options(parser: argparse.ArgumentParser) -> None:
-    """What both commands read the cloud and the app's settings from."""
+    """Add the options from which both commands read the cloud and the app's settings."""
     parser.add_argument(
         "--app",
         type=Path,
@@ -145,7 +145,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def print_settings(arguments: argparse.Namespace) -> None:
-    """Print the file; raises InvalidLocalConfig."""
+    """Print a local.settings.json; raises InvalidLocalConfig."""
     config = load_config(arguments.config or arguments.app / "local.config.json")
     options = CloudOptions(
         logs=Path(), port_base=arguments.port_base, settings=dict(arguments.setting)
@@ -224,7 +224,7 @@ def lock_directory(directory: Path | None) -> Iterator[None]:
 
 @contextmanager
 def log_directory(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Where host logs go; a temporary directory is removed at the end."""
+    """Yield where host logs go; a temporary directory is removed at the end."""
     if arguments.logs or arguments.data:
         yield arguments.logs or arguments.data / "logs"
         return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CloudOptions:
-    """How to run: `data` None keeps everything in memory; `port_base` None takes free ports.
+    """The options of a cloud: `data` None keeps all in memory; `port_base` None takes free ports.
 
     With a port base N the ports are N for control, N+1 for Cosmos, then one per namespace, one per
     host, one per task hub of a host's region, all in the order of the config, and one per region of
@@ -122,7 +122,7 @@ class Cloud:
         }
 
     def contents(self, namespace: str, queue: str) -> list[dict[str, str | None]]:
-        """What a queue holds; raises KeyError where there is no such namespace or queue."""
+        """Return the content of a queue; raises KeyError for an unknown namespace or queue."""
         return self.namespaces[namespace].contents(queue)
 
     def targets(self) -> list[Target]:
@@ -198,7 +198,7 @@ class Cloud:
         return specs
 
     def _addresses(self, region: str) -> dict[str, str]:
-        """What the placeholders in the app settings of a region's host stand for."""
+        """Return what the placeholders in the app settings of a region's host stand for."""
         buses = {f"servicebus.{n}": ns.connection_string for n, ns in self.namespaces.items()}
         hubs = {f"durable.{name}": hub.address for name, hub in self.durable.items()}
         if region in self.durable:

@@ -1,4 +1,4 @@
-"""What every component of the local cloud counts: operations, bytes and request units.
+"""The counts of every component of the local cloud: operations, bytes and request units.
 
 Counts are exact and only grow; tests rely on them rather than on times, which depend on what else
 the machine does.

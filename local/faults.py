@@ -46,7 +46,7 @@ class InvalidFault(ValueError):
 
 
 def is_number(value: object) -> bool:
-    """Whether a JSON value is a number; Python reads NaN and Infinity, too."""
+    """Return whether a JSON value is a number; Python reads NaN and Infinity, too."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
@@ -139,17 +139,17 @@ class Fault:
 
     @property
     def is_state(self) -> bool:
-        """Whether it is a state of all that it covers, not something that hits operations."""
+        """Return whether the fault is a state of all it covers, and does not hit operations."""
         return self.action in STATES and self.operation == "*"
 
     def covers(self, component: str, region: str | None = None) -> bool:
-        """Whether the rule is for this component, or for what it is part of."""
+        """Return whether the rule is for this component, or for what it is part of."""
         own = self.component
         is_own = own in ("*", component) or component.startswith(f"{own}.")
         return is_own and self.region in (None, region)
 
     def covers_entity(self, entity: str | None) -> bool:
-        """Whether the rule is for this entity, or for what lies above it; names ignore case."""
+        """Return whether the rule is for this entity or one above it; names ignore case."""
         if self.entity is None:
             return True
         return entity is not None and lies_below(entity, self.entity)
@@ -163,7 +163,7 @@ class ArmedFault:
     hits: int = 0
 
     def is_spent(self, now: float) -> bool:
-        """Whether its time or its number of hits has run out."""
+        """Return whether the fault's time or its number of hits has run out."""
         fault = self.fault
         late = fault.duration_seconds is not None and now - self.since >= fault.duration_seconds
         return late or (fault.times is not None and self.hits >= fault.times)
@@ -234,7 +234,7 @@ class Faults:
         return None
 
     def is_down(self, component: str, region: str | None = None) -> bool:
-        """Whether a DOWN fault covers the whole component; asking spends nothing."""
+        """Return whether a DOWN fault covers the whole component; asking spends nothing."""
         down = self.in_force(Action.DOWN)
         return any(
             fault.is_state and fault.entity is None and fault.covers(component, region)
@@ -243,7 +243,7 @@ class Faults:
 
     @property
     def are_armed(self) -> bool:
-        """Whether there may be any, for what is asked with every byte."""
+        """Return whether any fault may be in force; this is asked with every byte."""
         return bool(self._armed)
 
     def in_force(self, action: Action) -> list[Fault]:
@@ -318,7 +318,7 @@ def check_aim(fault: Fault, targets: Iterable[Target]) -> None:
 
 
 def lies_below(name: str, other: str) -> bool:
-    """Whether an entity is another one, or what lies below it; names ignore case."""
+    """Return whether an entity is another one, or what lies below it; names ignore case."""
     return f"{name}/".lower().startswith(f"{other}/".lower())
 
 

@@ -30,7 +30,7 @@ class HostState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HostSpec:
-    """What to run: an app, in a region, with app settings on top of the inherited environment."""
+    """A host to run: an app, in a region, with app settings on top of the inherited environment."""
 
     region: str
     app: Path
@@ -104,7 +104,7 @@ class HostProcess:
         self._port = urlsplit(self.url).port or 0
 
     def kill(self) -> None:
-        """SIGKILL: nothing is drained."""
+        """Send SIGKILL: nothing is drained."""
         self._was_stopped = True
         if self._process is not None:
             self._process.kill()
@@ -116,7 +116,7 @@ class HostProcess:
             self._process.terminate()
 
     def stop(self) -> None:
-        """SIGTERM, then wait until it has drained; SIGKILL when that takes too long."""
+        """Send SIGTERM, then wait until it has drained; SIGKILL when that takes too long."""
         self.terminate()
         if self._process is None:
             return
@@ -158,7 +158,7 @@ class Hosts:
             raise
 
     def stop(self) -> None:
-        """SIGTERM to all, then wait for all to drain."""
+        """Send SIGTERM to all, then wait for all to drain."""
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():

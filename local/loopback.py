@@ -102,7 +102,7 @@ class LoopbackService:
 
 
 def is_foreign(request: web.BaseRequest) -> bool:
-    """Whether a request names another machine, or comes from a page of another origin.
+    """Return whether a request names another machine, or comes from a page of another origin.
 
     A browser lets any page send requests to ports of its own machine, and a page can let its own
     name lead there. Its requests say so: by the host they name, or by the origin of the page.

@@ -79,7 +79,7 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is shown on `$cbs`: the text, its kind, and when it expires in seconds since 1970."""
+    """A proof for `$cbs`: the text, its kind, and when it expires in seconds since 1970."""
 
     text: str
     kind: str
@@ -100,7 +100,7 @@ class QueueAddress:
 
     @property
     def audience(self) -> str:
-        """What a token must be for."""
+        """The address that a token must be for."""
         place = self.host if self.has_tls else f"{self.host}:{self.port}"
         return f"sb://{place}/{self.queue}"
 
@@ -257,7 +257,7 @@ class AmqpLink:
         self.batch_bytes_max = (get_field(fields, 13) or {}).get(BATCH_BYTES_MAX) or usual
 
     async def attach(self, name: str, role: bool, source: str, target: str) -> list[Any]:
-        """Attach a link of the session; what the peer says of its end of it."""
+        """Attach a link of the session; returns what the peer says of its end of it."""
         attached = asyncio.get_running_loop().create_future()
         link = self.links[name] = LinkState(Uint(len(self.links)), attached)
         ends = [Described(SOURCE, [source]), Described(TARGET, [target])]
@@ -443,7 +443,7 @@ class AmqpLink:
             self.give_credit()
 
     def take_response(self, fields: list[Any], payload: bytes) -> None:
-        """What comes on the only link that receives: an answer to a request for a token."""
+        """Take what comes on the only link that receives: an answer to a request for a token."""
         self.frames_received += 1
         self.response += payload
         if get_field(fields, 5):  # more of it follows
@@ -488,7 +488,7 @@ def get_field(fields: Sequence[Any], place: int) -> Any:
 
 
 def read_error(error: object) -> Exception:
-    """Why the peer has refused something or ended a link, a session or the connection."""
+    """Return why the peer has refused something or ended a link, a session or the connection."""
     if isinstance(error, Described) and isinstance(error.value, list) and error.value:
         return AmqpRefused(str(error.value[0]), str(get_field(error.value, 1) or ""))
     return AmqpConnectionLost("the service has closed it without a reason")

@@ -1,4 +1,4 @@
-"""What a job writes to stderr while it runs: log lines, and how far its long steps are.
+"""The output of a job to stderr while it runs: log lines, and how far its long steps are.
 
 On a terminal the progress is a bar; elsewhere it is a line every ten seconds.
 """
@@ -39,7 +39,7 @@ class JobConsole:
             write_stderr(f"{self.job}: {line}\n")
 
     def report_failure(self, line: str) -> int:
-        """Write why there is no result; the exit status for it."""
+        """Write why there is no result; returns the exit status for it."""
         write_stderr(f"{self.job}: {line}\n")
         return FAILED
 
@@ -79,7 +79,7 @@ class JobConsole:
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far a step is: `done` of `total`, in `unit`s, after so many seconds."""
+    """The progress of a step: `done` of `total`, in `unit`s, after so many seconds."""
 
     done: int
     total: int
@@ -139,7 +139,7 @@ class ProgressDisplay:
         return None if self.listener is None else self.listener.address
 
     def measure(self) -> StepProgress | None:
-        """How far the step is now; None if there is nothing to count."""
+        """Return how far the step is now; None if there is nothing to count."""
         seconds = self.clock() - self.began
         sent = self.listener.receive() if self.listener else None
         if sent is not None and self.rows:

@@ -86,7 +86,7 @@ class SchemaRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionSent(WriterCommitMessage):
-    """What a task has sent. `sessions` has eight bytes of a digest for each of its sessions.
+    """A task's report of what it sent. `sessions` has eight bytes of a digest for each session.
 
     It is empty for a task with more than SESSIONS_COMPARED_MAX of them.
     """
@@ -281,7 +281,7 @@ class EventWriter:
     lanes: int | None = None
 
     def choose_lanes(self, spark: SparkSession, events: int) -> int:
-        """How many partitions send so many events.
+        """Return how many partitions send so many events.
 
         A rate is divided by the lanes, so all of them must run at the same time.
         """
@@ -291,7 +291,7 @@ class EventWriter:
         return min(enough, spark.sparkContext.defaultParallelism) if self.rate else enough
 
     def send(self, rows: DataFrame, events: int) -> SendCounts:
-        """Send so many events (schemas.EVENTS and more columns); the counts of all partitions."""
+        """Send so many events (schemas.EVENTS and more columns); returns all partitions' counts."""
         spark = rows.sparkSession
         partitions = self.choose_lanes(spark, events)
         source = self.name_source()

@@ -149,7 +149,7 @@ class EncodedBus:
             link.fail(AmqpConnectionLost(why))
 
     def choose_token(self, region: str, address: QueueAddress) -> GetToken:
-        """How to get a token for a queue: from a connection string, or for an identity."""
+        """Return how to get a token for a queue: from a connection string, or for an identity."""
         connection = self.connections[region]
         if connection.connection_string is None:
             credential = self.credentials.setdefault(
@@ -176,7 +176,7 @@ class EncodedBus:
 
 
 def find_address(connection: Connection, queue: str) -> QueueAddress:
-    """Where to connect; raises ValueError for what is no connection string."""
+    """Return where to connect; raises ValueError for what is no connection string."""
     if connection.connection_string is None:
         return QueueAddress(connection.endpoint or "", TLS_PORT, queue)
     words = connection.connection_string.lower().split(";")
@@ -200,7 +200,7 @@ def sign(audience: str, name: str, key: str, expires_at: float) -> Token:
 
 
 def split_parts(parts: Sequence[bytes], limit: int) -> Iterator[tuple[int, int]]:
-    """Which neighbours fit one batch; raises AmqpRefused for a message that no batch can take."""
+    """Yield the neighbours that fit one batch; raises AmqpRefused for one too large for any."""
     start, size = 0, ENVELOPE_BYTES
     for place, part in enumerate(parts):
         own = len(part) + SECTION_BYTES
@@ -232,7 +232,7 @@ def naming_failures(region: str, queue: str) -> Iterator[None]:
 
 
 def failure_code(error: Exception) -> str:
-    """What an error says, in the terms of the table of failures."""
+    """Return what an error says, in the terms of the table of failures."""
     match error:
         case AmqpRefused():
             return CODES.get(error.condition, error.condition)

@@ -31,7 +31,7 @@ ESCAPED_BYTES = 6
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What a job has read of a source. Every row is in `rows`, and states a fact or is rejected.
+    """The facts read from a source. Every row is in `rows`, and states a fact or is rejected.
 
     `facts` are schemas.FACTS. `first_fact` is true for just one fact of each row, so that rows can
     be counted where a row states several. `rejects` have a column `reason` and whatever the
@@ -192,18 +192,18 @@ def get_fact_field(name: str) -> Column:
 
 
 def is_no_time(name: str) -> Column:
-    """Whether a text is no ISO 8601 time; handlers get it as `now`."""
+    """Return whether a text is no ISO 8601 time; handlers get it as `now`."""
     return ~(F.rlike(name, F.lit(ISO_TIME)) & F.col(name).try_cast("timestamp").isNotNull())
 
 
 def is_undecodable(name: str) -> Column:
-    """Whether the bytes of a text are not UTF-8, or were not when they were read."""
+    """Return whether the bytes of a text are not UTF-8, or were not when they were read."""
     column = F.col(name)
     return ~F.is_valid_utf8(column) | column.contains(REPLACEMENT)
 
 
 def is_too_large_escaped(body: Column) -> Column:
-    """Whether a body is larger than a document may be, once it is escaped as the journal stores it.
+    """Return whether a body is too large for a document once escaped as the journal stores it.
 
     A body is JSON, so its control characters are written with backslashes already.
     """

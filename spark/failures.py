@@ -1,4 +1,4 @@
-"""Why a job cannot go on, in one line."""
+"""The reason why a job cannot go on, in one line."""
 
 import re
 from collections.abc import Sequence

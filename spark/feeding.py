@@ -37,7 +37,7 @@ SILENT = JobConsole(JOB, is_quiet=True)
 
 @dataclass(frozen=True, slots=True)
 class FeedConfig:
-    """What a feed is told beside its mapping; each field is an argument of `python -m spark.feed`.
+    """The options of a feed beside its mapping; each is an argument of `python -m spark.feed`.
 
     `source` is the name under which the manifest keeps the watermark and the mapping. `changed_max`
     stops a feed by a manifest before it sends, if more rows are changed. `lanes` is how many tasks

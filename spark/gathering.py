@@ -32,12 +32,12 @@ PAUSE_AFTER_SUCCESS = 0.8
 
 @dataclass(slots=True)
 class Pace:
-    """How slowly a queue takes batches: the pause before each, in seconds."""
+    """The pace at which a queue takes batches: the pause before each, in seconds."""
 
     seconds: float = 0.0
 
     def slow_down(self, wanted: float | None = None) -> None:
-        """After a refusal because of the load; `wanted` is how long the service asks to wait."""
+        """Slow down after a refusal for load; `wanted` is how long the service asks to wait."""
         longer = min(max(2 * self.seconds, PAUSE_SECONDS), PAUSE_SECONDS_MAX)
         self.seconds = max(longer, wanted or 0.0)
 
@@ -133,7 +133,7 @@ class GatheringBus:
     async def attempt(
         self, region: str, queue: str, sends: Sequence[WaitingSend]
     ) -> Exception | None:
-        """What the bus raises for these messages in one send, or None if it took them.
+        """Send these messages in one send; returns what the bus raises, or None if it took them.
 
         While the namespace is busy they are sent again: it has taken none of them.
         """
@@ -210,5 +210,5 @@ def take_batch(waiting: deque[WaitingSend]) -> list[WaitingSend]:
 
 
 def estimate_size(messages: Sequence[Message]) -> int:
-    """About how many bytes messages have on the wire."""
+    """Return about how many bytes messages have on the wire."""
     return sum(len(message.body) + MESSAGE_OVERHEAD_BYTES for message in messages)

@@ -33,7 +33,7 @@ class Standing(StrEnum):
 
 
 class ChangePolicy(StrEnum):
-    """What becomes of a late or a changed fact.
+    """The treatment of a late or a changed fact.
 
     APPEND sends it as the session's next event, after all that was sent; REJECT makes it a reject.
     """
@@ -52,7 +52,7 @@ class TooManyChanged(JobRefused):
 
 @dataclass(frozen=True, slots=True)
 class ChangeLimit:
-    """How many rows may be changed: a number, or a share of the rows that were fed before."""
+    """The most rows that may be changed: a number, or a share of the rows that were fed before."""
 
     most: float
     is_share: bool = False
@@ -150,7 +150,7 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
 
 
 def select_sessions_of(facts: DataFrame, fed: DataFrame) -> DataFrame:
-    """What was fed to the sessions of these facts, which must be few.
+    """Return what was fed to the sessions of these facts, which must be few.
 
     A summary is sorted by session, so that most of its files need not be read for a few.
     """
@@ -185,7 +185,7 @@ def select_rejects(classified: DataFrame, policies: ChangePolicies) -> DataFrame
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """What a feed has sent; by a manifest also the standings, and the events of unfinished runs."""
+    """The result of a feed; by a manifest also the standings, and the events of unfinished runs."""
 
     standings: dict[str, int] = field(default_factory=dict)
     resumed: int = 0
@@ -281,7 +281,7 @@ class IncrementalFeed:
         watermark: str | None,
         history: ManifestHistory,
     ) -> ManifestStep | None:
-        """Bind the facts that become events to a run; without any it is None.
+        """Bind the facts that become events to a run; returns None if there are none.
 
         A run without events is begun all the same if the watermark has moved, to record it.
         """

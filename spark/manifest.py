@@ -122,13 +122,13 @@ class ManifestHistory:
         )
 
     def find_watermark(self, group: str, source: str) -> str | None:
-        """How far runs that were sent have read a source for a group; None before the first."""
+        """Return how far sent runs have read a source for a group; None before the first."""
         own = (s for s in reversed(self.steps) if (s.group, s.source) == (group, source))
         marks = (step.watermark for step in own if step.step == SENT)
         return next((mark for mark in marks if mark is not None), None)
 
     def find_meaning(self, group: str, source: str) -> dict[str, str] | None:
-        """What the mapping of the newest bound run of a group and source meant, if it said so."""
+        """Return what the mapping meant in a group's and source's newest bound run, if recorded."""
         own = (s for s in reversed(self.steps) if (s.group, s.source) == (group, source))
         found = next((step.meaning for step in own if step.meaning is not None), None)
         return None if found is None else dict(json.loads(found))
@@ -190,7 +190,7 @@ class Manifest:
         return written.where(is_bound & (F.col("group") == group)).select(*PLAN.names)
 
     def read_newest(self, group: str, history: ManifestHistory) -> DataFrame:
-        """What a group is bound to, to compare facts with (schemas.NEWEST).
+        """Return what a group is bound to, to compare facts with (schemas.NEWEST).
 
         A key may be in it several times; what has its highest number is its newest event.
         """

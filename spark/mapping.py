@@ -51,7 +51,7 @@ class MappingRefused(JobRefused):
 
 @dataclass(frozen=True, slots=True)
 class SourceMapping:
-    """How rows become facts. `columns` gives the Spark type of every column that is used.
+    """The way from rows to facts. `columns` gives the Spark type of every column that is used.
 
     `key` identifies a row within its session for good, and `order` is its position there. `type` is
     the message type of all rows, or `type_column` holds it. `body` lists the columns of the
@@ -101,7 +101,7 @@ class SourceMapping:
         return tuple(dict.fromkeys((self.session, *self.key, *self.order, *optional)))
 
     def describe(self, zone: str) -> dict[str, str]:
-        """What keys, places and contents depend on beside the rows, as texts to compare.
+        """Return what keys, places and contents depend on beside the rows, as texts to compare.
 
         The time zone is part of it if a column depends on it.
         """

@@ -1,4 +1,4 @@
-"""How far the tasks of a write are: written to their stderr, or sent to the driver.
+"""The progress of a write's tasks: written to their stderr, or sent to the driver.
 
 This is best effort by design. If a datagram is lost, or a firewall drops it, only the display of
 the progress suffers.

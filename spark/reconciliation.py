@@ -57,7 +57,7 @@ def list_effects(entries: DataFrame, group: str) -> DataFrame:
 
 
 def count_by_session(events: DataFrame, effects: DataFrame, found: DataFrame) -> DataFrame:
-    """Per session: events expected, effects in the journal, and a count of each finding."""
+    """Count for each session: events expected, effects in the journal, and each finding."""
     by_session = effects.groupBy("session")
     counts = found.groupBy("session").pivot("finding", list(FindingKind)).count()
     return (
@@ -114,7 +114,7 @@ def is_effect(outcome: Column) -> Column:
 
 
 def is_in_own_session(outcome: Column) -> Column:
-    """Whether an outcome is in the session of its event; without an event it never is."""
+    """Return whether an outcome is in the session of its event; without an event it never is."""
     return outcome["session"].eqNullSafe(F.col("session"))
 
 
@@ -123,14 +123,14 @@ def is_same_message(outcome: Column) -> Column:
 
 
 def is_as_expected() -> Column:
-    """Whether an event has one effect, in its session, with its number and content."""
+    """Return whether an event has one effect, in its session, with its number and content."""
     only = F.get("outcomes", F.lit(0))
     good = is_effect(only) & is_in_own_session(only) & is_same_message(only)
     return F.coalesce((F.size("outcomes") == 1) & good, F.lit(col=False))
 
 
 def is_out_of_order() -> Column:
-    """Whether an event took effect after one with a higher number."""
+    """Return whether an event took effect after one with a higher number."""
     late = F.col("own_place").isNotNull() & (F.col("sequence") < F.col("after"))
     return F.coalesce(late, F.lit(col=False))
 

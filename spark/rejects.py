@@ -28,7 +28,7 @@ class RejectsRefused(JobRefused):
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """How many rows were read, and what became of them; `rejects` are counted by reason."""
+    """The number of rows read, and what became of them; `rejects` are counted by reason."""
 
     rows: int = 0
     events: int = 0

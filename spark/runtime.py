@@ -204,7 +204,7 @@ def return_memory(spark: SparkSession) -> None:
 
 
 def is_one_machine(master: str | None) -> bool:
-    """Whether the driver's process runs the tasks."""
+    """Return whether the driver's process runs the tasks."""
     return master is not None and master.startswith("local")
 
 

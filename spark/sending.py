@@ -127,7 +127,7 @@ class SequenceCheck:
 
 @dataclass(frozen=True, slots=True)
 class SendPolicy:
-    """How a task sends. `rows_max` is how many rows it holds at once."""
+    """The way a task sends. `rows_max` is how many rows it holds at once."""
 
     rows_max: int
     rate: RateLimiter = field(default_factory=RateLimiter)
@@ -185,7 +185,7 @@ async def send_sessions(
 
 
 def limit_sessions(messages: Sequence[Message]) -> int:
-    """To how many sessions of a buffer to send at the same time, by the size of an average one."""
+    """Return to how many sessions of a buffer to send at once, by the size of an average one."""
     sessions = len({message.session for message in messages})
     size = estimate_size(messages) / max(sessions, 1)
     return max(SESSIONS_AT_ONCE_MIN, min(SESSIONS_AT_ONCE, int(BYTES_AT_ONCE / max(size, 1))))

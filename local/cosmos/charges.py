@@ -1,4 +1,4 @@
-"""What an operation costs, in request units.
+"""The price of an operation, in request units.
 
 Published anchors (learn.microsoft.com/azure/cosmos-db/optimize-cost-reads-writes): a point read of
 1 KB is 1 RU and of 100 KB 10 RU; an insert without indexing is about 5.5 RU at 1 KB and 50 RU at
@@ -33,12 +33,12 @@ def read(size: int, *, is_strong: bool) -> float:
 
 
 def insert(size: int, indexed: int) -> float:
-    """A create, or an upsert that creates."""
+    """Return the price of a create, or of an upsert that creates."""
     return round(interpolate(size, 5.5, 50.0) + indexed * INDEXED_PROPERTY, 2)
 
 
 def replace(size: int, indexed: int) -> float:
-    """A replace, a patch, or an upsert that replaces."""
+    """Return the price of a replace, a patch, or an upsert that replaces."""
     return round(2 * insert(size, indexed), 2)
 
 
@@ -47,6 +47,6 @@ def delete(size: int) -> float:
 
 
 def query(sizes: list[int], *, is_strong: bool) -> float:
-    """A page of a query, or of the change feed, that looked at items of these sizes."""
+    """Return the price of a query's or a change feed's page that looked at items of these sizes."""
     items = sum(interpolate(size, 1.0, 10.0) for size in sizes) * QUERY_PER_ITEM
     return round((QUERY_BASE + items) * (2 if is_strong else 1), 2)

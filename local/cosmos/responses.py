@@ -1,4 +1,4 @@
-"""What the account answers: a response with a body, or a refusal that says why."""
+"""The answers of the account: a response with a body, or a refusal that says why."""
 
 import json
 from collections.abc import Mapping

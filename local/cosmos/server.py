@@ -165,7 +165,7 @@ class Gateway:
         return self.account.respond(replace(request, lag=lag))
 
     def _find_lag(self, request: CosmosRequest, component: str) -> float | None:
-        """How late a read is here, None for not at all; the account keeps versions as far back."""
+        """Return how late a read is, None if not at all; the account keeps versions as far back."""
         faults = self.faults.in_force(Action.STALE_READ)
         self.account.storage.keep_versions(max((fault.seconds for fault in faults), default=None))
         operation, region = request.operation, request.region
@@ -301,7 +301,7 @@ class Cosmos:
         self._account = account
 
     def targets(self) -> list[Target]:
-        """What faults can hit, containers made by clients included; while it runs."""
+        """Return what faults can hit while it runs, containers made by clients included."""
         if self._account is None:
             return []
         names = self._service.call(self._account.list_container_names)

@@ -64,18 +64,18 @@ class CallAborted(Exception):
 
 
 def hub_down() -> CallAborted:
-    """How every call ends while the hub is down."""
+    """Return the error that ends every call while the hub is down."""
     return CallAborted(grpc.StatusCode.UNAVAILABLE, "the task hub is down")
 
 
 class AbortContext:
-    """What the hub's methods ask of a gRPC context: to end the call with a status."""
+    """The part of a gRPC context that the hub's methods use: to end the call with a status."""
 
     def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
         raise CallAborted(code, details)
 
     def set_code(self, code: grpc.StatusCode) -> NoReturn:
-        """Only methods that the backend does not implement set a code."""
+        """End the call: only methods that the backend does not implement set a code."""
         raise CallAborted(code, "the method is not honoured")
 
 
@@ -134,7 +134,7 @@ class TaskHubService:
         self.hub: LeasingTaskHub  # whose methods these are; set before the first call
 
     def __getattr__(self, name: str) -> Callable[[Any, Any], Awaitable[Any]]:
-        """Every method that is not here is the hub's own."""
+        """Return the hub's own method, for every method that is not defined here."""
         method = getattr(self.hub, name)
 
         async def answer(request: Any, context: Any) -> Any:
@@ -249,7 +249,7 @@ def operation_of(method: str) -> str:
 
 
 def target_of(component: str) -> Target:
-    """What faults can hit in a region's hub: the methods of its service."""
+    """Return what faults can hit in a region's hub: the methods of its service."""
     methods = pb.DESCRIPTOR.services_by_name["TaskHubSidecarService"].methods
     operations = {operation_of(method.name): HONOURED for method in methods}
     return Target(component, {**operations, HAND_OUT: frozenset()})

@@ -26,7 +26,7 @@ type ScheduledActivity = tuple[OrchestrationInstance, ActivityWorkItem]  # the r
 
 
 class WorkItemKind(Enum):
-    """What a work item runs, by the name of its field on the wire."""
+    """The kind of function that a work item runs, by the name of its field on the wire."""
 
     ORCHESTRATION = "orchestratorRequest"
     ACTIVITY = "activityRequest"
@@ -64,14 +64,14 @@ class WorkItemLeases:
         return Counter(one.kind for one in self._held.values() if one.holder == holder)
 
     def add_stream(self, holder: str) -> None:
-        """A worker opened a stream; it is there until its last one closes."""
+        """Note that a worker opened a stream; it is there until its last one closes."""
         self._streams[holder] += 1
 
     def is_present(self, holder: str) -> bool:
         return self._streams[holder] > 0
 
     def remove_stream(self, holder: str) -> list[WorkItemLease]:
-        """A stream closed; with a worker's last one its leases end and are returned."""
+        """Note that a stream closed; with a worker's last one its leases end and are returned."""
         self._streams[holder] -= 1
         if self._streams[holder] > 0:
             return []
@@ -137,7 +137,7 @@ class LeasingTaskHub(TimedBackend):
             self._leases.add_stream(holder)
 
     def remove_worker_stream(self, holder: str) -> None:
-        """A worker's stream ended; with its last one, what it holds goes to others."""
+        """Note that a worker's stream ended; with its last one, what it holds goes to others."""
         with self._lock:
             for lease in self._leases.remove_stream(holder):
                 self._hand_back(lease)
@@ -248,7 +248,7 @@ class LeasingTaskHub(TimedBackend):
         self._work_available.set()
 
     def _is_awaited(self, scheduled: ScheduledActivity) -> bool:
-        """Whether the run that called an activity is the current one and still knows the call."""
+        """Return whether the run that called an activity is current and still knows the call."""
         instance, activity = scheduled
         return self._instances.get(instance.instance_id) is instance and any(
             event.HasField("taskScheduled") and event.eventId == activity.task_id

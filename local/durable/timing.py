@@ -158,7 +158,7 @@ class TimedBackend(InMemoryOrchestrationBackend):
         self._timers.after(look_at - now, self._look)
 
     def _wake(self) -> None:
-        """Look now: whoever adds a message to a queue of its own wakes who looks at it."""
+        """Look at the queue now: whoever adds a message to its own queue wakes who looks at it."""
         self._woken_at = time.monotonic()
         if self._due:
             self._timers.after(0.0, self._look)
@@ -194,7 +194,7 @@ class TimedBackend(InMemoryOrchestrationBackend):
         self.notify_parents(sub_instance_id)
 
     def notify_parents(self, instance_id: str) -> None:
-        """If an instance is over, give its end to those that wait for it; under the lock."""
+        """Give the end of an instance that is over to those that wait for it; under the lock."""
         instance = self._instances.get(instance_id)
         if instance is None or instance.status not in OVER:
             return
@@ -239,7 +239,7 @@ class TimedBackend(InMemoryOrchestrationBackend):
 
 
 def next_look(woken_at: float, now: float, longest_seconds: float) -> float:
-    """When a queue is next looked at, now or later, that was last busy at a time.
+    """Return when a queue that was last busy at a time is next looked at, now or later.
 
     As DurableTask.AzureStorage does: after a look that finds nothing the pause is twice as long,
     from 50 ms up to `longest_seconds`. It varies its pauses by a fifth; these do not vary.
@@ -264,5 +264,5 @@ def end_of_sub_orchestration(instance: OrchestrationInstance, task_id: int) -> p
 
 
 def seconds_until(moment: datetime) -> float:
-    """How long until a moment; negative if it is over."""
+    """Return the seconds until a moment; negative if it is over."""
     return (moment - datetime.now(UTC)).total_seconds()

@@ -52,7 +52,7 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
 
 @dataclass(frozen=True, slots=True)
 class ProgramStart:
-    """How this program was started; the app may change all of it."""
+    """The way in which this program was started; the app may change all of it."""
 
     command: list[str]
     directory: Path

@@ -111,12 +111,12 @@ class FunctionsHost:
         return [function.name for function in self._listeners]
 
     def late_seconds(self) -> float:
-        """How long past its timeout a function is that nothing could end: see AppWorker."""
+        """Return how long past its timeout a function is that nothing could end: see AppWorker."""
         return self._context.worker.late_seconds()
 
     @property
     def worker_lost(self) -> asyncio.Event:
-        """Set when a function ran too long: stop this host, and end its process with the worker."""
+        """The event after which this host stops and its process ends: a function ran too long."""
         return self._context.worker.lost
 
     async def start(self) -> str:

@@ -37,7 +37,7 @@ class ParameterBinding(SimpleNamespace):
     data: TypedData
 
     def WhichOneof(self, group: str) -> str:  # noqa: ARG002, N802 - protobuf's signature
-        """Values travel in the message, never in shared memory."""
+        """Return `data`: values travel in the message, never in shared memory."""
         return "data"
 
 

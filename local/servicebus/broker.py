@@ -1,4 +1,4 @@
-"""What every link of a namespace shares: transactions, timers, counters and injected faults.
+"""The parts that all links of a namespace share: transactions, timers, counters, injected faults.
 
 Work is done in transactions, one at a time, on the loop of one thread: the bytes of one client, or
 a timer. At the end of each the store is committed first, and only then do bytes go out, so no
@@ -44,11 +44,11 @@ class ClientConnection(Protocol):
 
     @property
     def is_reading_batch(self) -> bool:
-        """Whether the transfer that has just arrived says that it is a batch."""
+        """Return whether the transfer that has just arrived says that it is a batch."""
         ...
 
     def request_flush(self) -> None:
-        """There is something to write; it goes out at the end of the transaction."""
+        """Ask to write something, which goes out at the end of the transaction."""
 
     def flush(self) -> None: ...
     def abort(self) -> None: ...
@@ -75,7 +75,7 @@ class ClientOperation[Result]:
 
 @dataclass(frozen=True, slots=True)
 class Interceptor:
-    """Every operation passes it: it is counted, and an injected fault may hit it on the way.
+    """The gate that every operation passes: it is counted, and an injected fault may hit it.
 
     A DELAY holds the one operation back, so one sent after it may overtake it.
     """
@@ -87,12 +87,12 @@ class Interceptor:
 
     @property
     def is_down(self) -> bool:
-        """Whether the whole namespace has to be down."""
+        """Return whether the whole namespace has to be down."""
         return self._faults.is_down(self._component)
 
     @property
     def link_seconds(self) -> float:
-        """How long bytes are under way to a client and from it; infinite while it is silent."""
+        """The time that bytes take to a client and from it; infinite while the way is silent."""
         if not self._faults.are_armed:
             return 0
         if any(one.covers(self._component) for one in self._faults.in_force(Action.SILENT)):
@@ -153,7 +153,7 @@ class Interceptor:
 
 
 class Broker:
-    """Used on its namespace's thread only."""
+    """The broker of one namespace, used on its thread only."""
 
     def __init__(
         self, component: str, *, faults: Faults, counters: Counters, store: MessageStore
@@ -167,7 +167,7 @@ class Broker:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Around a piece of work: make its effects durable, and only then let clients know."""
+        """Make the effects of a piece of work durable, and only then let clients know."""
         try:
             yield
         finally:

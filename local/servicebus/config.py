@@ -1,4 +1,4 @@
-"""What a namespace holds, read from the official emulator's `Config.json` format.
+"""The entities of a namespace, read from the official emulator's `Config.json` format.
 
 Only what the broker honours is accepted: any other key, kind of entity or value raises
 InvalidConfig with the place where it was found. Ignored without effect: `Logging` and, on an

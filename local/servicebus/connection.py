@@ -89,7 +89,7 @@ class BrokerConnection(asyncio.Protocol):
         connected: set["BrokerConnection"],
         serve_http: Callable[[], asyncio.Protocol],
     ) -> None:
-        """It is in `connected` as long as its socket is open, or until it turns out to be HTTP's.
+        """The connection stays in `connected` until its socket closes or turns out to be HTTP's.
 
         `serve_http` makes what takes over then.
         """
@@ -127,7 +127,7 @@ class BrokerConnection(asyncio.Protocol):
         self._connected.add(self)
 
     def data_received(self, data: bytes, *, has_arrived: bool = False) -> None:
-        """Everything that the bytes ask for is one transaction."""
+        """Do all that the bytes ask for in one transaction."""
         if not has_arrived and self._is_far(self._from_client):
             self._from_client.carry(lambda: self.data_received(data, has_arrived=True))
             return
@@ -143,7 +143,7 @@ class BrokerConnection(asyncio.Protocol):
                 self._push(frames)
 
     def connection_lost(self, exc: Exception | None, *, has_arrived: bool = False) -> None:
-        """The socket is gone: the sessions held over it are free again.
+        """Free the sessions that were held over the socket, which is gone.
 
         Not so when the whole namespace is down: then it does not notice that its clients go, and
         their locks must expire.
@@ -163,7 +163,7 @@ class BrokerConnection(asyncio.Protocol):
         del self._responses, self._collector, self._connection, self._transport
 
     def _is_far(self, wire: Wire) -> bool:
-        """Whether a fault makes the way long, or something is still under way over it."""
+        """Return whether a fault makes the way long, or something is still under way over it."""
         return bool(wire.under_way) or self._broker.interceptor.link_seconds > 0
 
     def _write(self, data: bytes | None) -> None:

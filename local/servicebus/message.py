@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class MessageState(StrEnum):
-    """Each stored message is counted in exactly one state."""
+    """The state of a stored message, which is counted in exactly one."""
 
     ACTIVE = "active"  # may be delivered now
     LOCKED = "locked"  # delivered, not yet settled
@@ -20,7 +20,7 @@ DEAD_LETTERED = "dead_lettered"
 
 
 class Settlement(StrEnum):
-    """What a receiver decides about a message it has locked; the values name operations."""
+    """The decision of a receiver about a message it has locked; the values name operations."""
 
     COMPLETE = "complete"
     ABANDON = "abandon"
@@ -31,7 +31,7 @@ class Settlement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokeredMessage:
-    """What was sent. Of `encoded` nobody alters anything but receivers, who may set properties.
+    """A message as sent. Of `encoded` nobody alters anything but receivers, who may set properties.
 
     Times are seconds since 1970. A `time_to_live_seconds` of None leaves it to the queue.
     `message_id` is only for duplicate detection on arrival: it is not stored beside `encoded`.
@@ -52,7 +52,7 @@ class DeadLetterReason:
 
 @dataclass(frozen=True, slots=True)
 class Disposition:
-    """How a receiver settles. `properties` are application properties to set, as encoded values."""
+    """A receiver's decision. `properties` are application properties to set, as encoded values."""
 
     settlement: Settlement
     reason: DeadLetterReason | None = None

@@ -31,7 +31,7 @@ class UnsupportedRule(ValueError):
 
 
 class SystemProperty(StrEnum):
-    """What a correlation filter may compare, in the order in which it is listed.
+    """The properties that a correlation filter may compare, in the order in which they are listed.
 
     The values are those of `Config.json`.
     """
@@ -66,7 +66,7 @@ CORRELATION_KEYS = {one.name.lower().replace("_", "-"): one for one in SystemPro
 
 @dataclass(frozen=True, slots=True)
 class FilterableProperties:
-    """What a filter can see of a message, never its body.
+    """The properties of a message that a filter can see, never its body.
 
     System properties are text, and those left out are missing; application properties are as sent.
     """
@@ -217,7 +217,7 @@ class RuleSet:
 
     @property
     def rules(self) -> list[SubscriptionRule]:
-        """In the order in which they were added."""
+        """The rules in the order in which they were added."""
         return list(self._rules.values())
 
     def add(self, rule: SubscriptionRule) -> None:
@@ -229,7 +229,7 @@ class RuleSet:
         self._save(self.rules)
 
     def remove(self, name: str) -> None:
-        """Refused if there is no rule of this name."""
+        """Remove the rule of this name; refused if there is none."""
         if self._rules.pop(name.lower(), None) is None:
             raise AmqpError(ErrorCondition.NOT_FOUND, f"There is no rule {name!r}")
         self._save(self.rules)

@@ -89,7 +89,7 @@ class Namespace:
                 thread.end()
 
     def targets(self) -> list[Target]:
-        """What faults may hit: the entities are those that the namespace has now.
+        """Return what faults may hit: the entities are those that the namespace has now.
 
         Before it runs they are the declared queues and topics.
         """

@@ -1,4 +1,4 @@
-"""From flights to facts and events. Pure DataFrame functions.
+"""The way from flights to facts and events. Pure DataFrame functions.
 
 A session is an aircraft. Its facts are ordered by the scheduled day, then by the time of departure
 (the scheduled one for a cancelled flight), then by flight and origin, with a departure before its
@@ -49,7 +49,7 @@ def build_flight_events(validated: DataFrame, group: str) -> DataFrame:
 
 
 def build_flight_facts(validated: DataFrame) -> DataFrame:
-    """What the accepted flights state about their aircraft (schemas.FACTS)."""
+    """Return what the accepted flights state about their aircraft (schemas.FACTS)."""
     statuses = list_statuses(add_times(validated.where(F.col("reason").isNull())))
     body = ("at", "delay_minutes", "destination", "flight", "origin", "status")
     stage = F.col("stage").cast("string")

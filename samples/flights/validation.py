@@ -1,4 +1,4 @@
-"""Which flights can become events, and why the others cannot.
+"""The flights that can become events, and why the others cannot.
 
 No flight is dropped: each has a `reason`, which is null if the flight is accepted.
 """
@@ -106,7 +106,7 @@ def list_flight_checks() -> list[tuple[str, Column]]:
 
 
 def is_clock_time(clock: Column) -> Column:
-    """Whether a number like 517 or 2400 is a time of day, in hours and minutes."""
+    """Return whether a number like 517 or 2400 is a time of day, in hours and minutes."""
     return clock.between(0, 2400) & (clock % 100 < 60)
 
 
@@ -116,7 +116,7 @@ def convert_to_minutes(clock: Column) -> Column:
 
 
 def contradicts_schedule() -> Column:
-    """Whether the time of departure is not the scheduled time plus the delay, on whatever day."""
+    """Return whether the departure is not at the scheduled time plus the delay, on whatever day."""
     actual = convert_to_minutes(F.col("sched_dep_time")) + F.col("dep_delay")
     shown = convert_to_minutes(F.col("dep_time")) % DAY_MINUTES
     return F.pmod(actual, F.lit(DAY_MINUTES)) != shown

@@ -31,13 +31,17 @@ WITHOUT_SUBJECT = frozenset(
 NONE_IN = (
     "function_app.py",
     "cli",
+    "conformance",
     "functions",
+    "local",
+    "samples",
     "shared/domain",
     "shared/engine",
     "shared/publishing",
     "shared/settings.py",
     "shared/testkit",
     "shared/wiring.py",
+    "spark",
 )
 
 

@@ -86,7 +86,7 @@ class AccountRegions:
             raise RequestRefused(403, message, substatus=WRITE_FORBIDDEN)
 
     def list_locations(self, base_url: str) -> tuple[dict[str, str], list[dict[str, str]]]:
-        """Where to write, and where to read, the write region first.
+        """Return where to write, and where to read, the write region first.
 
         `base_url` is where the request came in: the endpoint of an account of one region.
         """

@@ -83,7 +83,7 @@ BATCH_ACTIONS: dict[str, BatchAction] = {
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """What became of one operation; `body` is the item as JSON, empty if it is not sent."""
+    """The result of one operation; `body` is the item as JSON, empty if it is not sent."""
 
     status: int
     charge: float

@@ -59,7 +59,7 @@ class RowReader:
         return taken
 
     def take_length(self) -> int:
-        """Seven bits a byte, the lowest first; the eighth says that there are more."""
+        """Take a length: seven bits a byte, the lowest first; the eighth says if there are more."""
         length, shift = 0, 0
         while True:
             (byte,) = self.take(1)

@@ -111,7 +111,7 @@ ACTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a URL path names: `dbs/lockstep/colls/journal/docs` is the feed of docs in journal.
+    """The address in a URL path: `dbs/lockstep/colls/journal/docs` is the feed of docs in journal.
 
     A feed ends in a kind without an id. `link` and `kind` are what the authorization header signs.
     A resource is named by its name or, in a self-link, by its resource id. Clients use self-links
@@ -212,7 +212,7 @@ class CosmosRequest:
 
     @property
     def session_lsns(self) -> dict[int, int]:
-        """What a session has seen: LSNs by physical partition, of tokens such as `0:-1#42`."""
+        """The LSNs that a session has seen, by physical partition, of tokens such as `0:-1#42`."""
         tokens = self.headers.get("x-ms-session-token", "")
         try:
             pairs = (token.split(":") for token in tokens.split(",") if token)
@@ -222,7 +222,7 @@ class CosmosRequest:
 
     @property
     def page_items(self) -> int:
-        """How many results a page may have; -1 leaves it to the service."""
+        """The number of results that a page may have; -1 leaves it to the service."""
         text = self.headers.get("x-ms-max-item-count", "-1")
         try:
             count = int(text)
@@ -250,7 +250,7 @@ class CosmosRequest:
 
     @property
     def is_strong(self) -> bool:
-        """Whether reads cost what strong consistency costs."""
+        """Return whether reads cost what strong consistency costs."""
         return self.level not in STALE_LEVELS
 
     @property
@@ -264,7 +264,7 @@ class CosmosRequest:
 
     @property
     def is_atomic(self) -> bool:
-        """Whether it is a batch that is applied as a whole, or not at all."""
+        """Return whether the request is a batch that is applied as a whole, or not at all."""
         return self.is_batch and self.has_flag("x-ms-cosmos-batch-atomic")
 
     @property
@@ -275,7 +275,7 @@ class CosmosRequest:
 
     @property
     def is_query_plan(self) -> bool:
-        """Whether it asks how a client merges the results of several partitions."""
+        """Return whether the request asks how a client merges the results of partitions."""
         return self.has_flag("x-ms-cosmos-is-query-plan-request")
 
     @property
@@ -337,7 +337,7 @@ class CosmosRequest:
 
 
 def list_targets(containers: Iterable[str], regions: Iterable[str] = ()) -> list[Target]:
-    """What faults can hit: the account with all that is in it, and each container by itself."""
+    """Return what faults can hit: the account with all in it, and each container by itself."""
     items = {
         name: ACTIONS | {Action.STALE_READ} if name in READING else ACTIONS
         for name in ITEM_OPERATIONS

@@ -230,12 +230,12 @@ def refuse_id(value: str, limit: int) -> BadRequest:
 
 
 def is_ttl(value: Any) -> bool:
-    """Whether a value may stand as a time to live: -1 for never, or seconds above zero."""
+    """Return whether a value may stand as a time to live: -1 for never, or seconds above zero."""
     return isinstance(value, int) and not isinstance(value, bool) and (value == -1 or value > 0)
 
 
 def write_resource_id(raw: bytes) -> str:
-    """Resource ids are base64 with a dash for the slash, so that they can stand in a path."""
+    """Write a resource id: base64 with a dash for the slash, so that it can stand in a path."""
     return base64.b64encode(raw, altchars=b"+-").decode()
 
 

@@ -44,7 +44,7 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """What an operation on an item came to; `charge` is in request units."""
+    """The result of an operation on an item; `charge` is in request units."""
 
     status: int
     charge: float
@@ -240,7 +240,7 @@ def check_nesting(document: Any, text: str) -> None:
 
 
 def write_etag(version: int) -> str:
-    """Tags differ for every version of every item, for the account has one sequence."""
+    """Write the tag of a version; it is unlike all others, for the account has one sequence."""
     return f'"00000000-0000-0000-0000-{version:012x}"'
 
 

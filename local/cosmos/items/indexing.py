@@ -49,14 +49,14 @@ class IndexingPolicy:
         return next((rule.is_included for rule in self.rules if rule.matches(path)), False)
 
     def count_indexed(self, document: dict[str, Any]) -> int:
-        """How many indexed scalars the user's part of a document has."""
+        """Return how many indexed scalars the user's part of a document has."""
         included = [rule for rule in self.rules if rule.is_included]
         if all(rule.is_scalar for rule in included):  # then there is no need to walk the document
             return sum(count_scalars(document, rule.path) for rule in included)
         return sum(self.covers(path) for path in list_leaves(document))
 
     def can_order_by(self, keys: OrderPaths) -> bool:
-        """Whether an ORDER BY is servable.
+        """Return whether an ORDER BY is servable.
 
         Two or more paths need a composite index in the same directions, or all reversed.
         """
@@ -142,7 +142,7 @@ def split_path(text: str) -> IndexPath:
 
 
 def count_scalars(value: Any, path: IndexPath) -> int:
-    """How many scalars stand at the path; `[]` leads to every element of an array."""
+    """Return how many scalars stand at the path; `[]` leads to every element of an array."""
     match path, value:
         case (), _:
             return not isinstance(value, dict | list)

@@ -149,7 +149,7 @@ class HashRing:
 
 
 def count_partitions(throughput: int) -> int:
-    """How many physical partitions a container is created with for so many request units a second.
+    """Return how many physical partitions a container has at first, by its request units a second.
 
     Specification: "Best practices for scaling provisioned throughput" of Azure Cosmos DB.
     """

@@ -123,7 +123,7 @@ class VersionHistory:
 
     @contextmanager
     def show(self, snapshot: AccountSnapshot) -> Iterator[None]:
-        """Within the block all that reads items finds what was there at the snapshot."""
+        """Let all that reads items within the block find what was there at the snapshot."""
         version = snapshot.version
         self._connection.execute(
             f"CREATE TEMP VIEW items AS SELECT {COLUMNS} FROM main.items"  # noqa: S608 - our own text
@@ -181,7 +181,7 @@ class Storage:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside is applied, or, when the block raises, nothing."""
+        """Apply everything inside the block, or nothing when it raises."""
         before, self._written = self.version, None
         lsn = 0
         self.connection.execute("BEGIN IMMEDIATE")
@@ -214,7 +214,7 @@ class Storage:
 
     @contextmanager
     def show_past(self, seconds: float) -> Iterator[None]:
-        """Within the block reads find the state of so long ago, if that is still kept."""
+        """Let reads within the block find the state of so long ago, if that is still kept."""
         self._shown = self._history.find(self._clock() - seconds)
         try:
             with self._history.show(self._shown):

@@ -1,4 +1,4 @@
-"""Which indexes a query used and could have used, as `x-ms-cosmos-index-utilization` tells it.
+"""The indexes that a query used or could have used, as `x-ms-cosmos-index-utilization` has them.
 
 It follows from the query and the indexing policy alone. Every score is High, filters are empty, and
 no composite index is proposed: for these Azure has statistics, and nothing here has any.
@@ -58,7 +58,7 @@ def describe_composite(order: OrderPaths) -> list[dict[str, object]]:
 
 
 def write_path(path: IndexPath) -> str:
-    """As an indexing policy has it; what is no plain name is quoted."""
+    """Write a path as an indexing policy has it; what is no plain name is quoted."""
     steps = (
         name if name == "[]" or name.replace("-", "_").isidentifier() else write_json(name)
         for name in path

@@ -25,7 +25,7 @@ PARTS = {
 
 
 def needs_merging(query: Query) -> bool:
-    """Whether the results of several partitions, one after the other, are not the result."""
+    """Return whether the results of partitions, one after the other, are not the query's result."""
     return bool(query.order or query.aggregates or query.is_distinct or query.count_max is not None)
 
 

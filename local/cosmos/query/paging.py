@@ -85,7 +85,7 @@ class QueryPage:
     looked_at: list[int]
 
     def write_metrics(self) -> str:
-        """What the query had to load and gave out, as clients read it; times are left out."""
+        """Write what the query had to load and gave out, as clients read it, without times."""
         loaded, given = len(self.looked_at), len(self.results)
         counts = {
             "retrievedDocumentCount": loaded,
@@ -136,7 +136,7 @@ class QueryRun:
         return QueryPage(results, charge, token, self._sizes)
 
     def write_index_metrics(self) -> str:
-        """Which indexes the query uses, and which it could, as clients read it."""
+        """Write which indexes the query uses, and which it could, as clients read it."""
         return write_index_metrics(self._query, self._plan, self._container)
 
     def _check_servable(self) -> None:
@@ -223,7 +223,7 @@ class QueryRun:
         return islice(drop_repeats(self._query, rows), self._start.consumed, None)
 
     def _list_candidates(self, now: int, after: Position | None = None) -> Iterator[ItemRow]:
-        """What the indexes of the container would lead to."""
+        """Yield the items that the indexes of the container would lead to."""
         sql, values = write_statement(self._plan, now, after)
         key_range = self._request.key_range
         for row in starmap(ItemRow, self._storage.connection.execute(sql, values)):
@@ -233,7 +233,7 @@ class QueryRun:
                 yield row
 
     def _scan(self, candidates: Iterable[ItemRow]) -> Iterator[ItemRow]:
-        """Those that meet the rest of the condition; all that are looked at are charged."""
+        """Yield the items that meet the rest of the condition; all looked at are charged."""
         for row in candidates:
             self._sizes.append(len(row.body.encode()))
             if meets_all(self._plan.scanned, row):
@@ -301,7 +301,7 @@ class OrderPosition:
     is_excluded: bool
 
     def precedes(self, row: ItemRow, query: Query) -> bool:
-        """Whether a row comes after this place."""
+        """Return whether a row comes after this place."""
         for key, value in zip(query.order, self.values, strict=True):
             own = make_order_key(key.path, row)
             if own != value:
@@ -312,7 +312,7 @@ class OrderPosition:
 
 
 def parse_resume_filter(document: Any, query: Query) -> OrderPosition:
-    """Where a client goes on with a merged query: the last values it has seen of ORDER BY.
+    """Read where a client goes on with a merged query: the last values it has seen of ORDER BY.
 
     `rid` is the last item it has seen in this partition; `exclude` says that all with these values
     have been seen. The client writes undefined as an empty array. A value that is an array or an

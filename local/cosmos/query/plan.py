@@ -1,4 +1,4 @@
-"""Which part of a query SQLite answers, and which part an index of the container would serve.
+"""The part of a query that SQLite answers, and the part that the container's indexes would serve.
 
 The parts of the condition that speak of `id`, `_ts` or the partition key, and an ORDER BY of `id`,
 become SQL over indexed columns; what remains is evaluated item by item. So "the newest id of one
@@ -135,7 +135,7 @@ def translate_comparison(
 
 
 def is_served(condition: Expression, policy: IndexingPolicy) -> bool:
-    """Whether an index decides a condition alone."""
+    """Return whether an index decides a condition alone."""
     paths = find_index_paths(condition)
     return paths is not None and all(policy.covers(path) for path in paths)
 
@@ -200,7 +200,7 @@ def write_needed_texts(condition: Expression) -> tuple[str, list[str]]:
 
 
 def list_needed_texts(condition: Expression) -> Iterator[str]:
-    """What the JSON text of every item holds for which a served condition is true."""
+    """Yield what the JSON text of every item holds for which a served condition is true."""
     for step in find_decided_path(condition) or ():
         if isinstance(step, str):
             yield f"{write_json(step)}:"

@@ -76,7 +76,7 @@ def to_timestamp(text: str) -> Any:
 
 
 def from_timestamp(milliseconds: float) -> Any:
-    """TimestampToDateTime."""
+    """TimestampToDateTime: a date from milliseconds since 1970."""
     return write_moment(EPOCH + int(milliseconds) * MILLISECOND)
 
 
@@ -87,5 +87,5 @@ def to_ticks(text: str) -> Any:
 
 
 def from_ticks(ticks: float) -> Any:
-    """TicksToDateTime."""
+    """TicksToDateTime: a date from ticks since 1970."""
     return write_moment(EPOCH + int(ticks))

@@ -67,7 +67,7 @@ def take_right(text: str, length: float) -> str:
 
 
 def array_contains(elements: list[Any], wanted: Any, is_partial: Any = False) -> Any:
-    """Whether an element is the wanted value or, if partial, an object that has its members."""
+    """Return whether an element is the wanted value or, if partial, an object with its members."""
     if wanted is UNDEFINED or not isinstance(elements, list) or not isinstance(is_partial, bool):
         return UNDEFINED
     return any(has_members(one, wanted) if is_partial else is_same(one, wanted) for one in elements)

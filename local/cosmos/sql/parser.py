@@ -1,4 +1,4 @@
-"""From query text to a `Query`, by the grammar in `grammar.lark`.
+"""The way from query text to a `Query`, by the grammar in `grammar.lark`.
 
 What lies outside the grammar is refused with a 400 that names the construct and where it stands.
 """

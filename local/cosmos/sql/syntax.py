@@ -207,10 +207,10 @@ class Query:
 
     @property
     def is_newest_first(self) -> bool:
-        """Whether items that the order does not tell apart come newest first."""
+        """Return whether items that the order does not tell apart come newest first."""
         return any(key.is_descending for key in self.order)
 
     @property
     def count_max(self) -> int | None:
-        """How many results there may be, by TOP or LIMIT."""
+        """The highest number of results, by TOP or LIMIT."""
         return self.limit if self.top is None else self.top

@@ -1,4 +1,4 @@
-"""How Cosmos SQL compares values: by type first, with `undefined` as a value of its own."""
+"""The comparison of values in Cosmos SQL: by type first, `undefined` as a value of its own."""
 
 import math
 import operator as operators
@@ -44,7 +44,7 @@ def make_identity_key(value: Any) -> Any:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Whether two values, of any types and depth, are the same; 1 and true are not."""
+    """Return whether two values, of any types and depth, are the same; 1 and true are not."""
     if isinstance(left, list | dict) or isinstance(right, list | dict):
         return bool(make_identity_key(left) == make_identity_key(right))
     return RANKS[type(left)] == RANKS[type(right)] and bool(left == right)
@@ -76,7 +76,7 @@ def compute(operator: str, left: Any, right: Any) -> Any:
 
 
 def compare(operator: str, left: Any, right: Any) -> bool | Undefined:
-    """One comparison.
+    """Compare two values by an operator.
 
     Values of different types are unequal and have no order; nor have arrays and objects. Anything
     compared with undefined is undefined.

@@ -37,7 +37,7 @@ class LockLost(Exception):
 
 
 class LinkListener:
-    """Is called when something happens to one link, on the event loop; must not block."""
+    """The calls when something happens to one link, on the event loop; they must not block."""
 
     def on_attached(self) -> None:
         """The peer attached its side."""

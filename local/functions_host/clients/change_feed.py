@@ -100,7 +100,7 @@ class FeedLease:
 
 
 class FeedLeaseLost(Exception):
-    """Somebody else wrote the lease since it was read."""
+    """The lease was written by somebody else since it was read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class ReceivedMessage:
     delivery: proton.Delivery
 
     def decode(self) -> proton.Message:
-        """Raises Undecodable, also for text that is not UTF-8 and keys that are none in Python.
+        """Decode; raises Undecodable, also for text not in UTF-8 and keys that are none in Python.
 
         Proton checks less than its Python binding can give back.
         """

@@ -68,7 +68,7 @@ class DurableOptions:
 
 @dataclass(frozen=True, slots=True)
 class SingletonOptions:
-    """`singleton`: how long a timer's lock lasts, and how often who waits for it looks again."""
+    """`singleton`: how long a timer's lock lasts, and how often a host that waits for it looks."""
 
     listener_lock_seconds: float = 60.0
     recovery_seconds: float = 60.0
@@ -76,7 +76,7 @@ class SingletonOptions:
 
 @dataclass(frozen=True, slots=True)
 class HostJson:
-    """What a host file says that this host acts on; infinity means without limit."""
+    """The settings of a host file that this host acts on; infinity means without limit."""
 
     function_timeout_seconds: float = 1800.0
     route_prefix: str = "api"

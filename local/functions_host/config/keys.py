@@ -48,12 +48,12 @@ class Keys:
         return cls(master, frozenset(host), functions, extensions)
 
     def open_function(self, shown: str | None, function: str) -> bool:
-        """Whether a key may call a function whose level is `function`."""
+        """Return whether a key may call a function whose level is `function`."""
         own = self.functions.get(function.lower(), frozenset())
         return shown == self.master or shown in self.host or shown in own
 
     def open_admin(self, shown: str | None) -> bool:
-        """Whether a key may call the admin endpoints, and functions whose level is `admin`."""
+        """Return whether a key may call the admin endpoints, and functions of the level `admin`."""
         return shown == self.master
 
     def open_extension(self, shown: str | None, extension: str) -> bool:
@@ -64,7 +64,7 @@ class Keys:
         return self.extensions.get(extension.lower(), self.master)
 
     def is_known(self, shown: str | None) -> bool:
-        """Whether a key opens anything at all on this host, functions' own keys left aside."""
+        """Return whether a key opens anything on this host, functions' own keys left aside."""
         return shown in {self.master, *self.host, *self.extensions.values()}
 
 

@@ -71,7 +71,7 @@ class AppSettings:
         return self._required(name, function)
 
     def invocation_seconds(self) -> float:
-        """What the host spends on each invocation, one after another; a wrong one is Unsupported.
+        """Return the seconds that each invocation costs the host, in turn; raises Unsupported.
 
         The real host is a process of its own beside the worker, and heavier than this one.
         """
@@ -83,7 +83,7 @@ class AppSettings:
         return float(text) / 1000
 
     def disables(self, function: str) -> bool:
-        """Whether a function is switched off, by the setting the platform has for that."""
+        """Return whether a function is switched off, by the setting the platform has for that."""
         names = (name.format(function=function) for name in DISABLED)
         return any(self.values.get(name, "").lower() in ("true", "1") for name in names)
 

@@ -64,7 +64,7 @@ class InstanceManagement:
             await self._client_or_none.close()
 
     async def get_status(self, request: web.Request, instance_id: str) -> web.Response:
-        """200 when it is over, 202 while it runs."""
+        """Answer the status: 202 while the instance runs, then 200; 500 for a failure if asked."""
         state = await self._client().get_orchestration_state(instance_id)
         shows_input = request.query.get("showInput", "true").lower() == "true"
         document = status_document(state, shows_input)

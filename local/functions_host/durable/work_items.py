@@ -86,7 +86,7 @@ class ActivityItem:
         return str(self.request.name)
 
     def input(self) -> TypedData:
-        """JSON text as the orchestrator wrote it."""
+        """Return the JSON text as the orchestrator wrote it."""
         request = self.request
         return TypedData(string=request.input.value if request.HasField("input") else "null")
 
@@ -141,7 +141,7 @@ type DurableItem = OrchestratorItem | ActivityItem | EntityItem
 
 
 def read_item(item: pb.WorkItem) -> DurableItem:
-    """Tell the kinds apart; one never seen raises ValueError."""
+    """Return the item as one of its kind; a kind never seen raises ValueError."""
     match item.WhichOneof("request"):
         case "orchestratorRequest":
             return OrchestratorItem(item.orchestratorRequest, item.completionToken)

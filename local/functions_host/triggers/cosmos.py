@@ -150,7 +150,7 @@ class CosmosListener(Listener):
 
 
 def is_refusal(error: "CosmosHttpResponseError") -> bool:
-    """Whether an account forbids what a listener needs at its start, or has not got it.
+    """Return whether an account forbids what a listener needs at its start, or has not got it.
 
     Not so while its write region moves, or a replica is behind.
     """
@@ -180,7 +180,7 @@ def feed_options(binding: Binding) -> "FeedOptions":
 
 
 def feed_start(binding: Binding) -> "FeedStart":
-    """Where a feed without a lease begins; naming it in both ways at once is Unsupported."""
+    """Return where a feed without a lease begins; naming it in both ways at once is Unsupported."""
     is_from_beginning = binding.flag("startFromBeginning", False)
     if "startFromTime" not in binding.properties:
         return "Beginning" if is_from_beginning else "Now"

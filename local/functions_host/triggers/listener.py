@@ -1,4 +1,4 @@
-"""What the host asks of a trigger's listener and gives to it, and how a function is retried."""
+"""The contract between the host and a trigger's listener, and the retries of a function."""
 
 import asyncio
 import logging

@@ -218,7 +218,7 @@ class ReceiveLoops:
     async def run_calls(
         self, calls: Sequence[Coroutine[Any, Any, None]], loss: Coroutine[Any, Any, None]
     ) -> None:
-        """Run them at once until all have ended, or one or `loss` raises, and then raise that.
+        """Run calls side by side until all have ended, or one or `loss` raises; then raise that.
 
         After an error the calls in hand run on, and a stop waits for them; the idle ones end.
         """
@@ -254,7 +254,7 @@ class ReceiveLoops:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While inside, a stop waits for the running loop instead of cutting it off."""
+        """Let a stop wait for the loop while it is inside, instead of cutting it off."""
         task = asyncio.current_task()
         self._busy.add(task)
         try:

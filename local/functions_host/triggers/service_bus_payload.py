@@ -108,7 +108,7 @@ def batch_payload(
 
 
 def is_data(decoded: proton.Message) -> bool:
-    """Whether the body is a data section; Proton calls that inferred, and lists are sequences."""
+    """Return whether the body is a data section: Proton calls it inferred; a list is a sequence."""
     return bool(decoded.inferred) and isinstance(decoded.body, bytes | bytearray | memoryview)
 
 
@@ -181,7 +181,7 @@ def moment(milliseconds: Any) -> str:
 
 
 def expiry(message: proton.Message, annotations: Mapping[str, Any]) -> str:
-    """When the message expires: enqueued plus time to live, or never."""
+    """Return when the message expires: enqueued plus time to live, or never."""
     enqueued = annotations.get("x-opt-enqueued-time")
     if not message.ttl or enqueued is None:
         return END_OF_TIME
@@ -261,7 +261,7 @@ def invariant_text(value: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Values JSON has no form for: bytes in base64, the rest as Python prints them."""
+    """Write a value that JSON has no form for: bytes in base64, the rest as Python prints it."""
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     return str(value)

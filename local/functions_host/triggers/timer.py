@@ -139,7 +139,7 @@ class TimerListener(Listener):
 
 @dataclass(frozen=True, slots=True)
 class TimerSchedule:
-    """When a timer is due: the occurrences of an expression in UTC, or one each `interval`."""
+    """The times of a timer: the occurrences of an expression in UTC, or one each `interval`."""
 
     expression: str
     interval: timedelta | None = None
@@ -180,7 +180,7 @@ class TimerSchedule:
         return occurrence
 
     def is_monitored(self, moment: datetime) -> bool:
-        """Whether the real host would keep the status: not below a minute between occurrences."""
+        """Return whether the real host keeps the status: not below a minute between occurrences."""
         first = self.after(moment)
         return self.after(first) - first >= MONITORED_INTERVAL
 
@@ -202,7 +202,7 @@ def now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStatus:
-    """What the real host keeps in a blob for each timer."""
+    """The status that the real host keeps in a blob for each timer."""
 
     last: datetime
     next: datetime
@@ -217,7 +217,7 @@ class ScheduleStatus:
 
 
 class ScheduleMonitor:
-    """When a timer last ran and is to run next. Without a file it is forgotten with the process."""
+    """The last and the next run of a timer. Without a file they are forgotten with the process."""
 
     def __init__(self, schedule: TimerSchedule, path: Path | None) -> None:
         self._schedule = schedule

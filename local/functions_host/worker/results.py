@@ -1,4 +1,4 @@
-"""How an invocation of a function ended, and what the log says of it."""
+"""The end of a function's invocation, and what the log says of it."""
 
 import logging
 from dataclasses import dataclass

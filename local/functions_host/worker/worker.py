@@ -139,7 +139,7 @@ class AppWorker:
         return InvocationFailed(error.message, error.stack_trace)
 
     def late_seconds(self) -> float:
-        """How long ago the timeout of the oldest invocation was over; asked by another thread.
+        """Return how long ago the oldest invocation's timeout was over; asked by another thread.
 
         More than a moment says that the event loop is blocked by the app.
         """

@@ -54,7 +54,7 @@ for prefix, namespace in (("", atom.ATOM), ("sb", atom.SERVICE_BUS), ("i", atom.
 
 
 class Administration:
-    """One namespace's; used on its loop's thread only."""
+    """The management API of one namespace, used on its loop's thread only."""
 
     def __init__(
         self, name: str, broker: Broker, catalog: EntityCatalog, detach: Callable[[str], None]
@@ -128,7 +128,7 @@ class Administration:
     def _answer_entity(
         self, request: web.BaseRequest, url: str, name: str, body: bytes
     ) -> Element | None:
-        """A queue or a topic. Who reads one that is not there gets an empty feed, as from Azure."""
+        """Answer about a queue or topic. One that is not there is an empty feed, as from Azure."""
         if request.method == "PUT":
             kind = "Topic" if b"TopicDescription" in body else "Queue"
             properties = atom.read_properties(atom.read_description(body, f"{kind}Description"))

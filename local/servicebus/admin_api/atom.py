@@ -62,7 +62,7 @@ def read_description(body: bytes, kind: str) -> Element:
 
 
 def read_properties(description: Element) -> dict[str, Any]:
-    """What the config would say under Properties; raises InvalidConfig for what is not honoured."""
+    """Return a description as the config's Properties; raises InvalidConfig if not honoured."""
     properties: dict[str, Any] = {}
     for element in description:
         name, text = local_name(element), (element.text or "").strip()
@@ -172,7 +172,7 @@ def write_topic(config: TopicConfig, subscriptions: int, depth: Mapping[str, int
 
 
 def add_counts(description: Element, depth: Mapping[str, int]) -> None:
-    """Locked and deferred messages count as active, as in Azure; none is ever in transfer."""
+    """Add the counts: locked and deferred messages are active, as in Azure; none is in transfer."""
     details = SubElement(description, f"{{{SERVICE_BUS}}}CountDetails")
     counts = {
         "ActiveMessageCount": depth["active"] + depth["locked"] + depth["deferred"],
@@ -244,7 +244,7 @@ def write_feed(url: str, entries: Iterable[Element], next_url: str | None) -> El
 
 
 def add_values(parent: Element, values: Mapping[str, Any]) -> None:
-    """An element for each value that is not None."""
+    """Add an element for each value that is not None."""
     for name, value in values.items():
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -263,5 +263,5 @@ def local_name(element: Element) -> str:
 
 
 def type_of(element: Element) -> str:
-    """What it says of its type, without the prefix."""
+    """Return what an element says of its type, without the prefix."""
     return element.get(f"{{{INSTANCE}}}type", "").rpartition(":")[2]

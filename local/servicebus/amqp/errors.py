@@ -1,4 +1,4 @@
-"""How the broker refuses: an AMQP error condition that SDKs map to their own errors, and a text."""
+"""The refusals of the broker: an AMQP error condition that SDKs map to their errors, and a text."""
 
 from enum import StrEnum
 
@@ -66,7 +66,7 @@ CONDITION_OF_STATUS = {
 
 
 def error_for_status(status: int) -> AmqpError:
-    """A status outside the table is the client's error, or from 500 on the service's."""
+    """Return a status's error: one outside the table is the client's, from 500 on the service's."""
     default = ErrorCondition.ARGUMENT_ERROR if status < 500 else ErrorCondition.INTERNAL_ERROR
     condition = CONDITION_OF_STATUS.get(status, default)
     return AmqpError(condition, f"A fault was armed: status {status}")

@@ -75,12 +75,12 @@ class MessageSection(NamedTuple):
 
 
 def end_of(data: bytes, at: int) -> int:
-    """Where the value that starts at `at` ends; raises Undecodable if it ends beyond the data."""
+    """Return where the value at `at` ends; raises Undecodable if it ends beyond the data."""
     return measure_values(data, at, 1)[1]
 
 
 def measure_values(data: bytes, at: int, count: int) -> list[int]:
-    """Where each of `count` values ends that follow each other from `at` on, with `at` before it.
+    """Return `at`, and where each of `count` values ends that follow each other from there on.
 
     Raises Undecodable if one is no AMQP value, or they end beyond the data. A broker does this to
     every part of every message, so it is one loop that measures a value without a call.
@@ -108,7 +108,7 @@ def measure_values(data: bytes, at: int, count: int) -> list[int]:
 
 
 def content_of(data: bytes, at: int) -> tuple[int, int]:
-    """Where the content of a primitive value starts, and its size in bytes."""
+    """Return where the content of a primitive value starts, and its size in bytes."""
     code = data[at]
     if (size := FIXED_WIDTHS[code]) is not None:
         return at + 1, size
@@ -122,7 +122,7 @@ def content_of(data: bytes, at: int) -> tuple[int, int]:
 
 
 def offsets_of(data: bytes, at: int) -> list[int]:
-    """Where each element of the list or map at `at` starts, and behind them where the last ends.
+    """Return where each element of the list or map at `at` starts, and at last where the last ends.
 
     Raises Undecodable unless they fill the list or map.
     """
@@ -241,7 +241,7 @@ def read_transfer(data: bytes, *, is_batch: bool) -> list[BrokeredMessage]:
 
 
 def read_message(data: bytes) -> BrokeredMessage:
-    """What the broker needs to know of a message; raises Undecodable, or Unserializable."""
+    """Read what the broker needs to know of a message; raises Undecodable, or Unserializable."""
     session_id: str | None = None
     time_to_live: float | None = None
     scheduled_for: float | None = None
@@ -269,7 +269,7 @@ def read_message(data: bytes) -> BrokeredMessage:
 
 
 def check_application_properties(data: bytes, section: MessageSection) -> None:
-    """Values are of simple types (3.2.5); described ones stand for types of .NET."""
+    """Require values of simple types (3.2.5); described ones stand for types of .NET."""
     for key, value, _ in entries_of(data, section):
         if (kind := COMPOUND_NAMES.get(data[value])) is not None:
             name = scalar_at(data, key)
@@ -278,7 +278,7 @@ def check_application_properties(data: bytes, section: MessageSection) -> None:
 
 
 def field_at(data: bytes, fields: list[int], index: int) -> int | None:
-    """Where a field of a list starts, given its offsets; None if it is left out or null.
+    """Return where a field of a list starts, given its offsets; None if it is left out or null.
 
     Trailing fields that are null may be missing altogether (part 1, section 1.4).
     """
@@ -297,7 +297,7 @@ def read_property(data: bytes, fields: list[int], index: int) -> str | None:
 
 
 def read_scheduled_time(data: bytes, annotations: MessageSection) -> float | None:
-    """When the sender wants the message enqueued, in seconds since 1970."""
+    """Return when the sender wants the message enqueued, in seconds since 1970."""
     for key, value, _ in entries_of(data, annotations):
         if text_at(data, key) == SCHEDULED_ENQUEUE_TIME:
             milliseconds = scalar_at(data, value)
@@ -306,7 +306,7 @@ def read_scheduled_time(data: bytes, annotations: MessageSection) -> float | Non
 
 
 def entries_of(data: bytes, section: MessageSection) -> Iterator[tuple[int, int, int]]:
-    """Where each key of a section that is a map starts, where its value does, and ends."""
+    """Return where each key of a map section starts, where its value starts, and where it ends."""
     offsets = offsets_of(data, section.value)
     if len(offsets) % 2 == 0:
         raise Undecodable(f"a map with an odd number of elements at byte {section.value}")
@@ -343,7 +343,7 @@ def write_header(data: bytes, sent: MessageSection | None, stored: StoredMessage
 def write_delivery_annotations(
     data: bytes, sent: MessageSection | None, stored: StoredMessage
 ) -> bytes:
-    """The sender's, which Azure hands on, and the token of the lock under which this is.
+    """Write the sender's delivery annotations, which Azure hands on, and the token of the lock.
 
     Without any the section is there all the same, as a test of Microsoft's expects.
     """
@@ -378,7 +378,7 @@ def copy_entries(
 
 
 def identify(message: BrokeredMessage) -> BrokeredMessage:
-    """As it arrived, or with an id of its own: some clients cannot settle a message without one."""
+    """Return the message with its id or a new one: some clients cannot settle it without one."""
     if message.message_id is not None:
         return message
     message_id = uuid4().hex

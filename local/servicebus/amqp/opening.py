@@ -1,4 +1,4 @@
-"""What a client says before AMQP: a protocol header, and its choice of a SASL mechanism.
+"""The bytes of a client before AMQP: a protocol header, and its choice of a SASL mechanism.
 
 The .NET SDK offers MSSBCBS only, others ANONYMOUS; both authorize on `$cbs` afterwards. Who takes
 PLAIN has shown the key already. Proton's own SASL layer knows ANONYMOUS only, so the exchange
@@ -27,7 +27,7 @@ TLS_REFUSAL = b"This port speaks AMQP 1.0 over TCP and HTTP: no TLS\n"
 
 
 class OpeningRefused(Exception):
-    """The client is told so by `reply`, and its connection is closed."""
+    """The opening is refused: `reply` tells the client so, and its connection is closed."""
 
     def __init__(self, reply: bytes) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Opening:
         self.has_key = False  # shown by PLAIN: nothing more is to be authorized
 
     def read(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """What to reply, and the first bytes of AMQP; None as long as there are none.
+        """Return what to reply, and the first bytes of AMQP; None as long as there are none.
 
         Bytes that are no beginning of anything known here count as AMQP, which refuses them.
         Raises OpeningRefused, HttpOpened.

@@ -21,7 +21,7 @@ class Wire:
         self.under_way: deque[tuple[float, Callable[[], None]]] = deque()  # with time of arrival
 
     def carry(self, arrive: Callable[[], None]) -> None:
-        """Call when what sets out now arrives."""
+        """Call `arrive` when what sets out now arrives."""
         loop, seconds = asyncio.get_running_loop(), self._read_seconds()
         self.under_way.append((loop.time() + (0 if seconds == inf else seconds), arrive))
         if len(self.under_way) == 1:

@@ -51,7 +51,7 @@ class EntityCatalog:
         return list(self._by_name.values())
 
     def find(self, name: str) -> MessagingEntity:
-        """Raises KeyError if there is none of that name."""
+        """Return the entity of this name; raises KeyError if there is none."""
         return self._by_name[name.lower()]
 
     def find_node(self, path: str) -> tuple[MessagingEntity, bool]:

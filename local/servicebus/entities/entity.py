@@ -1,4 +1,4 @@
-"""What queues and topics share.
+"""The common part of queues and topics.
 
 State machines: no clock, no threads, no network; every call is given the time, in seconds since
 1970. A call either does all it was asked or raises AmqpError and changes nothing.
@@ -30,7 +30,7 @@ from local.servicebus.message import (
 
 
 class EntityKind(Enum):
-    """What an entity is to those who would send to it."""
+    """The kind of an entity, for those who would send to it."""
 
     QUEUE = "a queue"
     TOPIC = "a topic"
@@ -61,7 +61,7 @@ class MessagingEntity(ABC):
 
     @property
     def takes_messages(self) -> bool:
-        """Whether clients may send here; to all others only the broker itself does."""
+        """Return whether clients may send here; to all others only the broker itself does."""
         return self.kind in (EntityKind.QUEUE, EntityKind.TOPIC)
 
     # What the kinds of entity do differently
@@ -91,7 +91,7 @@ class MessagingEntity(ABC):
 
     @abstractmethod
     def remove_waiting_links(self) -> None:
-        """No link waits any more; session locks that links held stay until they expire."""
+        """Forget the links that wait; session locks that links held stay until they expire."""
 
     def advance(self, now: float) -> None:
         self.run_timers(now)
@@ -110,7 +110,7 @@ class MessagingEntity(ABC):
 
     @contextmanager
     def dispatching(self, now: float) -> Iterator[None]:
-        """Around every call on behalf of a client: due timers run before it, delivery after it."""
+        """Run due timers before a call on behalf of a client, and deliver after it."""
         self.run_timers(now)
         try:
             yield
@@ -197,7 +197,7 @@ class MessagingEntity(ABC):
         self._time_to_live_seconds = config.time_to_live_seconds
 
     def discard(self) -> None:
-        """It is gone: nothing of it is stored any more, whatever its last links still do."""
+        """Forget the entity: nothing of it is stored any more, whatever its last links still do."""
         self.remove_waiting_links()
         self._store.forget(self.name)
         self._store = MessageStore()

@@ -80,7 +80,7 @@ class ReadyQueue:
 
 
 class TimerKind(StrEnum):
-    """What a timer does when it is due."""
+    """The kind of a timer: what it does when it is due."""
 
     ACTIVATE = "activate"  # a scheduled message becomes active
     EXPIRE = "expire"  # a message's time to live is over
@@ -92,14 +92,14 @@ type TimerKey = int | str  # a sequence number, or a session id
 
 
 class Timers:
-    """At most one time per (kind, key); setting it again moves it."""
+    """The timers of an entity: at most one time per (kind, key); setting it again moves it."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[TimerKind, TimerKey], float] = {}
         self._heap: list[tuple[float, TimerKind, TimerKey]] = []
 
     def set(self, kind: TimerKind, key: TimerKey, when: float) -> None:
-        """Be due at `when`, in seconds since 1970."""
+        """Set a timer to be due at `when`, in seconds since 1970."""
         self._times[kind, key] = when
         heappush(self._heap, (when, kind, key))
 

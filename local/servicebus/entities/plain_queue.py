@@ -37,7 +37,7 @@ class PlainQueue(Queue[QueueConsumer]):
                 self.wait(consumer)
 
     def check(self, message: BrokeredMessage) -> None:
-        """Any message will do; a session id is carried and means nothing."""
+        """Accept any message; a session id is carried and means nothing."""
 
     def make_ready(self, stored: StoredMessage) -> None:
         self._ready.put(stored.sequence_number)

@@ -1,4 +1,4 @@
-"""What plain and session queues share: locks, settlement, time to live and dead letters."""
+"""The common part of plain and session queues: locks, settlement, time to live and dead letters."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ EXPIRED = DeadLetterReason("TTLExpiredException", "The message expired and was d
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """What a queue needs beside its declaration."""
+    """The parts that a queue needs beside its declaration."""
 
     store: MessageStore
     kind: EntityKind = EntityKind.QUEUE
@@ -41,7 +41,7 @@ class QueueOptions:
 
 
 class Queue[Consumer = Any](MessagingEntity):
-    """What plain and session queues share: locks, settlement, time to live, dead-lettering.
+    """The common part of plain and session queues: locks, settlement, time to live, dead-lettering.
 
     A message that comes back (abandoned, released, lock lost) is delivered before all later ones.
     """
@@ -61,7 +61,7 @@ class Queue[Consumer = Any](MessagingEntity):
 
     @abstractmethod
     def expire_lock_of(self, stored: StoredMessage, now: float) -> None:
-        """A locked message's lock has expired: a failed delivery."""
+        """End the delivery of a locked message as failed: its lock has expired."""
 
     @abstractmethod
     def dispatch_ready(self, now: float) -> None:
@@ -111,7 +111,7 @@ class Queue[Consumer = Any](MessagingEntity):
             stored.lock = None
 
     def expire_lock(self, token: UUID, now: float) -> None:
-        """As if the lock's time were over now; nothing happens if it already is."""
+        """Expire a lock as if its time were over now; nothing happens if it already is over."""
         stored = self._locked.get(token)
         if stored is not None:
             self.expire_lock_of(stored, now)

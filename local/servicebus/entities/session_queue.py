@@ -21,7 +21,7 @@ class SessionConsumer(Protocol):
     def connection(self) -> object: ...
 
     def accept_ready(self) -> None:
-        """A session is ready: take it."""
+        """Take a session: one is ready."""
 
     def deliver(self) -> None:
         """Deliver what the session has and credit allows."""
@@ -110,7 +110,7 @@ class SessionQueue(Queue[SessionConsumer]):
         super().unlock(stored)
 
     def expire_lock_of(self, stored: StoredMessage, now: float) -> None:
-        """The lock is the session's: all that was delivered comes back."""
+        """Expire the lock of the message's session: all that was delivered comes back."""
         self.expire_session_lock(self._find_or_create(stored.message.session_id).id, now)
 
     def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None:
@@ -165,7 +165,7 @@ class SessionQueue(Queue[SessionConsumer]):
             self._unlock_session(self._sessions[session_id], now, failed=False)
 
     def expire_session_lock(self, session_id: str, now: float) -> None:
-        """The lock is over; what was delivered counts as failed. Nothing if nobody holds it."""
+        """End an expired lock; what was delivered has failed. Nothing happens without a holder."""
         session = self._sessions.get(session_id)
         if session is not None and session.holder is not None:
             self.count_expired_lock()

@@ -216,7 +216,7 @@ class WriteAheadLog:
         self.size = 0  # bytes of whole records
 
     def read(self) -> list[RowChange]:
-        """What is in the file, in order; a last record that was cut off does not count."""
+        """Return what is in the file, in order; a last record that was cut off does not count."""
         data = os.pread(self._file, os.fstat(self._file).st_size, 0)
         changes: list[RowChange] = []
         self.size = 0
@@ -233,7 +233,7 @@ class WriteAheadLog:
         return changes
 
     def add(self, change: RowChange) -> None:
-        """A change to write with the next record; raises ValueError if it cannot be."""
+        """Keep a change to write with the next record; raises ValueError if it cannot be."""
         self._unwritten.append(marshal.dumps(change, MARSHAL_FORMAT))
 
     def write(self) -> None:

@@ -1,4 +1,4 @@
-"""What a queue stores, so that its content can outlive the process.
+"""The store of a queue's content, so that it can outlive the process.
 
 The base class stores nothing: content then lives as long as the process. `SqliteMessageStore`
 stores on disk.
@@ -17,7 +17,7 @@ type EntityConfig = QueueConfig | TopicConfig | SubscriptionConfig
 
 @dataclass(frozen=True, slots=True)
 class StoredQueue:
-    """What is stored of one queue or topic."""
+    """The stored content of one queue or topic."""
 
     last_sequence_number: int = 0
     messages: tuple[StoredMessage, ...] = ()
@@ -29,7 +29,7 @@ class MessageStore:
     """Records changes. A change is durable only when the caller has committed."""
 
     def load(self, queue: str) -> StoredQueue:  # noqa: ARG002
-        """What was stored. Locks are not: a locked message comes back active."""
+        """Return what was stored. Locks are not: a locked message comes back active."""
         return StoredQueue()
 
     def save_message(self, queue: str, stored: StoredMessage) -> None:
@@ -58,7 +58,7 @@ class MessageStore:
         """Record all rules of a subscription, in their order."""
 
     def load_declarations(self) -> dict[str, EntityConfig | None]:
-        """What clients declared by the name of the entity; None where they removed it."""
+        """Return what clients declared by the name of the entity; None where they removed it."""
         return {}
 
     def save_declaration(self, entity: str, declaration: EntityConfig | None) -> None:

@@ -49,7 +49,7 @@ class Topic(MessagingEntity):
         return self.next_sequence_number()
 
     def make_ready(self, stored: StoredMessage) -> None:
-        """A topic has no active messages."""
+        """Do nothing: a topic has no active messages."""
 
     make_unready = make_ready
 
@@ -59,9 +59,9 @@ class Topic(MessagingEntity):
             self.activate(stored, now)
 
     def dispatch(self, now: float) -> None:
-        """Links wait at the subscriptions only."""
+        """Deliver in the subscriptions: links wait only there."""
         for queue in self.subscriptions:
             queue.dispatch(now)
 
     def remove_waiting_links(self) -> None:
-        """Its subscriptions are entities of their own."""
+        """Do nothing: its subscriptions are entities of their own."""

@@ -1,4 +1,4 @@
-"""What the broker's ends of clients' links have in common."""
+"""The common part of the broker's ends of clients' links."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from local.servicebus.amqp.errors import AmqpError
 
 
 class LinkEndpoint:
-    """Called with what Proton reports about one link; what it does not override is ignored."""
+    """The broker's end of one link, called with Proton's reports; what it leaves out is ignored."""
 
     def open(self) -> None:
         raise NotImplementedError

@@ -142,7 +142,7 @@ class PlainOutgoingLink(OutgoingLink[PlainQueue]):
             self._queue.stop_waiting(self)
 
     def on_link_closed(self) -> None:
-        """What was delivered stays locked until its lock expires, as in Azure."""
+        """Leave what was delivered locked until its lock expires, as in Azure."""
         self._queue.stop_waiting(self)
 
     def deliver_one(self, now: float) -> bool:
@@ -155,7 +155,7 @@ class PlainOutgoingLink(OutgoingLink[PlainQueue]):
 
 @dataclass(eq=False)
 class SessionOutgoingLink(OutgoingLink[SessionQueue]):
-    """Attached only once it has its session; without one in time, refused with a timeout.
+    """A link attached only once it has its session; without one in time, refused with a timeout.
 
     So the client reads from the attach which session it got and until when its lock holds.
     """
@@ -185,7 +185,7 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
             answer_drain(self._link)
 
     def on_link_closed(self) -> None:
-        """The session is free for others at once; nothing counts as failed."""
+        """Free the session for others at once; nothing counts as failed."""
         self._cancel_timeout()
         self._queue.stop_waiting(self)
         session_id, self._session_id = self._session_id, None
@@ -272,7 +272,7 @@ def answer_drain(link: Sender) -> None:
 
 
 def read_disposition(delivery: Delivery) -> Disposition | None:
-    """What the client decided by the outcome it sent (part 3, section 3.4); None while it has not.
+    """Read the client's decision from the outcome it sent (part 3, section 3.4); None before that.
 
     Service Bus reads rejected as dead-letter, and modified as defer when it says undeliverable-here
     or else as abandon. Properties to modify come in the error's info, or as annotations.
@@ -317,7 +317,7 @@ def encode_properties(given: Mapping[Any, Any]) -> dict[str, bytes]:
 
 
 def has_session_filter(link: Sender) -> bool:
-    """Whether the client asks for a session, by name or (a null filter) for any."""
+    """Return whether the client asks for a session, by name or (a null filter) for any."""
     return SESSION_FILTER in read_filters(link)
 
 

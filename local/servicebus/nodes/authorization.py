@@ -57,7 +57,7 @@ class SasAuthorization:
         send_response(Message(properties=properties))
 
     def grant_all(self) -> None:
-        """The client has shown the key itself."""
+        """Grant every path: the client has shown the key itself."""
         self._expiries[""] = inf
 
     def check(self, path: str) -> None:
