@@ -36,10 +36,10 @@ help:  ## say what can be made
 	@tools/setup tests
 
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")
-	@$(RUN) -m demo --days $(DAYS) $(ARGS)
+	@$(RUN) -m proof.demo --days $(DAYS) $(ARGS)
 
 demo-saga: .venv/ready  ## run orders as sagas through the outage of a region (ARGS="--orders N ...")
-	@$(RUN) -m demo.sagas $(ARGS)
+	@$(RUN) -m proof.demo.sagas $(ARGS)
 
 up: .venv/ready  ## Azure on one machine until Ctrl-C, with the page, a producer's settings and curls (ARGS="--reload")
 	@$(RUN) -m cli up $(ARGS) || [ $$? -eq 130 ]
@@ -54,10 +54,10 @@ proof: .venv/ready-for-tests  ## everything at full size, for hours (PARTS="chao
 	@$(RUN) -m tests proof --seeds $(SEEDS) $(foreach part,$(PARTS),--part $(part))
 
 simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=5000 FIRST=0 PROFILE=rough|mild|fair)
-	@$(RUN) -m simulation --seeds $(SEEDS) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
+	@$(RUN) -m proof.simulation --seeds $(SEEDS) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
 
 chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAGES=N SEED=1)
-	@$(RUN) -m chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \
+	@$(RUN) -m proof.chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \
 		--seed $(SEED) $(ARGS)
 
 conformance: .venv/ready  ## Microsoft's own live tests, against local/ (SUITES="cosmos servicebus")

@@ -16,7 +16,7 @@ from cli.folders import ROOT, package_app, prebuild_package, run_tests, write_ap
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
 from cli.send import publish, send_one, sweep
 from cli.up import keep_app_up
-from testbed.command import run_program
+from proof.testbed.command import run_program
 
 app = typer.Typer(
     help=__doc__,

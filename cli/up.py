@@ -6,9 +6,9 @@ from pathlib import Path
 
 from cli.failures import CommandFailed
 from cli.folders import ROOT, require_app
-from testbed.command import RunFailed, run_directory
-from testbed.kept import FLIGHT, SampleMessage, keep_up, tell_how_to_reach
-from testbed.regions import prepare_cloud
+from proof.testbed.command import RunFailed, run_directory
+from proof.testbed.kept import FLIGHT, SampleMessage, keep_up, tell_how_to_reach
+from proof.testbed.regions import prepare_cloud
 
 
 def keep_app_up(

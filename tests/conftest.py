@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from testbed.children import ChildFailed
-from testbed.patience import PatienceExhausted
+from proof.testbed.children import ChildFailed
+from proof.testbed.patience import PatienceExhausted
 from tests.sizes import FIRST_SEED, IS_PROOF, choose_first_seed
 
 ROOT = Path(__file__).parents[1]

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from testbed.control import ControlRefused
-from testbed.patience import Patience, PatienceExhausted
+from proof.testbed.control import ControlRefused
+from proof.testbed.patience import Patience, PatienceExhausted
 
 POLL_SECONDS = 0.01
 # A poll may ask for what is not there yet: a key, a file, a process that does not listen yet, an

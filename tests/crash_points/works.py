@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from unittest.mock import MagicMock, patch
 
+from proof.simulation.variant import small_limits
 from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.domain import next_entry
 from shared.domain.errors import (
@@ -34,7 +35,6 @@ from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
 from shared.testkit.regions import TwoRegions
-from simulation.variant import small_limits
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
 from tests.letters import WRITER, Sizes, Written, letters, writing

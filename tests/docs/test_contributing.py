@@ -29,9 +29,8 @@ REGIONS = sorted(named_regions(local_config()))
 # Types that the engine registers for every saga; no module of handlers holds them.
 ENGINE_TYPES = {"saga.event", "saga.end"}
 
-# Folders that may name regions freely, and those that are no part of the sources.
-FREE_TO_NAME_REGIONS = {"tests", "docs", "demo", "samples"}
-NOT_READ = FREE_TO_NAME_REGIONS | {path.name for path in ROOT.glob(".*")} | {"dist"}
+# Folders that may name regions freely.
+FREE_TO_NAME_REGIONS = ("tests", "docs", "proof/demo", "samples")
 READ_FOR_REGIONS = (".py", ".bicep", ".yaml", ".json")
 REASON = re.compile(r"^\s*(#|//) Two regions\b.{10,}", re.MULTILINE)
 
@@ -221,9 +220,13 @@ def names_two_regions(text: str) -> bool:
 
 def sources() -> list[Path]:
     """The files of the checkout in which code or configuration could name regions."""
-    folders = [path for path in ROOT.iterdir() if path.is_dir() and path.name not in NOT_READ]
-    files = [path for folder in folders for path in folder.rglob("*")]
-    return [path for path in [*ROOT.iterdir(), *files] if path.suffix in READ_FOR_REGIONS]
+    hidden = tuple(path for path in ROOT.glob(".*") if path.is_dir())
+    not_read = {*hidden, *(ROOT / name for name in (*FREE_TO_NAME_REGIONS, "dist"))}
+    found: list[Path] = []
+    for folder, folders, files in ROOT.walk():
+        folders[:] = [name for name in folders if folder / name not in not_read]
+        found += [folder / name for name in files]
+    return [path for path in found if path.suffix in READ_FOR_REGIONS]
 
 
 def test_every_file_that_names_two_regions_says_why() -> None:
@@ -281,7 +284,7 @@ def test_every_command_on_the_page_can_be_run() -> None:
     commands = coded(section("Run things"))
     wanted = {command.split()[1] for command in commands if command.startswith("make ")}
     (test,) = [command for command in commands if "pytest" in command]
-    (module,) = [command.split()[2] for command in commands if "-m bench" in command]
+    (module,) = [command.split()[2] for command in commands if "-m proof.bench" in command]
 
     assert wanted
     assert wanted <= make_targets()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.patience import run_patiently
+from proof.testbed.patience import run_patiently
 from tools.docs_site import ROOT, rewrite_links
 
 

@@ -8,13 +8,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.control import count_operations
+from proof.testbed.faults import components_down, hosts_killed
 from shared.domain.journal import Status
 from shared.domain.message import Message, Number, derive_id, digest_content
 from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
-from testbed.cloud import CloudProcess, running_cloud
-from testbed.control import count_operations
-from testbed.faults import components_down, hosts_killed
 from tests.wire.functions_host_process import KEY, request
 
 GROUP = "e2e"

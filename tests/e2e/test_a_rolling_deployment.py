@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT, package_app
+from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, Number, derive_id, digest_content
-from testbed.cloud import running_cloud
 from tests.e2e.stack import (
     GROUP,
     REGIONS,

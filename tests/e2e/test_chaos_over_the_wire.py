@@ -1,4 +1,4 @@
-"""`python -m chaos` as CI runs it: a host, a region, the sender and the whole cloud die in turn.
+"""`python -m proof.chaos` as CI runs it: a host, a region, the sender and the cloud die in turn.
 
 The seed is one whose fault plan has all four in its first half minute; see `--plan`.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.patience import run_patiently
+from proof.testbed.patience import run_patiently
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
@@ -42,7 +42,8 @@ def test_every_promise_holds_while_everything_is_killed_once(tmp_path: Path) -> 
 
 def chaos(*words: str) -> subprocess.CompletedProcess[str]:
     """Run the program to its end."""
-    command = [sys.executable, "-m", "chaos", "--plain", "--ease", "1", "--seed", str(SEED), *words]
+    command = [sys.executable, "-m", "proof.chaos", "--plain", "--ease", "1"]
+    command += ["--seed", str(SEED), *words]
     return run_patiently(command, seconds=RUN_SECONDS_MAX, cwd=ROOT)
 
 

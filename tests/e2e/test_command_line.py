@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cli.__main__ import main
+from proof.testbed.cloud import running_cloud
+from proof.testbed.kept import KEY
 from shared.domain.message import Message, Number, derive_id
-from testbed.cloud import running_cloud
-from testbed.kept import KEY
 from tests.e2e.stack import GROUP, REGIONS, SagaStack, Stack, status
 from tests.patience import until
 

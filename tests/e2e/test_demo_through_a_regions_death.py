@@ -1,4 +1,4 @@
-"""`python -m demo` as a stranger runs it: twice over the same data, and interrupted."""
+"""`python -m proof.demo` as a stranger runs it: twice over the same data, and interrupted."""
 
 import os
 import re
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cloud import CloudProcess, running_cloud
-from testbed.patience import run_patiently, wait_for_end
+from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.patience import run_patiently, wait_for_end
 from tests.patience import until
 from tests.spark.environment import QUICK
 
@@ -47,7 +47,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def demo(data: Path, *words: str) -> list[str]:
-    return [sys.executable, "-m", "demo", "--plain", "--data", str(data), *words]
+    return [sys.executable, "-m", "proof.demo", "--plain", "--data", str(data), *words]
 
 
 def run(data: Path, *words: str, ends: Collection[int] = (0,)) -> str:

@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from proof.testbed.cloud import running_cloud
+from proof.testbed.faults import hosts_killed
+from proof.testbed.patience import Patience, PatienceExhausted
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
 from shared.domain.journal import Attempt, Owner
@@ -23,9 +26,6 @@ from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX
 from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
-from testbed.cloud import running_cloud
-from testbed.faults import hosts_killed
-from testbed.patience import Patience, PatienceExhausted
 from tests.e2e.stack import SagaStack, Stack, status
 from tests.e2e.test_operations_page import browser, find_violations, open_page
 from tests.patience import until

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from proof.testbed.cloud import running_cloud
 from shared.domain.producer import Draft, ProducerOptions
 from shared.settings import Settings
 from shared.wiring import open_producer
-from testbed.cloud import running_cloud
 from tests.docs.local_page import ROOT
 from tests.patience import until
 

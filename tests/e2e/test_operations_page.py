@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, derive_id
-from testbed.cloud import running_cloud
 from tests.e2e.stack import Stack, status
 from tests.patience import until
 

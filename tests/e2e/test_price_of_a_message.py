@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cloud import CALLS_SETTING
+from proof.testbed.cloud import CALLS_SETTING
 from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack
 from tests.patience import eventually, until
 from tests.wire.functions_host_process import KEY, request

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT, write_app
-from testbed.cloud import running_cloud
+from proof.testbed.cloud import running_cloud
 from tests.e2e.stack import SagaStack, Stack
 from tests.patience import until
 

@@ -14,8 +14,8 @@ import pytest
 
 from cli.__main__ import main
 from cli.folders import PACKAGES, ROOT
-from testbed.cloud import running_cloud
-from testbed.kept import FLIGHT
+from proof.testbed.cloud import running_cloud
+from proof.testbed.kept import FLIGHT
 from tests.e2e.stack import Stack, effects
 from tests.infra.test_package import needed_with, pins
 from tests.patience import until

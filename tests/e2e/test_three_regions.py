@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from proof.testbed.children import ROOT
+from proof.testbed.cloud import running_cloud
+from proof.testbed.command import RunFailed
+from proof.testbed.regions import keep_config
 from shared.domain.message import Message, Number, derive_id
-from testbed.children import ROOT
-from testbed.cloud import running_cloud
-from testbed.command import RunFailed
-from testbed.regions import keep_config
 from tests.e2e.stack import GROUP, Stack, assert_once_and_in_order, flights
 from tests.patience import until
 

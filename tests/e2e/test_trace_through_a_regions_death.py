@@ -2,9 +2,9 @@
 
 import pytest
 
-from demo.trace.__main__ import SETTINGS, cross, draw
-from testbed.cloud import running_cloud
-from testbed.collector import running_collector
+from proof.demo.trace.__main__ import SETTINGS, cross, draw
+from proof.testbed.cloud import running_cloud
+from proof.testbed.collector import running_collector
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT
-from testbed.patience import run_patiently, wait_for_end
+from proof.testbed.patience import run_patiently, wait_for_end
 from tests.e2e.test_what_up_prints import read_lines
 from tests.patience import until
 from tests.wire.packages import find_program

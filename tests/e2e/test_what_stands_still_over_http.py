@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
+from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, Number, derive_id
-from testbed.cloud import running_cloud
 from tests.e2e.stack import GROUP, SagaStack, Stack
 from tests.patience import until
 

@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from cli.folders import ROOT, write_app
-from testbed.patience import run_patiently, wait_for_end
+from proof.testbed.patience import run_patiently, wait_for_end
 from tests.patience import until
 from tests.wire.functions_host_process import request
 from tests.wire.packages import find_program

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, Number, derive_id, digest_content
-from testbed.cloud import running_cloud
 from tests.e2e.stack import GROUP, REGIONS, Stack, effects, select_completed
 from tests.patience import until
 

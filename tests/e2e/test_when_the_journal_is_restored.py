@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, digest_content
-from testbed.cloud import running_cloud
 from tests.e2e.stack import REGIONS, Stack, effects, flights
 from tests.patience import until
 

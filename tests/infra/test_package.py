@@ -71,7 +71,6 @@ def test_every_other_package_and_document_stays_at_home() -> None:
     others = packages | {
         "docs",
         "infra",
-        "bench",
         "local.config.json",
         "requirements-dev.txt",
         ".venv",

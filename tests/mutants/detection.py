@@ -1,8 +1,8 @@
 """How many seeds it takes the simulation to find a mutant."""
 
-from simulation.faults import PROFILES
-from simulation.run import simulate
-from simulation.scenarios import SCENARIOS
+from proof.simulation.faults import PROFILES
+from proof.simulation.run import simulate
+from proof.simulation.scenarios import SCENARIOS
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from testbed.patience import Patience
+from proof.testbed.patience import Patience
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 from tests.mutants.syntax import ROOT
 
 LOADED = [
     "pytest_timeout",
-    "simulation.run",
+    "proof.simulation.run",
     "tests.mutants.run_tests",
     "tests.world",
     "xdist.plugin",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulation.faults import PROFILES
-from simulation.run import simulate
+from proof.simulation.faults import PROFILES
+from proof.simulation.run import simulate
 from tests.mutants.catalogue import FOR_SIMULATION, as_parameters
 from tests.mutants.detection import seeds_to_detection
 from tests.mutants.loading import applied

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from proof.simulation.virtual_time import run
+from proof.testbed.patience import Patience
 from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Context, Handle, Handlers, Kind
@@ -19,8 +21,6 @@ from shared.engine.consume.outcomes import Faulted, PassedThrough, Processed
 from shared.engine.handle.limit import WATCHDOG, HandlerThreads
 from shared.engine.worker import Policy
 from shared.settings import SETTINGS
-from simulation.virtual_time import run
-from testbed.patience import Patience
 from tests.loop_clock import LoopClock
 from tests.world import POLICY, REGIONS, Account, Amount, World, handlers, message
 

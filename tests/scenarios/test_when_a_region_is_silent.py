@@ -6,6 +6,7 @@ Time is virtual here: a second passes only while everything waits.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from proof.simulation import virtual_time
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import Message
 from shared.domain.outbox import ERRORS, OUTPUTS
@@ -16,7 +17,6 @@ from shared.engine.dispatch.deliver import (
     PAUSE_SECONDS_MAX,
     Delivery,
 )
-from simulation import virtual_time
 from tests.crashes import sent
 from tests.loop_clock import LoopClock
 from tests.world import LAG_SECONDS, REGIONS, World, message

@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from proof.simulation import virtual_time
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Outcome, Processed
 from shared.engine.consume.turns import LINGER_SECONDS_MAX, LINGER_SECONDS_MIN
-from simulation import virtual_time
 from tests.loop_clock import LoopClock
 from tests.world import World, message
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from functions.triggers.receive import receive_message
 from functions.triggers.recover import recover_documents, sweep_journal
+from proof.simulation import virtual_time
 from shared.domain.message import Message
 from shared.domain.outbox import ERRORS
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.build import Services
-from simulation import virtual_time
 from tests.deliveries import delivery_of
 from tests.loop_clock import LoopClock
 from tests.world import DELAY_SECONDS, GAP_SECONDS, LAG_SECONDS, POLICY, REGIONS, World

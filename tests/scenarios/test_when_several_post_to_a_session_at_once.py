@@ -6,12 +6,12 @@ Time is virtual here: a second passes only while everything waits.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from proof.simulation import virtual_time
 from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import ContentConflict, Unavailable
 from shared.domain.message import Message
 from shared.domain.producer import Draft
 from shared.engine.publish.ingest import TOGETHER_MAX, Ingest
-from simulation import virtual_time
 from tests.loop_clock import LoopClock
 from tests.world import REGIONS, World
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from functions.handlers import shooting_range
+from proof.simulation.virtual_time import run
 from shared.domain.message import Message
 from shared.domain.outbox import OUTPUTS, OutputAction, OutputDecision
 from shared.engine.build import Services
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
-from simulation.virtual_time import run
 from tests.business import plain, worker_with
 from tests.far_store import FarJournal
 from tests.loop_clock import LoopClock

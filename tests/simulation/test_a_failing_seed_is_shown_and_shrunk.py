@@ -2,10 +2,10 @@
 
 import pytest
 
-from simulation.__main__ import main
-from simulation.faults import ROUGH
-from simulation.run import shrink, simulate
-from simulation.scenarios import accounts
+from proof.simulation.__main__ import main
+from proof.simulation.faults import ROUGH
+from proof.simulation.run import shrink, simulate
+from proof.simulation.scenarios import accounts
 from tests.mutants.catalogue import FOR_SIMULATION
 from tests.mutants.loading import applied
 
@@ -48,7 +48,9 @@ def test_the_command_line_names_the_seed_and_how_to_replay_it(
 
     output = capsys.readouterr().out
     assert status == 1
-    command = f"python -m simulation --first {seed} --seeds 1 --profile rough --scenario accounts"
+    command = (
+        f"python -m proof.simulation --first {seed} --seeds 1 --profile rough --scenario accounts"
+    )
     assert f"replay: {command} --shrink" in output
     assert "1 failed" in output
     assert "broke P" in output

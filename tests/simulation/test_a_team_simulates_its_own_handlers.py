@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from proof.simulation.testing import FinalState, check, moment
+from proof.testbed.patience import run_patiently
 from shared.domain.handler import Context, Handled, Handlers, Output
 from shared.domain.message import Message
 from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step
 from shared.domain.saga.record import SagaKinds
-from simulation.testing import FinalState, check, moment
-from testbed.patience import run_patiently
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,7 +182,7 @@ def test_the_fixture_is_the_function(tmp_path: Path) -> None:
     )
 
     run = run_patiently(
-        [sys.executable, "-m", "pytest", "-q", "-p", "simulation.plugin", str(test)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "proof.simulation.plugin", str(test)],
         seconds=100,
         cwd=ROOT,
     )

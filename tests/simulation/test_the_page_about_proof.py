@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-import simulation.__main__
+import proof.simulation.__main__
 import tests.crash_points.__main__
 from tests.mutants.catalogue import FOR_SIMULATION, FOR_TESTS, MUTANTS
 from tests.simulation.test_a_team_simulates_its_own_handlers import MESSAGES, handlers
@@ -29,7 +29,7 @@ def test_the_example_runs_as_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     test()
 
 
-@pytest.mark.parametrize("command", [simulation.__main__, tests.crash_points.__main__])
+@pytest.mark.parametrize("command", [proof.simulation.__main__, tests.crash_points.__main__])
 def test_the_commands_are_understood(command: ModuleType) -> None:
     name = command.__name__.removesuffix(".__main__")
     shown = re.findall(rf"python -m {name}\b([^#\n`]*)", PAGE)

@@ -9,8 +9,7 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 from google.protobuf.json_format import Parse  # type: ignore[import-untyped]
 from google.protobuf.timestamp_pb2 import Timestamp  # type: ignore[import-untyped]
 
-from shared.adapters.memory_store import EPOCH_SECONDS
-from simulation.replay import (
+from proof.simulation.replay import (
     EventRaised,
     ExecutionStarted,
     HistoryEvent,
@@ -23,6 +22,7 @@ from simulation.replay import (
     TimerFired,
     replay,
 )
+from shared.adapters.memory_store import EPOCH_SECONDS
 from tests.unit.functions.record_saga_histories import HISTORIES
 
 KEPT: dict[str | None, Callable[[pb.HistoryEvent], HistoryEvent]] = {

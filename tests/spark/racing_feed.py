@@ -15,13 +15,13 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
+from proof.testbed.patience import Patience, PatienceExhausted
 from shared.domain.message import Message
 from spark.datasource import EventWriter, LockstepDataSource, OpenSender, open_sender
 from spark.numbering import number_facts
 from spark.runtime import LOG_SETTINGS
 from spark.schemas import FACTS
 from spark.sending import SendCounts, SendMessages
-from testbed.patience import Patience, PatienceExhausted
 from tests.spark.two_machines import two_machines
 
 FACTS_FILE, COUNTS_FILE = "facts.json", "counts.json"

@@ -11,9 +11,9 @@ import pytest
 from azure.servicebus import ServiceBusClient
 
 from local.cloud import Cloud
+from proof.testbed.patience import run_patiently
 from spark import package
 from spark.package import ARCHIVE, JOB
-from testbed.patience import run_patiently
 from tests.cloud import running_cloud
 from tests.spark.environment import settings_for
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.patience import run_patiently
+from proof.testbed.patience import run_patiently
 from tests.e2e.stack import Stack, running_stack
 from tests.patience import until
 from tests.spark.environment import QUICK

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from proof.testbed.patience import wait_for_end
 from spark import feed, feeding, reconcile
 from spark.datasource import EventWriter
-from testbed.patience import wait_for_end
 from tests.e2e.stack import Stack, running_stack
 from tests.patience import until
 from tests.spark.doomed_feed import Point

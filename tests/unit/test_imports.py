@@ -10,18 +10,18 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "shared",
     "functions",
-    "simulation",
     "spark",
     "samples",
     "cli",
     "local",
-    "testbed",
-    "demo",
+    "proof.demo",
+    "proof.simulation",
+    "proof.testbed",
 )
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for package in PACKAGES
-    for path in (ROOT / package).rglob("*.py")
+    for path in (ROOT / package.replace(".", "/")).rglob("*.py")
     if path.name not in ("__init__.py", "__main__.py")
 )
 
@@ -39,7 +39,7 @@ assert not extra, extra
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_importing_a_package_does_nothing(package: str) -> None:
-    modules = [module for module in MODULES if module.split(".")[0] == package]
+    modules = [module for module in MODULES if module.startswith(f"{package}.")]
     assert modules
 
     run = subprocess.run(

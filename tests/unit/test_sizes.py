@@ -15,8 +15,8 @@ WANTING = """
 
     import pytest
 
-    from testbed.children import ChildFailed
-    from testbed.patience import PatienceExhausted
+    from proof.testbed.children import ChildFailed
+    from proof.testbed.patience import PatienceExhausted
 
     TRIED = Path(__file__).with_name("tried")
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 from azure.servicebus import ServiceBusClient
 from azure.servicebus._pyamqp.client import AMQPClient
 
-from testbed.patience import wait_for_end
+from proof.testbed.patience import wait_for_end
 from tests.wire.service_bus import HURRIED
 
 ROOT = Path(__file__).parents[2]

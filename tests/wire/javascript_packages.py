@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from testbed.patience import run_patiently
+from proof.testbed.patience import run_patiently
 from tests.wire.packages import JAVASCRIPT, find_packages, find_program
 
 SOURCES = Path(__file__).parent / "javascript"

@@ -7,7 +7,7 @@ from typing import Any
 from azure.cosmos import ContainerProxy, CosmosClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from testbed.cloud import CloudProcess
+from proof.testbed.cloud import CloudProcess
 
 APP = """
 import os

@@ -29,7 +29,7 @@ from local.servicebus.config import (
 )
 from local.servicebus.rules import CorrelationFilter, SubscriptionRule, SystemProperty
 from local.servicebus.server import Namespace
-from testbed.patience import Patience, PatienceExhausted
+from proof.testbed.patience import Patience, PatienceExhausted
 
 SESSIONS = QueueConfig("flights", requires_session=True, lock_seconds=30, max_delivery_count=3)
 HASTY = QueueConfig("hasty", requires_session=True, lock_seconds=1.0)

@@ -13,8 +13,8 @@ import pytest
 
 from conformance.catalogue import SUITES
 from conformance.fetching import locate_archive
-from testbed.children import ROOT
-from testbed.patience import run_patiently, wait_for_end
+from proof.testbed.children import ROOT
+from proof.testbed.patience import run_patiently, wait_for_end
 from tests.patience import eventually
 
 pytestmark = pytest.mark.wire

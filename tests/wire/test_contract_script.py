@@ -9,7 +9,7 @@ from azure.cosmos import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosBatchOperationError
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from testbed.cloud import running_cloud
+from proof.testbed.cloud import running_cloud
 
 pytestmark = pytest.mark.wire
 

@@ -15,8 +15,8 @@ from local.cosmos.server import Cosmos
 from local.faults import Action, Fault
 from local.hosts import Hosts
 from local.loopback import PortTaken
-from testbed.cloud import reserve_ports
-from testbed.control import request_json
+from proof.testbed.cloud import reserve_ports
+from proof.testbed.control import request_json
 from tests.wire.cosmos_account import THREE_REGIONS, RunningAccount, running_account
 
 pytestmark = pytest.mark.wire

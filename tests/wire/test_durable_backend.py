@@ -14,7 +14,7 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 
 from local.durable.backend import DurableBackend
 from local.loopback import PortTaken, held_port
-from testbed.patience import Patience
+from proof.testbed.patience import Patience
 from tests.wire.durable_by_hand import output_of, results_of, worker
 
 pytestmark = pytest.mark.wire

@@ -15,7 +15,7 @@ from durabletask.client import TaskHubGrpcClient
 from local.cloud import Cloud, CloudOptions
 from local.config import parse_config
 from local.faults import Action, Fault
-from testbed.cloud import reserve_ports
+from proof.testbed.cloud import reserve_ports
 from tests.patience import eventually
 from tests.wire.durable_by_hand import output_of, worker
 

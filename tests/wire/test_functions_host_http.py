@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.patience import wait_for_end
+from proof.testbed.patience import wait_for_end
 from tests.patience import eventually
 from tests.wire.functions_host_process import (
     KEY,

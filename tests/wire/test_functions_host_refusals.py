@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.patience import read_to_end
+from proof.testbed.patience import read_to_end
 from tests.wire.functions_host_process import start
 
 pytestmark = pytest.mark.wire

@@ -15,7 +15,7 @@ from local.config import parse_config
 from local.cosmos.config import CosmosConfig
 from local.cosmos.server import Cosmos
 from local.functions_host.host import DRAIN_SECONDS
-from testbed.patience import Patience
+from proof.testbed.patience import Patience
 from tests.patience import eventually
 from tests.wire.functions_host_process import KEY, HostProcess, running_host
 

@@ -19,7 +19,7 @@ from local.counters import Counters
 from local.faults import Action, Fault, Faults
 from local.servicebus.config import NamespaceConfig, QueueConfig
 from local.servicebus.server import Namespace
-from testbed.patience import Patience, PatienceExhausted, wait_for_end
+from proof.testbed.patience import Patience, PatienceExhausted, wait_for_end
 from tests.wire.functions_host_process import bus_client, start
 
 pytestmark = pytest.mark.wire

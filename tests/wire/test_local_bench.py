@@ -1,13 +1,13 @@
-"""`python -m bench.local` measures what it says it does."""
+"""`python -m proof.bench.local` measures what it says it does."""
 
 import re
 import sys
 
 import pytest
 
-from bench.local import operations
-from testbed.children import ROOT
-from testbed.patience import run_patiently
+from proof.bench.local import operations
+from proof.testbed.children import ROOT
+from proof.testbed.patience import run_patiently
 
 pytestmark = [pytest.mark.wire, pytest.mark.proof]
 KINDS = (
@@ -31,7 +31,7 @@ def test_every_kind_of_operation_is_measured_and_sampled_and_nothing_is_left() -
 
 def bench(*options: str) -> str:
     """What it prints."""
-    command = [sys.executable, "-m", "bench.local", *options]
+    command = [sys.executable, "-m", "proof.bench.local", *options]
     ended = run_patiently(command, seconds=280, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

@@ -8,8 +8,8 @@ import pytest
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from testbed.cloud import CloudProcess, running_cloud
-from testbed.control import request_json
+from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.control import request_json
 from tests.wire.sample_cloud import container, is_running, send, write_app
 
 pytestmark = pytest.mark.wire

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from testbed.children import ROOT
-from testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.children import ROOT
+from proof.testbed.cloud import CloudProcess, running_cloud
 from tests.patience import until
 from tests.wire.deeds import JOURNAL, KINDS, LATER, SESSIONS, STOCK, Clients
 from tests.wire.deeds_process import name_of

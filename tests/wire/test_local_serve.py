@@ -14,9 +14,15 @@ from urllib.parse import urlsplit
 import pytest
 from azure.servicebus import ServiceBusClient
 
-from testbed.children import ROOT
-from testbed.cloud import STOP_SECONDS_MAX, CloudProcess, is_open, reserve_ports, running_cloud
-from testbed.patience import Patience, read_to_end, wait_for_end
+from proof.testbed.children import ROOT
+from proof.testbed.cloud import (
+    STOP_SECONDS_MAX,
+    CloudProcess,
+    is_open,
+    reserve_ports,
+    running_cloud,
+)
+from proof.testbed.patience import Patience, read_to_end, wait_for_end
 from tests.patience import until
 from tests.wire.sample_cloud import CONFIG, container, is_running, send, write_app
 

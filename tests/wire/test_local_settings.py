@@ -10,9 +10,9 @@ from azure.cosmos import CosmosClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.functions_host.config.settings import AppSettings
-from testbed.children import ROOT
-from testbed.cloud import reserve_ports, running_cloud
-from testbed.patience import run_patiently
+from proof.testbed.children import ROOT
+from proof.testbed.cloud import reserve_ports, running_cloud
+from proof.testbed.patience import run_patiently
 from tests.wire.sample_cloud import CONFIG, write_app
 
 pytestmark = pytest.mark.wire

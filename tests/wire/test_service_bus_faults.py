@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import (
 
 from local.faults import Action, Fault
 from local.servicebus.server import Namespace
-from testbed.patience import Patience
+from proof.testbed.patience import Patience
 from tests.patience import eventually
 from tests.wire.service_bus import (
     CONFIG,

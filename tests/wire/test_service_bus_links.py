@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import (
 )
 
 from local.faults import Action, Fault
-from testbed.patience import Patience, PatienceExhausted
+from proof.testbed.patience import Patience, PatienceExhausted
 from tests.patience import eventually
 from tests.wire.service_bus import Bus, receive, receive_one, running_bus
 

@@ -8,7 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusReceiveMode, ServiceBusReceiver, ServiceBusSubQueue
 from azure.servicebus.exceptions import MessageNotFoundError, SessionLockLostError
 
-from testbed.patience import Patience
+from proof.testbed.patience import Patience
 from tests.wire.service_bus import Bus, receive, receive_one, running_bus
 
 pytestmark = pytest.mark.wire

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from testbed.patience import Patience, PatienceExhausted
+from proof.testbed.patience import Patience, PatienceExhausted
 from tests.wire.service_bus import hurried_client
 from tests.wire.service_bus_process import BusProcess, serving_bus
 from tests.wire.service_bus_worker import THREADS

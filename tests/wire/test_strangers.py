@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.patience import run_patiently
+from proof.testbed.patience import run_patiently
 from tests.wire.cosmos_account import running_account
 from tests.wire.javascript_packages import run_javascript_tests
 from tests.wire.packages import PYTHON, find_packages

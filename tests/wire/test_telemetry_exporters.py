@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from testbed.patience import run_patiently
+from proof.testbed.patience import run_patiently
 from tests.docs.local_page import ROOT
 
 pytestmark = pytest.mark.wire

@@ -1,8 +1,8 @@
-"""The figures of `python -m bench.path` hold: how much code one message passes, and the rest."""
+"""The figures of `python -m proof.bench.path` hold: how much code a message passes, and more."""
 
 import pytest
 
-from bench.path.__main__ import PathFigure, take_figures
+from proof.bench.path.__main__ import PathFigure, take_figures
 
 pytestmark = pytest.mark.wire
 
@@ -13,7 +13,7 @@ REACHED = (
     "repeated names in shared, functions, spark",
 )
 # What is not where it should be yet, and must not grow: lower these numbers, never raise them.
-# `python -m bench.path` shows the aims, and with `--repeated` it lists the names.
+# `python -m proof.bench.path` shows the aims, and with `--repeated` it lists the names.
 SHRINKING = {
     "pure message: files": 19,
     "pure message: functions": 74,
@@ -35,7 +35,7 @@ def test_the_aim_holds(figures: dict[str, PathFigure], name: str) -> None:
     figure = figures[name]
 
     assert figure.aim is not None
-    assert figure.value <= figure.aim, "`python -m bench.path --list WAY` lists the functions"
+    assert figure.value <= figure.aim, "`python -m proof.bench.path --list WAY` lists the functions"
 
 
 @pytest.mark.parametrize("name", SHRINKING)

@@ -20,9 +20,9 @@ from functions.http.operate import (
     show_session,
 )
 from functions.http.requests import SAGA, SESSION, path_to
+from proof.simulation import virtual_time
 from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
-from simulation import virtual_time
 from tests.world import REGIONS, World, message
 
 

@@ -18,7 +18,7 @@ from local.functions_host.clients.change_feed import (
     FeedOptions,
     FeedPage,
 )
-from testbed.patience import Patience
+from proof.testbed.patience import Patience
 
 RANGES = [f"range-{number}" for number in range(4)]
 OPTIONS = FeedOptions(

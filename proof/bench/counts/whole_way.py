@@ -1,0 +1,87 @@
+"""Counts a message's whole way: from HTTP until both regions have settled it and got its outputs.
+
+Messages come one at a time, each when the one before it has been acknowledged, so nothing is
+shared. Leases, and polls of the change feed that find nothing, are paid by the clock: left out.
+"""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from local.functions_host.config.keys import DEVELOPMENT_KEY
+from proof.bench.counts.waves import WAVE_SECONDS_MAX, compute_row_usage
+from proof.bench.systems import NO_CLOCKWORK, ROOT
+from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.command import RunFailed
+from proof.testbed.control import count_operations, flatten_counters, request_json, subtract_tallies
+from proof.testbed.patience import wait_until
+
+KINDS = {
+    "no output": "silently",
+    "one output": "aloud",
+    "one output, 100 kB of state": "at_length",
+}
+SESSIONS, EACH = 5, 4
+ACCEPTED = 202
+# The last write is the acknowledgement, which waits half a second for a next message.
+QUIET_SECONDS = 4.0
+
+
+def count_whole_way() -> dict[str, float]:
+    """Request units of a message of each kind, in sessions that have had one before."""
+    with running_counter() as cloud:
+        return {what: count_kind(cloud, kind) for what, kind in KINDS.items()}
+
+
+def count_kind(cloud: CloudProcess, kind: str) -> float:
+    post_round(cloud, kind, 0)
+    before = flatten_counters(cloud.control.read_counters())
+    for number in range(1, EACH + 1):
+        post_round(cloud, kind, number)
+    rows = subtract_tallies(before, flatten_counters(cloud.control.read_counters()))
+    usages = [compute_row_usage(*row, *tally) for row, tally in rows.items()]
+    return sum(usage.units + usage.feed_units for usage in usages) / (SESSIONS * EACH)
+
+
+def post_round(cloud: CloudProcess, kind: str, number: int) -> None:
+    """Post one message to each session of a kind, and wait until nothing is left to do."""
+    settled = {region: count_settled(cloud, region) for region in cloud.regions}
+    for place in range(SESSIONS):
+        address = f"{cloud.contract['hosts'][cloud.regions[0]]}/api/sessions/{kind}-{place}"
+        headers = {"x-functions-key": DEVELOPMENT_KEY, "Idempotency-Key": f"{kind}-{number}"}
+        status, answer = request_json(
+            "POST", f"{address}/messages?type=count.{kind}", {}, headers=headers
+        )
+        if status != ACCEPTED:
+            raise RunFailed(f"a message was not accepted: {status} {answer}")
+    wait_until(
+        lambda: all(count_settled(cloud, r) >= settled[r] + SESSIONS for r in cloud.regions),
+        seconds=WAVE_SECONDS_MAX,
+        what="the regions did not complete their copies",
+        error=RunFailed,
+    )
+    # A queue's counter says nothing of acknowledgements.
+    time.sleep(QUIET_SECONDS)
+
+
+def count_settled(cloud: CloudProcess, region: str) -> int:
+    return count_operations(cloud.control.read_counters(), f"servicebus.{region}", "complete")
+
+
+@contextmanager
+def running_counter() -> Iterator[CloudProcess]:
+    """A cloud that runs the app of this measurement in both regions."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        app = Path(name) / "app"
+        shutil.copytree(Path(__file__).parent / "app", app)
+        shutil.copy(ROOT / "host.json", app)
+        config = json.loads((ROOT / "local.config.json").read_text(encoding="utf-8"))
+        values = config["Hosts"]["Values"]
+        config["Hosts"]["Values"] = {k: v for k, v in values.items() if "{durable" not in v}
+        (app / "local.config.json").write_text(json.dumps(config), encoding="utf-8")
+        with running_cloud("--app", str(app), settings=NO_CLOCKWORK) as cloud:
+            yield cloud

@@ -1,0 +1,213 @@
+"""One run of the feed, or of the bare loops, in processes of its own beside a fresh local cloud."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from time import monotonic
+
+import psutil
+
+from proof.testbed.children import ROOT
+from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.command import RunFailed
+
+QUEUE = "lockstep"
+GROUP = "flights"
+SAMPLE_SECONDS = 0.5
+# How often the last line of a child's log is repeated, for those who wait.
+NEWS_SECONDS = 30.0
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCosts:
+    """A child that ended well: its output, and what it and those beside it needed together."""
+
+    output: str
+    seconds: float
+    busy_seconds: float
+    memory_bytes: int
+
+
+@dataclass(slots=True)
+class TreeUsage:
+    """What processes and their children used: `memory_bytes` is the most they held together.
+
+    `busy` is the processor time of each, but for what it used after the last look.
+    """
+
+    memory_bytes: int = 0
+    busy: dict[int, float] = field(default_factory=dict)
+
+
+def measure(
+    module: str, programs: Sequence[Sequence[str]], environment: Mapping[str, str], log: Path
+) -> list[ProcessCosts]:
+    """Run `python -m module`, once for each words; raises RunFailed unless all end well."""
+    began = monotonic()
+    with log.open("ab") as errors:
+        children = [
+            subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", module, *words],
+                env=os.environ | environment,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+            for words in programs
+        ]
+        with watched([child.pid for child in children], log) as usage:
+            outputs = [child.communicate()[0] for child in children]
+    seconds = monotonic() - began
+    for child in children:
+        if child.returncode:
+            raise RunFailed(f"{module} ended with {child.returncode}, see {log}")
+    busy = sum(usage.busy.values())
+    return [ProcessCosts(output, seconds, busy, usage.memory_bytes) for output in outputs]
+
+
+@contextmanager
+def watched(roots: Sequence[int], log: Path) -> Iterator[TreeUsage]:
+    """Look at processes now and then, and show on stderr what was logged last, less often."""
+    usage, ended = TreeUsage(), threading.Event()
+
+    def watch() -> None:
+        news_at = monotonic() + NEWS_SECONDS
+        while not ended.wait(SAMPLE_SECONDS):
+            if monotonic() > news_at:
+                news_at += NEWS_SECONDS
+                last_line = (log.read_text(errors="replace").splitlines() or [""])[-1]
+                sys.stderr.write(f"  {last_line}\n")
+            look(roots, usage)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield usage
+    finally:
+        ended.set()
+        thread.join()
+
+
+def look(roots: Sequence[int], usage: TreeUsage) -> None:
+    held = 0
+    for root in roots:
+        with suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(root)
+            for process in (parent, *parent.children(recursive=True)):
+                # One that goes meanwhile keeps the time it was seen with.
+                with suppress(psutil.NoSuchProcess):
+                    times = process.cpu_times()
+                    usage.busy[process.pid] = times.user + times.system
+                    held += read_held_bytes(process.pid)
+    usage.memory_bytes = max(usage.memory_bytes, held)
+
+
+def read_held_bytes(pid: int) -> int:
+    """The proportional set size of a process."""
+    return int(psutil.Process(pid).memory_full_info().pss)
+
+
+@dataclass(frozen=True, slots=True)
+class SendRun:
+    """What one system did.
+
+    `seconds` are those of the whole job for a feed, and those between the first and the last send
+    for bare loops; `sending_seconds` leave out what a feed does before it sends. `busy_seconds` is
+    processor time and `memory_bytes` the peak of the system's own processes; `cloud_bytes` is what
+    the cloud holds in the end.
+    """
+
+    rows: int
+    events: int
+    seconds: float
+    sending_seconds: float
+    busy_seconds: float
+    memory_bytes: int
+    cloud_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCloud:
+    cloud: CloudProcess
+    folder: Path
+    logs: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "manifest"
+
+    @property
+    def held_bytes(self) -> int:
+        return read_held_bytes(self.cloud.child.pid)
+
+
+def add_logs_argument(parser: ArgumentParser) -> None:
+    logs = Path(tempfile.gettempdir(), "bench-spark-logs")
+    what = "folder for what the cloud and the feeds log (default: %(default)s)"
+    parser.add_argument("--logs", type=Path, default=logs, metavar="DIR", help=what)
+
+
+@contextmanager
+def running_fresh_cloud(folder: Path, logs: Path, *arguments: str) -> Iterator[FeedCloud]:
+    """A cloud without hosts that ends with the context; nobody takes what is sent to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with running_cloud("--no-hosts", *arguments, logs=logs / "cloud") as cloud:
+        yield FeedCloud(cloud, folder, logs)
+
+
+def feed_flights(days: int, feed_cloud: FeedCloud) -> SendRun:
+    words = [f"--days={days}", f"--group={GROUP}"]
+    return run_feed("samples.flights.feed", words, feed_cloud)
+
+
+def run_feed(module: str, words: Sequence[str], feed_cloud: FeedCloud) -> SendRun:
+    """Run `python -m module` with these words about the source, by the cloud's manifest."""
+    path = feed_cloud.folder / "summary.json"
+    words = [*words, f"--manifest={feed_cloud.manifest}"]
+    words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
+    log = feed_cloud.logs / "feed.log"
+    (done,) = measure(module, [words], feed_cloud.cloud.app_settings(), log)
+    summary = json.loads(path.read_text())
+    return SendRun(
+        summary["rows"],
+        summary["sent"],
+        done.seconds,
+        sending_seconds(feed_cloud.manifest) if summary["sent"] else 0.0,
+        done.busy_seconds,
+        done.memory_bytes,
+        feed_cloud.held_bytes,
+    )
+
+
+def sending_seconds(manifest: Path) -> float:
+    """How long the first run was bound and not yet sent, as the manifest has it: whole seconds."""
+    steps = [json.loads(file.read_text()) for file in manifest.glob("steps/run=1/*/step.json")]
+    since = {step["step"]: datetime.fromisoformat(step["since"]) for step in steps}
+    return (since["sent"] - since["planned"]).total_seconds()
+
+
+def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedCloud) -> SendRun:
+    buses = feed_cloud.cloud.contract["servicebus"].values()
+    programs = [
+        [str(plan), QUEUE, f"{part}", f"{processes}", f"{sample}", *buses]
+        for part in range(processes)
+    ]
+    log = feed_cloud.logs / "bare.log"
+    ended = measure("proof.bench.spark_feed.bare", programs, feed_cloud.cloud.app_settings(), log)
+    loops = [json.loads(each.output) for each in ended]
+    # From the first one's first send to the last one's last.
+    seconds = max(each["ended"] for each in loops) - min(each["began"] for each in loops)
+    events = sum(each["messages"] for each in loops)
+    needed = (ended[0].busy_seconds, ended[0].memory_bytes, feed_cloud.held_bytes)
+    return SendRun(events, events, seconds, seconds, *needed)

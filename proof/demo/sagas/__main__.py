@@ -1,0 +1,190 @@
+"""`python -m proof.demo.sagas`: orders as sagas on one machine, through the outage of a region."""
+
+import shutil
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proof.demo.checker import HeldMessage
+from proof.demo.sagas.checker import SagaJournals
+from proof.demo.sagas.orders import OrderClient, PlacedOrder, make_orders
+from proof.demo.sagas.report import LEASE_SECONDS, SagaReport
+from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_work
+from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.command import exit_status, parse_positive, run_program
+from proof.testbed.faults import region_down
+from proof.testbed.sampling import CloudSample, take_sample
+
+THREADS = 24
+NOTE_SECONDS = 5.0
+KILLED_AFTER, BACK_AFTER = 0.4, 0.8
+
+DESCRIPTION = """\
+Places orders over scarce stock in two regions, approves, rejects, cancels or forgets some of them,
+kills a region half-way, brings it back, and checks the journals against each other: every order
+completed or fully compensated, stock and money conserved, nothing pending. Exit status: 0 every
+promise held, 1 one was broken, 2 the run could not be done, 4 not finished: nothing moved any more
+for three minutes, and what was done broke no promise, 130 interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SagaOptions:
+    data: Path
+    orders: int
+    rate: float
+    seed: int
+    kills: bool
+
+
+@dataclass
+class SagaRun:
+    """Places orders and decides them; `outage` is when the primary was killed and came back."""
+
+    cloud: CloudProcess
+    options: SagaOptions
+    outage: list[float] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self.client = OrderClient(self.cloud.contract["hosts"])
+        self.regions = self.cloud.regions
+        self.faults = ExitStack()
+
+    def send(self, orders: list[PlacedOrder]) -> None:
+        kill_at, restore_at = (int(len(orders) * part) for part in (KILLED_AFTER, BACK_AFTER))
+        changes = {kill_at: self.kill, restore_at: self.restore}
+        began = time.monotonic()
+        with ThreadPoolExecutor(THREADS) as threads:
+            sent: list[Future[None]] = []
+            for number, order in enumerate(orders):
+                if number in changes and self.options.kills:
+                    changes[number]()
+                time.sleep(max(0.0, began + number / self.options.rate - time.monotonic()))
+                sent.append(threads.submit(self.place, order, number))
+            for one in sent:
+                one.result()
+
+    def place(self, order: PlacedOrder, number: int) -> None:
+        """Place an order in one region, and send to the other what a person decides."""
+        self.client.place(order, self.regions[number % 2])
+        if order.decision:
+            time.sleep(order.decided_after)
+            self.client.decide(order, self.regions[(number + 1) % 2])
+
+    def kill(self) -> None:
+        """Kill the primary's host, and let nobody reach its namespace and its task hub."""
+        primary, secondary = self.regions
+        self.faults.enter_context(region_down(self.cloud.control, primary, f"durable.{primary}"))
+        self.outage.append(time.time())
+        open_sagas = self.client.count_open_sagas(secondary)
+        log(f"{primary} KILLED, with {open_sagas} sagas under way")
+
+    def restore(self) -> None:
+        self.faults.close()
+        self.outage.append(time.time())
+        log(f"{self.regions[0]} is BACK, with everything it had under way")
+
+    def finish(self) -> str:
+        """Wait until nothing is left to do, as long as anything moves; returns what stood still."""
+        movement, note_at = Movement(self.clock), 0.0
+        idle: CloudSample | None = None
+        while True:
+            left, sample = self.count_left()
+            if not any(left.values()):
+                # What went from one place to another while these were looked at was missed in both,
+                # and has been settled since.
+                if idle is not None and idle.regions == sample.regions:
+                    return ""
+                idle = sample
+            else:
+                idle = None
+                if self.clock() >= note_at:
+                    log("left: " + ", ".join(f"{n} {what}" for what, n in left.items() if n))
+                    note_at = self.clock() + NOTE_SECONDS
+            movement.see("what is left", left)
+            movement.see("the regions", sample.regions)
+            try:
+                movement.require("the last sagas and deliveries")
+            except RunStalled as stalled:
+                return str(stalled)
+            self.sleep(LOOK_SECONDS)
+
+    def count_left(self) -> tuple[dict[str, int], CloudSample]:
+        """What is left to do: sagas, what the journal has yet to deliver, messages in queues."""
+        left = {f"open sagas in {r}": self.client.count_open_sagas(r) for r in self.regions}
+        work = read_work(self.cloud)
+        # Without an answer nothing is known, so it is not taken to be done.
+        left["pending in the journal"] = 1 if work is None else work.pending + work.waiting
+        sample = take_sample(self.cloud.control, self.cloud.queue)
+        queued = sum(one.outstanding + one.dead for one in sample.regions.values())
+        return left | {"messages in queues": queued}, sample
+
+    def list_queued(self) -> list[HeldMessage]:
+        """What is in the queues of both regions, dead letters included."""
+        read = self.cloud.control.read_queue
+        found = [one for region in self.regions for one in read(region, self.cloud.queue)]
+        return [HeldMessage(one["session"], one["id"]) for one in found]
+
+
+def run(options: SagaOptions) -> int:
+    """Run the demo; returns its exit status."""
+    started_at = time.time()
+    logs = options.data / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    settings = {"LOCKSTEP_LEASE_SECONDS": str(LEASE_SECONDS)}
+    with running_cloud(logs=logs, settings=settings) as cloud:
+        log("two regions are up; stocking up")
+        saga_run = SagaRun(cloud, options)
+        saga_run.client.stock_up()
+        log(f"{options.orders} orders at {options.rate:g} a second, from both regions")
+        saga_run.send(make_orders(options.orders, options.seed))
+        log("all orders are placed; waiting for the last sagas")
+        if stopped := saga_run.finish():
+            log(f"giving up: {stopped}")
+        # The queues before the journal: a message goes from there to here, and so is not missed.
+        queued = saga_run.list_queued()
+        with cloud.open_container() as container:
+            documents = container.read_all_items()
+            journals = SagaJournals.of(documents, queued, is_over=not stopped)
+        primary = cloud.regions[0]
+        outage = (saga_run.outage[0], saga_run.outage[1]) if len(saga_run.outage) == 2 else None
+        results = journals.check(options.orders, primary if options.kills else None)
+    report = SagaReport(results, journals.read_sagas(), outage, primary, started_at, stopped)
+    path = options.data / "report.html"
+    report.page.write(path)
+    for line in report.lines():
+        print(line)
+    log(f"report: {path}")
+    return report.exit_status()
+
+
+def log(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
+
+
+def main(words: Sequence[str]) -> int:
+    options = parse_options(words)
+    return exit_status("python -m proof.demo.sagas", lambda: run(options))
+
+
+def parse_options(words: Sequence[str]) -> SagaOptions:
+    parser = ArgumentParser(prog="python -m proof.demo.sagas", description=DESCRIPTION)
+    parser.add_argument("--data", type=Path, default=Path(".demo-sagas"), metavar="DIR")
+    parser.add_argument("--orders", type=int, default=200, metavar="N", help="default: 200")
+    parser.add_argument(
+        "--rate", type=parse_positive, default=6.0, metavar="N", help="orders a second: 6"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the orders: 1")
+    parser.add_argument("--no-kill", action="store_true", help="let both regions live")
+    asked = parser.parse_args(words)
+    kills = not asked.no_kill
+    return SagaOptions(asked.data.resolve(), asked.orders, asked.rate, asked.seed, kills)
+
+
+if __name__ == "__main__":
+    run_program(main)

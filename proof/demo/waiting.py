@@ -1,0 +1,77 @@
+"""How long a run waits: as long as anything moves, however slowly.
+
+How fast it moves says something of the machine and nothing of the promises.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from proof.testbed.cloud import CloudProcess
+
+# Longer than anything waits for by itself: a lock, a lease, the next sweep, a Java that starts.
+STALLED_SECONDS = 180.0
+# Each look at the journal costs it some request units.
+LOOK_SECONDS = 3.0
+# Everything in the journal that somebody has yet to do something with.
+LEFT_QUERY = (
+    "SELECT c.owing, c.blocked FROM c WHERE ARRAY_LENGTH(c.owing) > 0"
+    " OR ARRAY_LENGTH(c.blocked) > 0 OR c.claimed = TRUE OR c.waiting = TRUE"
+)
+PAGE = 1_000
+
+
+class RunStalled(Exception):
+    """Nothing moved for STALLED_SECONDS; the message says what was being waited for."""
+
+
+@dataclass(slots=True)
+class Movement:
+    """Tells what is slow from what stands still, by whatever a run looks at again and again."""
+
+    clock: Callable[[], float] = time.monotonic
+    seen: dict[str, object] = field(default_factory=dict)
+    moved_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.moved_at = self.clock()
+
+    def see(self, what: str, value: object) -> None:
+        """Note how something is now; a value that differs from its last one is a movement."""
+        if what not in self.seen or self.seen[what] != value:
+            self.seen[what] = value
+            self.moved_at = self.clock()
+
+    def require(self, awaited: str) -> None:
+        """Raise RunStalled when nothing moved for STALLED_SECONDS."""
+        if self.clock() - self.moved_at > STALLED_SECONDS:
+            raise RunStalled(f"nothing moved for {STALLED_SECONDS:.0f} s, waited for {awaited}")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalWork:
+    """How many documents have something to deliver, and how many wait for something else."""
+
+    pending: int
+    waiting: int
+
+    @property
+    def is_done(self) -> bool:
+        return not self.pending and not self.waiting
+
+
+def read_work(cloud: CloudProcess) -> JournalWork | None:
+    """What is left to do in the journal; None where it does not answer at the moment."""
+    from azure.core.exceptions import AzureError
+
+    try:
+        with cloud.open_container() as container:
+            found = list(
+                container.query_items(
+                    LEFT_QUERY, enable_cross_partition_query=True, max_item_count=PAGE
+                )
+            )
+    except AzureError:
+        return None
+    pending = sum(bool(one.get("owing") or one.get("blocked")) for one in found)
+    return JournalWork(pending, len(found) - pending)

@@ -1,0 +1,61 @@
+"""What is run in a world, by name: accounts, orders, or one or the other by the seed."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from proof.simulation import accounts as account_business
+from proof.simulation import orders as order_business
+from proof.simulation.clients import Correct, SagaRequest, uncorrected
+from proof.simulation.faults import SeededRandom
+from proof.simulation.order_workload import OrderGenerator
+from proof.simulation.recorder import Violation
+from proof.simulation.variant import Variant
+from proof.simulation.workload import AccountMessages, Workload
+from proof.simulation.world import World
+from shared.domain.handler import Handlers
+
+# One in so many seeds runs orders, where any scenario will do.
+ORDERS_EVERY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Handlers, the messages and saga requests for them, and what must hold in the end."""
+
+    name: str
+    handlers: Handlers
+    load: Workload
+    check: Callable[[World], Iterable[Violation]]
+    correct: Correct = uncorrected
+    saga_requests: tuple[SagaRequest, ...] = ()
+
+
+type ScenarioFactory = Callable[[SeededRandom, Variant], Scenario]
+
+
+def accounts(rng: SeededRandom, variant: Variant) -> Scenario:
+    external = account_business.ExternalSystem()
+    load = AccountMessages(rng.stream("workload"), variant).workload()
+    handlers = account_business.business(external)
+
+    def check(world: World) -> Iterable[Violation]:
+        return account_business.account_violations(world, load, external)
+
+    return Scenario("accounts", handlers, load, check, account_business.corrected)
+
+
+def orders(rng: SeededRandom, _: Variant) -> Scenario:
+    load, requests = OrderGenerator(rng.stream("shopping")).generate()
+    handlers, check = order_business.business(), order_business.order_violations
+    return Scenario("orders", handlers, load, check, order_business.corrected, requests)
+
+
+def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:
+    return (accounts if rng.seed % ORDERS_EVERY else orders)(rng, variant)
+
+
+SCENARIOS: dict[str, ScenarioFactory] = {
+    "accounts": accounts,
+    "orders": orders,
+    "any": any_scenario,
+}

@@ -1,0 +1,199 @@
+"""A region's task hub as Durable Functions has it: everything in it happens at least once.
+
+Turns and activities are leased to workers. When a lease is over, another worker gets the work; the
+first worker's late result is refused for a turn, and delivered as well for an activity.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from proof.simulation import replay
+from proof.simulation.faults import FaultInjector
+from proof.simulation.virtual_time import Signal, now
+
+TURN_LEASE_SECONDS = 10.0
+ACTIVITY_LEASE_SECONDS = 20.0
+# Often longer than the lease of an activity.
+LATE_SECONDS_MAX = 40.0
+
+
+class HubReply(StrEnum):
+    TAKEN = "taken"
+    EXISTS = "exists"
+    NOT_FOUND = "not found"
+    OVER = "over"
+
+
+@dataclass(eq=False, slots=True)
+class Instance:
+    """One orchestration; `turn` is the number of the newest lease, `pending` are new events."""
+
+    name: str
+    history: list[replay.HistoryEvent] = field(default_factory=list)
+    pending: list[replay.NewEvent] = field(default_factory=list)
+    turn: int = 0
+    leased_until: float = 0.0
+    result: replay.TurnResult | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.result is not None and bool(self.result.ended or self.result.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    instance: Instance
+    number: int
+    began: replay.OrchestratorStarted
+    news: tuple[replay.NewEvent, ...]
+
+    @property
+    def events(self) -> list[replay.HistoryEvent]:
+        return [*self.instance.history, self.began, *self.news]
+
+
+@dataclass(eq=False, slots=True)
+class LeasedActivity:
+    """An activity to be performed; workers can lease it again from `visible_at` on."""
+
+    instance: Instance
+    activity: replay.TaskScheduled
+    visible_at: float
+
+
+@dataclass
+class TaskHub:
+    """One region's instances. It is unavailable during `down` and loses everything at `lost_at`.
+
+    `ends` are the results of all instances that ended. With `begins_again` an instance that is
+    over can be started once more, as with some stores.
+    """
+
+    region: str
+    injector: FaultInjector
+    down: tuple[float, float] | None = None
+    lost_at: float | None = None
+    begins_again: bool = False
+    instances: dict[str, Instance] = field(default_factory=dict)
+    activities: list[LeasedActivity] = field(default_factory=list)
+    ends: list[tuple[str, replay.TurnResult]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.signal = Signal(self.down)
+
+    def inject(self, probability: float, kind: str) -> bool:
+        return self.injector.inject(probability, kind, f"{self.region} task hub", now())
+
+    def lose_everything(self) -> None:
+        self.instances.clear()
+        self.activities.clear()
+
+    def unfinished(self) -> list[str]:
+        return [
+            f"{one.name} in the {self.region} task hub is not over"
+            for one in self.instances.values()
+            if not one.is_over
+        ]
+
+    def begin(self, name: str, given: str) -> HubReply:
+        there = self.instances.get(name)
+        if there is not None and not (self.begins_again and there.is_over):
+            return HubReply.EXISTS
+        self.instances[name] = Instance(name)
+        self.post(self.instances[name], replay.ExecutionStarted(given))
+        return HubReply.TAKEN
+
+    def raise_event(self, name: str, event: str) -> HubReply:
+        """Send an event to an instance, perhaps late, perhaps twice."""
+        instance = self.instances.get(name)
+        if instance is None:
+            return HubReply.NOT_FOUND
+        if instance.is_over:
+            return HubReply.OVER
+        self.post_or_delay(instance, replay.EventRaised(event), "event late")
+        if self.inject(self.injector.profile.events, "event twice"):
+            self.post(instance, replay.EventRaised(event))
+        return HubReply.TAKEN
+
+    def post(self, instance: Instance, news: replay.NewEvent) -> None:
+        if self.instances.get(instance.name) is instance and not instance.is_over:
+            instance.pending.append(news)
+            self.signal.notify_at(max(now(), instance.leased_until))
+
+    def post_or_delay(self, instance: Instance, news: replay.NewEvent, kind: str) -> None:
+        late = self.injector.rng.delay(LATE_SECONDS_MAX)
+        if self.inject(self.injector.profile.events, kind):
+            asyncio.get_running_loop().call_later(late, self.post, instance, news)
+        else:
+            self.post(instance, news)
+
+    def take_turn(self) -> Turn | None:
+        """Lease an instance with news, if there is one."""
+        if self.signal.is_down(now()):
+            self.signal.notify_at(now())
+            return None
+        ready = [i for i in self.instances.values() if i.pending and i.leased_until <= now()]
+        if not ready:
+            return None
+        instance = self.injector.rng.pick(ready)
+        instance.turn += 1
+        instance.leased_until = now() + TURN_LEASE_SECONDS
+        self.signal.notify_at(instance.leased_until)
+        began = replay.OrchestratorStarted(now())
+        return Turn(instance, instance.turn, began, tuple(instance.pending))
+
+    def commit(self, turn: Turn, result: replay.TurnResult) -> None:
+        """Take a turn's result, if its lease is still the newest; the result may get lost, too."""
+        instance = turn.instance
+        is_lost = self.inject(self.injector.profile.turns, "turn lost")
+        if is_lost or self.signal.is_down(now()) or turn.number != instance.turn:
+            return
+        instance.history += [turn.began, *turn.news, *result.scheduled]
+        del instance.pending[: len(turn.news)]
+        instance.leased_until = 0.0
+        instance.result = result
+        if self.instances.get(instance.name) is not instance:
+            return
+        if instance.is_over:
+            self.ends.append((instance.name, result))
+        loop = asyncio.get_running_loop()
+        for scheduled in result.scheduled:
+            match scheduled:
+                case replay.TaskScheduled():
+                    self.activities.append(LeasedActivity(instance, scheduled, now()))
+                case replay.TimerCreated(number, at):
+                    fired = replay.TimerFired(number)
+                    loop.call_at(at, self.post_or_delay, instance, fired, "timer late")
+        self.signal.notify_at(now())
+
+    def take_activity(self) -> LeasedActivity | None:
+        """Lease an activity, as an injected fault to two workers at once."""
+        if self.signal.is_down(now()):
+            self.signal.notify_at(now())
+            return None
+        ready = [work for work in self.activities if work.visible_at <= now()]
+        if not ready:
+            return None
+        work = self.injector.rng.pick(ready)
+        if not self.inject(self.injector.profile.activities, "activity twice"):
+            work.visible_at = now() + ACTIVITY_LEASE_SECONDS
+        self.signal.notify_at(work.visible_at)
+        return work
+
+    def finish(self, leased: LeasedActivity, news: replay.ActivityResult) -> None:
+        """Take an activity's result, which may get lost, or arrive when its lease is over."""
+        profile = self.injector.profile
+        if self.signal.is_down(now()) or self.inject(profile.activities, "activity's answer lost"):
+            return
+        late = self.injector.rng.delay(LATE_SECONDS_MAX)
+        if self.inject(profile.activities, "activity's answer late"):
+            asyncio.get_running_loop().call_later(late, self.deliver_result, leased, news)
+        else:
+            self.deliver_result(leased, news)
+
+    def deliver_result(self, leased: LeasedActivity, news: replay.ActivityResult) -> None:
+        """Send the result to the instance; an activity performed twice has two results."""
+        if leased in self.activities:
+            self.activities.remove(leased)
+        self.post(leased.instance, news)

@@ -1,0 +1,102 @@
+"""Injected faults, each in force for the length of a `with` block.
+
+Left by an error, a block repairs nothing: whoever breaks a run off stops the whole cloud, and a
+repair in between could only hang on a cloud that is already gone.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import Thread
+
+from proof.testbed.control import ControlClient, ControlRefused
+
+# A host may need several tries to come up while its journal is disturbed.
+START_TRIES = 5
+
+
+def ignore(_: str) -> None:
+    """Report nothing."""
+
+
+def start_host(control: ControlClient, region: str, report: Callable[[str], None] = ignore) -> None:
+    """Start a host unless it runs; raises ControlRefused when it does not come up at all."""
+    for tried in range(1, START_TRIES + 1):
+        try:
+            control.act(region, "start")
+            return
+        except ControlRefused as refused:
+            report(f"the host of {region} is not up yet: {refused}"[:200])
+            if tried == START_TRIES:
+                raise
+
+
+@contextmanager
+def hosts_killed(
+    control: ControlClient, *regions: str, report: Callable[[str], None] = ignore
+) -> Iterator[None]:
+    for region in regions:
+        control.act(region, "kill")
+    yield
+    for region in regions:
+        start_host(control, region, report)
+
+
+@contextmanager
+def components_down(control: ControlClient, *components: str) -> Iterator[None]:
+    """Let nobody reach these components, such as `servicebus.east`."""
+    faults = [control.arm({"component": name, "action": "down"}) for name in components]
+    yield
+    for fault in faults:
+        control.clear(fault)
+
+
+@contextmanager
+def region_down(
+    control: ControlClient,
+    region: str,
+    *more_components: str,
+    report: Callable[[str], None] = ignore,
+) -> Iterator[None]:
+    """Kill a region's host and take its namespace down, with more components of the region."""
+    with (
+        hosts_killed(control, region, report=report),
+        components_down(control, f"servicebus.{region}", *more_components),
+    ):
+        yield
+
+
+@contextmanager
+def writes_moved(control: ControlClient, *, home: str, away: str) -> Iterator[None]:
+    control.move_writes(away)
+    yield
+    control.move_writes(home)
+
+
+@contextmanager
+def write_region_lost(
+    control: ControlClient, *, home: str, away: str, wait: Callable[[], object]
+) -> Iterator[None]:
+    """Lose the Cosmos write region; its writes fail during `wait` and are moved after it."""
+    fault = control.arm({"component": "cosmos", "action": "down", "region": home})
+    wait()
+    control.move_writes(away)
+    yield
+    control.clear(fault)
+    control.move_writes(home)
+
+
+def run_in_background(work: Callable[[], None]) -> Future[None]:
+    """Do work in a thread that does not keep the program from ending."""
+    future: Future[None] = Future()
+
+    def settle() -> None:
+        try:
+            work()
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    Thread(target=settle, daemon=True).start()
+    return future

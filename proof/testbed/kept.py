@@ -1,0 +1,143 @@
+"""A local cloud that is left running for a person: how it is reached, and code that is reloaded."""
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from proof.testbed.cloud import CloudProcess
+from proof.testbed.command import RunFailed
+from proof.testbed.control import ControlRefused
+
+# The key of the local Functions host.
+KEY = "lockstep-local"
+POLL_SECONDS = 0.5
+# What a change of means new code, or new limits.
+RELOADED = frozenset({".py", ".html", ".json"})
+
+
+@dataclass(frozen=True, slots=True)
+class SampleMessage:
+    """A message that the app's handlers take, to be tried."""
+
+    session: str
+    type: str
+    body: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> "SampleMessage":
+        """The message in a file `{"session", "type", "body"}`; raises RunFailed."""
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(str(document["session"]), str(document["type"]), dict(document["body"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunFailed(
+                f"{path} holds no message with session, type and body: {error}"
+            ) from None
+
+
+FLIGHT = SampleMessage(
+    "N14228",
+    "flight.status",
+    {
+        "status": "departed",
+        "flight": "UA1545",
+        "origin": "EWR",
+        "destination": "IAH",
+        "at": "2013-01-01T05:17:00",
+    },
+)
+
+
+def tell_how_to_reach(cloud: CloudProcess, sample: SampleMessage = FLIGHT) -> None:
+    """Print the page's address, and lines for a shell, each of which works as it is printed."""
+    sys.stdout.write("\n".join(describe_cloud(cloud, sample)) + "\n")
+    sys.stdout.flush()
+
+
+def describe_cloud(cloud: CloudProcess, sample: SampleMessage) -> Iterator[str]:
+    hosts: Mapping[str, str] = cloud.contract["hosts"]
+    region = cloud.regions[0]
+    control, api = cloud.contract["control"], f"{hosts[region]}/api"
+    yield ""
+    yield "The operations page, in each region:"
+    yield from (f"  {url}/api/operate?code={KEY}" for url in hosts.values())
+    yield ""
+    yield "For a producer and the command line, in the shell that starts them:"
+    settings = cloud.app_settings() | {
+        "LOCKSTEP_URL": ",".join(hosts.values()),
+        "LOCKSTEP_KEY": KEY,
+        "LOCAL_CONTROL": control,
+    }
+    yield from (f"  export {name}={shlex.quote(value)}" for name, value in settings.items())
+    # Neither `/` nor what a shell would read: the body is quoted, the name is for the path.
+    path = f"sessions/{quote(sample.session, safe='')}"
+    accepts = f"{api}/{path}/messages?type={quote(sample.type, safe='')}&code={KEY}"
+    body = shlex.quote(json.dumps(sample.body))
+    yield ""
+    yield "Send a message, look at its session, list what stands still:"
+    yield f"  curl -sS -X POST '{accepts}' -H 'Idempotency-Key: first' -d {body}"
+    yield f"  curl -sS '{api}/{path}?code={KEY}'"
+    yield f"  curl -sS '{api}/faults?code={KEY}'"
+    yield ""
+    yield "Kill a region's host and its namespace, and bring them back:"
+    down = shlex.quote(json.dumps({"component": f"servicebus.{region}", "action": "down"}))
+    yield f"""  curl -sS -X POST {control}/hosts/{region} -d '{{"action": "kill"}}'"""
+    yield f"  curl -sS -X POST {control}/faults -d {down}"
+    yield f"  curl -sS -X DELETE {control}/faults"
+    yield f"""  curl -sS -X POST {control}/hosts/{region} -d '{{"action": "start"}}'"""
+    yield ""
+    yield "What every component counted, and which hosts run with which logs:"
+    yield f"  curl -sS {control}/counters"
+    yield f"  curl -sS {control}/hosts"
+    yield ""
+    yield "Ctrl-C stops everything."
+
+
+def keep_up(cloud: CloudProcess, watched: Sequence[Path] = ()) -> None:
+    """Wait until the cloud ends by itself, which raises ChildFailed.
+
+    When a file below the watched folders changes, the hosts are started again, one region after
+    the other. A host that does not start is told of, and tried again after the next change.
+    """
+    before = find_versions(watched)
+    while cloud.child.is_running:
+        time.sleep(POLL_SECONDS)
+        now = find_versions(watched)
+        if now != before:
+            changed = sorted(path.name for path, _ in before.items() ^ now.items())
+            sys.stdout.write(f"{', '.join(dict.fromkeys(changed))} changed\n")
+            restart_hosts(cloud)
+        before = now
+    raise cloud.child.failure("the local cloud ended")
+
+
+def find_versions(folders: Iterable[Path]) -> dict[Path, int]:
+    """When each file that a host reads was changed last, without what tools keep beside them."""
+    found = {}
+    for folder in folders:
+        for path in folder.rglob("*"):
+            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+            if path.suffix in RELOADED and not hidden:
+                try:
+                    found[path] = path.stat().st_mtime_ns
+                except FileNotFoundError:
+                    continue  # an editor has just replaced it
+    return found
+
+
+def restart_hosts(cloud: CloudProcess) -> None:
+    for region in cloud.regions:
+        try:
+            cloud.control.act(region, "stop")
+            cloud.control.act(region, "start")
+        except ControlRefused as error:
+            sys.stdout.write(f"{region} does not run: {error}\n")
+        else:
+            sys.stdout.write(f"{region} runs the new code\n")
+        sys.stdout.flush()

@@ -1,0 +1,139 @@
+"""Depths and rates of a running cloud over time, and how they are put into words."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+
+from proof.testbed.control import ControlClient, Counters, Depths
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSample:
+    """A region at one moment.
+
+    `waiting` messages could be taken now or are being worked on; `scheduled` ones become visible
+    later; `dead` ones were dead-lettered; `settled` counts completed deliveries so far.
+    """
+
+    host_up: bool
+    namespace_up: bool
+    waiting: int
+    scheduled: int
+    dead: int
+    settled: int
+
+    @property
+    def outstanding(self) -> int:
+        """How many messages the queue has yet to hand out for good."""
+        return self.waiting + self.scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class CloudSample:
+    """Both regions at one moment, in seconds since the epoch."""
+
+    at: float
+    regions: Mapping[str, RegionSample]
+
+    @property
+    def outstanding(self) -> int:
+        return sum(region.outstanding for region in self.regions.values())
+
+    @property
+    def settled(self) -> int:
+        return sum(region.settled for region in self.regions.values())
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened in a run, in words; `at` is in seconds since the epoch."""
+
+    at: float
+    text: str
+
+
+@dataclass(slots=True)
+class SampleTimeline:
+    started_at: float
+    samples: list[CloudSample] = field(default_factory=list)
+    events: list[RunEvent] = field(default_factory=list)
+
+    def seconds(self, at: float) -> float:
+        return at - self.started_at
+
+
+def take_sample(control: ControlClient, queue: str) -> CloudSample:
+    """Look at both regions now; raises ControlRefused."""
+    down = (fault for fault in control.read_faults() if fault["action"] == "down")
+    return read_sample(
+        time.time(),
+        queue,
+        control.read_counters(),
+        control.read_depths(),
+        control.read_hosts(),
+        frozenset(fault["component"] for fault in down),
+    )
+
+
+def read_sample(
+    at: float,
+    queue: str,
+    counters: Counters,
+    depths: Depths,
+    hosts: Mapping[str, Mapping[str, str]],
+    down: frozenset[str],
+) -> CloudSample:
+    """Make a sample of what the control endpoint says; `down` names broken components."""
+    regions = {}
+    for region, host in hosts.items():
+        depth = depths[region][queue]
+        completes = counters.get(f"servicebus.{region}", {}).get("complete", {})
+        regions[region] = RegionSample(
+            host_up=host["state"] == "running",
+            namespace_up=f"servicebus.{region}" not in down,
+            waiting=depth["active"] + depth["locked"],
+            scheduled=depth["scheduled"],
+            dead=depth["dead_lettered"],
+            settled=round(completes.get("ok", {}).get("count", 0)),
+        )
+    return CloudSample(at, regions)
+
+
+def settle_rates(samples: Sequence[CloudSample], region: str) -> list[float]:
+    return [
+        (after.regions[region].settled - before.regions[region].settled)
+        / max(after.at - before.at, 0.001)
+        for before, after in pairwise(samples)
+    ]
+
+
+def count_in_bins(
+    moments: Iterable[tuple[float, float]], bins: int, step: float = 1.0
+) -> list[float]:
+    """Add amounts up by time: (seconds, amount) pairs into bins of `step` seconds from 0.
+
+    What lies before the first bin or after the last one counts for that bin.
+    """
+    totals = [0.0] * bins
+    for seconds, amount in moments:
+        totals[find_bin(seconds, bins, step)] += amount
+    return totals
+
+
+def find_bin(seconds: float, bins: int, step: float = 1.0) -> int:
+    return min(max(0, int(seconds // step)), bins - 1)
+
+
+def describe_region(name: str, region: RegionSample) -> str:
+    if region.host_up:
+        state = "up" if region.namespace_up else "namespace DOWN"
+    else:
+        state = "host DOWN" if region.namespace_up else "DOWN"
+    counts = f"{region.waiting} waiting, {region.scheduled} scheduled, {region.settled} settled"
+    return f"{name} {state}: {counts}"
+
+
+def format_time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
