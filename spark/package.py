@@ -12,6 +12,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE, JOB, REQUIREMENTS = "lockstep.zip", "lockstep_job.py", "requirements.txt"
 PACKAGES = ("shared", "spark")
+# A business of its own over the jobs, which no cluster needs.
+SAMPLES = ROOT / "spark" / "samples"
 SUFFIXES = (".html", ".properties", ".py", ".typed")
 # What driver and executors import, apart from what the platform provides (pyspark and pyarrow).
 REQUIRED_PINS = ("aiohttp", "azure-cosmos", "azure-identity", "azure-servicebus", "pydantic")
@@ -52,9 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_package(folder: Path) -> None:
     pins = select_pins((ROOT / "requirements.txt").read_text().splitlines())
     files = (file for package in PACKAGES for file in (ROOT / package).rglob("*"))
+    shipped = (file for file in files if SAMPLES not in file.parents)
     with ZipFile(folder / ARCHIVE, "w", ZIP_DEFLATED) as archive:
         # In the same order on every machine.
-        for file in sorted(file for file in files if file.suffix in SUFFIXES):
+        for file in sorted(file for file in shipped if file.suffix in SUFFIXES):
             info = ZipInfo(file.relative_to(ROOT).as_posix(), EPOCH)
             info.compress_type = ZIP_DEFLATED
             info.external_attr = 0o644 << 16

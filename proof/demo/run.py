@@ -92,7 +92,7 @@ def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedPr
     """Start the feed against a cloud at `rate` messages a second."""
     summary = options.data / "feed.json"
     summary.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "samples.flights.feed", "--days", str(options.days)]
+    command = [sys.executable, "-m", "spark.samples.flights.feed", "--days", str(options.days)]
     command += ["--rate", f"{rate:g}", "--rejects", str(options.data / "rejects")]
     command += ["--summary", str(summary)]
     if options.source:

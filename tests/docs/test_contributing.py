@@ -30,7 +30,7 @@ REGIONS = sorted(named_regions(local_config()))
 ENGINE_TYPES = {"saga.event", "saga.end"}
 
 # Folders that may name regions freely.
-FREE_TO_NAME_REGIONS = ("tests", "docs", "proof/demo", "samples")
+FREE_TO_NAME_REGIONS = ("tests", "docs", "proof/demo", "spark/samples")
 READ_FOR_REGIONS = (".py", ".bicep", ".yaml", ".json")
 REASON = re.compile(r"^\s*(#|//) Two regions\b.{10,}", re.MULTILINE)
 

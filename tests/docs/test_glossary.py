@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("functions", "shared", "spark", "samples", "cli", "local", "conformance", "proof")
+FOLDERS = ("functions", "shared", "spark", "cli", "local", "conformance", "proof")
 # Names that a library or a user's business gives, each with the reason.
 ALLOWED = {
     "paid": "the sample business of orders charges accounts",

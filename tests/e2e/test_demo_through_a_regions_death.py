@@ -128,7 +128,7 @@ def forget_an_entry(cloud: CloudProcess) -> int:
 def reconciled(cloud: CloudProcess, source: Path) -> subprocess.CompletedProcess[str]:
     """Hold the journal of a cloud against the source."""
     return run_patiently(
-        [sys.executable, "-m", "samples.flights.reconcile", "--source", str(source)],
+        [sys.executable, "-m", "spark.samples.flights.reconcile", "--source", str(source)],
         seconds=RUN_SECONDS_MAX,
         cwd=ROOT,
         env=os.environ | QUICK | {"Cosmos": cloud.cosmos_connection},

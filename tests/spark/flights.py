@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from samples.flights.events import build_flight_events
-from samples.flights.source import FLIGHTS
-from samples.flights.validation import validate_flights
+from spark.samples.flights.events import build_flight_events
+from spark.samples.flights.source import FLIGHTS
+from spark.samples.flights.validation import validate_flights
 
 TO_HOUSTON = {
     "year": "2013",

@@ -8,8 +8,6 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from samples.flights import feed as flights_feed
-from samples.flights import reconcile as flights_reconcile
 from spark import feed
 from spark.rejects import (
     RejectsRefused,
@@ -20,6 +18,8 @@ from spark.rejects import (
     require_replaceable,
     write_rejects,
 )
+from spark.samples.flights import feed as flights_feed
+from spark.samples.flights import reconcile as flights_reconcile
 from spark.schemas import REJECTED_ROWS
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,arr_delay,carrier,flight,"

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 from pyspark.sql import SparkSession
 
-from samples.flights.validation import validate_flights
 from spark.numbering import arrange_in_event_order
+from spark.samples.flights.validation import validate_flights
 from spark.schemas import EVENTS
 from tests.spark.flights import CANCELLED, assert_same_table, bodies, events_of, flight, table, told
 

@@ -3,7 +3,11 @@
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from samples.flights.validation import select_first_days, select_rejected_flights, validate_flights
+from spark.samples.flights.validation import (
+    select_first_days,
+    select_rejected_flights,
+    validate_flights,
+)
 from tests.spark.flights import CANCELLED, assert_same_table, events_of, flight, table
 
 pytestmark = pytest.mark.spark

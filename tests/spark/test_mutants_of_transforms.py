@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from samples.flights import events, validation
 from spark import facts as source_facts
 from spark import incremental, numbering, reconciliation
+from spark.samples.flights import events, validation
 from tests.spark import facts
 from tests.spark import test_of_one_key_the_newest_counts as newest_counts
 from tests.spark.test_flights_become_events import (

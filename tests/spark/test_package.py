@@ -42,6 +42,7 @@ def test_the_same_sources_give_the_same_bytes_and_only_two_packages(tmp_path: Pa
         "shared/py.typed",
         "shared/wiring.py",
     } <= set(names)
+    assert not [name for name in names if name.startswith("spark/samples/")]
     lines = (tmp_path / REQUIREMENTS).read_text().splitlines()
     assert [line.partition("==")[0] for line in lines] == list(REQUIRED_PINS)
 

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from samples.flights.source import REJECTED_FLIGHTS
-from samples.flights.validation import select_rejected_flights, validate_flights
+from spark.samples.flights.source import REJECTED_FLIGHTS
+from spark.samples.flights.validation import select_rejected_flights, validate_flights
 from tests.spark.flights import CANCELLED, assert_same_table, events_of, flight, table
 
 pytestmark = pytest.mark.spark

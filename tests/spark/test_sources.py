@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from samples.flights.source import FLIGHT_COLUMNS, FLIGHTS, open_flights, read_flights
-from samples.flights.validation import select_first_days, validate_flights
+from spark.samples.flights.source import FLIGHT_COLUMNS, FLIGHTS, open_flights, read_flights
+from spark.samples.flights.validation import select_first_days, validate_flights
 from spark.schemas import BROKEN_LINE
 from spark.sources import SourceRefused
 from tests.spark.flights import CANCELLED, assert_same_table, events_of, flight, table

@@ -11,7 +11,6 @@ PACKAGES = (
     "shared",
     "functions",
     "spark",
-    "samples",
     "cli",
     "local",
     "proof.demo",

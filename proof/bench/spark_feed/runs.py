@@ -168,7 +168,7 @@ def running_fresh_cloud(folder: Path, logs: Path, *arguments: str) -> Iterator[F
 
 def feed_flights(days: int, feed_cloud: FeedCloud) -> SendRun:
     words = [f"--days={days}", f"--group={GROUP}"]
-    return run_feed("samples.flights.feed", words, feed_cloud)
+    return run_feed("spark.samples.flights.feed", words, feed_cloud)
 
 
 def run_feed(module: str, words: Sequence[str], feed_cloud: FeedCloud) -> SendRun:

@@ -289,7 +289,7 @@ def test_nothing_is_said_of_the_sample_of_settings(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LOCKSTEP_URL", raising=False)
-    sample = str(ROOT / "samples/local.settings.sample.json")
+    sample = str(ROOT / "docs/local.settings.sample.json")
 
     assert main(["doctor", "--settings", sample, "--json"]) == 0
 

@@ -1,16 +1,16 @@
-"""Feed flights to both regions: `python -m samples.flights.feed --help`."""
+"""Feed flights to both regions: `python -m spark.samples.flights.feed --help`."""
 
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from samples.flights.events import extract_flight_facts
-from samples.flights.source import open_flights
 from spark.cli import add_group_argument, parse_whole_number, run_job
 from spark.console import JobConsole
 from spark.feed import FeedSource, add_feed_arguments, build_options, require_effect, run_feed
 from spark.feeding import JOB, feed_facts
+from spark.samples.flights.events import extract_flight_facts
+from spark.samples.flights.source import open_flights
 
 GROUP = "flights"
 
@@ -22,7 +22,7 @@ sends the same ids, numbers and bytes, and so adds no effect."""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the feed; the exit status is 0 only if every event is safe in at least one region."""
-    parser = ArgumentParser(prog="python -m samples.flights.feed", description=DESCRIPTION)
+    parser = ArgumentParser(prog="python -m spark.samples.flights.feed", description=DESCRIPTION)
     add_flight_arguments(parser)
     add_feed_arguments(parser)
     chosen = parser.parse_args(arguments)

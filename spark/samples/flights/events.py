@@ -10,10 +10,10 @@ same place are ordered by their body (numbering.number_facts).
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from samples.flights import validation
-from samples.flights.source import read_flights
 from spark.facts import SourceFacts
 from spark.numbering import number_facts
+from spark.samples.flights import validation
+from spark.samples.flights.source import read_flights
 from spark.schemas import EVENTS
 
 EVENT_TYPE = "flight.status"

@@ -1,21 +1,26 @@
-"""Compare the journal with the flights it was fed: `python -m samples.flights.reconcile --help`."""
+"""Compare the journal with the flights it was fed.
+
+See `python -m spark.samples.flights.reconcile --help`.
+"""
 
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from samples.flights.events import extract_flight_facts
-from samples.flights.feed import add_flight_arguments
-from samples.flights.source import open_flights
 from spark.cli import run_job
 from spark.console import JobConsole
 from spark.reconcile import DESCRIPTION, JOB, ReadFacts, add_reconcile_arguments, run_reconcile
+from spark.samples.flights.events import extract_flight_facts
+from spark.samples.flights.feed import add_flight_arguments
+from spark.samples.flights.source import open_flights
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Reconcile; the exit status is 0 only if source and journal agree."""
-    parser = ArgumentParser(prog="python -m samples.flights.reconcile", description=DESCRIPTION)
+    parser = ArgumentParser(
+        prog="python -m spark.samples.flights.reconcile", description=DESCRIPTION
+    )
     add_flight_arguments(parser)
     add_reconcile_arguments(parser)
     chosen = parser.parse_args(arguments)

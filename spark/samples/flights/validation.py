@@ -6,7 +6,7 @@ No flight is dropped: each has a `reason`, which is null if the flight is accept
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from samples.flights.source import FLIGHT_COLUMNS, FLIGHTS
+from spark.samples.flights.source import FLIGHT_COLUMNS, FLIGHTS
 from spark.schemas import BROKEN_LINE, REPLACEMENT
 
 TEXTS = ("carrier", "tailnum", "origin", "dest")
