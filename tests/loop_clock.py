@@ -6,7 +6,7 @@ from shared.adapters.memory_store import VirtualClock
 
 
 class LoopClock(VirtualClock):
-    """For scenarios that `proof.simulation.virtual_time.run` runs."""
+    """For scenarios that `proof.simulation.world.virtual_time.run` runs."""
 
     @property
     def seconds(self) -> float:

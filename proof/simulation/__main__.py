@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 
 from proof.simulation.campaign import CampaignTotals, run_campaign
-from proof.simulation.faults import PROFILES
 from proof.simulation.run import RunReport, shrink
-from proof.simulation.scenarios import SCENARIOS
+from proof.simulation.work.scenarios import SCENARIOS
+from proof.simulation.world.faults import PROFILES
 
 INTERRUPTED = 130
 SHOWN_MAX = 10

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
 
-from proof.simulation.faults import PROFILES
 from proof.simulation.run import RunReport, simulate
-from proof.simulation.scenarios import SCENARIOS
+from proof.simulation.work.scenarios import SCENARIOS
+from proof.simulation.world.faults import PROFILES
 
 SEEDS_AT_ONCE = 25
 

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proof.simulation.checks import violations
-from proof.simulation.faults import FaultProfile, InjectedFault, SeededRandom
-from proof.simulation.recorder import Violation, state_of
-from proof.simulation.scenarios import Scenario, ScenarioFactory, accounts
-from proof.simulation.variant import Variant, small_limits, variant_of
-from proof.simulation.virtual_time import now, run
-from proof.simulation.world import World
+from proof.simulation.checks.promises import violations
+from proof.simulation.work.scenarios import Scenario, ScenarioFactory, accounts
+from proof.simulation.world.faults import FaultProfile, InjectedFault, SeededRandom
+from proof.simulation.world.recorder import Violation, state_of
+from proof.simulation.world.variant import Variant, small_limits, variant_of
+from proof.simulation.world.virtual_time import now, run
+from proof.simulation.world.world import World
 from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.saga.plan import key_of
 from shared.domain.saga.record import kinds_of

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import cycle, islice
 
-from proof.simulation.clients import Correct, uncorrected
-from proof.simulation.cloud import REGIONS
-from proof.simulation.faults import PROFILES, ROUGH, SeededRandom
-from proof.simulation.recorder import Violation, state_of
 from proof.simulation.run import RunReport, shrink, simulate
-from proof.simulation.scenarios import Scenario, ScenarioFactory
-from proof.simulation.variant import Variant
-from proof.simulation.workload import PublishPlan, Workload, moment
-from proof.simulation.world import World
+from proof.simulation.work.scenarios import Scenario, ScenarioFactory
+from proof.simulation.world.clients import Correct, uncorrected
+from proof.simulation.world.cloud import REGIONS
+from proof.simulation.world.faults import PROFILES, ROUGH, SeededRandom
+from proof.simulation.world.recorder import Violation, state_of
+from proof.simulation.world.variant import Variant
+from proof.simulation.world.workload import PublishPlan, Workload, moment
+from proof.simulation.world.world import World
 from shared.domain.handler import Handlers
 from shared.domain.message import Message
 from shared.domain.producer import Draft

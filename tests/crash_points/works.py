@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from unittest.mock import MagicMock, patch
 
-from proof.simulation.variant import small_limits
+from proof.simulation.world.variant import small_limits
 from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.domain import next_entry
 from shared.domain.errors import (

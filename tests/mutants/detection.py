@@ -1,8 +1,8 @@
 """How many seeds it takes the simulation to find a mutant."""
 
-from proof.simulation.faults import PROFILES
 from proof.simulation.run import simulate
-from proof.simulation.scenarios import SCENARIOS
+from proof.simulation.work.scenarios import SCENARIOS
+from proof.simulation.world.faults import PROFILES
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proof.simulation.faults import PROFILES
 from proof.simulation.run import simulate
+from proof.simulation.world.faults import PROFILES
 from tests.mutants.catalogue import FOR_SIMULATION, as_parameters
 from tests.mutants.detection import seeds_to_detection
 from tests.mutants.loading import applied

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proof.simulation.virtual_time import run
+from proof.simulation.world.virtual_time import run
 from proof.testbed.patience import Patience
 from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.errors import LockstepError

@@ -6,7 +6,7 @@ Time is virtual here: a second passes only while everything waits.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from proof.simulation import virtual_time
+from proof.simulation.world import virtual_time
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import Message
 from shared.domain.outbox import ERRORS, OUTPUTS

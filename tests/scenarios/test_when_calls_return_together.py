@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from proof.simulation import virtual_time
+from proof.simulation.world import virtual_time
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Outcome, Processed
 from shared.engine.consume.turns import LINGER_SECONDS_MAX, LINGER_SECONDS_MIN

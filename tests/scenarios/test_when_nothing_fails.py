@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from functions.triggers.receive import receive_message
 from functions.triggers.recover import recover_documents, sweep_journal
-from proof.simulation import virtual_time
+from proof.simulation.world import virtual_time
 from shared.domain.message import Message
 from shared.domain.outbox import ERRORS
 from shared.domain.producer import Draft, ProducerOptions

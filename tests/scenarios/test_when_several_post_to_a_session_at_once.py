@@ -6,7 +6,7 @@ Time is virtual here: a second passes only while everything waits.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from proof.simulation import virtual_time
+from proof.simulation.world import virtual_time
 from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import ContentConflict, Unavailable
 from shared.domain.message import Message

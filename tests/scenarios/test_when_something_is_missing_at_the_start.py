@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from functions.http.operate import report_health
-from proof.simulation import virtual_time
+from proof.simulation.world import virtual_time
 from shared.domain.errors import Misconfigured
 from shared.engine.operate.look import LOOK_AGAIN_SECONDS, LOOK_SECONDS_MAX, Look
 from tests.world import POLICY, REGIONS, World, message

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from functions.handlers import shooting_range
-from proof.simulation.virtual_time import run
+from proof.simulation.world.virtual_time import run
 from shared.domain.message import Message
 from shared.domain.outbox import OUTPUTS, OutputAction, OutputDecision
 from shared.engine.build import Services

@@ -3,9 +3,9 @@
 import pytest
 
 from proof.simulation.__main__ import main
-from proof.simulation.faults import ROUGH
 from proof.simulation.run import shrink, simulate
-from proof.simulation.scenarios import accounts
+from proof.simulation.work.scenarios import accounts
+from proof.simulation.world.faults import ROUGH
 from tests.mutants.catalogue import FOR_SIMULATION
 from tests.mutants.loading import applied
 

@@ -6,7 +6,7 @@ import pytest
 
 from proof.simulation.__main__ import failure
 from proof.simulation.campaign import CampaignTotals, run_seeds
-from proof.simulation.faults import ON_WRITES, PROFILES
+from proof.simulation.world.faults import ON_WRITES, PROFILES
 from tests.sizes import FIRST_SEED, IS_PROOF, SEEDS_IN_A_ROW
 
 pytestmark = pytest.mark.slow

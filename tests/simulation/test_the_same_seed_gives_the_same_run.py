@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proof.simulation.faults import ROUGH
 from proof.simulation.run import simulate
-from proof.simulation.scenarios import SCENARIOS
+from proof.simulation.work.scenarios import SCENARIOS
+from proof.simulation.world.faults import ROUGH
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 SEEDS = range(6)
 TRACES = (
     "import sys\n"
-    "from proof.simulation.scenarios import SCENARIOS\n"
+    "from proof.simulation.work.scenarios import SCENARIOS\n"
     "from proof.simulation.run import simulate\n"
-    "from proof.simulation.faults import ROUGH\n"
+    "from proof.simulation.world.faults import ROUGH\n"
     "scenario = SCENARIOS[sys.argv[1]]\n"
     f"print(*(simulate(seed, ROUGH, scenario=scenario).trace for seed in range({SEEDS.stop})))\n"
 )

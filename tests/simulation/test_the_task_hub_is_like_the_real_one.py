@@ -9,7 +9,7 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 from google.protobuf.json_format import Parse  # type: ignore[import-untyped]
 from google.protobuf.timestamp_pb2 import Timestamp  # type: ignore[import-untyped]
 
-from proof.simulation.replay import (
+from proof.simulation.world.replay import (
     EventRaised,
     ExecutionStarted,
     HistoryEvent,

@@ -20,7 +20,7 @@ from functions.http.operate import (
     show_session,
 )
 from functions.http.requests import SAGA, SESSION, path_to
-from proof.simulation import virtual_time
+from proof.simulation.world import virtual_time
 from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
 from tests.world import REGIONS, World, message

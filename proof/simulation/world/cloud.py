@@ -4,13 +4,18 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import cast
 
-from proof.simulation.broker import Namespace
-from proof.simulation.faults import FaultInjector, FaultProfile, SeededRandom
-from proof.simulation.host import QUEUES, ChangeFeed
-from proof.simulation.process import Process, ProcessClock, RemoteBus, RemoteJournal
-from proof.simulation.recorder import Identity, Observations, RecordingCommands, RecordingJournal
-from proof.simulation.task_hub import TaskHub
-from proof.simulation.variant import Variant
+from proof.simulation.world.broker import Namespace
+from proof.simulation.world.faults import FaultInjector, FaultProfile, SeededRandom
+from proof.simulation.world.host import QUEUES, ChangeFeed
+from proof.simulation.world.process import Process, ProcessClock, RemoteBus, RemoteJournal
+from proof.simulation.world.recorder import (
+    Identity,
+    Observations,
+    RecordingCommands,
+    RecordingJournal,
+)
+from proof.simulation.world.task_hub import TaskHub
+from proof.simulation.world.variant import Variant
 from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
 from shared.domain.message import Message

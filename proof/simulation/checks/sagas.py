@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from proof.simulation.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
-from proof.simulation.recorder import RecordingJournal, Violation
-from proof.simulation.world import World
+from proof.simulation.world.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
+from proof.simulation.world.recorder import RecordingJournal, Violation
+from proof.simulation.world.world import World
 from shared.domain.journal import Entry, Status
 from shared.domain.message import digest_content
 from shared.domain.reports import TOMBSTONE_TYPE

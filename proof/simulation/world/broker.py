@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from proof.simulation.faults import FaultInjector
-from proof.simulation.virtual_time import Signal
+from proof.simulation.world.faults import FaultInjector
+from proof.simulation.world.virtual_time import Signal
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
 

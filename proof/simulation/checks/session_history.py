@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from proof.simulation.host import QUEUES
-from proof.simulation.recorder import Identity, RecordingStore, Violation
+from proof.simulation.world.host import QUEUES
+from proof.simulation.world.recorder import Identity, RecordingStore, Violation
 from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
 from shared.domain.journal import Entry, MessageIdentity, Status
 from shared.domain.message import Message

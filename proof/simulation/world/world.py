@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 
-from proof.simulation import clients
-from proof.simulation.cloud import REGIONS, Cloud
-from proof.simulation.faults import FaultProfile, SeededRandom
-from proof.simulation.host import QUEUE, SWEEP_SECONDS, Host, SagaWorker
-from proof.simulation.process import PAUSE_SECONDS_MAX
-from proof.simulation.recorder import state_of
-from proof.simulation.variant import Variant
-from proof.simulation.virtual_time import now
-from proof.simulation.workload import Workload
+from proof.simulation.world import clients
+from proof.simulation.world.cloud import REGIONS, Cloud
+from proof.simulation.world.faults import FaultProfile, SeededRandom
+from proof.simulation.world.host import QUEUE, SWEEP_SECONDS, Host, SagaWorker
+from proof.simulation.world.process import PAUSE_SECONDS_MAX
+from proof.simulation.world.recorder import state_of
+from proof.simulation.world.variant import Variant
+from proof.simulation.world.virtual_time import now
+from proof.simulation.world.workload import Workload
 from shared.domain.handler import Handlers
 from shared.domain.saga.plan import key_of
 

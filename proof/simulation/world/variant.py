@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from unittest.mock import patch
 
-from proof.simulation.faults import SeededRandom
+from proof.simulation.world.faults import SeededRandom
 from shared.domain import next_entry, producer
 from shared.engine.operate import compact
 from shared.engine.worker import Policy, WaitLimits

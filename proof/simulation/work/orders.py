@@ -14,8 +14,8 @@ from enum import StrEnum
 from pydantic import BaseModel
 
 from functions.handlers import orders
-from proof.simulation.recorder import Violation, state_of
-from proof.simulation.world import World
+from proof.simulation.world.recorder import Violation, state_of
+from proof.simulation.world.world import World
 from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault
 from shared.domain.journal import Json
 from shared.domain.message import Message

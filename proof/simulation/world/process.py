@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from proof.simulation.broker import Namespace
-from proof.simulation.faults import FaultInjector, NetworkFault
-from proof.simulation.recorder import RecordingJournal
-from proof.simulation.virtual_time import now
+from proof.simulation.world.broker import Namespace
+from proof.simulation.world.faults import FaultInjector, NetworkFault
+from proof.simulation.world.recorder import RecordingJournal
+from proof.simulation.world.virtual_time import now
 from shared.adapters.injected_faults import ProcessKilled
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.errors import (

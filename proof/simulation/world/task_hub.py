@@ -8,9 +8,9 @@ import asyncio
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from proof.simulation import replay
-from proof.simulation.faults import FaultInjector
-from proof.simulation.virtual_time import Signal, now
+from proof.simulation.world import replay
+from proof.simulation.world.faults import FaultInjector
+from proof.simulation.world.virtual_time import Signal, now
 
 TURN_LEASE_SECONDS = 10.0
 ACTIVITY_LEASE_SECONDS = 20.0

@@ -4,13 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from proof.simulation.broker import BODY_BYTES_MAX, Namespace
-from proof.simulation.host import QUEUE, QUEUES
-from proof.simulation.recorder import AbandonedDelivery, Identity, Violation
-from proof.simulation.saga_checks import saga_violations
-from proof.simulation.session_history import SessionHistory
-from proof.simulation.variant import LONG_DELAY_SECONDS
-from proof.simulation.world import World
+from proof.simulation.checks.sagas import saga_violations
+from proof.simulation.checks.session_history import SessionHistory
+from proof.simulation.world.broker import BODY_BYTES_MAX, Namespace
+from proof.simulation.world.host import QUEUE, QUEUES
+from proof.simulation.world.recorder import AbandonedDelivery, Identity, Violation
+from proof.simulation.world.variant import LONG_DELAY_SECONDS
+from proof.simulation.world.world import World
 from shared.domain.handler import Kind
 from shared.domain.journal import ARRIVALS, Entry, MessageIdentity, Status
 from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, Message

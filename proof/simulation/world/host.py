@@ -9,13 +9,13 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 
 from functions.triggers.saga_instances import begin_instances
-from proof.simulation.broker import LOCK_SECONDS, Namespace, QueuedMessage, SessionLock
-from proof.simulation.faults import FaultInjector
-from proof.simulation.process import Process
-from proof.simulation.recorder import AbandonedDelivery, Observations, RecordingStore
-from proof.simulation.replay import TaskCompleted, TaskFailed, replay
-from proof.simulation.task_hub import HubReply, LeasedActivity, TaskHub
-from proof.simulation.virtual_time import now
+from proof.simulation.world.broker import LOCK_SECONDS, Namespace, QueuedMessage, SessionLock
+from proof.simulation.world.faults import FaultInjector
+from proof.simulation.world.process import Process
+from proof.simulation.world.recorder import AbandonedDelivery, Observations, RecordingStore
+from proof.simulation.world.replay import TaskCompleted, TaskFailed, replay
+from proof.simulation.world.task_hub import HubReply, LeasedActivity, TaskHub
+from proof.simulation.world.virtual_time import now
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message

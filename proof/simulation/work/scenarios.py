@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from proof.simulation import accounts as account_business
-from proof.simulation import orders as order_business
-from proof.simulation.clients import Correct, SagaRequest, uncorrected
-from proof.simulation.faults import SeededRandom
-from proof.simulation.order_workload import OrderGenerator
-from proof.simulation.recorder import Violation
-from proof.simulation.variant import Variant
-from proof.simulation.workload import AccountMessages, Workload
-from proof.simulation.world import World
+from proof.simulation.work import accounts as account_business
+from proof.simulation.work import orders as order_business
+from proof.simulation.work.account_workload import AccountMessages
+from proof.simulation.work.order_workload import OrderGenerator
+from proof.simulation.world.clients import Correct, SagaRequest, uncorrected
+from proof.simulation.world.faults import SeededRandom
+from proof.simulation.world.recorder import Violation
+from proof.simulation.world.variant import Variant
+from proof.simulation.world.workload import Workload
+from proof.simulation.world.world import World
 from shared.domain.handler import Handlers
 
 # One in so many seeds runs orders, where any scenario will do.

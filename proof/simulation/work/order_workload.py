@@ -3,10 +3,10 @@
 import json
 import random
 
-from proof.simulation.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
-from proof.simulation.cloud import REGIONS
-from proof.simulation.orders import ANY_PLAN, CALL, PLACE, PUT, SPILL, TAKE, Item, Reaction
-from proof.simulation.workload import PublishPlan, Workload, moment
+from proof.simulation.work.orders import ANY_PLAN, CALL, PLACE, PUT, SPILL, TAKE, Item, Reaction
+from proof.simulation.world.clients import CancelSaga, SagaRequest, SendEvent, StartSaga
+from proof.simulation.world.cloud import REGIONS
+from proof.simulation.world.workload import PublishPlan, Workload, moment
 from shared.domain.message import Message, derive_id
 from shared.domain.producer import Draft
 from shared.domain.saga.plan import Command, Plan, Stage, Step, Wait, session_of

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from functions.triggers.saga_instances import ensure_instance, notify_instance, try_now
-from proof.simulation.cloud import Cloud
-from proof.simulation.host import QUEUE, HubClient
-from proof.simulation.process import Process
-from proof.simulation.recorder import RecordingJournal
-from proof.simulation.virtual_time import now
-from proof.simulation.workload import NumberedSeries, PublishPlan, Workload
+from proof.simulation.world.cloud import Cloud
+from proof.simulation.world.host import QUEUE, HubClient
+from proof.simulation.world.process import Process
+from proof.simulation.world.recorder import RecordingJournal
+from proof.simulation.world.virtual_time import now
+from proof.simulation.world.workload import NumberedSeries, PublishPlan, Workload
 from shared.domain.errors import CallerError, ProducerDisconnected
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from proof.simulation.clients import RETRIES
-from proof.simulation.host import QUEUE
-from proof.simulation.recorder import Violation, state_of
-from proof.simulation.workload import Workload, is_from_long_ago
-from proof.simulation.world import World
+from proof.simulation.work.account_workload import is_from_long_ago
+from proof.simulation.world.clients import RETRIES
+from proof.simulation.world.host import QUEUE
+from proof.simulation.world.recorder import Violation, state_of
+from proof.simulation.world.workload import Workload
+from proof.simulation.world.world import World
 from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault, Output
 from shared.domain.message import Message
 

@@ -1,11 +1,17 @@
-"""What is sent: a few sessions; numbered and un-numbered messages of every kind of handler."""
+"""What is sent to accounts: a few sessions; numbered and un-numbered messages of every kind."""
 
 import json
 import random
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
-from proof.simulation.variant import Variant
+from proof.simulation.world.variant import Variant
+from proof.simulation.world.workload import (
+    NumberedSeries,
+    Operation,
+    PublishPlan,
+    Workload,
+    moment,
+)
 from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.message import Message, Number, derive_id
 from shared.domain.producer import Draft
@@ -23,43 +29,6 @@ COMPETING_SENDERS = 0.25
 TAKEN_OVER = 0.2
 LATER_SECONDS = 8.0
 LONG_AGO_SECONDS = 30 * 24 * 3600.0
-
-type Operation = tuple[Draft, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PublishPlan:
-    """What one producer publishes to a session, operation by operation, from some time on."""
-
-    session: str
-    group: str
-    operations: tuple[Operation, ...]
-    level: int = 0
-    begin_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class NumberedSeries:
-    """Messages of a sender that numbers for itself, and knows of no other such sender."""
-
-    messages: tuple[Message, ...]
-    begin_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Everything that is sent. `conflicting` are plain messages whose ids were used before."""
-
-    publish_plans: tuple[PublishPlan, ...] = ()
-    series: tuple[NumberedSeries, ...] = ()
-    plain: tuple[Message, ...] = ()
-    conflicting: tuple[Message, ...] = field(default=())
-
-    @property
-    def size(self) -> int:
-        drafts = sum(len(operation) for line in self.publish_plans for operation in line.operations)
-        numbered = sum(len(series.messages) for series in self.series)
-        return drafts + numbered + len(self.plain) + len(self.conflicting)
 
 
 class AccountMessages:
@@ -151,8 +120,3 @@ def is_from_long_ago(message: Message) -> bool:
     """Whether a message without a number is older than anything that is remembered."""
     sent_at = datetime.fromisoformat(message.time or moment(0.0)).timestamp()
     return message.number is None and sent_at < EPOCH_SECONDS - LONG_AGO_SECONDS / 2
-
-
-def moment(seconds: float) -> str:
-    """A virtual second as the time on a message."""
-    return datetime.fromtimestamp(EPOCH_SECONDS + seconds, UTC).isoformat()

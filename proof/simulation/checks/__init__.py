@@ -1,0 +1,1 @@
+"""What must hold after a run, whatever its handlers are."""
