@@ -28,12 +28,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## say what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-.venv/ready: requirements.txt requirements-cli.txt requirements-dev.txt constraints.txt tools/setup
-	@tools/setup
+.venv/ready: requirements.txt requirements-cli.txt requirements-dev.txt constraints.txt .ci/setup
+	@.ci/setup
 
 .venv/ready-for-tests: .venv/ready tests/wire/packages.py tests/wire/strangers/requirements.txt \
 		tests/wire/javascript/package.json
-	@tools/setup tests
+	@.ci/setup tests
 
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")
 	@$(RUN) -m proof.demo --days $(DAYS) $(ARGS)
@@ -67,7 +67,7 @@ screenshots: .venv/ready-for-tests  ## every view of the operations page in both
 	@LOCKSTEP_SCREENSHOTS=.screenshots $(RUN) -m pytest -q tests/e2e/test_every_view.py $(ARGS)
 
 docs: .venv/ready  ## the documentation as a site, in dist/docs; every link is checked
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --config-file docs/site/mkdocs.yml $(ARGS)
 
 lint: ruff types contracts bandit  ## ruff, mypy, bandit and the import contracts
 

@@ -1,4 +1,4 @@
-"""A machine for `tools/setup`, with nothing on it but what a test puts there."""
+"""A machine for `.ci/setup`, with nothing on it but what a test puts there."""
 
 import shutil
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from proof.testbed.patience import run_patiently
 
-SETUP = Path(__file__).parents[1] / "tools/setup"
+SETUP = Path(__file__).parents[1] / ".ci/setup"
 NEEDED = ("bash", "cat", "chmod", "cp", "dirname", "env", "grep", "mkdir", "mktemp", "rm", "sed")
 NEEDED_TOO = ("touch", "perl" if shutil.which("timeout") is None else "timeout")
 
@@ -95,7 +95,7 @@ class Machine:
     def setup(self, *words: str, status: int = 0, **environment: str) -> list[str]:
         """Run setup, which ends so; the lines that it says."""
         run = run_patiently(
-            [self.checkout / "tools/setup", *words],
+            [self.checkout / ".ci/setup", *words],
             seconds=30,
             env={"PATH": str(self.root / "bin"), "HOME": str(self.root)} | environment,
         )
@@ -112,8 +112,8 @@ def make_machine(root: Path) -> Machine:
         assert found
         (root / "bin" / name).symlink_to(found)
     machine.user(1000)
-    (machine.checkout / "tools").mkdir(parents=True)
-    shutil.copy(SETUP, machine.checkout / "tools")
+    (machine.checkout / ".ci").mkdir(parents=True)
+    shutil.copy(SETUP, machine.checkout / ".ci")
     (machine.checkout / "constraints.txt").write_text("one==1\ntwo==2\n")
     (machine.checkout / "requirements-dev.txt").write_text("one==1\n")
     return machine

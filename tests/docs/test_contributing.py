@@ -251,7 +251,7 @@ def test_every_folder_is_on_the_page() -> None:
         for name in coded(" ".join(row))
     }
 
-    assert packages | {"docs", "infra", "tools"} <= folders
+    assert packages | {"docs", "infra"} <= folders
 
 
 def test_every_package_of_the_engine_is_in_the_picture() -> None:

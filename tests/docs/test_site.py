@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from docs.site.hooks import ROOT, rewrite_links
 from proof.testbed.patience import run_patiently
-from tools.docs_site import ROOT, rewrite_links
 
 
 @pytest.mark.e2e
 def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command += ["--config-file", "docs/site/mkdocs.yml"]
     built = run_patiently([sys.executable, *command], seconds=300, cwd=ROOT)
 
     assert built.returncode == 0, built.stdout + built.stderr

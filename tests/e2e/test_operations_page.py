@@ -27,9 +27,7 @@ CHROMIUM = shutil.which("chromium")
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip(
-            "not run: there is no chromium on PATH: `tools/setup tests` installs it as root"
-        )
+        pytest.skip("not run: there is no chromium on PATH: `.ci/setup tests` installs it as root")
     expect.set_options(timeout=PAGE_MILLISECONDS_MAX)
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(

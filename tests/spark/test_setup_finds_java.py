@@ -1,4 +1,4 @@
-"""`tools/setup` finds Java 17 or newer, or installs it; where it cannot, it says so clearly."""
+"""`.ci/setup` finds Java 17 or newer, or installs it; where it cannot, it says so clearly."""
 
 from pathlib import Path
 

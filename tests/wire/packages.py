@@ -1,6 +1,6 @@
 """Packages that others wrote, which tests run as they are.
 
-`python -m tests.wire.packages`, which `tools/setup tests` calls, installs them outside of the work
+`python -m tests.wire.packages`, which `.ci/setup tests` calls, installs them outside of the work
 tree, once for each set of pins. A test installs and downloads nothing: where there is no such
 folder or no such program it is not run, and says why.
 """
@@ -96,7 +96,7 @@ def find_packages(packages: Packages) -> Path:
     """The folder of packages that are installed; otherwise the test is not run."""
     if not packages.folder.exists():
         name = packages.pins.relative_to(HERE)
-        not_run(f"the packages of {name} are not installed: `tools/setup tests` does it")
+        not_run(f"the packages of {name} are not installed: `.ci/setup tests` does it")
     return packages.folder
 
 
@@ -104,7 +104,7 @@ def find_program(name: str) -> str:
     """The path of a program that is installed; otherwise the test is not run."""
     path = shutil.which(name)
     if path is None:
-        not_run(f"{name} is not installed: `tools/setup tests` does it where it may")
+        not_run(f"{name} is not installed: `.ci/setup tests` does it where it may")
     return path
 
 

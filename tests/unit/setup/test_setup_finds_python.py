@@ -1,4 +1,4 @@
-"""`tools/setup` looks for an interpreter before anything else, and installs nothing without one."""
+"""`.ci/setup` looks for an interpreter before anything else, and installs nothing without one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`tools/setup tests` adds what only tests need, and goes on without what cannot be had."""
+"""`.ci/setup tests` adds what only tests need, and goes on without what cannot be had."""
 
 from pathlib import Path
 
