@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## say what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-.venv/ready: requirements.txt requirements-cli.txt requirements-dev.txt constraints.txt .ci/setup
+.venv/ready: requirements.txt constraints.txt cli/requirements.txt .ci/requirements-dev.txt .ci/setup
 	@.ci/setup
 
 .venv/ready-for-tests: .venv/ready tests/wire/packages.py tests/wire/strangers/requirements.txt \
@@ -86,13 +86,13 @@ bandit: .venv/ready
 
 audit: bandit  ## look for secrets, unsafe code and packages with known holes (the last needs a network)
 	@$(RUN) -m pytest -q tests/unit/test_no_secret_is_committed.py
-	@$(RUN) -m pip install -q -r requirements-audit.txt
-	@$(RUN) -m pip_audit --strict --require-hashes --disable-pip -r requirements.lock
+	@$(RUN) -m pip install -q -r .ci/requirements-audit.txt
+	@$(RUN) -m pip_audit --strict --require-hashes --disable-pip -r infra/requirements.lock
 
-lock: .venv/ready  ## write the hashes of what is deployed (requirements.lock) after a change of requirements.txt
-	@$(RUN) -m pip install -q -r requirements-audit.txt
+lock: .venv/ready  ## write the hashes of what is deployed (infra/requirements.lock) after a change of requirements.txt
+	@$(RUN) -m pip install -q -r .ci/requirements-audit.txt
 	@$(RUN) -m piptools compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-options \
-		--allow-unsafe --no-annotate --no-header --output-file requirements.lock requirements.txt
+		--allow-unsafe --no-annotate --no-header --output-file infra/requirements.lock requirements.txt
 
 spark-package: .venv/ready  ## build what a Spark cluster needs, in dist/spark
 	@$(RUN) -m spark.package $(ARGS)

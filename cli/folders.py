@@ -137,14 +137,14 @@ def prebuild_package(package: Path) -> Path:
     """Install what a package requires into it, and make a zip of all, beside it; returns the zip.
 
     Only wheels are taken, because nothing can be compiled here for Azure's machines; those of
-    Lockstep itself are held to the hashes of requirements.lock. Raises CommandFailed.
+    Lockstep itself are held to the hashes of infra/requirements.lock. Raises CommandFailed.
     """
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", *MACHINES]
     command += ["--target", str(package / PACKAGES)]
     required = package / "requirements.txt"
     if required.read_bytes() == (ROOT / "requirements.txt").read_bytes():
         # Of what an app adds of its own nobody knows the hashes.
-        command += ["--require-hashes", "-r", str(ROOT / "requirements.lock")]
+        command += ["--require-hashes", "-r", str(ROOT / "infra/requirements.lock")]
     else:
         command += ["-r", str(required)]
     if subprocess.run(command, check=False).returncode:  # noqa: S603 - pip itself

@@ -115,5 +115,5 @@ def make_machine(root: Path) -> Machine:
     (machine.checkout / ".ci").mkdir(parents=True)
     shutil.copy(SETUP, machine.checkout / ".ci")
     (machine.checkout / "constraints.txt").write_text("one==1\ntwo==2\n")
-    (machine.checkout / "requirements-dev.txt").write_text("one==1\n")
+    (machine.checkout / ".ci/requirements-dev.txt").write_text("one==1\n")
     return machine

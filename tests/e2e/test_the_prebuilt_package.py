@@ -65,7 +65,7 @@ def test_it_processes_a_message_with_what_is_in_the_zip(
         assert main(["package", str(ROOT), "--to", str(tmp_path / "built"), "--prebuilt"]) == 0
     (command,) = asked
     assert command[1:4] == ["-m", "pip", "install"]
-    assert command[-3:] == ["--require-hashes", "-r", str(ROOT / "requirements.lock")]
+    assert command[-3:] == ["--require-hashes", "-r", str(ROOT / "infra/requirements.lock")]
     shutil.rmtree(tmp_path / "built")
 
     app, emulator = tmp_path / "app", tmp_path / "emulator"

@@ -72,7 +72,6 @@ def test_every_other_package_and_document_stays_at_home() -> None:
         "docs",
         "infra",
         "local.config.json",
-        "requirements-dev.txt",
         ".venv",
     }
 
@@ -147,7 +146,7 @@ def test_the_lock_has_the_hashes_of_every_package_that_is_deployed_in_the_same_v
     needed = {
         name: version(name) for package in pins("requirements.txt") for name in needed_with(package)
     }
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "infra/requirements.lock").read_text(encoding="utf-8")
 
     locked = {}
     for entry in lock.replace("\\\n", " ").splitlines():
@@ -164,12 +163,15 @@ def test_the_constraints_hold_in_a_deployment_and_no_file_names_an_index() -> No
     lines = {
         name: (ROOT / name).read_text(encoding="utf-8").splitlines()
         for name in (
-            *("requirements.txt", "requirements-cli.txt", "requirements-dev.txt"),
+            *("requirements.txt", "cli/requirements.txt", ".ci/requirements-dev.txt"),
             "constraints.txt",
         )
     }
     options = {line for found in lines.values() for line in found if line.startswith("-")}
 
     assert "-c constraints.txt" in lines["requirements.txt"]
-    assert options == {"-c constraints.txt", "-r requirements.txt", "-r requirements-cli.txt"}
+    assert options == {
+        *("-c constraints.txt", "-c ../constraints.txt"),
+        *("-r ../requirements.txt", "-r ../cli/requirements.txt"),
+    }
     assert not [line for found in lines.values() for line in found if "://" in line or "@" in line]

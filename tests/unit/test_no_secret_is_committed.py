@@ -20,7 +20,7 @@ KNOWN = {
     "tests/wire/strangers/celery_worker.py": 1,
 }
 # Made by a tool, and of hashes alone.
-LOCK = "requirements.lock"
+LOCK = "infra/requirements.lock"
 COMMITS = 20
 # Tests are full of digests and ids, which are as random as keys.
 RANDOM = {"Hex High Entropy String", "Base64 High Entropy String"}

@@ -45,7 +45,7 @@ def test_it_is_found_on_the_path(machine: Machine, name: str, version: str) -> N
         "setup: installing 2 pinned packages into .venv, which takes a few minutes the first time"
     ]
     pip, classes = machine.log
-    assert pip.endswith(" -r requirements-dev.txt -qq")
+    assert pip.endswith(" -r .ci/requirements-dev.txt -qq")
     assert classes == "python -m spark.class_archive"
 
 
