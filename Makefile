@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## say what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-.venv/ready: requirements.txt constraints.txt cli/requirements.txt .ci/requirements-dev.txt .ci/setup
+.venv/ready: requirements.txt cli/requirements.txt .ci/requirements-dev.txt .ci/constraints.txt .ci/setup
 	@.ci/setup
 
 .venv/ready-for-tests: .venv/ready tests/wire/packages.py tests/wire/strangers/requirements.txt \

@@ -114,6 +114,7 @@ def make_machine(root: Path) -> Machine:
     machine.user(1000)
     (machine.checkout / ".ci").mkdir(parents=True)
     shutil.copy(SETUP, machine.checkout / ".ci")
-    (machine.checkout / "constraints.txt").write_text("one==1\ntwo==2\n")
+    (machine.checkout / ".ci/constraints.txt").write_text("one==1\n")
+    (machine.checkout / "requirements.txt").write_text("two==2\n")
     (machine.checkout / ".ci/requirements-dev.txt").write_text("one==1\n")
     return machine

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from cli.folders import MACHINES
 from tests.infra.parity import ROOT, region_of, section
 
-SHIPPED_FILES = ["LICENSE", "constraints.txt", "function_app.py", "host.json", "requirements.txt"]
+SHIPPED_FILES = ["LICENSE", "function_app.py", "host.json", "requirements.txt"]
 SHIPPED_FOLDERS = ["functions", "shared"]
 
 
@@ -133,13 +133,13 @@ def test_the_library_that_finds_the_functions_is_deployed_with_the_app() -> None
 
 def test_every_package_that_is_deployed_has_one_version() -> None:
     """Not only the direct ones: a deployment next year installs what was tested this year."""
-    direct, constraints = pins("requirements.txt"), pins("constraints.txt")
+    pinned = pins("requirements.txt")
 
-    needed = {name: version(name) for package in direct for name in needed_with(package)}
+    needed = {name: version(name) for package in pinned for name in needed_with(package)}
 
     assert {"azure-core", "durabletask", "grpcio", "msal", "protobuf"} <= needed.keys()
-    assert {name: constraints.get(name) for name in needed} == needed
-    assert direct.items() <= constraints.items()
+    assert pinned == needed
+    assert not pinned.keys() & pins(".ci/constraints.txt").keys()
 
 
 def test_the_lock_has_the_hashes_of_every_package_that_is_deployed_in_the_same_versions() -> None:
@@ -159,19 +159,19 @@ def test_the_lock_has_the_hashes_of_every_package_that_is_deployed_in_the_same_v
     assert locked == needed, "write it anew with `make lock`"
 
 
-def test_the_constraints_hold_in_a_deployment_and_no_file_names_an_index() -> None:
+def test_a_deployment_reads_one_file_and_none_names_an_index() -> None:
     lines = {
         name: (ROOT / name).read_text(encoding="utf-8").splitlines()
         for name in (
             *("requirements.txt", "cli/requirements.txt", ".ci/requirements-dev.txt"),
-            "constraints.txt",
+            ".ci/constraints.txt",
         )
     }
     options = {line for found in lines.values() for line in found if line.startswith("-")}
 
-    assert "-c constraints.txt" in lines["requirements.txt"]
+    assert not [line for line in lines["requirements.txt"] if line.startswith("-")]
     assert options == {
-        *("-c constraints.txt", "-c ../constraints.txt"),
+        *("-c constraints.txt", "-c ../.ci/constraints.txt", "-c ../requirements.txt"),
         *("-r ../requirements.txt", "-r ../cli/requirements.txt"),
     }
     assert not [line for found in lines.values() for line in found if "://" in line or "@" in line]
