@@ -161,7 +161,7 @@ def marked(word: str) -> list[int]:
     ("words", "moment", "ending"),
     [
         pytest.param(
-            ["demo", "--source", "SOURCE"],
+            ["proof.demo", "--source", "SOURCE"],
             "feed: starting Spark",
             signal.SIGINT,
             marks=pytest.mark.proof,
