@@ -34,7 +34,6 @@ NONE_IN = (
     "conformance",
     "functions",
     "local",
-    "samples",
     "shared/domain",
     "shared/engine",
     "shared/publishing",
