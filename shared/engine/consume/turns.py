@@ -239,14 +239,15 @@ class Turns:
         calls = sorted(gathering.calls, key=lambda call: call.arrival)
         gathering.arrived.clear()
         now, head = self.clock.now(), self.worker.remembered_head(session)
+        first = calls[0].message
         if head is not None and len(calls) == 1 and now >= calls[0].look_at:
             returned = self.returns.by_session.get(session)
-            if returned is None or not returned.missing:
+            if not returned or not (returned.missing or isinstance(decide(head, first), Gap)):
                 # It comes alone, so there is nothing to choose or to wait for.
                 return calls
         run, alone = find_ready(head, calls, now)
         ready = [*alone, *run]
-        held = (call for call in calls if call not in ready)
+        held = [call for call in calls if call not in ready]
         chosen = min(ready, key=lambda call: call.arrival, default=None) or next(
             (call for call in held if now >= min(call.look_at, call.give_up_at)), None
         )
@@ -254,30 +255,39 @@ class Turns:
             until = min(min(call.look_at, call.give_up_at) for call in calls)
             await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN))
             return ()
-        if await self.linger(session, gathering, calls, run):
+        if await self.linger(session, gathering, run, held):
             return ()
         return run if chosen in run else [chosen]
 
     async def linger(
-        self, session: str, gathering: Gathering, calls: Sequence[Call], run: Sequence[Call]
+        self, session: str, gathering: Gathering, run: Sequence[Call], held: Sequence[Call]
     ) -> bool:
         """Wait where other calls are probably being handed over; returns whether it has waited."""
         now = self.clock.now()
         missing, until = self.returns.wait_for(session, now)
-        awaited = len(calls) + missing
-        has_gap = any(call.message.number is not None and call not in run for call in calls)
-        is_new = self.worker.remembered_head(session) is None and self.leads(session)
-        if has_gap and is_new and not (run and missing):
-            # The host begins calls in no certain order: the first number is probably on its way.
+        awaited = len(gathering.calls) + missing
+        if not (run and missing):
+            has_gap = any(call.message.number is not None for call in held)
+            if not (has_gap and self.is_here(session)):
+                return False
+            # The host begins calls in no certain order: what is missing is probably on its way.
             # Without this the store would be asked for the head.
             gathering.linger_until = gathering.linger_until or now + LINGER_SECONDS_MIN
-            until, awaited = gathering.linger_until, len(calls) + 1
-        elif not (run and missing):
-            return False
+            until, awaited = gathering.linger_until, len(gathering.calls) + 1
         if now >= until:
             return False
         await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN), awaited)
         return True
+
+    def is_here(self, session: str) -> bool:
+        """Return whether a number that is missing is probably on its way to this worker.
+
+        So it is in a session that this worker leads and has not met, and in one whose newest entry
+        it wrote while several of its calls were in hand.
+        """
+        if self.worker.remembered_head(session) is None:
+            return self.leads(session)
+        return self.worker.own_head(session) is not None and session in self.returns.by_session
 
     async def wait_for_calls(self, gathering: Gathering, seconds: float, awaited: int = 0) -> None:
         """Wait until another call makes them `awaited`, but no longer than so many seconds."""
