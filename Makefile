@@ -82,7 +82,7 @@ contracts: .venv/ready
 	@.venv/bin/lint-imports
 
 bandit: .venv/ready
-	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py functions shared spark cli infra
+	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py lockstep.py functions shared spark cli infra
 
 audit: bandit  ## look for secrets, unsafe code and packages with known holes (the last needs a network)
 	@$(RUN) -m pytest -q tests/unit/test_no_secret_is_committed.py

@@ -2,9 +2,7 @@
 
 import os
 
-from functions.app import build_app, find_handlers
-from shared.settings import Settings
-from shared.wiring import connect
+from lockstep import Settings, build_app, connect, find_handlers
 
 settings = Settings.read(os.environ)
 handlers = find_handlers("functions.handlers", settings)

@@ -14,7 +14,7 @@ from cli.failures import CommandFailed, Misuse
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = Path(__file__).parent / "templates"
 # What every app has of Lockstep when it is deployed.
-SHIPPED = ("functions", "shared", "requirements.txt", "LICENSE", "host.json")
+SHIPPED = ("functions", "shared", "lockstep.py", "requirements.txt", "LICENSE", "host.json")
 # Where the Functions worker looks for an app's packages, and the machines that they are for: those
 # of Flex Consumption, whatever this one is.
 PACKAGES = ".python_packages/lib/site-packages"

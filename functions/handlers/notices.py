@@ -16,8 +16,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, Field
 
-from shared.domain.errors import InvalidBody
-from shared.domain.handler import Context, Handlers, Kind
+from lockstep import Context, Handlers, InvalidBody, Kind
 
 TIMEOUT_SECONDS = 10.0
 # A later attempt may succeed; every other 4xx answer says that the notice itself is wrong.

@@ -9,9 +9,19 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from shared.domain.handler import Context, Handled, Handlers
-from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step, Wait, key_of
-from shared.domain.saga.record import SagaKinds
+from lockstep import (
+    Command,
+    Context,
+    Handled,
+    Handlers,
+    Plan,
+    Refusal,
+    SagaKinds,
+    Stage,
+    Step,
+    Wait,
+    key_of,
+)
 
 APPROVAL_SECONDS_MAX = 2 * 24 * 3600
 # The sessions of each participant: no other type may touch what they keep.

@@ -6,7 +6,7 @@ shot met a second time is judged against the target as it stood when the shot wa
 
 from pydantic import BaseModel, Field
 
-from shared.domain.handler import Context, Handled, Handlers, Kind, Output
+from lockstep import Context, Handled, Handlers, Kind, Output
 
 ROUND_ATTEMPTS = 5
 POSITIONS = 100

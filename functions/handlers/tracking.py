@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from shared.domain.handler import Context, Handlers
+from lockstep import Context, Handlers
 
 handlers = Handlers()
 

@@ -30,6 +30,7 @@ WITHOUT_SUBJECT = frozenset(
 )
 NONE_IN = (
     "function_app.py",
+    "lockstep.py",
     "cli",
     "conformance",
     "functions",

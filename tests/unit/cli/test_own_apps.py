@@ -87,7 +87,7 @@ def test_a_package_runs_without_the_checkout_and_has_no_handlers_but_its_own(
     assert types == ["bank.add"]
     assert functions == describe_app(ROOT)[2]
     assert {path.name for path in target.iterdir()} == {
-        *("LICENSE", "function_app.py", "functions", "handlers", "host.json"),
+        *("LICENSE", "function_app.py", "functions", "handlers", "host.json", "lockstep.py"),
         *("requirements.txt", "shared", ".lockstep-package"),
     }
     requirements = (target / "requirements.txt").read_text()

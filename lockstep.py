@@ -1,0 +1,153 @@
+"""The one place from which an application imports: handlers, sagas, producers, an app, tests.
+
+What stands in other modules of Lockstep may move from release to release; the names here stay. To
+import this module connects to nothing and loads no SDK of Azure: names of modules that need one are
+looked up when they are first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from shared.domain.errors import (
+    AlreadyPublished,
+    CallerError,
+    ContentConflict,
+    InvalidBody,
+    InvalidClientState,
+    InvalidMessage,
+    InvalidOptions,
+    LockstepError,
+    Misconfigured,
+    NotStorable,
+    NumbersExhausted,
+    OutcomeUnknown,
+    ProducerClosed,
+    ProducerDisconnected,
+    Throttled,
+    TooLarge,
+    Unavailable,
+    UnknownType,
+    UnreadableState,
+)
+from shared.domain.handler import (
+    HERE,
+    OUTPUTS,
+    Context,
+    Handled,
+    Handlers,
+    Kind,
+    NoState,
+    OnFault,
+    Output,
+    StateModel,
+)
+from shared.domain.message import Message
+from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step, Wait, key_of
+from shared.domain.saga.record import SagaKinds
+
+if TYPE_CHECKING:
+    from functions.app import build_app, find_handlers
+    from shared.publishing.message import MessageBatch, SessionMessage
+    from shared.publishing.opening import (
+        BlockingProducer,
+        open_blocking_producer,
+        open_idempotent_producer,
+    )
+    from shared.publishing.options import (
+        IdempotentProducerOptions,
+        PartitionPublishingOptions,
+        PartitionPublishingProperties,
+    )
+    from shared.publishing.producer import IdempotentProducer
+    from shared.settings import InvalidSettings, Settings
+    from shared.testkit import Found, Given, Report, exercise, given
+    from shared.wiring import connect
+
+__all__ = [
+    "HERE",
+    "OUTPUTS",
+    "AlreadyPublished",
+    "BlockingProducer",
+    "CallerError",
+    "Command",
+    "ContentConflict",
+    "Context",
+    "Found",
+    "Given",
+    "Handled",
+    "Handlers",
+    "IdempotentProducer",
+    "IdempotentProducerOptions",
+    "InvalidBody",
+    "InvalidClientState",
+    "InvalidMessage",
+    "InvalidOptions",
+    "InvalidSettings",
+    "Kind",
+    "LockstepError",
+    "Message",
+    "MessageBatch",
+    "Misconfigured",
+    "NoState",
+    "NotStorable",
+    "NumbersExhausted",
+    "OnFault",
+    "OutcomeUnknown",
+    "Output",
+    "PartitionPublishingOptions",
+    "PartitionPublishingProperties",
+    "Plan",
+    "ProducerClosed",
+    "ProducerDisconnected",
+    "Refusal",
+    "Report",
+    "SagaKinds",
+    "SessionMessage",
+    "Settings",
+    "Stage",
+    "StateModel",
+    "Step",
+    "Throttled",
+    "TooLarge",
+    "Unavailable",
+    "UnknownType",
+    "UnreadableState",
+    "Wait",
+    "build_app",
+    "connect",
+    "exercise",
+    "find_handlers",
+    "given",
+    "key_of",
+    "open_blocking_producer",
+    "open_idempotent_producer",
+]
+
+_LATER = {
+    "functions.app": ("build_app", "find_handlers"),
+    "shared.publishing.message": ("MessageBatch", "SessionMessage"),
+    "shared.publishing.opening": (
+        "BlockingProducer",
+        "open_blocking_producer",
+        "open_idempotent_producer",
+    ),
+    "shared.publishing.options": (
+        "IdempotentProducerOptions",
+        "PartitionPublishingOptions",
+        "PartitionPublishingProperties",
+    ),
+    "shared.publishing.producer": ("IdempotentProducer",),
+    "shared.settings": ("InvalidSettings", "Settings"),
+    "shared.testkit": ("Found", "Given", "Report", "exercise", "given"),
+    "shared.wiring": ("connect",),
+}
+_MODULES = {name: module for module, names in _LATER.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name whose module is imported only now. Raises AttributeError for any other."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'lockstep' has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
