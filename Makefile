@@ -87,7 +87,7 @@ bandit: .venv/ready
 audit: bandit  ## look for secrets, unsafe code and packages with known holes (the last needs a network)
 	@$(RUN) -m pytest -q tests/unit/test_no_secret_is_committed.py
 	@$(RUN) -m pip install -q -r .ci/requirements-audit.txt
-	@$(RUN) -m pip_audit --strict --require-hashes --disable-pip -r infra/requirements.lock
+	@.ci/audit
 
 lock: .venv/ready  ## write the hashes of what is deployed (infra/requirements.lock) after a change of requirements.txt
 	@$(RUN) -m pip install -q -r .ci/requirements-audit.txt

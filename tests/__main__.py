@@ -54,8 +54,15 @@ class Ended:
     said: str
     again: tuple[str, ...] = ()
 
+    @property
+    def ending(self) -> str:
+        """One word; a step that could not be had here says so with its last line."""
+        if self.status:
+            return "failed"
+        return "not run" if self.said.startswith("not run") else "passed"
+
     def __str__(self) -> str:
-        ending = "passed" if self.status == 0 else f"FAILED with exit status {self.status}"
+        ending = self.ending if not self.status else f"FAILED with exit status {self.status}"
         again = f"; run again by itself: {', '.join(self.again)}" if self.again else ""
         return f"=== {self.step.name}: {ending} in {self.seconds:.0f} s{again}"
 
@@ -207,7 +214,7 @@ def describe(endings: Sequence[Ended]) -> str:
     ).stdout.strip()
     failed = [ended.step.name for ended in endings if ended.status]
     rows = [
-        f"| {ended.step.name} | {'failed' if ended.status else 'passed'} | {ended.seconds:.0f} s "
+        f"| {ended.step.name} | {ended.ending} | {ended.seconds:.0f} s "
         f"| {ended.said.replace('|', ' ')} | {', '.join(ended.again) or 'none'} |"
         for ended in endings
     ]

@@ -168,10 +168,12 @@ def test_the_page_names_the_commit_and_every_part(monkeypatch: pytest.MonkeyPatc
     lint = Ended(Step("lint"), 0, 31.2, "All passed")
     chaos = Ended(Step("chaos"), 1, 200.0, "a | b", ("tests/x.py::test_y",))
 
-    page = describe([lint, chaos])
+    audit = Ended(Step("audit"), 0, 27.0, "not run: the service gives no answer")
+    page = describe([lint, chaos, audit])
 
     assert "| lint | passed | 31 s | All passed | none |" in page
     assert "| chaos | failed | 200 s | a   b | tests/x.py::test_y |" in page
+    assert "| audit | not run | 27 s | not run: the service gives no answer | none |" in page
     assert "- failed: chaos" in page
     assert "to run: 17" in page
 
