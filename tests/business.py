@@ -9,15 +9,15 @@ from heapq import heappop, heappush
 from itertools import count, product
 from typing import Any
 
-from shared.adapters.injected_faults import CallFault, FaultPlan, ProcessKilled
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault, Output
 from shared.domain.journal import Owner
 from shared.domain.message import Message
 from shared.engine.build import Services, build
 from shared.ports import Clock
+from shared.testkit.injected_faults import CallFault, FaultPlan, ProcessKilled
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_store import EPOCH_SECONDS, VirtualClock
 from tests.world import REGIONS, Account, Amount, Boast, Receipt, World, handlers, message
 
 LEASE_SECONDS = 30.0

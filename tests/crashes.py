@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from shared.adapters.injected_faults import FaultPlan, ProcessKilled
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Handlers
 from shared.domain.message import Message
 from shared.engine.worker import Policy
+from shared.testkit.injected_faults import FaultPlan, ProcessKilled
+from shared.testkit.memory_store import VirtualClock
 from shared.testkit.regions import call_faults, consume_together
 from tests.world import LAG_SECONDS, POLICY, World
 

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shared.adapters.memory import MemoryJournal
 from shared.ports import Clock
+from shared.testkit.memory import MemoryJournal
 
 WRITES = frozenset(
     {"append", "replace", "add_pending", "acknowledge", "decide", "stage", "save_ledger", "compact"}

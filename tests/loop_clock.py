@@ -2,7 +2,7 @@
 
 import asyncio
 
-from shared.adapters.memory_store import VirtualClock
+from shared.testkit.memory_store import VirtualClock
 
 
 class LoopClock(VirtualClock):

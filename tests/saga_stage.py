@@ -7,10 +7,6 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from typing import Any
 
-from shared.adapters.injected_faults import FaultPlan, ProcessKilled
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError, Unavailable
 from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Owner
@@ -35,6 +31,10 @@ from shared.engine.publish.publish import Producer
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Telemetry
+from shared.testkit.injected_faults import FaultPlan, ProcessKilled
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import VirtualClock
 
 REGIONS = ("east", "west")
 STAND_BY_SECONDS = 60.0

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 
 from functions.handlers import orders
-from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.domain.errors import LockstepError
 from shared.domain.saga.plan import SagaState
+from shared.testkit.injected_faults import FaultPlan, ProcessKilled
 from tests.saga_stage import REGIONS, Stage, Walk, stocked
 
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from shared.adapters.memory import MemoryJournal
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import Outcome
+from shared.testkit.memory import MemoryJournal
 from tests.business import worker_with
 from tests.world import REGIONS, World
 

@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.handler import OUTPUTS, Context, Handled, Handlers, OnFault, Output
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number, derive_id
@@ -18,6 +15,9 @@ from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import SessionNeed, Telemetry
 from shared.storage.documents import Document
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import VirtualClock
 
 REGIONS = ("east", "west")
 DELAY_SECONDS = 15.0

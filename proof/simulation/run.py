@@ -13,9 +13,9 @@ from proof.simulation.world.recorder import Violation, state_of
 from proof.simulation.world.variant import Variant, small_limits, variant_of
 from proof.simulation.world.virtual_time import now, run
 from proof.simulation.world.world import World
-from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.saga.plan import key_of
 from shared.domain.saga.record import kinds_of
+from shared.testkit.injected_faults import ProcessKilled
 
 SHRINK_RUNS_MAX = 150
 

@@ -12,12 +12,12 @@ from functools import partial
 from itertools import chain, groupby, product
 from typing import Any
 
-from shared.adapters.injected_faults import FaultPlan
 from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Status
 from shared.domain.message import Message
 from shared.storage.documents import decode_identities
 from shared.testkit.given import Found, Given, as_sent, described
+from shared.testkit.injected_faults import FaultPlan
 from shared.testkit.other_process import require_same_elsewhere
 from shared.testkit.purity import checked_runs
 from shared.testkit.regions import ERROR_QUEUE, REGIONS, TwoRegions, call_faults

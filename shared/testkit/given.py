@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.message import Message, Number, derive_id
+from shared.testkit.memory_store import EPOCH_SECONDS
 
 GROUP = "given"
 SENT_AT = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()

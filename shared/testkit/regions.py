@@ -8,10 +8,6 @@ from inspect import iscoroutinefunction
 from itertools import product
 from typing import Any
 
-from shared.adapters.injected_faults import PASSING_FAULTS, CallFault, FaultPlan, ProcessKilled
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.domain.handler import Context, Handler, Handlers, Kind
 from shared.domain.journal import Owner
@@ -24,6 +20,10 @@ from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.testkit.given import Found, described
+from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan, ProcessKilled
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import VirtualClock
 
 # Two regions are enough: what goes wrong between workers of different regions goes wrong with two.
 REGIONS = ("east", "west")

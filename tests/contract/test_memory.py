@@ -2,11 +2,11 @@
 
 import pytest
 
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.message import Message
 from shared.ports import Journal
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import VirtualClock
 from tests.contract.bus import BusContract
 from tests.contract.journal import JournalContract, session
 from tests.contract.journal_blocked import JournalBlockedContract

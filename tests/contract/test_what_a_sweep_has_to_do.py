@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_store import VirtualClock
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Delivered, PendingOutbox
 from shared.ports import Journal, WriteResult
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_store import VirtualClock
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.journal import REGIONS, attempt_of, debt, step

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.adapters.injected_faults import CallFault, FaultPlan
 from shared.ports import Bus, Entries, Ledgers, Maintenance, Outboxes, Regions
+from shared.testkit.injected_faults import CallFault, FaultPlan
 
 ENGINE = Path(__file__).parents[2] / "shared" / "engine"
 PREFIX = f"{ENGINE}{os.sep}"

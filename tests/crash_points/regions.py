@@ -6,8 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 
-from shared.adapters.injected_faults import FaultPlan
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Context, Handled, Handlers, Kind
 from shared.domain.journal import Status
@@ -15,6 +13,8 @@ from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.worker import Policy, WaitLimits
 from shared.storage.regions import REGIONS_SESSION
+from shared.testkit.injected_faults import FaultPlan
+from shared.testkit.memory_store import VirtualClock
 from shared.testkit.regions import REGIONS, TwoRegions
 from tests import letters
 from tests.business import LEASE_OVER, Outside, business

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from shared.adapters.injected_faults import CallFault, ProcessKilled
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.regions import call_faults
 from tests.crash_points.calls import CallSite, TracedFaultPlan
 from tests.crash_points.works import WORKS

@@ -11,7 +11,6 @@ from functools import partial
 from unittest.mock import MagicMock, patch
 
 from proof.simulation.world.variant import small_limits
-from shared.adapters.injected_faults import FaultPlan, ProcessKilled
 from shared.domain import next_entry
 from shared.domain.errors import (
     NotBlocked,
@@ -34,6 +33,7 @@ from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
+from shared.testkit.injected_faults import FaultPlan, ProcessKilled
 from shared.testkit.regions import TwoRegions
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from functions.triggers.receive import pause_seconds, receive_message
-from shared.adapters.injected_faults import FaultPlan
 from shared.domain.errors import LockstepError
 from shared.domain.failures import (
     BUS,
@@ -17,6 +16,7 @@ from shared.domain.failures import (
     FailureRule,
     make_error,
 )
+from shared.testkit.injected_faults import FaultPlan
 from tests.deliveries import delivery_of
 from tests.docs.failure_table import COMMAND, CONSEQUENCES, render, written
 from tests.world import World, message

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain import wire
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.storage.documents import VERSION_FIELD, WRITTEN_FIELD
+from shared.testkit.injected_faults import CallFault
 from tests.business import Outside, dies, payment, plain, world_of
 from tests.world import World, message
 

@@ -8,10 +8,6 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import BaseModel
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.memory_store import EPOCH_SECONDS, VirtualClock
 from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault
 from shared.domain.journal import Owner
@@ -23,6 +19,10 @@ from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.sagas.steps import Answered, Failed, read_reply
 from shared.engine.worker import Policy
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import EPOCH_SECONDS, VirtualClock
 
 REGIONS = ("east", "west")
 QUEUES = AppQueues(here="in", outputs="out", errors="errors")

@@ -4,9 +4,9 @@ from itertools import permutations
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
+from shared.testkit.injected_faults import CallFault
 from tests.business import LEASE_OVER, Outside, dies, payment, processed_and_died, world_of
 from tests.world import REGIONS, World, message
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain import wire
 from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.message import Message
 from shared.domain.reports import FAULT_TYPE
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
+from shared.testkit.injected_faults import CallFault
 from tests.business import LEASE_OVER, dies
 from tests.world import POLICY, REGIONS, Account, Amount, World, handlers, message
 

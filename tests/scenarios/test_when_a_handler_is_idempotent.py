@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.errors import OutcomeUnknown
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, PassedThrough, Processed
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.business import Outside, business, dies, payment, swept, world_of
 from tests.crashes import redelivered, sent, worlds
 from tests.world import REGIONS, World, message

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
-from shared.adapters.memory import MemoryJournal
 from shared.domain.errors import Unavailable
 from shared.domain.message import Message
 from shared.engine.build import Services
@@ -20,6 +18,8 @@ from shared.engine.consume.outcomes import (
     Processed,
 )
 from shared.ports import StoredEntry
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from shared.testkit.memory import MemoryJournal
 from tests.business import LEASE_SECONDS, OrderedClock, Outside, payment, worker_with, world_of
 from tests.world import GAP_SECONDS, REGIONS, World, message
 

@@ -13,7 +13,6 @@ import pytest
 
 from proof.simulation.world.virtual_time import run
 from proof.testbed.patience import Patience
-from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Context, Handle, Handlers, Kind
 from shared.domain.message import Message
@@ -21,6 +20,7 @@ from shared.engine.consume.outcomes import Faulted, PassedThrough, Processed
 from shared.engine.handle.limit import WATCHDOG, HandlerThreads
 from shared.engine.worker import Policy
 from shared.settings import SETTINGS
+from shared.testkit.injected_faults import ProcessKilled
 from tests.loop_clock import LoopClock
 from tests.world import POLICY, REGIONS, Account, Amount, World, handlers, message
 

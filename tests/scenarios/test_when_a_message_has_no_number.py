@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault, FaultPlan
 from shared.domain.errors import InvalidMessage
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Expired, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan
 from tests.business import (
     BEGAN,
     Outside,

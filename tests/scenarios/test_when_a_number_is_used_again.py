@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from functions.triggers.receive import receive_message
-from shared.adapters.injected_faults import CallFault
 from shared.domain import wire
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.testkit.injected_faults import CallFault
 from shared.testkit.regions import consume_together
 from tests.business import LEASE_OVER, Outside, dies, payment, processed_and_died, world_of
 from tests.deliveries import delivery_of

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from shared.adapters.memory import MemoryJournal
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Claimed, Outcome, Processed
 from shared.ports import SessionNeed
 from shared.storage.documents import STAGED_SECONDS
+from shared.testkit.memory import MemoryJournal
 from tests.business import (
     LEASE_OVER,
     Gated,

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault, ProcessKilled
 from shared.domain.errors import NotAllowed, NotOpen
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.world import World, message
 
 ERASE = ResolutionRequest(ResolutionAction.ERASE, "Ada", "asked to be forgotten")

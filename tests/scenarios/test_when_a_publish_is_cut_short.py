@@ -10,12 +10,12 @@ from itertools import combinations, product
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.dispatch.deliver import PAUSE_SECONDS
 from shared.engine.publish.publish import Producer
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from tests.world import LAG_SECONDS, World
 
 type Fault = tuple[str, CallFault]

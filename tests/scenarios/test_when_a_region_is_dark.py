@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.testkit.injected_faults import CallFault
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
 MESSAGES = [message(0), message(1)]

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import InvalidMessage
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import Processed
+from shared.testkit.injected_faults import CallFault
 from tests.world import LAG_SECONDS, REGIONS, World, message
 
 BILLS = [message(n, kind="account.bill") for n in range(3)]

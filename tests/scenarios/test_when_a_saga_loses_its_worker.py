@@ -7,13 +7,13 @@ from itertools import product
 import pytest
 
 from functions.handlers import orders
-from shared.adapters.injected_faults import (
+from shared.domain.saga.plan import SagaState
+from shared.testkit.injected_faults import (
     PASSING_FAULTS,
     CallFault,
     FaultPlan,
     ProcessKilled,
 )
-from shared.domain.saga.plan import SagaState
 from tests.saga_stage import STAND_BY_SECONDS, Stage, Walk, order, stocked
 from tests.saga_walks import walked
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from functions.triggers.receive import receive_message
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.errors import Misconfigured
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.build import build
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, LOOK_SECONDS_MAX, Readiness
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.deliveries import delivery_of
 from tests.world import REGIONS, World, message
 

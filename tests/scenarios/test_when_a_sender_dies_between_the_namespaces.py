@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.adapters.memory_bus import MemoryBus
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
+from shared.testkit.memory_bus import MemoryBus
 from tests.world import LAG_SECONDS, REGIONS, World
 
 SESSION = "acc-7"

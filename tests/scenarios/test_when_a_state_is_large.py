@@ -6,12 +6,12 @@ from contextlib import suppress
 import pytest
 from pydantic import BaseModel
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.domain.handler import Context, Handlers
 from shared.domain.message import Message, Number, home_region
 from shared.domain.next_entry import STATE_INLINE_BYTES_MAX, STATE_KEPT_ENTRIES
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.world import POLICY, REGIONS, World
 
 SESSION = "book-1"

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.engine.consume.outcomes import Claimed, Processed
+from shared.testkit.injected_faults import CallFault
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,

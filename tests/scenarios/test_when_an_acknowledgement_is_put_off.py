@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
-from shared.adapters.memory_store import VirtualClock
 from shared.engine.consume.outcomes import Processed
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from shared.testkit.memory_store import VirtualClock
 from tests.crashes import FaultyWorld, redelivered, rest, sent, worlds
 from tests.world import LAG_SECONDS, POLICY, World, handlers, message
 

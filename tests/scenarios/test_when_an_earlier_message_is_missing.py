@@ -4,8 +4,8 @@ import asyncio
 import json
 from dataclasses import replace
 
-from shared.adapters.injected_faults import CallFault
 from shared.engine.consume.outcomes import AlreadyDone, Parked, Processed
+from shared.testkit.injected_faults import CallFault
 from tests.business import processed_and_died
 from tests.world import GAP_SECONDS, World, message
 

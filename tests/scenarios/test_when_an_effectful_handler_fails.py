@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
+from shared.testkit.injected_faults import CallFault
 from tests.business import (
     ATTEMPTS,
     LEASE_OVER,

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault, ProcessKilled
 from shared.domain.errors import InvalidBody, LockstepError, NotRepeatable
 from shared.domain.message import Message
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
 from shared.engine.publish.ingest import KEY_SECONDS
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.world import DELAY_SECONDS, World, message
 
 STRAY = message(0, session="acc-7")

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from functions.triggers.receive import PAUSE_SECONDS_MAX, pause_seconds, receive_message
-from shared.adapters.injected_faults import FaultPlan
 from shared.domain.failures import (
     BUS,
     FAILURE_RULES,
@@ -21,6 +20,7 @@ from shared.domain.failures import (
     Service,
     make_error,
 )
+from shared.testkit.injected_faults import FaultPlan
 from tests.deliveries import delivery, delivery_of
 from tests.world import REGIONS, World, message
 

@@ -6,12 +6,12 @@ from itertools import product
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from shared.domain.errors import CallerError, ContentConflict, LockstepError, TooLarge
 from shared.domain.producer import HTTP_GROUP, REMEMBERED_MAX, Draft, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.publish.publish import Producer
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from tests.world import REGIONS, World
 
 SESSION = "acc-7"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import InvalidClientState, OutcomeUnknown
 from shared.engine.dispatch.deliver import PAUSE_SECONDS
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
 from shared.publishing.producer import IdempotentProducer
+from shared.testkit.injected_faults import CallFault
 from tests.world import LAG_SECONDS, World
 
 SESSION = "acc-7"

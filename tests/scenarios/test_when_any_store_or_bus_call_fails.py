@@ -5,10 +5,10 @@ from itertools import combinations, islice, product
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.ports import Entries, Ledgers, Maintenance, Outboxes, Regions
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.crashes import sent
 from tests.sizes import IS_PROOF
 from tests.world import LAG_SECONDS, REGIONS, World, message

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.dispatch.deliver import Delivery
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import VirtualClock
 from tests.world import DELAY_SECONDS, QUEUES, REGIONS, World, message
 
 SESSIONS = [f"acc-{n}" for n in range(200)]

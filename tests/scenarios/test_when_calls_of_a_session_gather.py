@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
-from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Outcome, Parked, Processed
+from shared.testkit.injected_faults import CallFault
+from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.world import GAP_SECONDS, POLICY, World, message
 
 TEN = [message(n, kind="account.bill") for n in range(10)]

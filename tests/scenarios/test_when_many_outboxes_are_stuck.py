@@ -4,12 +4,12 @@ from itertools import count
 
 import pytest
 
-from shared.adapters.injected_faults import ProcessKilled
 from shared.domain.message import Message
 from shared.domain.outbox import PendingOutbox
 from shared.engine.consume.outcomes import Processed
 from shared.engine.operate.recover import Recovered
 from shared.storage.documents import decode_pending
+from shared.testkit.injected_faults import ProcessKilled
 from tests.world import LAG_SECONDS, World, message
 
 STUCK = 2_000

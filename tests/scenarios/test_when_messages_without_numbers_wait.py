@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.engine.consume.outcomes import (
     AlreadyDone,
     Claimed,
@@ -15,6 +14,7 @@ from shared.engine.consume.outcomes import (
 )
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.worker import WaitLimits
+from shared.testkit.injected_faults import CallFault
 from tests.business import LEASE_OVER, Outside, dies, plain, world_of
 from tests.crashes import sent
 from tests.world import POLICY, REGIONS, World

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
 from shared.domain.journal import Status
 from shared.domain.message import Message, home_region
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
@@ -18,6 +17,7 @@ from shared.engine.operate.compact import (
 )
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.storage.documents import GENESIS_ID, MILESTONE_EVERY, position_id
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.letters import WRITER, handlers, writing
 from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault, ProcessKilled
 from shared.domain.errors import NotHalted
 from shared.domain.standstill import StandstillKind
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.standing import listed, shown
 from tests.world import World, message
 

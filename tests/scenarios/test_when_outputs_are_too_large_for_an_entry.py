@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault, ProcessKilled
 from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.domain.journal import Status
 from shared.domain.message import Message
@@ -13,6 +12,7 @@ from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
 from shared.storage import limits
 from shared.storage.documents import STAGED_SECONDS, Document, staged_ids
 from shared.storage.limits import INLINE_BYTES_MAX
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.letters import WRITER, handlers, writing, written_in
 from tests.world import LAG_SECONDS, World

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from functions.triggers.recover import sweep_ledgers
-from shared.adapters.memory import MemoryJournal
 from shared.domain.errors import Misconfigured
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.settings import InvalidSettings, Settings
+from shared.testkit.memory import MemoryJournal
 from shared.wiring import Adapters, connect
 from tests.unit.shared.test_settings import ENVIRONMENT
 from tests.world import DELAY_SECONDS, LAG_SECONDS, QUEUES, World, handlers

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from proof.simulation.world import virtual_time
-from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import ContentConflict, Unavailable
 from shared.domain.message import Message
 from shared.domain.producer import Draft
 from shared.engine.publish.ingest import TOGETHER_MAX, Ingest
+from shared.testkit.injected_faults import CallFault
 from tests.loop_clock import LoopClock
 from tests.world import REGIONS, World
 

@@ -4,11 +4,11 @@ from contextlib import suppress
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import InvalidMessage, NotOpen, OutcomeUnknown, Unavailable, UnknownType
 from shared.domain.journal import Resolution
 from shared.domain.standstill import StandstillKind
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.testkit.injected_faults import CallFault
 from tests.letters import WRITER, handlers, writing
 from tests.standing import listed, shown
 from tests.world import POLICY, REGIONS, World, message

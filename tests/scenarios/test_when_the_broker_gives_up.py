@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import pytest
 
 from functions.triggers.recover import sweep_dead_letters
-from shared.adapters.injected_faults import CallFault
-from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain import wire
 from shared.domain.handler import Context, Handlers, Kind
 from shared.domain.message import Message
 from shared.engine.operate.dead_letters import LETTERS_MAX
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import DeadLetter
+from shared.testkit.injected_faults import CallFault
+from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.world import REGIONS, Account, Amount, World, message
 
 NOW = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()

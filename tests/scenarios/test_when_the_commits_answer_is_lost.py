@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import OutcomeUnknown
 from shared.engine.consume.outcomes import AlreadyDone, Processed
+from shared.testkit.injected_faults import CallFault
 from tests.world import World, message
 
 

@@ -1,11 +1,11 @@
 """The entry is in the journal; the process dies before it dispatches, or before it settles."""
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain import next_entry
 from shared.domain.handler import HandlerInput
 from shared.engine.consume.outcomes import AlreadyDone
 from shared.ports import WriteResult
 from shared.storage.documents import decode_pending
+from shared.testkit.injected_faults import CallFault
 from tests.world import LAG_SECONDS, World, message
 
 BILL = message(0, kind="account.bill")

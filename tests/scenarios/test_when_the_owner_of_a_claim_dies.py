@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault, ProcessKilled
 from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.engine.consume.outcomes import AlreadyDone, Claimed, Processed
 from shared.engine.worker import WaitLimits
 from shared.ports import SessionNeed
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,

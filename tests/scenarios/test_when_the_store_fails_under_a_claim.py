@@ -6,11 +6,11 @@ from itertools import product
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from shared.domain.errors import LockstepError, OutcomeUnknown, Unavailable
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.worker import WaitLimits
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from tests.business import LEASE_OVER, Outside, business, payment, swept, world_of
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.world import POLICY, REGIONS, World, message

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain.handler import Context
 from shared.domain.message import GROUP_CHARACTERS_MAX, Message, Number, derive_id
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.testkit.injected_faults import CallFault
 from tests.business import LEASE_OVER, Outside, dies, payment, plain, swept, world_of
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.deliveries import delivery_of

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import Outcome, Processed
+from shared.testkit.injected_faults import CallFault
 from tests.business import LEASE_OVER, Outside, dies, payment, swept, world_of
 from tests.crashes import sent
 from tests.schedules import Schedule, race

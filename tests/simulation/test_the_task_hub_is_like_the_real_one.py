@@ -22,7 +22,7 @@ from proof.simulation.world.replay import (
     TimerFired,
     replay,
 )
-from shared.adapters.memory_store import EPOCH_SECONDS
+from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.unit.functions.record_saga_histories import HISTORIES
 
 KEPT: dict[str | None, Callable[[pb.HistoryEvent], HistoryEvent]] = {

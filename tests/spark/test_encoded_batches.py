@@ -23,8 +23,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from local.cloud import Cloud
 from local.faults import Action, Fault
-from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.memory_store import VirtualClock
 from shared.adapters.service_bus import to_service_bus
 from shared.domain.errors import (
     InvalidMessage,
@@ -35,6 +33,8 @@ from shared.domain.errors import (
 )
 from shared.domain.message import Message, Number
 from shared.settings import Connection
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import VirtualClock
 from spark import encoded_bus
 from spark.amqp import SASL, QueueAddress
 from spark.encoded_bus import KEPT_BYTES_MAX, EncodedBus, find_address

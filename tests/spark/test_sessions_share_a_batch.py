@@ -10,8 +10,6 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from local.cloud import Cloud
-from shared.adapters.memory_bus import MemoryBus
-from shared.adapters.memory_store import VirtualClock
 from shared.adapters.service_bus import ServiceBus
 from shared.domain.errors import (
     InvalidMessage,
@@ -22,6 +20,8 @@ from shared.domain.errors import (
 )
 from shared.domain.message import Message, Number
 from shared.ports import Bus
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import VirtualClock
 from shared.wiring import Adapters
 from spark.datasource import PATIENCE_SECONDS
 from spark.encoded_bus import EncodedBus

@@ -12,9 +12,9 @@ from proof.simulation.world.workload import (
     Workload,
     moment,
 )
-from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.message import Message, Number, derive_id
 from shared.domain.producer import Draft
+from shared.testkit.memory_store import EPOCH_SECONDS
 
 KINDS = (
     *("account.add", "account.bill", "account.state", "account.wire") * 3,

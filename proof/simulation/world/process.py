@@ -13,8 +13,6 @@ from proof.simulation.world.broker import Namespace
 from proof.simulation.world.faults import FaultInjector, NetworkFault
 from proof.simulation.world.recorder import RecordingJournal
 from proof.simulation.world.virtual_time import now
-from shared.adapters.injected_faults import ProcessKilled
-from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.errors import (
     LockstepError,
     Misconfigured,
@@ -24,6 +22,8 @@ from shared.domain.errors import (
 )
 from shared.domain.journal import Entry
 from shared.domain.message import Message
+from shared.testkit.injected_faults import ProcessKilled
+from shared.testkit.memory_store import EPOCH_SECONDS
 
 ANSWER_SECONDS_MAX = 0.05
 # Often longer than a lease and a session lock.

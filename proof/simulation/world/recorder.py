@@ -8,8 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_store import MemoryStore, VirtualClock
 from shared.domain.errors import LockstepError
 from shared.domain.journal import Json
 from shared.domain.message import Message
@@ -19,6 +17,8 @@ from shared.engine.sagas.steps import CommandReply, Commands
 from shared.ports import WriteResult
 from shared.storage.documents import Document, is_entry, lacks_state, sequence_of
 from shared.storage.operations import DeleteDocument, Operation
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_store import MemoryStore, VirtualClock
 
 # A message's session, id and digest.
 type Identity = tuple[str, str, str]

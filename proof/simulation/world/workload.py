@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain.message import Message
 from shared.domain.producer import Draft
+from shared.testkit.memory_store import EPOCH_SECONDS
 
 type Operation = tuple[Draft, ...]
 

@@ -21,8 +21,8 @@ from functions.http.operate import (
 )
 from functions.http.requests import SAGA, SESSION, path_to
 from proof.simulation.world import virtual_time
-from shared.adapters.injected_faults import CallFault
 from shared.domain.journal import Resolution
+from shared.testkit.injected_faults import CallFault
 from tests.world import REGIONS, World, message
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from functions.http.ingest import accept, build_ingest_blueprint
 from functions.http.responses import respond_problem
-from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import Throttled
 from shared.domain.message import BODY_BYTES_MAX
+from shared.testkit.injected_faults import CallFault
 from tests.world import World
 
 

@@ -12,9 +12,9 @@ import azure.functions as func
 import pytest
 
 from functions.triggers.receive import receive_message
-from shared.adapters.memory_store import EPOCH_SECONDS
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown
+from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.deliveries import delivery, delivery_of
 from tests.world import World, message
 

@@ -10,10 +10,10 @@ import azure.functions as func
 import pytest
 
 from functions.triggers.recover import build_recovery_blueprint, recover_documents, sweep_journal
-from shared.adapters.injected_faults import CallFault
 from shared.domain.errors import Misconfigured
 from shared.engine.build import Services, build
 from shared.engine.publish.publish import Producer
+from shared.testkit.injected_faults import CallFault
 from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
 
 type Trigger = Callable[[object], Coroutine[None, None, None]]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.engine.worker import FAILURES_MAX, FailureLog
+from shared.testkit.memory_store import VirtualClock
 
 
 def test_the_same_in_the_same_place_is_logged_once_a_minute(

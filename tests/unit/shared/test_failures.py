@@ -11,7 +11,6 @@ from azure.servicebus import exceptions as bus
 from azure.servicebus._transport._pyamqp_transport import _ERROR_CODE_TO_ERROR_MAPPING
 
 from shared.adapters.cosmos_account import CosmosAccount, Tries, convert, read_failure, reading
-from shared.adapters.injected_faults import CallFault, FaultPlan
 from shared.adapters.service_bus import Namespace, ServiceBus, code_of
 from shared.domain.errors import (
     InvalidMessage,
@@ -33,6 +32,7 @@ from shared.domain.failures import (
     classify,
     make_error,
 )
+from shared.testkit.injected_faults import CallFault, FaultPlan
 
 ERRORS = {
     FailureClass.TRANSIENT: Unavailable,

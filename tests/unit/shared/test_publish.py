@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.injected_faults import CALL_ERRORS, CallFault
-from shared.adapters.memory import MemoryJournal
-from shared.adapters.memory_bus import MemoryBus
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, TooLarge, Unavailable
 from shared.domain.message import Message
 from shared.domain.producer import REMEMBERED_MAX, Draft, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.publish.publish import Producer
 from shared.storage.limits import OPERATION_MESSAGES_MAX
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_bus import MemoryBus
 from tests.world import DELAY_SECONDS, World, message
 
 

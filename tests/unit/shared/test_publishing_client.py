@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.adapters.injected_faults import CallFault
-from shared.adapters.memory_bus import MemoryBus
 from shared.domain.errors import (
     AlreadyPublished,
     InvalidMessage,
@@ -25,6 +23,8 @@ from shared.publishing.options import (
 )
 from shared.publishing.producer import IdempotentProducer
 from shared.storage.limits import OPERATION_BYTES_MAX
+from shared.testkit.injected_faults import CallFault
+from shared.testkit.memory_bus import MemoryBus
 from tests.world import LAG_SECONDS, World
 
 SESSION = "acc-7"

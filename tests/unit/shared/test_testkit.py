@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 from pydantic import BaseModel
 
-from shared.adapters.injected_faults import PASSING_FAULTS, CallFault, FaultPlan
 from shared.domain.handler import Context, Handle, Handled, Handlers, Kind, OnFault, Output
 from shared.testkit import Found, Report, exercise, given
 from shared.testkit.exercise import fault_plans
 from shared.testkit.given import as_sent
+from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan
 from shared.testkit.regions import TwoRegions
 from tests.unit.shared.suspects import (
     Account,

@@ -7,8 +7,6 @@ somebody sleeps.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 
-from shared.adapters.injected_faults import FaultPlan
-from shared.adapters.memory_store import MemoryStore, VirtualClock
 from shared.domain.journal import (
     Entry,
     EvictedCursor,
@@ -96,6 +94,8 @@ from shared.storage.operations import (
 )
 from shared.storage.queries import place_of, shows_need, shows_sign, shows_work
 from shared.storage.regions import REGIONS_ID, REGIONS_SESSION, decode_regions
+from shared.testkit.injected_faults import FaultPlan
+from shared.testkit.memory_store import MemoryStore, VirtualClock
 
 
 class MemoryJournal:

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from shared.adapters.injected_faults import FaultPlan
-from shared.adapters.memory_store import VirtualClock
 from shared.domain.errors import InvalidMessage, Misconfigured, Unavailable
 from shared.domain.message import BODY_BYTES_MAX, Message
 from shared.ports import BrowsedMessage, DeadLetter
+from shared.testkit.injected_faults import FaultPlan
+from shared.testkit.memory_store import VirtualClock
 
 
 @dataclass(frozen=True, slots=True)
