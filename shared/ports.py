@@ -1,47 +1,28 @@
-"""What the engine needs of the outside: the journals, the queues of all regions, and a clock.
+"""What the engine needs of the outside: a container, the queues of all regions, and a clock.
 
-The journal is split by who reads it: `Entries` for a message's way, `Outboxes` for delivery,
-`Ledgers` and `Regions` for producers, `Maintenance` for sweeps, compaction and operators,
-`Directory` for pages, and `Repetitions` for the error queue. Two
-implementations of everything exist, the SDK adapters and the in-memory twin; one contract suite
-holds both to what is written here. Every method may raise Unavailable (nothing happened) and, where
-it writes, OutcomeUnknown (it may have happened, or may still).
+A container keeps documents; what is kept in them of sessions is for shared/storage/journal.py to
+say, which is written once over any container. Two implementations of each exist: over the SDKs in
+shared/adapters, and in memory in shared/testkit. One contract suite holds both to what is written
+here. Every method may raise Unavailable (nothing happened) and, where it writes, OutcomeUnknown (it
+may have happened, or may still).
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
 
-from shared.domain.journal import (
-    Entry,
-    EvictedCursor,
-    Marker,
-    MessageIdentity,
-    RecentEntry,
-    Repetition,
-    Resolution,
-)
+from shared.domain.journal import Entry, EvictedCursor, MessageIdentity
 from shared.domain.measures import Measure
-from shared.domain.message import OWN_SOURCE, Message, Number
-from shared.domain.outbox import (
-    NO_OUTBOX,
-    Delivered,
-    DestinationBatch,
-    Outbox,
-    OutputDecision,
-    PendingOutbox,
-    Staged,
-)
-from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
-from shared.domain.standstill import ListPlace, Sign
+from shared.domain.message import Message
+from shared.domain.producer import Ledger
 
 # How long the proof that an un-numbered message was seen is kept.
 MARKER_SECONDS = 7 * 24 * 3600
-# Of a session's pending outboxes so many are listed at once.
-PENDING_MAX = 1_000
+# No id of a document is lower than the first, and none is higher than the second.
+EVERY_ID = ("", "\U0010ffff")
 
 
 class WriteResult(Enum):
@@ -156,289 +137,145 @@ class SessionNeed(Enum):
     COMPACTION = "compaction"  # there are many entries
 
 
-class Entries(Protocol):
-    """The entries of all sessions, and the messages that wait beside them."""
-
-    async def head(self, session: str, *, newest: bool = True) -> Entry | None:
-        """The newest entry, as new as any append acknowledged before the call; None if none.
-
-        With `newest` false it may be an older one, and costs half.
-        """
-        ...
-
-    async def entry(self, session: str, position: int) -> Entry | None:
-        """The entry at a position, or None."""
-        ...
-
-    async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
-        """The entry at a position with its version and age, or None."""
-        ...
-
-    async def processed(
-        self, session: str, position: int, limit: int
-    ) -> Mapping[int, Sequence[MessageIdentity]]:
-        """Which messages the entries from a position on processed: at most `limit` entries.
-
-        The newest entries may be missing, and claims are. A `limit` of one is a point read.
-        """
-        ...
-
-    async def cursor(self, session: str, group: str) -> EvictedCursor | None:
-        """A producer group's cursor as it was evicted last, or None.
-
-        As new as any append acknowledged before the call. It is older than that of an entry that
-        names the group.
-        """
-        ...
-
-    async def marker(
-        self, session: str, message_id: str, source: str = OWN_SOURCE
-    ) -> Marker | None:
-        """The marker of an un-numbered message, while it is kept; a new one may be missed."""
-        ...
-
-    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
-        """Write the entry with everything that belongs to it, all or none.
-
-        Of all appends at one position at most one is ever CREATED, and only on an entry before it
-        that exists. Raises NotStorable for what the store does not take.
-        """
-        ...
-
-    async def replace(
-        self,
-        entry: Entry,
-        version: str,
-        carried: Carried = NOTHING_CARRIED,
-        waiting: ParkedMessage | None = None,
-    ) -> WriteResult:
-        """Replace a claim, and park a message beside it, all or none.
-
-        CREATED, or TAKEN if the version is another. Raises NotStorable for what the store does not
-        take.
-        """
-        ...
-
-    async def parked(self, session: str, number: Number) -> Message | None:
-        """The message parked under a number, or None."""
-        ...
-
-    async def parked_run(self, session: str, number: Number, limit: int) -> Sequence[Message]:
-        """The messages parked under a number and those right after it, up to the first gap.
-
-        At most `limit`; the owner level of the number is of no account.
-        """
-        ...
+type Document = dict[str, Any]
 
 
-class Outboxes(Protocol):
-    """What waits to be delivered to regions."""
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """Prove that a document exists."""
 
-    async def pending(
-        self, session: str, regions: Sequence[str], *, limit: int = PENDING_MAX
-    ) -> Sequence[PendingOutbox]:
-        """A session's outboxes that wait for one of these regions: at most `limit`, oldest first.
-
-        A producer's come after all entries'; they are in no order.
-        """
-        ...
-
-    async def add_pending(self, session: str, outbox: Outbox) -> None:
-        """Keep a producer's outbox until it is delivered. Adding it twice is adding it once."""
-        ...
-
-    async def blocked(self, session: str) -> Sequence[PendingOutbox]:
-        """A session's outboxes with blocked queues, the oldest entries first."""
-        ...
-
-    async def blocked_queues(self, region: str) -> Sequence[str]:
-        """The region's blocked queues, once each; what has been blocked longest comes first."""
-        ...
-
-    async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
-        """Record what a delivery of an outbox came to. Doing so twice is harmless."""
-        ...
-
-    async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
-        """Record which regions an entry's outbox still waits for, in one write without a read.
-
-        For the worker that made the entry and sent its outputs, which must not be staged ones.
-        """
-        ...
-
-    async def decide(self, pending: PendingOutbox, decisions: Mapping[str, OutputDecision]) -> None:
-        """Record what a person decided about the outputs for blocked queues."""
-        ...
-
-    async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
-        """Keep an attempt's outputs until it commits or has had its time. Raises NotStorable."""
-        ...
-
-    async def staged(self, session: str, staged: Staged) -> Sequence[DestinationBatch]:
-        """The outputs that were staged; fewer if they are gone."""
-        ...
+    document_id: str
+    refused: WriteResult
 
 
-class Ledgers(Protocol):
-    """The producers' ledgers, which lie beside the journals."""
+@dataclass(frozen=True, slots=True)
+class CreateDocument:
+    """Create a document that must not exist."""
 
-    async def ledger(self, session: str, group: str) -> StoredLedger | None:
-        """A producer group's ledger in a session."""
-        ...
+    document: Document
+    refused: WriteResult
 
-    async def key(self, session: str, group: str, message_id: str) -> BoundNumber | None:
-        """The number that a kept key is bound to, for as long as it is kept."""
-        ...
 
-    async def save_ledger(
+@dataclass(frozen=True, slots=True)
+class UpsertDocument:
+    """Store a document whether it exists or not."""
+
+    document: Document
+    refused: WriteResult = WriteResult.TAKEN
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceDocument:
+    """Replace a document that must still be of this version."""
+
+    document: Document
+    version: str
+    refused: WriteResult
+
+
+@dataclass(frozen=True, slots=True)
+class PatchDocument:
+    """Set fields of a document that must exist, and be of this version where one is given."""
+
+    document_id: str
+    fields: Mapping[str, Any]
+    refused: WriteResult
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDocument:
+    """Delete a document that must exist, and be of this version where one is given."""
+
+    document_id: str
+    refused: WriteResult
+    version: str | None = None
+
+
+# `refused` says what it means that the store does not take the operation.
+type Operation = (
+    ReadDocument
+    | CreateDocument
+    | UpsertDocument
+    | ReplaceDocument
+    | PatchDocument
+    | DeleteDocument
+)
+
+
+@dataclass(slots=True)
+class StoreClock:
+    """The time on the store's own clock when it answered last, right to the second."""
+
+    seconds: float = 0.0
+
+
+def is_any(_: Document) -> bool:
+    """Say that every document is looked for."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What documents are looked for, said twice: in SQL, and for a store that reads no SQL.
+
+    `sql` with its `parameters` finds the documents that `matches` is true of, by the field `order`
+    where one is named. `ids` are the lowest and the highest id that one of them can have, and
+    `is_flagged` says that all of them show a need: a store may look there alone. `sql` may find
+    some fields only, which `select` makes of a document where they are none of its own. With a
+    `session` its partition alone is looked into. `is_enough` says of those that were found and the
+    next one whether the search ends before it. What `may_be_old` costs half.
+    """
+
+    sql: str
+    limit: int
+    matches: Callable[[Document], bool] = is_any
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    session: str | None = None
+    order: str = ""
+    is_descending: bool = False
+    ids: tuple[str, str] = EVERY_ID
+    is_flagged: bool = False
+    select: Callable[[Document], Document] = dict
+    is_enough: Callable[[list[Document], Document], bool] | None = None
+    may_be_old: bool = False
+
+
+class Container(Protocol):
+    """Where documents are kept: each belongs to a session, and has an id there.
+
+    The store adds a version and a time to each document that it keeps.
+    """
+
+    async def read(
         self,
         session: str,
-        ledger: Ledger,
-        version: str | None,
-        pending: Outbox = NO_OUTBOX,
-        keys: KeptKeys = NO_KEYS,
-    ) -> str | None:
-        """Create (version None) or replace a ledger, and keep its newest messages until delivered.
-
-        All of it with its keys, or nothing. The answer is the version stored, or None when another
-        producer was first, or one of the keys is kept already. Raises NotStorable.
-        """
-        ...
-
-
-class Regions(Protocol):
-    """The list of regions that everything in the journal is for."""
-
-    async def regions(self) -> StoredRegions | None:
-        """The stored list, or None while nobody has stored one."""
-        ...
-
-    async def save_regions(self, names: Sequence[str], version: str | None) -> bool:
-        """Create (version None) or replace the list; false when somebody else was first."""
-        ...
-
-
-class Maintenance(Protocol):
-    """What sweeps, compaction and operators look for."""
-
-    async def has_work(self, region: str) -> bool:
-        """Whether any session may need a sweep in a region: DELIVERY, UNBLOCKING, TAKE_OVER or
-        DRAINING, at any age.
-        """
-        ...
-
-    async def sessions(
-        self,
-        need: SessionNeed,
+        document_id: str,
         *,
-        region: str = "",
-        queue: str = "",
-        older_than_seconds: float = 0.0,
-        of_regions: int = 0,
-        excluded: Sequence[str] = (),
-        limit: int,
-    ) -> Sequence[str]:
-        """Sessions with a need, the oldest first, each named once.
+        may_be_old: bool = False,
+        clock: StoreClock | None = None,
+    ) -> Document | None:
+        """Return a document, as new as any write acknowledged before the call; None if none.
 
-        Ages are by the store's clock, since the last change. At most `limit` documents are looked
-        at; those of the `excluded` sessions do not count. DELIVERY is asked for one region,
-        UNBLOCKING for one queue of it. With `of_regions`, the number of regions, those follow whose
-        outbox fewer miss, at any age: another region's acknowledgement was their last change.
+        With `may_be_old` it may be an older one, and costs half. `clock` is set to the time.
         """
         ...
 
-    async def signs(
-        self,
-        needs: Collection[SessionNeed],
-        regions: Sequence[str],
-        *,
-        session: str | None = None,
-        older_than_seconds: float,
-        after: ListPlace | None = None,
-        limit: int,
-    ) -> Sequence[Sign]:
-        """What shows a need, in the order of the list, after a place: of all sessions, or of one.
+    async def write(self, session: str, operations: Sequence[Operation]) -> tuple[WriteResult, str]:
+        """Apply operations to the documents of a session in this order, all or none.
 
-        RESOLUTION, DRAINING and DELIVERY are looked for, the latter for these regions. A sign of
-        these two counts once it is older than this, by the store's clock. Fewer than `limit` are
-        the last ones.
+        The answer is CREATED and the version of the last document, or what the first operation
+        means that was refused. Raises NotStorable for what the store does not take.
         """
         ...
 
-    async def first_parked(self, session: str, group: str) -> int | None:
-        """The lowest sequence that a message of a group is parked under, or None."""
+    async def find(self, query: Query, clock: StoreClock | None = None) -> list[Document]:
+        """Return the first documents that a query finds; `clock` is set to the time before any."""
         ...
 
-    async def close(
-        self, session: str, position: int, version: str, closed: Resolution | None
-    ) -> bool:
-        """Record that an entry asks for nobody any more, and who decided so, where a person did.
-
-        False where the entry was written since this version was read.
-        """
+    async def look(self) -> None:
+        """Ask for nothing in particular. Raises Unavailable where nothing can be read."""
         ...
-
-    async def oldest_entries(self, session: str, limit: int) -> Sequence[StoredEntry]:
-        """The oldest entries of a session, in order."""
-        ...
-
-    async def milestone(self, session: str, older_than_seconds: float) -> int | None:
-        """The newest marked position that is older than this by the store's clock."""
-        ...
-
-    async def compact(
-        self,
-        session: str,
-        positions: Sequence[int],
-        marks: Mapping[int, bool],
-        states: Sequence[int] = (),
-    ) -> None:
-        """Remove entries, and mark others or remove their marks: at most 100 in all, or nothing.
-
-        `states` are those of the entries whose states lie beside them, which go as well. Writing a
-        mark makes its entry young. Doing so twice is harmless.
-        """
-        ...
-
-
-class Directory(Protocol):
-    """What people look at. Nothing is decided by it, so it may be some seconds old."""
-
-    async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
-        """The sessions whose names begin with a prefix and come after a name, in their order."""
-        ...
-
-    async def recent_entries(self, seconds: float, limit: int) -> Sequence[RecentEntry]:
-        """The newest entries of all sessions, at most so many seconds old, the newest first."""
-        ...
-
-    async def waiting_seconds(
-        self, region: str, older_than_seconds: float, limit: int
-    ) -> Sequence[float]:
-        """For how long outboxes have waited for a region, the oldest first; at least so long."""
-        ...
-
-
-class Repetitions(Protocol):
-    """What is recorded of reports in the error queue that a person sends again."""
-
-    async def repetition(self, session: str, report: str) -> Repetition | None:
-        """What is recorded of a report, by its session and its id, or None."""
-        ...
-
-    async def begin_repetition(
-        self, session: str, report: str, repetition: Repetition
-    ) -> Repetition:
-        """Record it, unless one is recorded already; the answer is what is recorded."""
-        ...
-
-    async def end_repetition(self, session: str, report: str) -> None:
-        """Record that it was sent. Doing so twice is harmless."""
-        ...
-
-
-class Journal(Entries, Outboxes, Ledgers, Regions, Maintenance, Directory, Repetitions, Protocol):
-    """Everything that is kept of all sessions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 
-from shared.adapters.cosmos import CosmosJournal
-from shared.adapters.cosmos_account import CosmosAccount, CosmosContainer
+from shared.adapters.cosmos import CosmosAccount, CosmosContainer
 from shared.adapters.cosmos_leases import CosmosLeases
 from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
@@ -22,6 +21,7 @@ from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Telemetry
 from shared.settings import Settings
+from shared.storage.journal import Journal
 
 DAY_SECONDS = 24 * 3600.0
 
@@ -31,7 +31,7 @@ class Adapters:
     """The outside, as far as a producer needs it."""
 
     account: CosmosAccount
-    journal: CosmosJournal
+    journal: Journal
     bus: ServiceBus
     clock: MonotonicClock
     delivery: Delivery
@@ -50,7 +50,7 @@ class Adapters:
         queues = AppQueues(settings.queue, settings.output_queue, settings.error_queue)
         return cls(
             account=account,
-            journal=CosmosJournal(CosmosContainer(account, settings.database, settings.journal)),
+            journal=Journal(CosmosContainer(account, settings.database, settings.journal)),
             bus=bus,
             clock=clock,
             delivery=Delivery(
@@ -64,7 +64,7 @@ class Adapters:
         if not settings.ledgers:
             return self
         container = CosmosContainer(self.account, settings.database, settings.ledgers)
-        return replace(self, journal=CosmosJournal(container))
+        return replace(self, journal=Journal(container))
 
     async def close(self) -> None:
         """Disconnect; the next use connects again."""

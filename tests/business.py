@@ -15,8 +15,9 @@ from shared.domain.journal import Owner
 from shared.domain.message import Message
 from shared.engine.build import Services, build
 from shared.ports import Clock
+from shared.storage.journal import Journal
 from shared.testkit.injected_faults import CallFault, FaultPlan, ProcessKilled
-from shared.testkit.memory import MemoryJournal
+from shared.testkit.intercepted import InterceptedJournal
 from shared.testkit.memory_store import EPOCH_SECONDS, VirtualClock
 from tests.world import REGIONS, Account, Amount, Boast, Receipt, World, handlers, message
 
@@ -170,7 +171,7 @@ def world_of(outside: Outside, clock: VirtualClock | None = None) -> World:
 
 
 def worker_with(
-    world: World, region: str, *, journal: Any = None, clock: Clock | None = None
+    world: World, region: str, *, journal: Journal | None = None, clock: Clock | None = None
 ) -> Services:
     """A worker that sees the journal, or the time, in its own way."""
     world.workers += 1
@@ -219,26 +220,19 @@ async def swept(world: World) -> None:
             await world.worker(region).recovery.sweep()
 
 
-class Gated:
+class Gated(InterceptedJournal):
     """A journal as one worker sees it: its calls of some operations wait while the gate is shut."""
 
-    def __init__(self, journal: MemoryJournal, *operations: str) -> None:
-        self.journal = journal
+    def __init__(self, journal: Journal, *operations: str) -> None:
+        super().__init__(journal)
         self.operations = operations
         self.gate = asyncio.Event()
         self.gate.set()
         self.waits = asyncio.Event()
 
-    def __getattr__(self, name: str) -> Any:
-        """The journal's method, behind the gate."""
-        method = getattr(self.journal, name)
-        if self.operations and name not in self.operations:
-            return method
-
-        async def gated(*arguments: Any, **options: Any) -> Any:
-            if not self.gate.is_set():
-                self.waits.set()
-                await self.gate.wait()
-            return await method(*arguments, **options)
-
-        return gated
+    async def intercept(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make the call behind the gate."""
+        if not self.gate.is_set() and (not self.operations or name in self.operations):
+            self.waits.set()
+            await self.gate.wait()
+        return await call()

@@ -4,37 +4,33 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shared.ports import Clock
-from shared.testkit.memory import MemoryJournal
+from shared.storage.journal import Journal
+from shared.testkit.intercepted import InterceptedJournal
 
 WRITES = frozenset(
     {"append", "replace", "add_pending", "acknowledge", "decide", "stage", "save_ledger", "compact"}
 )
 
 
-class FarJournal:
-    """See ports.Journal: the twin, reached over a long way.
+class FarJournal(InterceptedJournal):
+    """A journal that is reached over a long way.
 
     A call takes half of its time on the way there and half on the way back.
     """
 
     def __init__(
-        self, journal: MemoryJournal, clock: Clock, *, read_seconds: float, write_seconds: float
+        self, journal: Journal, clock: Clock, *, read_seconds: float, write_seconds: float
     ) -> None:
-        self.journal = journal
+        super().__init__(journal)
         self.clock = clock
         self.read_seconds = read_seconds
         self.write_seconds = write_seconds
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """The twin's method, with the time that it takes."""
-        method = getattr(self.journal, name)
+    async def intercept(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make the call, with the time that it takes."""
         seconds = self.write_seconds if name in WRITES else self.read_seconds
-
-        async def call(*arguments: Any, **options: Any) -> Any:
+        await self.clock.sleep(seconds / 2)
+        try:
+            return await call()
+        finally:
             await self.clock.sleep(seconds / 2)
-            try:
-                return await method(*arguments, **options)
-            finally:
-                await self.clock.sleep(seconds / 2)
-
-        return call

@@ -1,12 +1,13 @@
 """Two workers whose store calls take turns in a given order."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import Outcome
-from shared.testkit.memory import MemoryJournal
+from shared.storage.journal import Journal
+from shared.testkit.intercepted import InterceptedJournal
 from tests.business import worker_with
 from tests.world import REGIONS, World
 
@@ -38,23 +39,18 @@ class Turns:
             self.changed.notify_all()
 
 
-class InTurn:
+class InTurn(InterceptedJournal):
     """The journal as one worker sees it: each call waits for its turn."""
 
-    def __init__(self, journal: MemoryJournal, turns: Turns, worker: int) -> None:
-        self.journal = journal
+    def __init__(self, journal: Journal, turns: Turns, worker: int) -> None:
+        super().__init__(journal)
         self.turns = turns
         self.worker = worker
 
-    def __getattr__(self, name: str) -> Any:
-        """The journal's method, in turn."""
-        method = getattr(self.journal, name)
-
-        async def in_turn(*arguments: Any, **options: Any) -> Any:
-            await self.turns.take(self.worker)
-            return await method(*arguments, **options)
-
-        return in_turn
+    async def intercept(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make the call in turn."""
+        await self.turns.take(self.worker)
+        return await call()
 
 
 async def race(world: World, schedule: Schedule, *arrivals: Sequence[Message]) -> list[Outcome]:

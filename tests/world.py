@@ -13,8 +13,7 @@ from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
-from shared.ports import SessionNeed, Telemetry
-from shared.storage.documents import Document
+from shared.ports import Document, SessionNeed, Telemetry
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_bus import MemoryBus
 from shared.testkit.memory_store import VirtualClock

@@ -1,495 +1,372 @@
-"""The journal over azure-cosmos: one container, one logical partition per session.
+"""A Cosmos DB account and its containers: reads, queries and batches, and what failures mean.
 
-The SDK retries writes by itself, so a conflict may be our own earlier success; the committer tells
-them apart by the attempt's id.
+`retry_write` stays at its default: a hedged claim would fight itself.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
 
-from shared.adapters.cosmos_account import RELAXED, CosmosContainer, ResponseClock
-from shared.domain.journal import (
-    Entry,
-    EvictedCursor,
-    Marker,
-    MessageIdentity,
-    RecentEntry,
-    Repetition,
-    Resolution,
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import (
+    CosmosBatchOperationError,
+    CosmosHttpResponseError,
+    CosmosResourceNotFoundError,
 )
-from shared.domain.message import OWN_SOURCE, Message, Number
-from shared.domain.outbox import (
-    NO_OUTBOX,
-    Delivered,
-    DestinationBatch,
-    Outbox,
-    OutputDecision,
-    PendingOutbox,
-    Staged,
+from azure.identity.aio import DefaultAzureCredential
+
+from shared.domain.errors import LockstepError, Unavailable
+from shared.domain.failures import (
+    CREDENTIAL,
+    MISSING,
+    STORE,
+    THROTTLED,
+    Failure,
+    FailureClass,
+    classify,
+    make_error,
 )
-from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
-from shared.domain.standstill import ListPlace, Sign, take_page
+from shared.domain.measures import REQUEST_UNITS
+from shared.domain.spending import CURRENT
 from shared.ports import (
-    NOTHING_CARRIED,
-    PENDING_MAX,
-    Carried,
-    ParkedMessage,
-    SessionNeed,
-    StoredEntry,
-    StoredLedger,
-    StoredRegions,
+    CreateDocument,
+    DeleteDocument,
+    Document,
+    Operation,
+    PatchDocument,
+    Query,
+    ReadDocument,
+    ReplaceDocument,
+    StoreClock,
+    Telemetry,
+    UpsertDocument,
     WriteResult,
 )
-from shared.storage.documents import (
-    Document,
-    blocked_queues_in,
-    cursor_id,
-    decode_cursor,
-    decode_entry,
-    decode_marker,
-    decode_parked,
-    decode_parked_run,
-    decode_pending,
-    decode_recent,
-    decode_repetition,
-    decode_sign,
-    decode_staged,
-    encode_pending,
-    encode_staged,
-    lacks_state,
-    marker_id,
-    newest_milestone,
-    outbox_id,
-    parked_ends,
-    parked_id,
-    parked_ids,
-    position_id,
-    processed_by_position,
-    repetition_id,
-    sequence_of,
-    session_in,
-    staged_ids,
-    state_id,
-    version_of,
-    with_state,
-    written_at,
-)
-from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id
-from shared.storage.operations import (
-    CreateDocument,
-    Operation,
-    acknowledge_operations,
-    append_operations,
-    close_operations,
-    compact_operations,
-    decide_operations,
-    delete_delivered,
-    leave_pending_operations,
-    ledger_operations,
-    regions_operations,
-    repetition_operations,
-    replace_operations,
-)
-from shared.storage.queries import (
-    BLOCKED_BESIDE_QUERY,
-    BLOCKED_QUERY,
-    HEAD_QUERY,
-    LISTED_QUERY,
-    MILESTONE_QUERY,
-    OLDEST_QUERY,
-    PARKED_QUERY,
-    PROCESSED_QUERY,
-    RECENT_QUERY,
-    WAITING_QUERY,
-    WORK_QUERY,
-    pending_query,
-    place_of,
-    sessions_query,
-    shows_need,
-    signs_query,
-)
-from shared.storage.regions import REGIONS_ID, REGIONS_SESSION, decode_regions
 
-MILESTONES_MAX = 1_000
-# A partition that holds nothing, and clocks that are apart.
-NOBODY = "$nobody"
-# Signs that one page looks at: all of those of its last second must be among them.
-SIGNS_MAX = 10_000
-CLOCK_SLACK_SECONDS = 3600.0
+# For reads that may be old: they cost half of what the account's strong consistency does.
+RELAXED = {"x-ms-consistency-level": "Eventual"}
+PAGE_MAX = 100
+
+# A client asks where to write only every five minutes, unless a region tells it; a dead one does
+# not. So a client that has written nothing for this long is replaced, and the new one asks.
+RECONNECT_SECONDS = 15.0
 
 
-class CosmosJournal:
-    """See ports.Journal."""
+class CosmosAccount:
+    """The client of one account, connected on first use and shared by everything in a process.
 
-    def __init__(self, container: CosmosContainer) -> None:
-        self.container = container
+    After a fail-over of the write region it finds the new one within about RECONNECT_SECONDS.
+    """
 
-    async def head(self, session: str, *, newest: bool = True) -> Entry | None:
-        """See Entries.head: one query in one partition."""
-        how = {} if newest else RELAXED
-        documents = await self.container.query(HEAD_QUERY, limit=1, partition_key=session, **how)
-        return decode_entry(documents[0]) if documents else None
-
-    async def entry(self, session: str, position: int) -> Entry | None:
-        """See Entries.entry: one point read, and one more for a state beside it."""
-        document = await self.container.read(session, position_id(position))
-        if document and lacks_state(document):
-            document = with_state(document, await self.container.read(session, state_id(position)))
-        return decode_entry(document) if document else None
-
-    async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
-        """See Entries.stored_entry: one point read, dated by the store."""
-        clock = ResponseClock()
-        document = await self.container.read(
-            session, position_id(position), response_hook=clock.read
-        )
-        return stored_entry(document, clock) if document else None
-
-    async def processed(
-        self, session: str, position: int, limit: int
-    ) -> Mapping[int, Sequence[MessageIdentity]]:
-        """See Entries.processed: one query in one partition, or a point read."""
-        if limit == 1:
-            document = await self.container.read(session, position_id(position), **RELAXED)
-            return processed_by_position([document] if document else [])
-        start = {"name": "@from", "value": position_id(position)}
-        found = await self.container.query(
-            PROCESSED_QUERY, limit=limit, partition_key=session, parameters=[start], **RELAXED
-        )
-        return processed_by_position(found)
-
-    async def cursor(self, session: str, group: str) -> EvictedCursor | None:
-        """See Entries.cursor: one point read, never an older one: it decides what is processed."""
-        document = await self.container.read(session, cursor_id(group))
-        return decode_cursor(document) if document else None
-
-    async def marker(
-        self, session: str, message_id: str, source: str = OWN_SOURCE
-    ) -> Marker | None:
-        """See Entries.marker: one point read."""
-        document = await self.container.read(session, marker_id(message_id, source), **RELAXED)
-        return decode_marker(document) if document else None
-
-    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
-        """See Entries.append: one transactional batch."""
-        operations = append_operations(entry, carried)
-        result, _ = await self.container.write(entry.session, operations)
-        return result
-
-    async def replace(
+    def __init__(
         self,
-        entry: Entry,
-        version: str,
-        carried: Carried = NOTHING_CARRIED,
-        waiting: ParkedMessage | None = None,
-    ) -> WriteResult:
-        """See Entries.replace: one transactional batch."""
-        operations = replace_operations(entry, version, carried, waiting)
-        result, _ = await self.container.write(entry.session, operations)
-        return result
-
-    async def parked(self, session: str, number: Number) -> Message | None:
-        """See Entries.parked: one point read."""
-        document = await self.container.read(session, parked_id(number))
-        return decode_parked(document) if document else None
-
-    async def parked_run(self, session: str, number: Number, limit: int) -> Sequence[Message]:
-        """See Entries.parked_run: one query in one partition."""
-        ids = parked_ids(number, limit)
-        found = await self.container.query(
-            PARKED_QUERY,
-            limit=limit,
-            partition_key=session,
-            parameters=[{"name": "@from", "value": ids[0]}, {"name": "@to", "value": ids[-1]}],
-        )
-        return decode_parked_run(found, ids)
-
-    async def has_work(self, region: str) -> bool:
-        """See Maintenance.has_work: one query, which ends at the first document that it finds."""
-        parameters: list[dict[str, object]] = [{"name": "@region", "value": region}]
-        return bool(await self.container.query(WORK_QUERY, limit=1, parameters=parameters))
-
-    async def sessions(
-        self,
-        need: SessionNeed,
         *,
-        region: str = "",
-        queue: str = "",
-        older_than_seconds: float = 0.0,
-        of_regions: int = 0,
-        excluded: Sequence[str] = (),
-        limit: int,
-    ) -> Sequence[str]:
-        """See Maintenance.sessions: an indexed query, aged by the date of its response.
+        connection_string: str | None,
+        endpoint: str | None,
+        client_id: str | None,
+        locations: Sequence[str] = (),
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.telemetry = telemetry
+        self.connection_string = connection_string
+        self.endpoint = endpoint
+        self.client_id = client_id
+        self.locations = list(locations)
+        self.client: CosmosClient | None = None
+        self.credential: DefaultAzureCredential | None = None
+        self.connecting = asyncio.Lock()
+        self.containers: dict[tuple[str, str], ContainerProxy] = {}
+        self.reconnect_seconds = RECONNECT_SECONDS
+        self.failing_since: float | None = None
 
-        With `of_regions` a second one, in which the store looks at each outbox that waits.
+    async def container(self, database: str, name: str) -> ContainerProxy:
+        """A container, with the client connected."""
+        since = self.failing_since
+        if since is not None and time.monotonic() - since > self.reconnect_seconds:
+            # The client may still write to a region that is down; a new one asks where to write.
+            await self.close()
+        known = self.containers.get((database, name))
+        if known is not None:
+            return known
+        async with self.connecting:
+            if self.client is None:
+                await self.connect()
+        if self.client is None:
+            raise Unavailable("the client was closed while it connected")
+        container = self.client.get_database_client(database).get_container_client(name)
+        self.containers[database, name] = container
+        return container
+
+    async def connect(self) -> None:
+        """Ask the account where to read and write. Raises Unavailable, and Misconfigured."""
+        async with reading(), AsyncExitStack() as opened:
+            try:
+                client = self.new_client()
+                opened.push_async_callback(client.close)
+                await client.__aenter__()
+            except ValueError as error:
+                # What a setting holds is no connection string, or no key.
+                raise make_error(Failure(STORE, CREDENTIAL), first_line(error)) from error
+            opened.pop_all()
+            self.client = client
+
+    @asynccontextmanager
+    async def writing(self, tries: "Tries") -> AsyncIterator[None]:
+        """Turn failed writes into errors of the engine's; answers such as 409 pass.
+
+        It is remembered since when writes get no answer: reads may go on meanwhile.
         """
-        # Oldest first, so nothing is read beyond the first document that is too young.
-        clock = ResponseClock()
-        query = sessions_query(need, excludes=bool(excluded))
-        named: dict[str, object] = {
-            "@place": place_of(need, region, queue),
-            "@excluded": list(excluded),
-            "@regions": of_regions,
-        }
-        found = await self.container.query(
-            query,
-            limit=limit,
-            parameters=[{"name": n, "value": v} for n, v in named.items() if n in query],
-            response_hook=clock.read,
-            ends_before=lambda _, next_one: (
-                written_at(next_one) > clock.seconds - older_than_seconds
-            ),
-        )
-        if of_regions:
-            query = sessions_query(need, excludes=bool(excluded), partly=True)
-            parameters = [{"name": n, "value": v} for n, v in named.items() if n in query]
-            found = [*found, *await self.container.query(query, limit=limit, parameters=parameters)]
-        return list(dict.fromkeys(session_in(document) for document in found))
+        try:
+            yield
+        except (AzureError, TimeoutError, OSError) as error:
+            failure = tries.weigh(read_failure(error, is_write=True))
+            failure_class = classify(failure).failure_class
+            if failure_class in (FailureClass.UNKNOWN, FailureClass.TRANSIENT):
+                # A region that is throttled answers, so it is the right one.
+                is_throttled = failure.code == THROTTLED
+                self.failing_since = (
+                    None if is_throttled else self.failing_since or time.monotonic()
+                )
+            if failure_class is FailureClass.ANSWER:
+                raise
+            raise convert(failure, error) from error
+        else:
+            self.failing_since = None
 
-    async def signs(
+    def new_client(self) -> CosmosClient:
+        if self.connection_string is not None:
+            return CosmosClient.from_connection_string(
+                self.connection_string,
+                preferred_locations=self.locations,
+                transport=new_transport(self.telemetry),
+            )
+        self.credential = DefaultAzureCredential(managed_identity_client_id=self.client_id)
+        return CosmosClient(
+            self.endpoint or "",
+            credential=self.credential,
+            preferred_locations=self.locations,
+            transport=new_transport(self.telemetry),
+        )
+
+    async def close(self) -> None:
+        """Disconnect; the next use connects again."""
+        self.containers.clear()
+        self.failing_since = None
+        client, self.client = self.client, None
+        credential, self.credential = self.credential, None
+        if client is not None:
+            with suppress(AzureError, OSError):
+                await client.close()
+        if credential is not None:
+            await credential.close()
+
+
+class CosmosContainer:
+    """See ports.Container: one whose logical partitions are sessions."""
+
+    def __init__(self, account: CosmosAccount, database: str, name: str) -> None:
+        self.account = account
+        self.database = database
+        self.name = name
+
+    async def read(
         self,
-        needs: Collection[SessionNeed],
-        regions: Sequence[str],
+        session: str,
+        document_id: str,
         *,
-        session: str | None = None,
-        older_than_seconds: float,
-        after: ListPlace | None = None,
-        limit: int,
-    ) -> Sequence[Sign]:
-        """See Maintenance.signs: one indexed query, and one that finds nothing but the time."""
-        now = await self.now()
-        late = now - older_than_seconds
-        newest = after.since if after else now + CLOCK_SLACK_SECONDS
-        named: dict[str, str | float] = {f"@r{n}": region for n, region in enumerate(regions)}
-        named |= {"@late": late, "@from": newest}
+        may_be_old: bool = False,
+        clock: StoreClock | None = None,
+    ) -> Document | None:
+        """See Container.read: one point read."""
+        container = await self.account.container(self.database, self.name)
+        options = options_of(may_be_old=may_be_old, clock=clock)
+        with suppress(CosmosResourceNotFoundError):
+            async with reading():
+                found = await container.read_item(document_id, partition_key=session, **options)
+                return dict(found)
+        return None
 
-        def page(documents: Sequence[Document]) -> Sequence[Sign]:
-            return take_page((decode_sign(one, late) for one in documents), after, limit)
+    async def write(self, session: str, operations: Sequence[Operation]) -> tuple[WriteResult, str]:
+        """See Container.write: one transactional batch, which the SDK may try again by itself."""
+        container = await self.account.container(self.database, self.name)
+        batch = [encode_operation(operation) for operation in operations]
+        tries = Tries()
+        try:
+            async with self.account.writing(tries):
+                answers = await container.execute_item_batch(
+                    batch,
+                    partition_key=session,
+                    raw_request_hook=tries.requests.append,
+                    raw_response_hook=tries.responses.append,
+                )
+        except CosmosBatchOperationError as error:
+            # The first operation that was refused says what that means.
+            return operations[int(error.error_index)].refused, ""
+        return WriteResult.CREATED, str(answers[-1].get("eTag", ""))
 
-        query = signs_query(needs, len(regions))
-        where = {} if session is None else {"partition_key": session}
-        found = await self.container.query(
-            query,
-            limit=SIGNS_MAX,
-            # Times are in whole seconds, and within a second the store has no order of its own. So
-            # all of the last second is read, and what comes first in it is decided here.
-            ends_before=lambda found, document: (
-                len(found) >= limit
-                and written_at(document) < written_at(found[-1])
-                and len(page(found)) == limit
-            ),
-            parameters=[{"name": n, "value": v} for n, v in named.items() if n in query],
-            **where,
+    async def find(self, query: Query, clock: StoreClock | None = None) -> list[Document]:
+        """See Container.find: pages, each of which dates the clock anew."""
+        container = await self.account.container(self.database, self.name)
+        options = options_of(may_be_old=query.may_be_old, clock=clock)
+        if query.session is not None:
+            options["partition_key"] = query.session
+        if query.parameters:
+            named = query.parameters.items()
+            options["parameters"] = [{"name": name, "value": value} for name, value in named]
+        found: list[Document] = []
+        pages = container.query_items(
+            query.sql, max_item_count=min(query.limit, PAGE_MAX), **options
         )
-        return page(found)
+        async with reading():
+            async for document in pages:
+                if query.is_enough is not None and query.is_enough(found, document):
+                    break
+                found.append(dict(document))
+                if len(found) == query.limit:
+                    break
+        return found
 
-    async def now(self) -> float:
-        """The time on the store's clock: a query that finds nothing."""
-        clock = ResponseClock()
-        await self.container.query(
-            HEAD_QUERY, limit=1, partition_key=NOBODY, response_hook=clock.read
+    async def look(self) -> None:
+        """See Container.look: a query in a partition that holds nothing."""
+        await self.find(Query("SELECT TOP 1 c.id FROM c", 1, session="look"))
+
+
+def options_of(*, may_be_old: bool, clock: StoreClock | None) -> dict[str, Any]:
+    """Return what the SDK is told of a read beside what is read."""
+    options: dict[str, Any] = {}
+    if may_be_old:
+        options["initial_headers"] = RELAXED
+    if clock is not None:
+
+        def take_date(headers: Mapping[str, str], _: object) -> None:
+            clock.seconds = parsedate_to_datetime(headers["Date"]).timestamp()
+
+        options["response_hook"] = take_date
+    return options
+
+
+@dataclass
+class Tries:
+    """What the SDK sent and received for one write: it repeats some writes by itself."""
+
+    requests: list[Any] = field(default_factory=list)
+    responses: list[Any] = field(default_factory=list)
+
+    def weigh(self, failure: Failure) -> Failure:
+        """The last try's failure, or none that says anything where an earlier one may have worked.
+
+        A write that got a 503 is sent again. When the second try is refused, the first may have
+        been applied all the same.
+        """
+        nothing_happened = (FailureClass.TRANSIENT, FailureClass.DESTINATION)
+        if classify(failure).failure_class not in nothing_happened:
+            return failure
+        answers = [Failure(STORE, one.http_response.status_code) for one in self.responses]
+        is_doubtful = len(self.responses) < len(self.requests) or any(
+            classify(answer).failure_class is FailureClass.UNKNOWN for answer in answers
         )
-        return clock.seconds
-
-    async def first_parked(self, session: str, group: str) -> int | None:
-        """See Maintenance.first_parked: one query in one partition."""
-        lowest, highest = parked_ends(group)
-        ends = [{"name": "@from", "value": lowest}, {"name": "@to", "value": highest}]
-        found = await self.container.query(
-            PARKED_QUERY, limit=1, partition_key=session, parameters=ends
-        )
-        return sequence_of(found[0]["id"]) if found else None
-
-    async def close(
-        self, session: str, position: int, version: str, closed: Resolution | None
-    ) -> bool:
-        """See Maintenance.close: one patch."""
-        result, _ = await self.container.write(session, close_operations(position, version, closed))
-        return result is WriteResult.CREATED
-
-    async def pending(
-        self, session: str, regions: Sequence[str], *, limit: int = PENDING_MAX
-    ) -> Sequence[PendingOutbox]:
-        """See Outboxes.pending: one indexed query in one partition."""
-        found = await self.container.query(
-            pending_query(len(regions)),
-            limit=limit,
-            partition_key=session,
-            parameters=[{"name": f"@r{n}", "value": region} for n, region in enumerate(regions)],
-        )
-        return [pending for document in found if (pending := decode_pending(document))]
-
-    async def add_pending(self, session: str, outbox: Outbox) -> None:
-        """See Outboxes.add_pending: one create."""
-        document = encode_pending(session, outbox)
-        await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
-
-    async def blocked(self, session: str) -> Sequence[PendingOutbox]:
-        """See Outboxes.blocked: one indexed query in one partition."""
-        found = await self.container.query(BLOCKED_QUERY, limit=PENDING_MAX, partition_key=session)
-        return [pending for document in found if (pending := decode_pending(document))]
-
-    async def blocked_queues(self, region: str) -> Sequence[str]:
-        """See Outboxes.blocked_queues: an indexed query for each outbox that names another."""
-        known, new = list[str](), [region]
-        while new:
-            known += new
-            parameters = [{"name": "@region", "value": region}, {"name": "@known", "value": known}]
-            found = await self.container.query(BLOCKED_BESIDE_QUERY, limit=1, parameters=parameters)
-            new = [key for one in found for key in one["blocked"] if key not in known]
-        return blocked_queues_in(known, region)
-
-    async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
-        """See Outboxes.acknowledge: delete; or read, then replace or delete if nobody else did."""
-        if operations := delete_delivered(pending, done):
-            await self.container.write(pending.session, operations)
-            return
-        await self.revise(pending, lambda document: acknowledge_operations(document, done))
-
-    async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
-        """See Outboxes.leave_pending: one patch."""
-        await self.container.write(session, leave_pending_operations(position, regions))
-
-    async def decide(self, pending: PendingOutbox, decisions: Mapping[str, OutputDecision]) -> None:
-        """See Outboxes.decide: read, then replace if nobody else did."""
-        await self.revise(pending, lambda document: decide_operations(document, decisions))
-
-    async def revise(
-        self, pending: PendingOutbox, change: Callable[[Document], list[Operation]]
-    ) -> None:
-        """Change a stored outbox, as often as it takes to be first."""
-        session, document_id = pending.session, outbox_id(pending)
-        while (document := await self.container.read(session, document_id)) is not None:
-            result, _ = await self.container.write(session, change(document))
-            if result is not WriteResult.TAKEN:
-                return
-
-    async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
-        """See Outboxes.stage: one create for each part."""
-        for document in encode_staged(session, attempt, batches):
-            await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
-
-    async def staged(self, session: str, staged: Staged) -> Sequence[DestinationBatch]:
-        """See Outboxes.staged: one point read for each part."""
-        found = [await self.container.read(session, part) for part in staged_ids(staged)]
-        return [batch for document in found if document for batch in decode_staged(document)]
-
-    async def ledger(self, session: str, group: str) -> StoredLedger | None:
-        """See Ledgers.ledger: one point read."""
-        document = await self.container.read(session, ledger_id(group))
-        return StoredLedger(decode_ledger(document), version_of(document)) if document else None
-
-    async def key(self, session: str, group: str, message_id: str) -> BoundNumber | None:
-        """See Ledgers.key: one point read."""
-        document = await self.container.read(session, key_id(group, message_id))
-        return decode_key(document) if document else None
-
-    async def save_ledger(
-        self,
-        session: str,
-        ledger: Ledger,
-        version: str | None,
-        pending: Outbox = NO_OUTBOX,
-        keys: KeptKeys = NO_KEYS,
-    ) -> str | None:
-        """See Ledgers.save_ledger: one transactional batch."""
-        operations = ledger_operations(session, ledger, version, pending, keys)
-        result, answers = await self.container.write(session, operations)
-        return str(answers[-1]["eTag"]) if result is WriteResult.CREATED else None
-
-    async def regions(self) -> StoredRegions | None:
-        """See Regions.regions: one point read."""
-        document = await self.container.read(REGIONS_SESSION, REGIONS_ID)
-        return StoredRegions(decode_regions(document), version_of(document)) if document else None
-
-    async def save_regions(self, names: Sequence[str], version: str | None) -> bool:
-        """See Regions.save_regions: one create or replace."""
-        operations = regions_operations(names, version)
-        result, _ = await self.container.write(REGIONS_SESSION, operations)
-        return result is WriteResult.CREATED
-
-    async def oldest_entries(self, session: str, limit: int) -> Sequence[StoredEntry]:
-        """See Maintenance.oldest_entries: one query in one partition, dated by the store."""
-        clock = ResponseClock()
-        found = await self.container.query(
-            OLDEST_QUERY, limit=limit, partition_key=session, response_hook=clock.read
-        )
-        return [stored_entry(document, clock) for document in found]
-
-    async def milestone(self, session: str, older_than_seconds: float) -> int | None:
-        """See Maintenance.milestone: one query in one partition."""
-        clock = ResponseClock()
-        found = await self.container.query(
-            MILESTONE_QUERY,
-            limit=MILESTONES_MAX,
-            partition_key=session,
-            response_hook=clock.read,
-        )
-        return newest_milestone(found, clock.seconds - older_than_seconds)
-
-    async def compact(
-        self,
-        session: str,
-        positions: Sequence[int],
-        marks: Mapping[int, bool],
-        states: Sequence[int] = (),
-    ) -> None:
-        """See Maintenance.compact: one transactional batch, or nothing if somebody else did it."""
-        operations = compact_operations(positions, marks, states)
-        if operations:
-            await self.container.write(session, operations)
-
-    async def repetition(self, session: str, report: str) -> Repetition | None:
-        """See Repetitions.repetition: one point read."""
-        document = await self.container.read(session, repetition_id(report))
-        return decode_repetition(document) if document else None
-
-    async def begin_repetition(
-        self, session: str, report: str, repetition: Repetition
-    ) -> Repetition:
-        """See Repetitions.begin_repetition: one create, and a point read of what was there."""
-        operations = repetition_operations(session, report, repetition)
-        await self.container.write(session, operations)
-        return await self.repetition(session, report) or repetition
-
-    async def end_repetition(self, session: str, report: str) -> None:
-        """See Repetitions.end_repetition: one patch."""
-        await self.container.write(session, repetition_operations(session, report, None))
-
-    async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
-        """See Directory.listed: one indexed query, whose pages the SDK merges by name."""
-        found = await self.container.query(
-            LISTED_QUERY,
-            limit=limit,
-            parameters=[{"name": "@after", "value": after}, {"name": "@prefix", "value": prefix}],
-            **RELAXED,
-        )
-        return [str(document["listed"]) for document in found]
-
-    async def recent_entries(self, seconds: float, limit: int) -> Sequence[RecentEntry]:
-        """See Directory.recent_entries: one query, and one for the time."""
-        now = await self.now()
-        since = {"name": "@since", "value": now - seconds}
-        found = await self.container.query(RECENT_QUERY, limit=limit, parameters=[since], **RELAXED)
-        return [decode_recent(document, now) for document in found]
-
-    async def waiting_seconds(
-        self, region: str, older_than_seconds: float, limit: int
-    ) -> Sequence[float]:
-        """See Directory.waiting_seconds: one indexed query, and one for the time."""
-        now = await self.now()
-        named = {"@region": region, "@late": now - older_than_seconds}
-        found = await self.container.query(
-            WAITING_QUERY,
-            limit=limit,
-            parameters=[{"name": n, "value": v} for n, v in named.items()],
-            **RELAXED,
-        )
-        return [max(0.0, now - written_at(document)) for document in found]
+        return Failure(STORE) if is_doubtful else failure
 
 
-def stored_entry(document: Document, clock: ResponseClock) -> StoredEntry:
-    """An entry as it was read, dated by the store."""
-    entry, is_marked = decode_entry(document), shows_need(document, SessionNeed.COMPACTION)
-    times = written_at(document), clock.seconds
-    return StoredEntry(entry, version_of(document), *times, is_marked)
+class MeasuredTransport(AioHttpTransport):  # type: ignore[misc] # its types are its own
+    """A transport that counts the request units of every response: all of them pass here."""
+
+    def __init__(self, telemetry: Telemetry | None, **options: Any) -> None:
+        super().__init__(**options)
+        self.telemetry = telemetry
+
+    async def send(self, request: Any, **options: Any) -> Any:
+        """Send a request, and count what the store says that it cost."""
+        response: Any = await super().send(request, **options)
+        charge = response.headers.get("x-ms-request-charge")
+        if charge:
+            spending = CURRENT.get()
+            if spending is not None:
+                spending.request_units += float(charge)
+        if charge and self.telemetry is not None:
+            self.telemetry.add(REQUEST_UNITS, float(charge), operation=name_operation(request))
+        return response
+
+
+def name_operation(request: Any) -> str:
+    """What a request to the store does, in a word."""
+    if request.headers.get("x-ms-cosmos-is-batch-request"):
+        return "batch"
+    if request.headers.get("x-ms-documentdb-isquery"):
+        return "query"
+    return "read" if request.method == "GET" else "other"
+
+
+def new_transport(telemetry: Telemetry | None) -> AioHttpTransport:
+    """A transport that does not search the environment for a proxy before each request.
+
+    That search costs two trips to a thread, a quarter of what a request costs this process.
+    """
+    return MeasuredTransport(telemetry, use_env_settings=False)
+
+
+@asynccontextmanager
+async def reading() -> AsyncIterator[None]:
+    """Turn failed reads into errors of the engine's; that there is no such document passes."""
+    try:
+        yield
+    except (AzureError, TimeoutError, OSError) as error:
+        failure = read_failure(error, is_write=False)
+        if classify(failure).failure_class is FailureClass.ANSWER:
+            raise
+        raise convert(failure, error) from error
+
+
+def read_failure(error: BaseException, *, is_write: bool) -> Failure:
+    """What an exception of the SDK says, in the terms of the table."""
+    code: int | str | None = None
+    sub_status: int | None = None
+    if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):
+        code, sub_status = error.status_code, error.sub_status
+        request = getattr(error.response, "request", None)
+        if code == MISSING[0] and request is not None and "/docs" not in request.url:
+            # The SDK asked for the container itself. The store gives no reason for this answer.
+            sub_status = MISSING[1]
+    elif isinstance(error, ClientAuthenticationError):
+        code = CREDENTIAL
+    return Failure(STORE, code, sub_status, is_write)
+
+
+def convert(failure: Failure, error: BaseException) -> LockstepError:
+    """The error that the engine gets, with the wait that the store asks for."""
+    wait = (getattr(error, "headers", None) or {}).get("x-ms-retry-after-ms")
+    return make_error(failure, first_line(error), float(wait) / 1000 if wait else None)
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def encode_operation(operation: Operation) -> tuple[Any, ...]:
+    """An operation of a batch as the SDK wants it."""
+    arguments: tuple[Any, ...]
+    conditions: dict[str, Any] = {}
+    match operation:
+        case ReadDocument(document_id):
+            name, arguments = "read", (document_id,)
+        case CreateDocument(document):
+            name, arguments = "create", (document,)
+        case UpsertDocument(document):
+            name, arguments = "upsert", (document,)
+        case ReplaceDocument(document, version):
+            name, arguments = "replace", (document["id"], document)
+            conditions["if_match_etag"] = version
+        case PatchDocument(document_id, fields, _, version):
+            changes = [{"op": "set", "path": path, "value": v} for path, v in fields.items()]
+            name, arguments = "patch", (document_id, changes)
+            conditions |= {"if_match_etag": version} if version else {}
+        case DeleteDocument(document_id, _, version):
+            name, arguments = "delete", (document_id,)
+            conditions |= {"if_match_etag": version} if version else {}
+    return (name, arguments, conditions)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from shared.adapters.cosmos_account import RELAXED, CosmosContainer, ResponseClock
+from shared.adapters.cosmos import CosmosContainer
+from shared.ports import Query, StoreClock, UpsertDocument
 from shared.storage.documents import written_at
-from shared.storage.operations import UpsertDocument
 
 # Leases are one for each feed, region and physical partition.
 LEASES_MAX = 1_000
@@ -18,10 +18,9 @@ class CosmosLeases:
 
     async def ages(self) -> Mapping[str, float]:
         """How many seconds ago each document was last written, by the store's clock."""
-        clock = ResponseClock()
-        documents = await self.container.query(
-            "SELECT c.id, c._ts FROM c", limit=LEASES_MAX, response_hook=clock.read, **RELAXED
-        )
+        clock = StoreClock()
+        query = Query("SELECT c.id, c._ts FROM c", LEASES_MAX, may_be_old=True)
+        documents = await self.container.find(query, clock)
         return {one["id"]: max(0.0, clock.seconds - written_at(one)) for one in documents}
 
     async def record(self, document_id: str) -> None:

@@ -32,7 +32,8 @@ from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import Readiness
 from shared.engine.sagas.steps import Commands
 from shared.engine.worker import Policy, Worker
-from shared.ports import Browser, Clock, Journal, Telemetry
+from shared.ports import Browser, Clock, Telemetry
+from shared.storage.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

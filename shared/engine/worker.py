@@ -18,7 +18,8 @@ from shared.domain.handler import HandlerInput, Handlers
 from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, EvictedCursor, Owner
 from shared.domain.message import Message
 from shared.domain.reports import shorten
-from shared.ports import Clock, Journal, Span, Telemetry
+from shared.ports import Clock, Span, Telemetry
+from shared.storage.journal import Journal
 
 log = logging.getLogger("lockstep.failures")
 

@@ -52,8 +52,7 @@ from shared.domain.outbox import (
     Staged,
 )
 from shared.domain.standstill import Sign
-
-type Document = dict[str, Any]
+from shared.ports import Document
 
 # What the store itself adds to every document: its version, and when it was written.
 VERSION_FIELD = "_etag"
@@ -61,6 +60,8 @@ WRITTEN_FIELD = "_ts"
 # How many seconds after its last write the store removes a document.
 TTL_FIELD = "ttl"
 POSITION_DIGITS = 12
+# Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
+ENTRY_IDS = ("0", ":")
 GENESIS_ID = "genesis"
 # Every so many entries one is marked, so that compaction finds journals without a scan. Before the
 # first of them some more are, at ever larger distances, so that it finds short journals as well.

@@ -6,7 +6,8 @@ from typing import Any
 from shared.domain.errors import Misconfigured
 from shared.domain.message import derive_id
 from shared.domain.producer import BoundNumber, Ledger
-from shared.storage.documents import OF_FIRST_RELEASE, TTL_FIELD, Document
+from shared.ports import Document
+from shared.storage.documents import OF_FIRST_RELEASE, TTL_FIELD
 
 
 def ledger_id(group: str) -> str:

@@ -4,19 +4,30 @@ The order decides what a refusal means, because the store names the first operat
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from shared.domain.journal import ARRIVALS, Entry, Marker, Repetition, Resolution, Status
 from shared.domain.message import Message
 from shared.domain.outbox import Delivered, Outbox, OutputDecision, PendingOutbox, Staged
 from shared.domain.producer import NO_KEYS, KeptKeys, Ledger
-from shared.ports import NOTHING_CARRIED, Carried, ParkedMessage, WriteResult
-from shared.storage.documents import (
+from shared.ports import (
+    NOTHING_CARRIED,
+    Carried,
+    CreateDocument,
+    DeleteDocument,
     Document,
+    Operation,
+    ParkedMessage,
+    PatchDocument,
+    ReadDocument,
+    ReplaceDocument,
+    UpsertDocument,
+    WriteResult,
+)
+from shared.storage.documents import (
     decode_outbox,
     encode_cursor,
-    encode_entry,
     encode_genesis,
     encode_marker,
     encode_parked,
@@ -41,70 +52,10 @@ from shared.storage.regions import encode_regions
 REFUSED_SECONDS = 30 * 24 * 3600
 
 
-@dataclass(frozen=True, slots=True)
-class ReadDocument:
-    """Prove that a document exists."""
-
-    document_id: str
-    refused: WriteResult
-
-
-@dataclass(frozen=True, slots=True)
-class CreateDocument:
-    """Create a document that must not exist."""
-
-    document: Document
-    refused: WriteResult
-
-
-@dataclass(frozen=True, slots=True)
-class UpsertDocument:
-    """Store a document whether it exists or not."""
-
-    document: Document
-    refused: WriteResult = WriteResult.TAKEN
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaceDocument:
-    """Replace a document that must still be of this version."""
-
-    document: Document
-    version: str
-    refused: WriteResult
-
-
-@dataclass(frozen=True, slots=True)
-class PatchDocument:
-    """Set fields of a document that must exist, and be of this version where one is given."""
-
-    document_id: str
-    fields: Mapping[str, Any]
-    refused: WriteResult
-    version: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteDocument:
-    """Delete a document that must exist, and be of this version where one is given."""
-
-    document_id: str
-    refused: WriteResult
-    version: str | None = None
-
-
-type Operation = (
-    ReadDocument
-    | CreateDocument
-    | UpsertDocument
-    | ReplaceDocument
-    | PatchDocument
-    | DeleteDocument
-)
-
-
-def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[Operation]:
-    """The batch that appends an entry.
+def append_operations(
+    entry: Entry, document: Document, carried: Carried = NOTHING_CARRIED
+) -> list[Operation]:
+    """The batch that appends an entry, of which the document is given.
 
     The first entry of a session creates its genesis, which is never removed, so nobody can begin a
     session twice; every later one proves that its predecessor is still there.
@@ -121,7 +72,7 @@ def append_operations(entry: Entry, carried: Carried = NOTHING_CARRIED) -> list[
         predecessor = position_id(entry.position - 1)
         operations.append(ReadDocument(predecessor, WriteResult.ORPHANED))
     # 2. Nobody else was first. This create is claim, commit, deduplication and fence at once.
-    operations.append(CreateDocument(encode_entry(entry), WriteResult.TAKEN))
+    operations.append(CreateDocument(document, WriteResult.TAKEN))
     operations += [UpsertDocument(encode_state(entry))] if entry.state_apart else []
     # 3. A message is parked, or taken from where it was parked.
     if entry.status is Status.PARKED and entry.message is not None:
@@ -180,12 +131,13 @@ def is_first_parked(entry: Entry) -> bool:
 
 def replace_operations(
     entry: Entry,
+    document: Document,
     version: str,
     carried: Carried = NOTHING_CARRIED,
     waiting: ParkedMessage | None = None,
 ) -> list[Operation]:
-    """The batch that replaces a claim, with a message to be parked beside it."""
-    operations: list[Operation] = [ReplaceDocument(encode_entry(entry), version, WriteResult.TAKEN)]
+    """The batch that replaces a claim by a document, with a message to be parked beside it."""
+    operations: list[Operation] = [ReplaceDocument(document, version, WriteResult.TAKEN)]
     operations += [UpsertDocument(encode_state(entry))] if entry.state_apart else []
     if waiting is not None:
         parked = encode_parked(waiting.message, waiting.identity.number)
@@ -321,13 +273,3 @@ def compact_operations(
         mark = {"/milestone": is_marked}
         operations.append(PatchDocument(position_id(position), mark, WriteResult.ORPHANED))
     return operations
-
-
-def apply_patch(document: Document, fields: Mapping[str, Any]) -> None:
-    """Set what paths such as /outbox/regions name; all but a path's last part must be there."""
-    for path, value in fields.items():
-        *parents, last = path.strip("/").split("/")
-        parent = document
-        for name in parents:
-            parent = parent[name]
-        parent[last] = value

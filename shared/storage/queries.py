@@ -1,12 +1,31 @@
-"""How stored documents are found: the queries in the SQL of Cosmos DB, and what they look for."""
+"""How stored documents are found: each query in the SQL of Cosmos DB, and as a function beside it.
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+`FIELDS` are the fields that are there only while a document's session has a need, and by which it
+is found. A query of these says so, because no other document has to be looked at.
+"""
 
-from shared.ports import SessionNeed
-from shared.storage.documents import blocked_key, written_at
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
-# Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
+from shared.ports import Document, Query, SessionNeed
+from shared.storage.documents import (
+    ENTRY_IDS,
+    GENESIS_ID,
+    blocked_key,
+    is_entry,
+    parked_ends,
+    position_id,
+    summarise_entry,
+    written_at,
+)
+
+# Of a session's marks so many are looked at, and of signs: all of those of a page's last second
+# must be among them.
+MILESTONES_MAX = 1_000
+SIGNS_MAX = 10_000
+# A partition that holds nothing.
+NOBODY = "$nobody"
+
 HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
 OLDEST_QUERY = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
 PROCESSED_QUERY = (
@@ -53,8 +72,6 @@ FIELDS = {
     SessionNeed.RESOLUTION: "faulted",
     SessionNeed.COMPACTION: "milestone",
 }
-
-
 # The needs that are asked for a place: a region, or one queue of it.
 PLACED = (SessionNeed.DELIVERY, SessionNeed.UNBLOCKING)
 # The needs that a sweep looks for.
@@ -62,80 +79,282 @@ SWEPT = (*PLACED, SessionNeed.TAKE_OVER, SessionNeed.DRAINING)
 
 
 def place_of(need: SessionNeed, region: str, queue: str) -> str:
-    """Where a session is asked to have a need."""
+    """Return the place that a session is asked to have a need at."""
     return blocked_key(region, queue) if need is SessionNeed.UNBLOCKING else region
 
 
-def shows_need(document: Mapping[str, Any], need: SessionNeed, place: str = "") -> bool:
-    """Whether a document shows that its session has the need, at a place where it has one."""
+def shows_need(document: Document, need: SessionNeed, place: str = "") -> bool:
+    """Say whether a document shows that its session has the need, at a place where it has one."""
     value = document.get(FIELDS[need])
     return place in (value or ()) if need in PLACED else bool(value)
 
 
-def is_pending_partly(document: Mapping[str, Any], regions: int) -> bool:
-    """Whether fewer than so many regions miss a document's outbox."""
-    return len(document.get(FIELDS[SessionNeed.DELIVERY]) or ()) < regions
-
-
-def shows_any_need(document: Mapping[str, Any]) -> bool:
-    """Whether a document shows that its session has any need."""
+def shows_any_need(document: Document) -> bool:
+    """Say whether a document shows that its session has any need."""
     return any(document.get(field) for field in FIELDS.values())
 
 
-def sessions_query(need: SessionNeed, *, excludes: bool, partly: bool = False) -> str:
-    """The sessions with a need, the oldest first; `excludes` leaves out those of @excluded.
-
-    `partly` finds those only whose outbox fewer than @regions miss.
-    """
-    field = FIELDS[need]
-    condition = f"c.{field} = true"
-    if need in PLACED:
-        condition = f"ARRAY_CONTAINS(c.{field}, @place)"
-    if partly:
-        condition += f" AND ARRAY_LENGTH(c.{field}) < @regions"
-    if excludes:
-        condition += " AND NOT ARRAY_CONTAINS(@excluded, c.session)"
-    return f"SELECT c.session, c._ts FROM c WHERE {condition} ORDER BY c._ts"  # noqa: S608 - from our own table
-
-
-def shows_work(document: Mapping[str, Any], region: str) -> bool:
-    """Whether `WORK_QUERY` finds a document."""
-    # Where queues are blocked, the field names their region, too.
-    return any(shows_need(document, need, region) for need in SWEPT)
-
-
-def signs_query(needs: Collection[SessionNeed], regions: int) -> str:
-    """The signs of these needs, the newest first: at @from or before, and those of DELIVERY and
-    DRAINING at @late or before; outboxes of @r0, @r1, ...
-    """
-    late = "c._ts <= @late"
-    conditions = {
-        SessionNeed.RESOLUTION: "c.faulted = true",
-        SessionNeed.UNBLOCKING: f"({contains_any('blocked', regions)})",
-        SessionNeed.DRAINING: f"(c.waiting = true AND {late})",
-        SessionNeed.DELIVERY: f"(({contains_any('owing', regions)}) AND {late})",
-    }
-    wanted = " OR ".join(conditions[need] for need in conditions if need in needs)
-    return f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND c._ts <= @from ORDER BY c._ts DESC"  # noqa: S608 - from our own table
-
-
-def contains_any(field: str, regions: int) -> str:
-    """The condition that a list names @r0, @r1, ..."""
-    return " OR ".join(f"ARRAY_CONTAINS(c.{field}, @r{index})" for index in range(regions))
-
-
-def shows_sign(
-    document: Mapping[str, Any], needs: Collection[SessionNeed], regions: Sequence[str], late: float
-) -> bool:
-    """Whether `signs_query` finds a document; `late` is the time that it names so."""
-    at_once = (SessionNeed.RESOLUTION, SessionNeed.UNBLOCKING)
-    return any(
-        shows_need(document, need, one) and (need in at_once or written_at(document) <= late)
-        for need in needs
-        for one in regions
+def head_query(session: str, *, may_be_old: bool = False) -> Query:
+    """Return the query for the newest entry of a session."""
+    return Query(
+        HEAD_QUERY,
+        1,
+        session=session,
+        order="id",
+        is_descending=True,
+        ids=ENTRY_IDS,
+        may_be_old=may_be_old,
     )
 
 
-def pending_query(regions: int) -> str:
-    """The outboxes of a session that wait for @r0, @r1, ...: the oldest entries first."""
-    return f"SELECT * FROM c WHERE {contains_any('owing', regions)} ORDER BY c.id"  # noqa: S608 - numbers only
+def nothing_query() -> Query:
+    """Return the query that finds nothing but the time."""
+    return head_query(NOBODY)
+
+
+def oldest_query(session: str, limit: int) -> Query:
+    """Return the query for the oldest entries of a session."""
+    return Query(OLDEST_QUERY, limit, session=session, order="id", ids=ENTRY_IDS)
+
+
+def processed_query(session: str, position: int, limit: int) -> Query:
+    """Return the query for what the entries of a session from a position on processed."""
+    start = position_id(position)
+    return Query(
+        PROCESSED_QUERY,
+        limit,
+        parameters={"@from": start},
+        session=session,
+        order="id",
+        ids=(start, ENTRY_IDS[1]),
+        may_be_old=True,
+    )
+
+
+def parked_query(session: str, lowest: str, highest: str, limit: int) -> Query:
+    """Return the query for the messages of a session that are parked under a range of ids."""
+    return Query(
+        PARKED_QUERY,
+        limit,
+        parameters={"@from": lowest, "@to": highest},
+        session=session,
+        order="id",
+        ids=(lowest, highest),
+    )
+
+
+def first_parked_query(session: str, group: str) -> Query:
+    """Return the query for the message of a producer group that is parked under the lowest id."""
+    return parked_query(session, *parked_ends(group), limit=1)
+
+
+def pending_query(session: str, regions: Sequence[str], limit: int) -> Query:
+    """Return the query for a session's outboxes that wait for regions, the oldest entries first."""
+    return Query(
+        f"SELECT * FROM c WHERE {contains_any('owing', len(regions))} ORDER BY c.id",  # noqa: S608 - numbers only
+        limit,
+        lambda document: shows_need_at(document, SessionNeed.DELIVERY, regions),
+        named(regions),
+        session,
+        order="id",
+        is_flagged=True,
+    )
+
+
+def blocked_query(session: str, limit: int) -> Query:
+    """Return the query for a session's outboxes with blocked queues, the oldest entries first."""
+    return Query(
+        BLOCKED_QUERY,
+        limit,
+        lambda document: bool(document.get("blocked")),
+        session=session,
+        order="id",
+        is_flagged=True,
+    )
+
+
+def blocked_beside_query(region: str, known: Collection[str]) -> Query:
+    """Return the query for the oldest outbox that a region blocks at a queue that is not known."""
+    return Query(
+        BLOCKED_BESIDE_QUERY,
+        1,
+        lambda document: (
+            region in (blocked := document.get("blocked", ())) and not {*blocked} <= {*known}
+        ),
+        {"@region": region, "@known": list(known)},
+        order="_ts",
+        is_flagged=True,
+    )
+
+
+def work_query(region: str) -> Query:
+    """Return the query for anything that a sweep in a region has to do."""
+    return Query(
+        WORK_QUERY,
+        1,
+        # Where queues are blocked, the field names their region, too.
+        lambda document: any(shows_need(document, need, region) for need in SWEPT),
+        {"@region": region},
+        is_flagged=True,
+    )
+
+
+def sessions_query(
+    need: SessionNeed,
+    place: str,
+    limit: int,
+    *,
+    excluded: Collection[str] = (),
+    of_regions: int = 0,
+    is_enough: Callable[[list[Document], Document], bool] | None = None,
+) -> Query:
+    """Return the query for documents that show a need at a place, the oldest first.
+
+    Those of the `excluded` sessions are left out, and with `of_regions` all whose outbox no fewer
+    regions miss.
+    """
+    field = FIELDS[need]
+    condition, parameters = f"c.{field} = true", dict[str, object]()
+    if need in PLACED:
+        condition = f"ARRAY_CONTAINS(c.{field}, @place)"
+        parameters["@place"] = place
+    if of_regions:
+        condition += f" AND ARRAY_LENGTH(c.{field}) < @regions"
+        parameters["@regions"] = of_regions
+    if excluded:
+        condition += " AND NOT ARRAY_CONTAINS(@excluded, c.session)"
+        parameters["@excluded"] = list(excluded)
+    return Query(
+        f"SELECT c.session, c._ts FROM c WHERE {condition} ORDER BY c._ts",  # noqa: S608 - from our own table
+        limit,
+        lambda document: (
+            shows_need(document, need, place)
+            and (not of_regions or len(document[field]) < of_regions)
+            and document["session"] not in excluded
+        ),
+        parameters,
+        order="_ts",
+        is_flagged=True,
+        is_enough=is_enough,
+    )
+
+
+def signs_query(
+    needs: Collection[SessionNeed],
+    regions: Sequence[str],
+    session: str | None,
+    late: float,
+    newest: float,
+    is_enough: Callable[[list[Document], Document], bool],
+) -> Query:
+    """Return the query for the signs of these needs, the newest first, from a time on backwards.
+
+    Those of DELIVERY and DRAINING count if they were written at `late` or before, and outboxes if
+    they wait for or are blocked in one of the regions.
+    """
+    is_late = "c._ts <= @late"
+    conditions = {
+        SessionNeed.RESOLUTION: "c.faulted = true",
+        SessionNeed.UNBLOCKING: f"({contains_any('blocked', len(regions))})",
+        SessionNeed.DRAINING: f"(c.waiting = true AND {is_late})",
+        SessionNeed.DELIVERY: f"(({contains_any('owing', len(regions))}) AND {is_late})",
+    }
+    wanted = " OR ".join(conditions[need] for need in conditions if need in needs)
+    sql = f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND c._ts <= @from ORDER BY c._ts DESC"  # noqa: S608 - from our own table
+    parameters = named(regions) | {"@late": late, "@from": newest}
+    return Query(
+        sql,
+        SIGNS_MAX,
+        lambda document: (
+            written_at(document) <= newest and shows_sign(document, needs, regions, late)
+        ),
+        {name: value for name, value in parameters.items() if name in sql},
+        session,
+        order="_ts",
+        is_descending=True,
+        is_flagged=True,
+        is_enough=is_enough,
+    )
+
+
+def shows_sign(
+    document: Document, needs: Collection[SessionNeed], regions: Sequence[str], late: float
+) -> bool:
+    """Say whether a document shows one of these needs, which two of them do once they are late."""
+    at_once = (SessionNeed.RESOLUTION, SessionNeed.UNBLOCKING)
+    return any(
+        shows_need_at(document, need, regions) and (need in at_once or written_at(document) <= late)
+        for need in needs
+    )
+
+
+def milestone_query(session: str) -> Query:
+    """Return the query for the marked entries of a session, the newest first."""
+    return Query(
+        MILESTONE_QUERY,
+        MILESTONES_MAX,
+        partial(shows_need, need=SessionNeed.COMPACTION),
+        session=session,
+        order="id",
+        is_descending=True,
+        is_flagged=True,
+    )
+
+
+def listed_query(prefix: str, after: str, limit: int) -> Query:
+    """Return the query for sessions by name: those of a prefix that come after a name."""
+    return Query(
+        LISTED_QUERY,
+        limit,
+        lambda document: (name := document.get("listed", "")) > after and name.startswith(prefix),
+        {"@after": after, "@prefix": prefix},
+        order="listed",
+        ids=(GENESIS_ID, GENESIS_ID),
+        may_be_old=True,
+    )
+
+
+def recent_query(since: float, limit: int) -> Query:
+    """Return the query for a summary of the entries after a time, the newest first."""
+    return Query(
+        RECENT_QUERY,
+        limit,
+        lambda document: is_entry(document) and written_at(document) > since,
+        {"@since": since},
+        order="_ts",
+        is_descending=True,
+        ids=ENTRY_IDS,
+        select=summarise_entry,
+        may_be_old=True,
+    )
+
+
+def waiting_query(region: str, late: float, limit: int) -> Query:
+    """Return the query for outboxes that wait for a region since a time, the oldest first."""
+    return Query(
+        WAITING_QUERY,
+        limit,
+        lambda document: (
+            shows_need(document, SessionNeed.DELIVERY, region) and written_at(document) <= late
+        ),
+        {"@region": region, "@late": late},
+        order="_ts",
+        is_flagged=True,
+        may_be_old=True,
+    )
+
+
+def named(regions: Sequence[str]) -> dict[str, object]:
+    """Return regions under the names @r0, @r1, ..."""
+    return {f"@r{index}": region for index, region in enumerate(regions)}
+
+
+def contains_any(field: str, regions: int) -> str:
+    """Return the condition that a list names @r0, @r1, ..."""
+    return " OR ".join(f"ARRAY_CONTAINS(c.{field}, @r{index})" for index in range(regions))
+
+
+def shows_need_at(document: Document, need: SessionNeed, regions: Sequence[str]) -> bool:
+    """Say whether a document shows a need, in one of some regions where it has a place."""
+    places = regions if need in PLACED else ("",)
+    return any(shows_need(document, need, place) for place in places)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.storage.documents import Document
+from shared.ports import Document
 
 # Where the list is. A session may well have this name: no other document has this id.
 REGIONS_SESSION = "$regions"

@@ -16,7 +16,7 @@ from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Status
 from shared.domain.message import Message
 from shared.storage.documents import decode_identities
-from shared.testkit.given import Found, Given, as_sent, described
+from shared.testkit.given import Found, Given, as_sent, in_words
 from shared.testkit.injected_faults import FaultPlan
 from shared.testkit.other_process import require_same_elsewhere
 from shared.testkit.purity import checked_runs
@@ -239,7 +239,7 @@ class InterruptedDelivery:
             before = len(regions.faults.made)
             await regions.settle(EAST, message)
             if regions.faults.at.keys() & range(before, len(regions.faults.made)):
-                self.interrupted = described(message)
+                self.interrupted = in_words(message)
 
 
 async def read_result(regions: TwoRegions) -> RunResult:

@@ -64,6 +64,6 @@ def as_sent(messages: Sequence[Given]) -> list[Message]:
     return sent
 
 
-def described(message: Message) -> str:
+def in_words(message: Message) -> str:
     place = f" {message.number.sequence + 1}" if message.number else ""
     return f"message{place} of {message.session!r} ({message.type})"

@@ -1,8 +1,10 @@
 """Faults injected into the in-memory twin: which of its calls go wrong, and how."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
+from typing import NoReturn
 
 from shared.domain.failures import BUS, STORE, Failure, make_error
 
@@ -27,6 +29,9 @@ class CallFault(StrEnum):
 CALL_ERRORS = (CallFault.REFUSED, CallFault.LOST, CallFault.UNANSWERED)
 # All that may go away by themselves.
 PASSING_FAULTS = (*CALL_ERRORS, CallFault.KILLED_BEFORE, CallFault.KILLED_AFTER)
+
+# The faults that come after the call was applied.
+APPLIED = (CallFault.UNANSWERED, CallFault.KILLED_AFTER)
 
 # What the store and the bus say in each case. What a call without an answer did nobody knows, and
 # the twin counts reads as calls of which that is so: whoever bears it bears the milder error.
@@ -61,17 +66,26 @@ class FaultPlan:
         """The next calls of the operation go wrong like this."""
         self.planned[operation].extend(faults)
 
-    def perform[T](self, operation: str, apply: Callable[[], T]) -> T:
-        """Apply the operation, or go wrong as planned."""
+    @contextmanager
+    def calling(self, operation: str) -> Iterator[None]:
+        """Let the call in the block be made, or go wrong as planned."""
+        fault = self.next_fault(operation)
+        if fault is not None and fault not in APPLIED:
+            raise_error(fault, operation)
+        yield
+        if fault is not None:
+            raise_error(fault, operation)
+
+    def next_fault(self, operation: str) -> CallFault | None:
+        """Return how the next call goes wrong, or None, and count it."""
         if not self.is_over:
             self.made.append(operation)
             fault = self.at.get(len(self.made) - 1)
             if fault is not None:
-                return inject(fault, operation, apply)
+                return fault
         self.calls[operation] += 1
-        if self.planned[operation]:
-            return inject(self.planned[operation].popleft(), operation, apply)
-        return apply()
+        planned = self.planned[operation]
+        return planned.popleft() if planned else None
 
     def __str__(self) -> str:
         """Which calls went wrong by their places, and how."""
@@ -82,10 +96,8 @@ class FaultPlan:
         )
 
 
-def inject[T](fault: CallFault, operation: str, apply: Callable[[], T]) -> T:
-    """Fail or die, with the operation applied or not."""
-    if fault in (CallFault.UNANSWERED, CallFault.KILLED_AFTER):
-        apply()
+def raise_error(fault: CallFault, operation: str) -> NoReturn:
+    """Raise what the caller gets of a call that goes wrong, or end its process."""
     if fault in (CallFault.KILLED_BEFORE, CallFault.KILLED_AFTER):
         raise ProcessKilled(operation)
     is_bus = operation.startswith(BUS_OPERATIONS)

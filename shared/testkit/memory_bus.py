@@ -4,7 +4,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from shared.domain.errors import InvalidMessage, Misconfigured, Unavailable
 from shared.domain.message import BODY_BYTES_MAX, Message
@@ -43,13 +42,13 @@ class MemoryBus:
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
         await self.answer(region, queue)
-        self.fault_plan.perform(
-            f"send.{region}", lambda: self.put(region, queue, messages, delay_seconds)
-        )
+        with self.fault_plan.calling(f"send.{region}"):
+            self.put(region, queue, messages, delay_seconds)
 
     async def look(self, region: str, queue: str) -> None:
         await self.answer(region, queue)
-        self.fault_plan.perform(f"look.{region}", lambda: None)
+        with self.fault_plan.calling(f"look.{region}"):
+            pass
 
     async def answer(self, region: str, queue: str) -> None:
         """Raise what stands in the way of the queue, or never return where it is silent."""
@@ -76,10 +75,12 @@ class MemoryBus:
         self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]
     ) -> int:
         letters, operation = self.dead_letters[region, queue], f"dead_letters.{region}"
-        found = self.fault_plan.perform(operation, lambda: letters[:limit])
+        with self.fault_plan.calling(operation):
+            found = letters[:limit]
         ended = [letter for letter in found if await end(letter)]
         for letter in ended:
-            self.fault_plan.perform(operation, partial(letters.remove, letter))
+            with self.fault_plan.calling(operation):
+                letters.remove(letter)
         return len(ended)
 
     async def browse_session(

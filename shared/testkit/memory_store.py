@@ -2,34 +2,35 @@
 
 import asyncio
 import json
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from typing import Any
 
 from shared.domain.errors import TooLarge
 from shared.domain.handler import require_storable
-from shared.ports import SessionNeed, WriteResult
+from shared.ports import (
+    CreateDocument,
+    DeleteDocument,
+    Document,
+    Operation,
+    PatchDocument,
+    Query,
+    ReadDocument,
+    ReplaceDocument,
+    UpsertDocument,
+    WriteResult,
+)
 from shared.storage.documents import (
     TTL_FIELD,
     VERSION_FIELD,
     WRITTEN_FIELD,
-    Document,
-    is_entry,
     version_of,
     written_at,
 )
 from shared.storage.limits import BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX
-from shared.storage.operations import (
-    CreateDocument,
-    DeleteDocument,
-    Operation,
-    PatchDocument,
-    ReadDocument,
-    ReplaceDocument,
-    UpsertDocument,
-    apply_patch,
-)
-from shared.storage.queries import is_pending_partly, shows_any_need, shows_need
+from shared.storage.queries import head_query, shows_any_need
 
 # Where the virtual calendar begins: some time in 2026.
 EPOCH_SECONDS = 1_780_000_000.0
@@ -61,51 +62,69 @@ class MemoryStore:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.partitions: dict[str, dict[str, Document]] = defaultdict(dict)
-        # The flags and the ends of the journals are indexed, as they are in the real store.
+        # Ids in their order, and those of documents with a flag, as the real store indexes them.
+        self.ids: dict[str, list[str]] = defaultdict(list)
         self.flags: dict[str, set[str]] = defaultdict(set)
-        self.ends: dict[str, str] = {}
         self.versions = 0
 
     def read(self, session: str, document_id: str) -> Document | None:
-        """A document that has not outlived its time, or None."""
+        """Return a document that has not outlived its time, or None."""
         document = self.partitions[session].get(document_id)
         return document if document and not self.is_over(document) else None
 
+    def find(self, query: Query) -> list[Document]:
+        """Return the first documents that a query finds; what has the same order, as stored."""
+        found: list[Document] = []
+        for document in self.ordered(query):
+            if query.is_enough is not None and query.is_enough(found, document):
+                break
+            found.append(query.select(document))
+            if len(found) == query.limit:
+                break
+        return found
+
+    def ordered(self, query: Query) -> Iterator[Document]:
+        """Yield all that matches in the order of the query."""
+        sessions = list(self.partitions) if query.session is None else [query.session]
+        candidates = (
+            document
+            for session in sessions
+            for document_id in self.candidate_ids(session, query)
+            if (document := self.read(session, document_id)) and query.matches(document)
+        )
+        if query.order == "id" and query.session is not None and not query.is_flagged:
+            yield from candidates
+            return
+        found = sorted(candidates, key=lambda document: int(version_of(document)))
+        if query.order:
+            found.sort(key=lambda document: document[query.order], reverse=query.is_descending)
+        yield from found
+
+    def candidate_ids(self, session: str, query: Query) -> Iterator[str]:
+        """Yield the ids that a query has to look at: those of flags, or a range in its order."""
+        if query.is_flagged:
+            yield from list(self.flags[session])
+            return
+        ids, (lowest, highest) = self.ids[session], query.ids
+        places = range(bisect_left(ids, lowest), bisect_right(ids, highest))
+        yield from (ids[place] for place in (places[::-1] if query.is_descending else places))
+
     def flagged(self, session: str) -> list[Document]:
-        """Every document of a session that carries a flag, in the order of storing."""
+        """Return every document of a session that carries a flag, in the order of storing."""
         found = (self.read(session, document_id) for document_id in self.flags[session])
         return sorted((d for d in found if d), key=lambda document: int(version_of(document)))
 
     def newest(self, session: str) -> Document | None:
-        end = self.ends.get(session)
-        return self.partitions[session].get(end) if end else None
+        """Return the newest entry of a session, or None."""
+        return next(self.ordered(head_query(session)), None)
 
     def is_over(self, document: Document) -> bool:
         ttl = document.get(TTL_FIELD, -1)
         return bool(ttl >= 0 and self.clock.now() >= written_at(document) + ttl)
 
-    def search(
-        self,
-        need: SessionNeed,
-        place: str,
-        before: float,
-        of_regions: int,
-        excluded: frozenset[str],
-    ) -> list[Document]:
-        """The documents that show a need, the oldest first: see Maintenance.sessions."""
-        sessions = [session for session in self.flags if session not in excluded]
-        documents = [d for session in sessions for d in self.flagged(session)]
-        found = [
-            document
-            for document in documents
-            if (written_at(document) <= before or is_pending_partly(document, of_regions))
-            and shows_need(document, need, place)
-        ]
-        return sorted(found, key=lambda document: (written_at(document), int(version_of(document))))
-
     def apply(self, session: str, operations: Sequence[Operation]) -> WriteResult:
         """A transactional batch: all of it, or the meaning of its first refusal."""
-        texts = [text_of(operation) for operation in operations]
+        texts = [stored_text(operation) for operation in operations]
         require_small(texts)
         for operation in operations:
             if not self.is_possible(session, operation):
@@ -147,6 +166,7 @@ class MemoryStore:
                 self.put(session, document)
             case DeleteDocument(document_id):
                 del self.partitions[session][document_id]
+                self.ids[session].remove(document_id)
                 self.flags[session].discard(document_id)
             case ReadDocument():
                 pass
@@ -155,17 +175,18 @@ class MemoryStore:
         """Store a document of its own."""
         self.versions += 1
         stored |= {VERSION_FIELD: str(self.versions), WRITTEN_FIELD: self.clock.now()}
-        document_id = stored["id"]
+        document_id, ids = stored["id"], self.ids[session]
         self.partitions[session][document_id] = stored
+        place = bisect_left(ids, document_id)
+        if ids[place : place + 1] != [document_id]:
+            ids.insert(place, document_id)
         if shows_any_need(stored):
             self.flags[session].add(document_id)
         else:
             self.flags[session].discard(document_id)
-        if is_entry(stored):
-            self.ends[session] = max(document_id, self.ends.get(session, ""))
 
 
-def text_of(operation: Operation) -> str:
+def stored_text(operation: Operation) -> str:
     """What an operation stores, as the SDK would write it; nothing where it stores nothing."""
     if isinstance(operation, CreateDocument | UpsertDocument | ReplaceDocument):
         require_storable(operation.document)
@@ -178,3 +199,13 @@ def require_small(texts: Sequence[str]) -> None:
     size = sum(len(text) for text in texts)
     if size > BATCH_BYTES_MAX or len(texts) > BATCH_OPERATIONS_MAX:
         raise TooLarge(f"a batch of {len(texts)} operations and {size} bytes")
+
+
+def apply_patch(document: Document, fields: Mapping[str, Any]) -> None:
+    """Set what paths such as /outbox/regions name; all but a path's last part must be there."""
+    for path, value in fields.items():
+        *parents, last = path.strip("/").split("/")
+        parent = document
+        for name in parents:
+            parent = parent[name]
+        parent[last] = value

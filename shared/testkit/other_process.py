@@ -15,7 +15,7 @@ from typing import Any
 from shared.domain.handler import Handler, HandlerInput, Handlers
 from shared.domain.journal import ModelVersion
 from shared.storage.documents import decode_message, encode_message
-from shared.testkit.given import Found, described
+from shared.testkit.given import Found, in_words
 from shared.testkit.purity import ComparableResult, HandlerRun, differing_parts, repeated
 
 PROGRAM = "from shared.testkit.other_process import run_jobs; run_jobs()"
@@ -40,7 +40,7 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
         if again != run.result:
             here, there = differing_parts(run.result, again)
             raise Found(
-                f"the handler of {described(run.message)} gives other bytes in another process:"
+                f"the handler of {in_words(run.message)} gives other bytes in another process:"
                 f" here {here}, there {there}. It depends on the order of a set, on hash() or on"
                 f" something of its process: sort what it goes through"
             )

@@ -31,7 +31,7 @@ from shared.domain.message import Message
 from shared.domain.outbox import HERE
 from shared.engine.handle import handle
 from shared.storage.documents import encode_batch
-from shared.testkit.given import Found, described
+from shared.testkit.given import Found, in_words
 
 # More runs than this are outputs that call each other.
 RUNS_MAX = 1_000
@@ -101,7 +101,7 @@ def checked_runs(handlers: Handlers, messages: Iterable[Message]) -> list[Handle
             runs.append(run)
             waiting.extend(m for b in result.batches if b.queue == HERE for m in b.messages)
             if len(runs) > RUNS_MAX:
-                raise Found(f"{described(message)} goes on for ever: its outputs come back here")
+                raise Found(f"{in_words(message)} goes on for ever: its outputs come back here")
         elif handler.on_fault is OnFault.HALT:
             befores[message.session] = None
     for run in reversed(runs):
@@ -120,7 +120,7 @@ def checked_run(
             return None
     if calls.found:
         called, advice = calls.found[0]
-        raise Found(f"the {handler.kind} handler of {described(message)} calls {called}: {advice}")
+        raise Found(f"the {handler.kind} handler of {in_words(message)} calls {called}: {advice}")
     require_untouched(handler, before, message)
     captured = replace(before, captured=result.captured)
     run = HandlerRun(handler, captured, message, comparable(result), here)
@@ -136,7 +136,7 @@ def require_untouched(handler: Handler, before: HandlerInput, message: Message) 
     for name, model in models.items():
         if (after := model.model_dump(mode="json")) != before_run[name]:
             raise Found(
-                f"the handler of {described(message)} changes the {name} it was given, from"
+                f"the handler of {in_words(message)} changes the {name} it was given, from"
                 f" {before_run[name]} to {after}: return a changed copy, such as"
                 f" {name}.model_copy(update=...)"
             )
@@ -150,7 +150,7 @@ def require_same_run(run: HandlerRun, again: ComparableResult, when: str) -> Non
     if again != run.result:
         first, second = differing_parts(run.result, again)
         raise Found(
-            f"the handler of {described(run.message)} gives something else {when}: first {first},"
+            f"the handler of {in_words(run.message)} gives something else {when}: first {first},"
             f" then {second}. It keeps something between runs (a module variable, a default"
             f" argument, a class attribute), or depends on chance: only state, body and context"
             f" may decide"

@@ -19,7 +19,7 @@ from shared.engine.consume.outcomes import Outcome
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
-from shared.testkit.given import Found, described
+from shared.testkit.given import Found, in_words
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan, ProcessKilled
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_bus import MemoryBus
@@ -115,6 +115,7 @@ class TwoRegions:
             self.handlers,
             Producer(self.journal, delivery),
             self.policy,
+            browser=self.bus,
         )
 
     async def attempt[T](self, region: str, work: Callable[[Services], Awaitable[T]]) -> T:
@@ -155,7 +156,7 @@ class TwoRegions:
             if message.reminder is not None:
                 continue
             if self.followed[region] > FOLLOWED_MAX:
-                raise Found(f"{described(message)} goes on for ever: its outputs come back here")
+                raise Found(f"{in_words(message)} goes on for ever: its outputs come back here")
             await self.deliver_until_settled(region, message)
 
     async def deliver_until_settled(self, region: str, *messages: Message) -> None:
@@ -165,7 +166,7 @@ class TwoRegions:
             if await self.deliver(REGIONS[(first + tried) % len(REGIONS)], messages):
                 return
             self.clock.seconds += self.policy.lag_seconds
-        raise Found(f"{described(messages[0])} is never settled")
+        raise Found(f"{in_words(messages[0])} is never settled")
 
     async def finish(self) -> None:
         """Let the sweeps of both regions find what is left, as they do while nothing arrives."""

@@ -13,7 +13,8 @@ from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Delivered, Outbox, address
 from shared.domain.producer import BoundNumber, Ledger
-from shared.ports import Journal, SessionNeed, WriteResult
+from shared.ports import SessionNeed, WriteResult
+from shared.storage.journal import Journal
 from tests.world import message
 
 REGIONS = ("east", "west")

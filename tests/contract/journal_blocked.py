@@ -10,7 +10,8 @@ from shared.domain.outbox import (
     OutputDecision,
     PendingOutbox,
 )
-from shared.ports import Carried, Journal, SessionNeed, WriteResult
+from shared.ports import Carried, SessionNeed, WriteResult
+from shared.storage.journal import Journal
 from tests.contract.journal import REGIONS, debt, step
 from tests.world import message
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from shared.domain.journal import Repetition
-from shared.ports import Journal, WriteResult
+from shared.ports import WriteResult
+from shared.storage.journal import Journal
 from tests.contract.journal import attempt_of, debt, step
 
 

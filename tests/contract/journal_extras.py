@@ -20,8 +20,9 @@ from shared.domain.outbox import (
     Staged,
 )
 from shared.domain.producer import Ledger
-from shared.ports import Carried, Journal, ParkedMessage, SessionNeed, WriteResult
+from shared.ports import Carried, ParkedMessage, SessionNeed, WriteResult
 from shared.storage.documents import MILESTONE_EVERY
+from shared.storage.journal import Journal
 from tests.contract.journal import REGIONS, attempt_of, debt, step
 from tests.contract.journal_signs import find_signs
 from tests.world import message

@@ -8,7 +8,8 @@ from shared.domain.journal import Entry, Resolution
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import Delivered, PendingOutbox
 from shared.domain.standstill import ListPlace, Sign
-from shared.ports import Journal, SessionNeed, WriteResult
+from shared.ports import SessionNeed, WriteResult
+from shared.storage.journal import Journal
 from tests.contract.journal import REGIONS, attempt_of, debt, step
 from tests.world import message
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from shared.domain.outbox import address
 from shared.domain.producer import BoundNumber, KeptKeys, Ledger
-from shared.ports import Journal
+from shared.storage.journal import Journal
 from tests.world import message
 
 REGIONS = ("east", "west")

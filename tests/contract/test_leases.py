@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from local.cloud import Cloud
-from shared.adapters.cosmos_account import CosmosContainer
+from shared.adapters.cosmos import CosmosContainer
 from shared.adapters.cosmos_leases import CosmosLeases
 from shared.engine.operate.heard import COMPACT, SWEEP, Heard
 from shared.wiring import Adapters

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.domain.message import Message
-from shared.ports import Journal
+from shared.storage.journal import Journal
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_bus import MemoryBus
 from shared.testkit.memory_store import VirtualClock

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from shared.domain.message import Message
-from shared.ports import Journal
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
+from shared.storage.journal import Journal
 from tests.contract.ledgers import LedgerContract
 from tests.contract.publishing import Opened, PublishingContract, session
 from tests.world import World

@@ -13,10 +13,10 @@ from local.cloud import Cloud
 from local.faults import Action, Fault
 from shared.domain.message import Message
 from shared.engine.publish.publish import Producer
-from shared.ports import Journal
 from shared.publishing.opening import open_blocking_producer
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
+from shared.storage.journal import Journal
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.ledgers import LedgerContract

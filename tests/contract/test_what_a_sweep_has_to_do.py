@@ -9,7 +9,8 @@ from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Delivered, PendingOutbox
-from shared.ports import Journal, WriteResult
+from shared.ports import WriteResult
+from shared.storage.journal import Journal
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_store import VirtualClock
 from shared.wiring import Adapters

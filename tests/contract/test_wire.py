@@ -14,7 +14,8 @@ from shared.adapters.service_bus import ServiceBus
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.message import Message
-from shared.ports import Journal, SessionNeed, WriteResult
+from shared.ports import SessionNeed, WriteResult
+from shared.storage.journal import Journal
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract

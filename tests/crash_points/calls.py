@@ -3,19 +3,19 @@
 import ast
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.ports import Bus, Entries, Ledgers, Maintenance, Outboxes, Regions
+from shared.ports import Bus
 from shared.testkit.injected_faults import CallFault, FaultPlan
+from shared.testkit.intercepted import CALLS
 
 ENGINE = Path(__file__).parents[2] / "shared" / "engine"
 PREFIX = f"{ENGINE}{os.sep}"
-PORTS = (Entries, Outboxes, Ledgers, Regions, Maintenance, Bus)
-METHODS = {name for port in PORTS for name in vars(port) if not name.startswith("_")}
-# What the engine names the ports.
-NAMES = {"journal", "entries", "outboxes", "bus"}
+METHODS = CALLS | {name for name in vars(Bus) if not name.startswith("_")}
+# What the engine names them.
+NAMES = {"journal", "bus"}
 
 # A file and a line.
 type CallSite = tuple[str, int]
@@ -60,11 +60,11 @@ class TracedFaultPlan(FaultPlan):
         super().__init__(at)
         self.call_sites: set[CallSite] = set()
 
-    def perform[T](self, operation: str, apply: Callable[[], T]) -> T:
-        """Note the call, and apply it or go wrong."""
+    def next_fault(self, operation: str) -> CallFault | None:
+        """Note who makes the call, and how it goes wrong."""
         if not self.is_over:
             self.call_sites.add(call_site())
-        return super().perform(operation, apply)
+        return super().next_fault(operation)
 
 
 def call_site() -> CallSite:

@@ -30,6 +30,7 @@ from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
+from shared.engine.operate.error_queue import RepeatRequest
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
@@ -40,7 +41,7 @@ from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_ru
 from tests.letters import WRITER, Sizes, Written, letters, writing
 from tests.saga_stage import order
 from tests.saga_walks import walked
-from tests.world import REGIONS, message
+from tests.world import DELAY_SECONDS, REGIONS, message
 
 type Work = Callable[[FaultPlan], Awaitable[object]]
 
@@ -279,7 +280,7 @@ async def to_an_unavailable_region(faults: FaultPlan) -> object:
     regions.bus.unavailable = {"west"}
     await regions.take(BILLS[:1], BILLS[1:2])
     regions.bus.unavailable = set()
-    shown = regions.journal.pending_outboxes(SESSION, REGIONS)
+    shown = await regions.journal.journal.pending(SESSION, REGIONS)
     await regions.insist(lambda worker: worker.recovery.recover(shown))
     await regions.finish()
     return await regions.result()
@@ -307,7 +308,7 @@ async def delivered_meanwhile(faults: FaultPlan) -> object:
         regions.bus.unavailable = {"west"}
         await regions.take([writing([1_300, 1_000])])
         regions.bus.unavailable = set()
-        shown = regions.journal.pending_outboxes(WRITER, REGIONS)
+        shown = await regions.journal.journal.pending(WRITER, REGIONS)
         await regions.finish()
         faults.is_over = False
         await regions.insist(
@@ -501,6 +502,27 @@ async def rejected(faults: FaultPlan) -> object:
     return {report for region in REGIONS for report in regions.sent(region, "errors")}
 
 
+async def sent_again(faults: FaultPlan) -> object:
+    """A rejected delivery that a person sends again, in whichever region can."""
+    regions = BusinessRegions(faults)
+    faults.is_over = True
+    said = dict[str, object](to_properties(BILLS[0]))
+    await regions.workers["east"].rejecter.reject(SESSION, said, BILLS[0].body, "no time")
+    # The other region sees its copy later.
+    regions.clock.seconds += DELAY_SECONDS
+    faults.is_over = False
+
+    async def send(worker: Services) -> None:
+        (report,) = await worker.errors.browse(SESSION, limit=1)
+        at = report.queued
+        why = RepeatRequest(at.session, at.id, at.sequence, "Ada", "its sender is mended")
+        await worker.errors.send_again(why)
+
+    await regions.insist(send)
+    await regions.finish()
+    return await regions.result()
+
+
 async def compacted(faults: FaultPlan) -> object:
     """Entries that are old, of which a region still needs some."""
     with small_limits(wanted=True):
@@ -571,6 +593,7 @@ WORKS: Mapping[str, Work] = {
         numbered_elsewhere,
         commanded,
         rejected,
+        sent_again,
         compacted,
         saga,
     )

@@ -1,6 +1,5 @@
 """The page shows the rules by which failures are classed, and every row of it is true."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,7 +15,7 @@ from shared.domain.failures import (
     FailureRule,
     make_error,
 )
-from shared.testkit.injected_faults import FaultPlan
+from shared.testkit.injected_faults import CallFault, FaultPlan
 from tests.deliveries import delivery_of
 from tests.docs.failure_table import COMMAND, CONSEQUENCES, render, written
 from tests.world import World, message
@@ -34,14 +33,14 @@ class FailingOnce(FaultPlan):
         self.rule = rule
         self.operations = set(operations)
 
-    def perform[T](self, operation: str, apply: Callable[[], T]) -> T:
+    def next_fault(self, operation: str) -> CallFault | None:
         if operation in self.operations:
             self.operations.discard(operation)
             code = self.rule.codes[0] if self.rule.codes else None
             is_write = operation not in READS
             failure = Failure(self.rule.service, code, self.rule.sub_status, is_write)
             raise make_error(failure, "said the service")
-        return super().perform(operation, apply)
+        return super().next_fault(operation)
 
 
 def test_the_page_shows_the_rules_that_are_applied() -> None:

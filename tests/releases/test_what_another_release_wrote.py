@@ -17,9 +17,7 @@ from shared.domain.handler import Context, Handlers
 from shared.domain.producer import Draft
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.ports import WriteResult
-from shared.storage.documents import Document
-from shared.storage.operations import CreateDocument
+from shared.ports import CreateDocument, Document, WriteResult
 from tests.business import Outside, plain, swept, world_of
 from tests.releases.record import DRAFTS, HERE, OPTIONS, SENT
 from tests.world import REGIONS, Account, Amount, World, message
@@ -54,7 +52,7 @@ def world_with(release: str, change: Callable[[Document], Document] = as_written
     world = world_of(Outside())
     for document in recorded(release)["documents"]:
         creation = CreateDocument(change(document), WriteResult.TAKEN)
-        assert world.journal.write("create", document["session"], [creation]) is WriteResult.CREATED
+        assert world.journal.store.apply(document["session"], [creation]) is WriteResult.CREATED
     world.clock.seconds += 1_000
     return world
 

@@ -1,8 +1,5 @@
 """Another worker is first again and again: the message is parked, or waits in its queue."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
 
 from shared.domain.errors import Unavailable
@@ -10,34 +7,29 @@ from shared.domain.handler import Context, Handlers
 from shared.domain.journal import Entry, Status
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import Parked
+from shared.ports import NOTHING_CARRIED, Carried, WriteResult
+from shared.testkit.intercepted import InterceptedJournal
 from tests.business import worker_with
 from tests.world import POLICY, Account, Amount, World, add, message
 
 RACES_MAX = POLICY.waits.races_max
 
 
-class Contended:
+class Contended(InterceptedJournal):
     """The journal of a worker before whose appends another worker's message is always quicker."""
 
     def __init__(self, world: World, *statuses: Status) -> None:
+        super().__init__(world.journal)
         self.world = world
         self.statuses = statuses
         self.rivals = 0
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        method = getattr(self.world.journal, name)
-        if name != "append":
-            found: Callable[..., Awaitable[Any]] = method
-            return found
-
-        async def append(entry: Entry, *arguments: Any) -> Any:
-            if entry.status in self.statuses:
-                rival = message(self.rivals, 1_000 + self.rivals, group="rival")
-                self.rivals += 1
-                await self.world.west.consumer.consume(rival)
-            return await method(entry, *arguments)
-
-        return append
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
+        if entry.status in self.statuses:
+            rival = message(self.rivals, 1_000 + self.rivals, group="rival")
+            self.rivals += 1
+            await self.world.west.consumer.consume(rival)
+        return await super().append(entry, carried)
 
 
 def contended(*statuses: Status) -> tuple[World, Services, list[int]]:

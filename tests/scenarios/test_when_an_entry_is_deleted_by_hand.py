@@ -21,9 +21,6 @@ async def unpaid(world: World, count: int) -> None:
 def delete(world: World, position: int) -> None:
     """Delete an entry in the portal."""
     del world.journal.partitions["acc-7"][position_id(position)]
-    world.journal.store.ends["acc-7"] = max(
-        document_id for document_id in world.journal.partitions["acc-7"] if document_id.isdigit()
-    )
 
 
 async def test_an_older_entrys_unpaid_outputs_are_lost_and_nothing_else(world: World) -> None:

@@ -20,7 +20,7 @@ from shared.domain.failures import (
     Service,
     make_error,
 )
-from shared.testkit.injected_faults import FaultPlan
+from shared.testkit.injected_faults import CallFault, FaultPlan
 from tests.deliveries import delivery, delivery_of
 from tests.world import REGIONS, World, message
 
@@ -47,14 +47,14 @@ class FailingPlan(FaultPlan):
         super().__init__()
         self.failed = 0
 
-    def perform[T](self, operation: str, apply: Callable[[], T]) -> T:
+    def next_fault(self, operation: str) -> CallFault | None:
         is_write = self.service is BUS or operation in WRITES
         is_meant = self.scope == "everything" or (self.scope == "writes") is is_write
         if is_meant and self.world.clock.now() < OUTAGE_SECONDS:
             self.world.clock.seconds += ANSWER_SECONDS
             self.failed += 1
             raise self.fail(is_write)
-        return super().perform(operation, apply)
+        return super().next_fault(operation)
 
 
 def failures(service: Service) -> Iterator[tuple[str, Callable[[bool], Exception]]]:

@@ -5,15 +5,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Outcome, Parked, Processed
+from shared.ports import NOTHING_CARRIED, Carried, WriteResult
+from shared.storage.journal import Journal
 from shared.testkit.injected_faults import CallFault
+from shared.testkit.intercepted import InterceptedJournal
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.world import GAP_SECONDS, POLICY, World, message
 
@@ -23,21 +26,18 @@ SECONDS_MAX = 60.0
 TIME = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
 
-class SlowJournal:
+class SlowJournal(InterceptedJournal):
     """A journal in which each write waits until it is let through."""
 
-    def __init__(self, journal: Any) -> None:
-        self.journal = journal
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
         self.open = asyncio.Event()
         self.writing = asyncio.Event()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.journal, name)
-
-    async def append(self, *arguments: Any) -> Any:
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
         self.writing.set()
         await self.open.wait()
-        return await self.journal.append(*arguments)
+        return await super().append(entry, carried)
 
 
 def begin(worker: Services, messages: Sequence[Message]) -> list[asyncio.Task[Outcome]]:

@@ -5,12 +5,14 @@ Time is virtual here: a second passes only while everything waits.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from proof.simulation.world import virtual_time
+from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Outcome, Processed
 from shared.engine.consume.turns import LINGER_SECONDS_MAX, LINGER_SECONDS_MIN
+from shared.ports import NOTHING_CARRIED, Carried, WriteResult
+from shared.testkit.intercepted import InterceptedJournal
 from tests.loop_clock import LoopClock
 from tests.world import World, message
 
@@ -20,18 +22,12 @@ CALLS = 16
 ROUNDING = 1e-6
 
 
-class FarJournal:
+class FarJournal(InterceptedJournal):
     """A journal in which each write takes its time."""
 
-    def __init__(self, journal: Any) -> None:
-        self.journal = journal
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.journal, name)
-
-    async def append(self, *arguments: Any) -> Any:
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
         await asyncio.sleep(WRITE_SECONDS)
-        return await self.journal.append(*arguments)
+        return await super().append(entry, carried)
 
 
 def far_away(work: Callable[[World], Awaitable[None]]) -> None:

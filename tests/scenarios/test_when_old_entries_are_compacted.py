@@ -116,7 +116,7 @@ async def test_a_compacted_session_is_not_looked_at_again(world: World) -> None:
 
     assert await world.east.compactor.compact() == Compacted()
 
-    assert dict(world.journal.fault_plan.calls) == {"sessions.compaction": 2}
+    assert dict(world.journal.fault_plan.calls) == {"sessions": 2}
 
 
 async def test_the_head_is_never_lost(world: World) -> None:

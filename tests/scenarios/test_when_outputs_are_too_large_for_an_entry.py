@@ -9,8 +9,9 @@ from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.domain.outbox import Staged
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
+from shared.ports import Document
 from shared.storage import limits
-from shared.storage.documents import STAGED_SECONDS, Document, staged_ids
+from shared.storage.documents import STAGED_SECONDS, staged_ids
 from shared.storage.limits import INLINE_BYTES_MAX
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.crashes import redelivered, rest, sent, worlds

@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from functions.triggers.recover import sweep_ledgers
+from shared.adapters.cosmos import CosmosContainer
 from shared.domain.errors import Misconfigured
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.settings import InvalidSettings, Settings
+from shared.storage.journal import Journal
 from shared.testkit.memory import MemoryJournal
 from shared.wiring import Adapters, connect
 from tests.unit.shared.test_settings import ENVIRONMENT
@@ -63,16 +65,22 @@ async def test_a_producer_that_knows_other_regions_than_the_apps_is_refused() ->
         await Producer(ledgers, alone).publish("acc-7", DRAFTS, OPTIONS)
 
 
+def name_of(journal: Journal) -> str:
+    """The container that a journal is kept in."""
+    assert isinstance(journal.container, CosmosContainer)
+    return journal.container.name
+
+
 def test_producers_use_the_container_of_the_ledgers_and_the_app_its_journal() -> None:
     settings = Settings.read(ENVIRONMENT | {"LOCKSTEP_LEDGERS": "ledgers"})
     adapters = Adapters.of(settings)
 
     services = connect(settings, handlers, adapters)
 
-    assert adapters.keep_ledgers(settings).journal.container.name == "ledgers"
-    assert adapters.journal.container.name == "journal"
+    assert name_of(adapters.keep_ledgers(settings).journal) == "ledgers"
+    assert name_of(adapters.journal) == "journal"
     assert services.outsiders is not None
-    assert services.outsiders.journal.container.name == "ledgers"  # type: ignore[attr-defined]
+    assert name_of(services.outsiders.journal) == "ledgers"
     assert services.journal is services.producer.journal is adapters.journal
     assert connect(Settings.read(ENVIRONMENT), handlers).outsiders is None
 

@@ -11,7 +11,9 @@ from shared.domain.errors import LockstepError, OutcomeUnknown
 from shared.engine.consume.outcomes import AlreadyDone, Claimed, Processed
 from shared.engine.worker import WaitLimits
 from shared.ports import SessionNeed
+from shared.storage.journal import Journal
 from shared.testkit.injected_faults import CallFault, ProcessKilled
+from shared.testkit.intercepted import InterceptedJournal
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,
@@ -152,23 +154,20 @@ async def test_a_copy_that_waits_takes_over_when_the_lease_is_over() -> None:
     assert len(outside.keys[1]) == 1
 
 
-class UnansweredJournal:
+class UnansweredJournal(InterceptedJournal):
     """A journal whose first replace is lost; before its caller hears of that, others go on."""
 
-    def __init__(self, journal: Any, meanwhile: Callable[[], Awaitable[object]]) -> None:
-        self.journal = journal
+    def __init__(self, journal: Journal, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(journal)
         self.meanwhile = meanwhile
         self.is_lost = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.journal, name)
-
-    async def replace(self, *arguments: Any, **options: Any) -> Any:
-        if not self.is_lost:
+    async def intercept(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "replace" and not self.is_lost:
             self.is_lost = True
             await self.meanwhile()
             raise OutcomeUnknown("no answer")
-        return await self.journal.replace(*arguments, **options)
+        return await call()
 
 
 async def test_who_does_not_know_whether_it_took_over_leaves_the_work_to_who_did() -> None:

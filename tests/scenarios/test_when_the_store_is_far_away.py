@@ -12,6 +12,7 @@ from shared.domain.outbox import OUTPUTS, OutputAction, OutputDecision
 from shared.engine.build import Services
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
+from shared.storage.queries import sessions_query
 from tests.business import plain, worker_with
 from tests.far_store import FarJournal
 from tests.loop_clock import LoopClock
@@ -179,7 +180,7 @@ async def test_messages_without_numbers_are_folded_in_the_order_of_their_arrival
 async def test_a_sweep_looks_at_one_document_of_a_session_however_many_are_parked() -> None:
     world = await parked(50)
 
-    found = world.journal.store.search(SessionNeed.DRAINING, "", world.clock.now(), 0, frozenset())
+    found = world.journal.store.find(sessions_query(SessionNeed.DRAINING, "", limit=9))
 
     assert len(found) == 1
 

@@ -17,7 +17,7 @@ REACHED = (
 SHRINKING = {
     "pure message: files": 19,
     "pure message: functions": 74,
-    "pure message: depth": 10,
+    "pure message: depth": 9,
     "saga step: files": 17,
     "saga step: functions": 83,
     "floors of the engine": 8,

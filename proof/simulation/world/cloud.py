@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import cast
 
 from proof.simulation.world.broker import Namespace
 from proof.simulation.world.faults import FaultInjector, FaultProfile, SeededRandom
@@ -23,7 +22,7 @@ from shared.domain.saga.record import kinds_of
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
-from shared.ports import Journal
+from shared.storage.journal import Journal
 
 # Two regions: a third one adds interleavings of the same kinds, and every seed would find fewer.
 REGIONS = ("east", "west")
@@ -98,10 +97,10 @@ class Cloud:
         return Delivery(bus, clock, REGIONS, seconds, QUEUES, affinity=affinity)
 
     def journal_of(self, process: Process) -> Journal:
-        """The journal as a process reaches it; its methods are those of the in-memory twin."""
+        """The journal as a process reaches it."""
         far = self.variant.write_seconds
         forbidden = self.without_rights[process.region]
-        return cast(Journal, RemoteJournal(process, self.journal, far, forbidden))
+        return RemoteJournal(process, self.journal, far, forbidden)
 
     def producer(self, process: Process) -> Producer:
         return Producer(self.journal_of(process), self.delivery(process))

@@ -24,7 +24,8 @@ from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import Conflicting, Expired, Outcome
 from shared.engine.sagas.sagas import Sagas
-from shared.storage.documents import Document, decode_pending
+from shared.ports import Document
+from shared.storage.documents import decode_pending
 
 QUEUE = "in"
 QUEUES = AppQueues(here=QUEUE, outputs="out", errors="errors")

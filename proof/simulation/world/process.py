@@ -23,6 +23,7 @@ from shared.domain.errors import (
 from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.testkit.injected_faults import ProcessKilled
+from shared.testkit.intercepted import InterceptedJournal
 from shared.testkit.memory_store import EPOCH_SECONDS
 
 ANSWER_SECONDS_MAX = 0.05
@@ -196,8 +197,8 @@ WRITES = frozenset(
 )
 
 
-class RemoteJournal:
-    """See ports.Journal. Every call goes through the process and may go wrong there."""
+class RemoteJournal(InterceptedJournal):
+    """A journal as a process reaches it: every call may go wrong on its way there and back."""
 
     def __init__(
         self,
@@ -206,8 +207,9 @@ class RemoteJournal:
         write_seconds: float = 0.0,
         forbidden: tuple[float, float] | None = None,
     ) -> None:
+        super().__init__(journal)
         self.process = process
-        self.journal = journal
+        self.recording = journal
         self.write_seconds = write_seconds
         self.forbidden = forbidden
 
@@ -217,33 +219,24 @@ class RemoteJournal:
         if self.forbidden is not None and self.forbidden[0] <= now() < self.forbidden[1]:
             raise Misconfigured(f"{name}: forbidden (403)")
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        method = getattr(self.journal, name)
+    async def intercept(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make the call through the process, unless nothing is written for now."""
         writes = name in WRITES
-
-        async def remote_call(*arguments: Any, **options: Any) -> Any:
-            await self.wait_and_ask(name, writes=writes)
-            if writes and self.journal.is_read_only(now()):
-                await self.process.wait(0.01)
-                raise Unavailable(f"{name}: the write region fails over")
-            return await self.process.call(
-                name, lambda: result_of(method(*arguments, **options)), writes=writes
-            )
-
-        return remote_call
+        await self.wait_and_ask(name, writes=writes)
+        if writes and self.recording.is_read_only(now()):
+            await self.process.wait(0.01)
+            raise Unavailable(f"{name}: the write region fails over")
+        return await self.process.call(name, lambda: result_of(call()), writes=writes)
 
     async def head(self, session: str, *, newest: bool = True) -> Entry | None:
-        await self.wait_and_ask("head", writes=False)
-        head: Entry | None = await self.process.call(
-            "head", lambda: result_of(self.journal.head(session)), writes=False
-        )
+        head = await super().head(session)
         if newest or head is None or head.position == 0:
             return head
         injector = self.process.injector
         where = f"{self.process.name} head"
         if not injector.inject(injector.profile.stale_reads, "stale read", where, now()):
             return head
-        return self.journal.entry_at(session, head.position - 1) or head
+        return self.recording.entry_at(session, head.position - 1) or head
 
 
 def result_of[T](work: Awaitable[T]) -> T:

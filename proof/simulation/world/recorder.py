@@ -14,9 +14,8 @@ from shared.domain.message import Message
 from shared.domain.next_entry import state_position
 from shared.engine.consume.consume import Consumer
 from shared.engine.sagas.steps import CommandReply, Commands
-from shared.ports import WriteResult
-from shared.storage.documents import Document, is_entry, lacks_state, sequence_of
-from shared.storage.operations import DeleteDocument, Operation
+from shared.ports import DeleteDocument, Document, Operation, WriteResult
+from shared.storage.documents import is_entry, lacks_state, sequence_of
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_store import MemoryStore, VirtualClock
 
@@ -101,10 +100,10 @@ class RecordingStore(MemoryStore):
             self.staged[session, document_id] = stored
 
     def perform(self, session: str, operation: Operation, text: str) -> None:
-        if isinstance(operation, DeleteDocument) and operation.document_id == self.ends.get(
-            session
-        ):
-            self.record_violation("P2", f"{session}: the head {operation.document_id} was removed")
+        if isinstance(operation, DeleteDocument):
+            head = self.newest(session)
+            if head is not None and head["id"] == operation.document_id:
+                self.record_violation("P2", f"{session}: the head {head['id']} was removed")
         super().perform(session, operation, text)
 
     def apply(self, session: str, operations: Sequence[Operation]) -> WriteResult:
@@ -195,9 +194,7 @@ class RecordingJournal(MemoryJournal):
     store: RecordingStore
 
     def __init__(self) -> None:
-        super().__init__(LoopClock())
-        self.store = RecordingStore()
-        self.partitions = self.store.partitions
+        super().__init__(LoopClock(), store=RecordingStore())
         self.fail_over: tuple[float, float] | None = None
 
     def is_read_only(self, now: float) -> bool:

@@ -12,7 +12,7 @@ from shared.domain.decision import cursor_of, is_same_place
 from shared.domain.journal import Entry, MessageIdentity
 from shared.domain.message import Message, Number
 from shared.engine.worker import Recent
-from shared.ports import Entries
+from shared.storage.journal import Journal
 
 # Entries that one page reads.
 PAGE = 40
@@ -49,8 +49,8 @@ class LastCopy:
 class Duplicates:
     """A worker's bounded memory of processed numbers, and how it finds others in the journal."""
 
-    def __init__(self, entries: Entries, remembered_max: int = REMEMBERED_MAX) -> None:
-        self.entries = entries
+    def __init__(self, journal: Journal, remembered_max: int = REMEMBERED_MAX) -> None:
+        self.journal = journal
         self.processed: Recent[SessionNumber, ProcessedNumber] = Recent(remembered_max)
         # By session and group; without a group, where any copy of the session was found.
         self.last_copies: Recent[tuple[str, str | None], LastCopy] = Recent(remembered_max)
@@ -72,7 +72,7 @@ class Duplicates:
         # Relaxed reads, at half the price: an entry that one of them misses is found by `decide`.
         number = message.number
         if number is None:
-            marker = await self.entries.marker(message.session, message.id, message.source)
+            marker = await self.journal.marker(message.session, message.id, message.source)
             return marker.identity.digest if marker else None
         copy = self.last_copies.get((message.session, number.group))
         nearby = self.last_copies.get((message.session, None))
@@ -83,7 +83,7 @@ class Duplicates:
         else:
             # The first guess: the group has the session to itself, one entry for each number.
             start, limit = number.sequence, 1
-        self.remember(message.session, await self.entries.processed(message.session, start, limit))
+        self.remember(message.session, await self.journal.processed(message.session, start, limit))
         return self.recall(message)
 
     async def search(self, head: Entry, message: Message) -> str | None:
@@ -100,7 +100,7 @@ class Duplicates:
             return await self.read_content(message, number, head.halt.at)
         below, newest = await self.bounds(head, number)
         start = max(0, newest.guess(number) - MARGIN)
-        self.remember(message.session, await self.entries.processed(message.session, start, PAGE))
+        self.remember(message.session, await self.journal.processed(message.session, start, PAGE))
         digest = self.recall(message)
         if digest is not None:
             return digest
@@ -109,7 +109,7 @@ class Duplicates:
         at = newest.position
         while at - below > 1:
             middle = (below + at) // 2
-            entry = await self.entries.entry(message.session, middle)
+            entry = await self.journal.entry(message.session, middle)
             # What is compacted lies below everything that is not.
             if entry is not None and cursor_of(entry, number.group).next > number.sequence:
                 at = middle
@@ -120,7 +120,7 @@ class Duplicates:
     async def bounds(self, head: Entry, number: Number) -> tuple[int, LastCopy]:
         """Return the positions between which a number of the head's past was processed."""
         below, newest = -1, LastCopy(head.position, cursor_of(head, number.group).next - 1)
-        kept = await self.entries.cursor(head.session, number.group) if head.has_evicted else None
+        kept = await self.journal.cursor(head.session, number.group) if head.has_evicted else None
         # Each time that the cursor was evicted there is a stretch of entries that do not name it.
         for following, position in kept.ends if kept else ():
             if number.sequence < following:
@@ -130,7 +130,7 @@ class Duplicates:
 
     async def read_content(self, message: Message, number: Number, position: int) -> str | None:
         """The content that an entry holds under the message's number, at any owner level."""
-        entry = await self.entries.entry(message.session, position)
+        entry = await self.journal.entry(message.session, position)
         identities = entry.identities if entry else ()
         self.remember(message.session, {position: identities})
         self.remember_copy(message.session, number, position)

@@ -29,8 +29,8 @@ from shared.engine.dispatch.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.handle.handle import describe_error, run_pure
 from shared.engine.worker import Worker
-from shared.ports import Outboxes
 from shared.storage.documents import digest_batches
+from shared.storage.journal import Journal
 
 # Older outboxes that a message delivers before its own; a region that misses more stays lagging.
 CATCH_UP_MAX = 100
@@ -289,16 +289,16 @@ class Dispatcher:
 
 
 async def keep_missing(
-    outboxes: Outboxes, session: str, outbox: Outbox, reached: Collection[str]
+    journal: Journal, session: str, outbox: Outbox, reached: Collection[str]
 ) -> Outbox:
     """Keep the outbox pending for the regions that were not reached; that outbox is returned.
 
     Raises OutcomeUnknown where no region was reached: nothing is kept then, so it has to be sent
-    again. Raises what `Outboxes.add_pending` raises.
+    again. Raises what `Journal.add_pending` raises.
     """
     if not reached:
         raise OutcomeUnknown(f"no region surely took what was sent for session {session!r}")
     missing = outbox.without(reached)
     if missing.regions:
-        await outboxes.add_pending(session, missing)
+        await journal.add_pending(session, missing)
     return missing

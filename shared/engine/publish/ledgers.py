@@ -15,7 +15,8 @@ from shared.domain.outbox import HERE, Outbox, PendingOutbox, sort_for_delivery
 from shared.domain.producer import Draft, KeptKeys, Ledger, Numbered, ProducerOptions
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.worker import FailureLog, Recent
-from shared.ports import Journal, StoredLedger
+from shared.ports import StoredLedger
+from shared.storage.journal import Journal
 from shared.storage.limits import require_fits
 
 # Two producers of one group can collide on a ledger a few times, not for ever.

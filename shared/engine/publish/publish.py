@@ -14,7 +14,7 @@ from shared.engine.dispatch.dispatch import keep_missing
 from shared.engine.publish.ledgers import LedgerBook
 from shared.engine.publish.readiness import Readiness
 from shared.engine.publish.session_locks import SessionLocks
-from shared.ports import Journal
+from shared.storage.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from shared.domain.errors import Misconfigured, OutcomeUnknown, Unavailable
 from shared.domain.outbox import HERE
 from shared.engine.dispatch.deliver import Delivery
-from shared.ports import Regions
+from shared.storage.journal import Journal
 
 # Nobody waits longer for the list, which is one read.
 LOOK_SECONDS_MAX = 2.0
@@ -27,7 +27,7 @@ class Readiness:
     `replaced` is the list of regions that its own takes the place of, where a person changes it.
     """
 
-    def __init__(self, journal: Regions, delivery: Delivery, replaced: Sequence[str] = ()) -> None:
+    def __init__(self, journal: Journal, delivery: Delivery, replaced: Sequence[str] = ()) -> None:
         self.journal = journal
         self.delivery = delivery
         self.replaced = frozenset(replaced)

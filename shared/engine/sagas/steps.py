@@ -25,7 +25,7 @@ from shared.domain.saga.plan import (
 )
 from shared.engine.consume.consume import Consumer
 from shared.engine.consume.outcomes import Conflicting, Expired, Faulted, Processed, Refused
-from shared.ports import Entries
+from shared.storage.journal import Journal
 
 # Why a step was given up whose tries all failed.
 NO_ANSWER = "its session gave no answer"
@@ -88,17 +88,17 @@ class Commands:
         return reply
 
 
-async def read_reply(entries: Entries, command: Message) -> Answered | Failed | None:
+async def read_reply(journal: Journal, command: Message) -> Answered | Failed | None:
     """Return the reply recorded for a command, or for the tombstone that gave it up.
 
     Other content under its id is somebody else's: then the command never acts, so it has failed.
     None for nothing, and while its entry has not ended or halts the session: a person may run it
     again.
     """
-    marker = await entries.marker(command.session, command.id, command.source)
+    marker = await journal.marker(command.session, command.id, command.source)
     if marker is not None and not is_step_of(marker.identity, command):
         return Failed("its id was used before with other content")
-    entry = await entries.entry(command.session, marker.position) if marker else None
+    entry = await journal.entry(command.session, marker.position) if marker else None
     # The marker of one that waits beside a claim names the claim, which answers another message.
     if marker is None or entry is None or marker.identity not in entry.identities:
         return None

@@ -48,7 +48,7 @@ async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureF
     assert world.outputs("east") == []
 
 
-@pytest.mark.parametrize("call", ["has_work", "sessions.delivery"])
+@pytest.mark.parametrize("call", ["has_work", "sessions"])
 async def test_the_sweep_survives_a_store_out_of_reach(
     call: str, caplog: pytest.LogCaptureFixture
 ) -> None:

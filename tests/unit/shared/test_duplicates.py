@@ -2,7 +2,7 @@
 
 from shared.domain.journal import Entry
 from shared.engine.consume.duplicates import Duplicates
-from shared.ports import Journal
+from shared.storage.journal import Journal
 from tests.world import World, message
 
 

@@ -1,0 +1,521 @@
+"""The journals of all sessions, written once over any container: one partition for each session.
+
+A container may try a write again by itself, so a refusal may be our own earlier success; the
+committer tells them apart by the attempt's id. Every method may raise Unavailable (nothing
+happened) and, where it writes, OutcomeUnknown (it may have happened, or may still).
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from shared.domain.journal import (
+    Entry,
+    EvictedCursor,
+    Marker,
+    MessageIdentity,
+    RecentEntry,
+    Repetition,
+    Resolution,
+)
+from shared.domain.message import OWN_SOURCE, Message, Number
+from shared.domain.outbox import (
+    NO_OUTBOX,
+    Delivered,
+    DestinationBatch,
+    Outbox,
+    OutputDecision,
+    PendingOutbox,
+    Staged,
+)
+from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
+from shared.domain.standstill import ListPlace, Sign, take_page
+from shared.ports import (
+    NOTHING_CARRIED,
+    Carried,
+    Container,
+    CreateDocument,
+    Document,
+    Operation,
+    ParkedMessage,
+    SessionNeed,
+    StoreClock,
+    StoredEntry,
+    StoredLedger,
+    StoredRegions,
+    WriteResult,
+)
+from shared.storage import queries
+from shared.storage.documents import (
+    blocked_queues_in,
+    cursor_id,
+    decode_cursor,
+    decode_entry,
+    decode_marker,
+    decode_parked,
+    decode_parked_run,
+    decode_pending,
+    decode_recent,
+    decode_repetition,
+    decode_sign,
+    decode_staged,
+    encode_entry,
+    encode_pending,
+    encode_staged,
+    lacks_state,
+    marker_id,
+    newest_milestone,
+    outbox_id,
+    parked_id,
+    parked_ids,
+    position_id,
+    processed_by_position,
+    repetition_id,
+    sequence_of,
+    session_in,
+    staged_ids,
+    state_id,
+    version_of,
+    with_state,
+    written_at,
+)
+from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id
+from shared.storage.operations import (
+    acknowledge_operations,
+    append_operations,
+    close_operations,
+    compact_operations,
+    decide_operations,
+    delete_delivered,
+    leave_pending_operations,
+    ledger_operations,
+    regions_operations,
+    repetition_operations,
+    replace_operations,
+)
+from shared.storage.regions import REGIONS_ID, REGIONS_SESSION, decode_regions
+
+# Of a session's pending outboxes so many are listed at once.
+PENDING_MAX = 1_000
+# Clocks that are apart.
+CLOCK_SLACK_SECONDS = 3600.0
+
+
+class Journal:
+    """Everything that is kept of all sessions: its public methods are the calls of the store."""
+
+    def __init__(self, container: Container) -> None:
+        self.container = container
+
+    # The entries of all sessions, and the messages that wait beside them.
+
+    async def head(self, session: str, *, newest: bool = True) -> Entry | None:
+        """Return the newest entry of a session, or None: one query in one partition.
+
+        It is as new as any append acknowledged before the call. With `newest` false it may be an
+        older one, and costs half.
+        """
+        found = await self.container.find(queries.head_query(session, may_be_old=not newest))
+        return decode_entry(found[0]) if found else None
+
+    async def entry(self, session: str, position: int) -> Entry | None:
+        """Return the entry at a position, or None: one read, and one more for a state beside it."""
+        document = await self.container.read(session, position_id(position))
+        if document and lacks_state(document):
+            document = with_state(document, await self.container.read(session, state_id(position)))
+        return decode_entry(document) if document else None
+
+    async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
+        """Return the entry at a position with its version and age, or None: one read."""
+        clock = StoreClock()
+        document = await self.container.read(session, position_id(position), clock=clock)
+        return dated_entry(document, clock) if document else None
+
+    async def processed(
+        self, session: str, position: int, limit: int
+    ) -> Mapping[int, Sequence[MessageIdentity]]:
+        """Return the messages that the entries from a position on processed, by position.
+
+        At most `limit` entries are looked at, in one query in one partition. The newest ones may be
+        missing, and claims are. A `limit` of one is a read.
+        """
+        if limit == 1:
+            document = await self.container.read(session, position_id(position), may_be_old=True)
+            return processed_by_position([document] if document else [])
+        found = await self.container.find(queries.processed_query(session, position, limit))
+        return processed_by_position(found)
+
+    async def cursor(self, session: str, group: str) -> EvictedCursor | None:
+        """Return the cursor of a producer group as it was evicted last, or None: one read.
+
+        It is as new as any append acknowledged before the call, because it decides what is
+        processed, and older than that of an entry that names the group.
+        """
+        document = await self.container.read(session, cursor_id(group))
+        return decode_cursor(document) if document else None
+
+    async def marker(
+        self, session: str, message_id: str, source: str = OWN_SOURCE
+    ) -> Marker | None:
+        """Return the marker of an un-numbered message while it is kept, or None: one read.
+
+        A new one may be missed.
+        """
+        marker = marker_id(message_id, source)
+        document = await self.container.read(session, marker, may_be_old=True)
+        return decode_marker(document) if document else None
+
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
+        """Write the entry with everything that belongs to it, all or none: one batch.
+
+        Of all appends at one position at most one is ever CREATED, and only on an entry before it
+        that exists. Raises NotStorable for what the store does not take.
+        """
+        operations = append_operations(entry, encode_entry(entry), carried)
+        result, _ = await self.container.write(entry.session, operations)
+        return result
+
+    async def replace(
+        self,
+        entry: Entry,
+        version: str,
+        carried: Carried = NOTHING_CARRIED,
+        waiting: ParkedMessage | None = None,
+    ) -> WriteResult:
+        """Replace a claim, and park a message beside it, all or none: one batch.
+
+        CREATED, or TAKEN if the version is another. Raises NotStorable for what the store does not
+        take.
+        """
+        operations = replace_operations(entry, encode_entry(entry), version, carried, waiting)
+        result, _ = await self.container.write(entry.session, operations)
+        return result
+
+    async def parked(self, session: str, number: Number) -> Message | None:
+        """Return the message parked under a number, or None: one read."""
+        document = await self.container.read(session, parked_id(number))
+        return decode_parked(document) if document else None
+
+    async def parked_run(self, session: str, number: Number, limit: int) -> Sequence[Message]:
+        """Return the messages parked under a number and those right after it, to the first gap.
+
+        At most `limit`, in one query in one partition; the owner level of the number is of no
+        account.
+        """
+        ids = parked_ids(number, limit)
+        query = queries.parked_query(session, ids[0], ids[-1], limit)
+        return decode_parked_run(await self.container.find(query), ids)
+
+    # What waits to be delivered to regions.
+
+    async def pending(
+        self, session: str, regions: Sequence[str], *, limit: int = PENDING_MAX
+    ) -> Sequence[PendingOutbox]:
+        """Return a session's outboxes that wait for one of these regions, the oldest first.
+
+        At most `limit`, in one indexed query in one partition. A producer's come after all
+        entries'; they are in no order.
+        """
+        found = await self.container.find(queries.pending_query(session, regions, limit))
+        return [pending for document in found if (pending := decode_pending(document))]
+
+    async def add_pending(self, session: str, outbox: Outbox) -> None:
+        """Keep a producer's outbox until it is delivered: one create.
+
+        Adding it twice is adding it once.
+        """
+        document = encode_pending(session, outbox)
+        await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
+
+    async def blocked(self, session: str) -> Sequence[PendingOutbox]:
+        """Return a session's outboxes with blocked queues, the oldest entries first: one query."""
+        found = await self.container.find(queries.blocked_query(session, PENDING_MAX))
+        return [pending for document in found if (pending := decode_pending(document))]
+
+    async def blocked_queues(self, region: str) -> Sequence[str]:
+        """Return the region's blocked queues, once each: a query for each outbox that has another.
+
+        What has been blocked longest comes first.
+        """
+        known, new = list[str](), [region]
+        while new:
+            known += new
+            found = await self.container.find(queries.blocked_beside_query(region, known))
+            new = [key for one in found for key in one["blocked"] if key not in known]
+        return blocked_queues_in(known, region)
+
+    async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
+        """Record what a delivery of an outbox came to: a delete, or a read and then a batch.
+
+        It is read again as often as somebody else was first. Doing so twice is harmless.
+        """
+        if operations := delete_delivered(pending, done):
+            await self.container.write(pending.session, operations)
+            return
+        await revise(self.container, pending, lambda stored: acknowledge_operations(stored, done))
+
+    async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
+        """Record which regions an entry's outbox still waits for: one patch without a read.
+
+        For the worker that made the entry and sent its outputs, which must not be staged ones.
+        """
+        await self.container.write(session, leave_pending_operations(position, regions))
+
+    async def decide(self, pending: PendingOutbox, decisions: Mapping[str, OutputDecision]) -> None:
+        """Record what a person decided about the outputs for blocked queues: a read and a batch."""
+        await revise(self.container, pending, lambda stored: decide_operations(stored, decisions))
+
+    async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
+        """Keep an attempt's outputs until it commits or has had its time: a create for each part.
+
+        Raises NotStorable.
+        """
+        for document in encode_staged(session, attempt, batches):
+            await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
+
+    async def staged(self, session: str, staged: Staged) -> Sequence[DestinationBatch]:
+        """Return the outputs that were staged, fewer if they are gone: one read for each part."""
+        found = [await self.container.read(session, part) for part in staged_ids(staged)]
+        return [batch for document in found if document for batch in decode_staged(document)]
+
+    # The producers' ledgers, which lie beside the journals.
+
+    async def ledger(self, session: str, group: str) -> StoredLedger | None:
+        """Return the ledger of a producer group in a session, or None: one read."""
+        document = await self.container.read(session, ledger_id(group))
+        return StoredLedger(decode_ledger(document), version_of(document)) if document else None
+
+    async def key(self, session: str, group: str, message_id: str) -> BoundNumber | None:
+        """Return the number that a key is bound to while it is kept, or None: one read."""
+        document = await self.container.read(session, key_id(group, message_id))
+        return decode_key(document) if document else None
+
+    async def save_ledger(
+        self,
+        session: str,
+        ledger: Ledger,
+        version: str | None,
+        pending: Outbox = NO_OUTBOX,
+        keys: KeptKeys = NO_KEYS,
+    ) -> str | None:
+        """Create (version None) or replace a ledger, and keep its newest messages until delivered.
+
+        All of it with its keys, or nothing: one batch. The answer is the version stored, or None
+        when another producer was first, or one of the keys is kept already. Raises NotStorable.
+        """
+        operations = ledger_operations(session, ledger, version, pending, keys)
+        result, stored = await self.container.write(session, operations)
+        return stored if result is WriteResult.CREATED else None
+
+    # The list of regions that everything in the journal is for.
+
+    async def regions(self) -> StoredRegions | None:
+        """Return the stored list, or None while nobody has stored one: one read."""
+        document = await self.container.read(REGIONS_SESSION, REGIONS_ID)
+        return StoredRegions(decode_regions(document), version_of(document)) if document else None
+
+    async def save_regions(self, names: Sequence[str], version: str | None) -> bool:
+        """Create (version None) or replace the list; false when somebody else was first."""
+        operations = regions_operations(names, version)
+        result, _ = await self.container.write(REGIONS_SESSION, operations)
+        return result is WriteResult.CREATED
+
+    # What sweeps, compaction and operators look for.
+
+    async def has_work(self, region: str) -> bool:
+        """Say whether any session may need a sweep in a region: DELIVERY, UNBLOCKING, TAKE_OVER or
+        DRAINING, at any age.
+
+        One query, which ends at the first document that it finds.
+        """
+        return bool(await self.container.find(queries.work_query(region)))
+
+    async def sessions(
+        self,
+        need: SessionNeed,
+        *,
+        region: str = "",
+        queue: str = "",
+        older_than_seconds: float = 0.0,
+        of_regions: int = 0,
+        excluded: Sequence[str] = (),
+        limit: int,
+    ) -> Sequence[str]:
+        """Return sessions with a need, the oldest first, each named once: an indexed query.
+
+        Ages are by the store's clock, since the last change. At most `limit` documents are looked
+        at; those of the `excluded` sessions do not count. DELIVERY is asked for one region,
+        UNBLOCKING for one queue of it. With `of_regions`, the number of regions, those follow whose
+        outbox fewer miss, at any age: another region's acknowledgement was their last change. That
+        is a second query, in which the store looks at each outbox that waits.
+        """
+        place, clock = queries.place_of(need, region, queue), StoreClock()
+        # Oldest first, so nothing is read beyond the first document that is too young.
+        aged = queries.sessions_query(
+            need,
+            place,
+            limit,
+            excluded=excluded,
+            is_enough=lambda _, next_one: written_at(next_one) > clock.seconds - older_than_seconds,
+        )
+        found = await self.container.find(aged, clock)
+        if of_regions:
+            partly = queries.sessions_query(
+                need, place, limit, excluded=excluded, of_regions=of_regions
+            )
+            found = [*found, *await self.container.find(partly)]
+        return list(dict.fromkeys(session_in(document) for document in found))
+
+    async def signs(
+        self,
+        needs: Collection[SessionNeed],
+        regions: Sequence[str],
+        *,
+        session: str | None = None,
+        older_than_seconds: float,
+        after: ListPlace | None = None,
+        limit: int,
+    ) -> Sequence[Sign]:
+        """Return what shows a need in the order of the list, after a place: of all sessions or one.
+
+        RESOLUTION, DRAINING and DELIVERY are looked for, the latter for these regions. A sign of
+        these two counts once it is older than this, by the store's clock. Fewer than `limit` are
+        the last ones. One indexed query, and one for the time.
+        """
+        now = await store_time(self.container)
+        late = now - older_than_seconds
+        newest = after.since if after else now + CLOCK_SLACK_SECONDS
+
+        def page(documents: Sequence[Document]) -> Sequence[Sign]:
+            return take_page((decode_sign(one, late) for one in documents), after, limit)
+
+        def is_enough(found: Sequence[Document], document: Document) -> bool:
+            # Times are in whole seconds, and within a second the store has no order of its own. So
+            # all of the last second is read, and what comes first in it is decided here.
+            return (
+                len(found) >= limit
+                and written_at(document) < written_at(found[-1])
+                and len(page(found)) == limit
+            )
+
+        query = queries.signs_query(needs, regions, session, late, newest, is_enough)
+        return page(await self.container.find(query))
+
+    async def first_parked(self, session: str, group: str) -> int | None:
+        """Return the lowest sequence that a message of a group is parked under, or None."""
+        found = await self.container.find(queries.first_parked_query(session, group))
+        return sequence_of(found[0]["id"]) if found else None
+
+    async def close(
+        self, session: str, position: int, version: str, closed: Resolution | None
+    ) -> bool:
+        """Record that an entry asks for nobody any more, and who decided so, where a person did.
+
+        One patch; false where the entry was written since this version was read.
+        """
+        result, _ = await self.container.write(session, close_operations(position, version, closed))
+        return result is WriteResult.CREATED
+
+    async def oldest_entries(self, session: str, limit: int) -> Sequence[StoredEntry]:
+        """Return the oldest entries of a session in order, dated by the store: one query."""
+        clock = StoreClock()
+        found = await self.container.find(queries.oldest_query(session, limit), clock)
+        return [dated_entry(document, clock) for document in found]
+
+    async def milestone(self, session: str, older_than_seconds: float) -> int | None:
+        """Return the newest marked position that is older than this by the store's clock."""
+        clock = StoreClock()
+        found = await self.container.find(queries.milestone_query(session), clock)
+        return newest_milestone(found, clock.seconds - older_than_seconds)
+
+    async def compact(
+        self,
+        session: str,
+        positions: Sequence[int],
+        marks: Mapping[int, bool],
+        states: Sequence[int] = (),
+    ) -> None:
+        """Remove entries, and mark others or remove their marks: at most 100 in all, or nothing.
+
+        One batch, or nothing if somebody else did it. `states` are those of the entries whose
+        states lie beside them, which go as well. Writing a mark makes its entry young. Doing so
+        twice is harmless.
+        """
+        if operations := compact_operations(positions, marks, states):
+            await self.container.write(session, operations)
+
+    # What people look at. Nothing is decided by it, so it may be some seconds old.
+
+    async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
+        """Return the sessions whose names begin with a prefix and come after a name, in order.
+
+        One indexed query, whose pages the adapter merges by name.
+        """
+        found = await self.container.find(queries.listed_query(prefix, after, limit))
+        return [str(document["listed"]) for document in found]
+
+    async def recent_entries(self, seconds: float, limit: int) -> Sequence[RecentEntry]:
+        """Return the entries of all sessions that are at most so many seconds old, newest first.
+
+        One query, and one for the time.
+        """
+        now = await store_time(self.container)
+        found = await self.container.find(queries.recent_query(now - seconds, limit))
+        return [decode_recent(document, now) for document in found]
+
+    async def waiting_seconds(
+        self, region: str, older_than_seconds: float, limit: int
+    ) -> Sequence[float]:
+        """Return how long outboxes have waited for a region, the oldest first; at least so long.
+
+        One indexed query, and one for the time.
+        """
+        now = await store_time(self.container)
+        query = queries.waiting_query(region, now - older_than_seconds, limit)
+        found = await self.container.find(query)
+        return [max(0.0, now - written_at(document)) for document in found]
+
+    # What is recorded of reports in the error queue that a person sends again.
+
+    async def repetition(self, session: str, report: str) -> Repetition | None:
+        """Return what is recorded of a report, by its session and its id, or None: one read."""
+        document = await self.container.read(session, repetition_id(report))
+        return decode_repetition(document) if document else None
+
+    async def begin_repetition(
+        self, session: str, report: str, repetition: Repetition
+    ) -> Repetition:
+        """Record a repetition, unless one is recorded already, and return what is recorded.
+
+        One create, and a read of what was there.
+        """
+        operations = repetition_operations(session, report, repetition)
+        await self.container.write(session, operations)
+        return await self.repetition(session, report) or repetition
+
+    async def end_repetition(self, session: str, report: str) -> None:
+        """Record that a report was sent: one patch. Doing so twice is harmless."""
+        await self.container.write(session, repetition_operations(session, report, None))
+
+
+async def revise(
+    container: Container, pending: PendingOutbox, change: Callable[[Document], list[Operation]]
+) -> None:
+    """Change a stored outbox, as often as it takes to be first."""
+    session, document_id = pending.session, outbox_id(pending)
+    while (document := await container.read(session, document_id)) is not None:
+        result, _ = await container.write(session, change(document))
+        if result is not WriteResult.TAKEN:
+            return
+
+
+async def store_time(container: Container) -> float:
+    """Return the time on the store's clock: a query that finds nothing."""
+    clock = StoreClock()
+    await container.find(queries.nothing_query(), clock)
+    return clock.seconds
+
+
+def dated_entry(document: Document, clock: StoreClock) -> StoredEntry:
+    """Return an entry as it was read, dated by the store."""
+    is_marked = queries.shows_need(document, SessionNeed.COMPACTION)
+    times = written_at(document), clock.seconds
+    return StoredEntry(decode_entry(document), version_of(document), *times, is_marked)
