@@ -5,11 +5,7 @@ from typing import Any
 
 from shared.ports import Clock
 from shared.storage.journal import Journal
-from shared.testkit.intercepted import InterceptedJournal
-
-WRITES = frozenset(
-    {"append", "replace", "add_pending", "acknowledge", "decide", "stage", "save_ledger", "compact"}
-)
+from shared.testkit.intercepted import WRITES, InterceptedJournal
 
 
 class FarJournal(InterceptedJournal):

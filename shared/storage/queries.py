@@ -76,6 +76,8 @@ FIELDS = {
 PLACED = (SessionNeed.DELIVERY, SessionNeed.UNBLOCKING)
 # The needs that a sweep looks for.
 SWEPT = (*PLACED, SessionNeed.TAKE_OVER, SessionNeed.DRAINING)
+# The needs that are signs of a standstill.
+SIGNED = (*PLACED, SessionNeed.RESOLUTION, SessionNeed.DRAINING)
 
 
 def place_of(need: SessionNeed, region: str, queue: str) -> str:

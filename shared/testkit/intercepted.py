@@ -7,8 +7,11 @@ from typing import Any
 
 from shared.storage.journal import Journal
 
-# The names of all calls of a journal.
+# The names of all calls of a journal, and of those that write: they call `write`, or `revise`.
 CALLS = frozenset(name for name, one in vars(Journal).items() if iscoroutinefunction(one))
+WRITES = frozenset(
+    name for name in CALLS if {"write", "revise"} & {*vars(Journal)[name].__code__.co_names}
+)
 
 
 class InterceptedJournal(Journal):

@@ -3,7 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
-from itertools import chain, count
+from itertools import chain
 
 import pytest
 
@@ -25,14 +25,7 @@ from shared.publishing.producer import IdempotentProducer
 
 type Opened = AbstractAsyncContextManager[IdempotentProducer]
 
-sessions = (f"publishing/{number}?#ü" for number in count())
 OPTIONS = IdempotentProducerOptions("bank")
-
-
-@pytest.fixture
-def session() -> str:
-    """A session no other test uses."""
-    return next(sessions)
 
 
 def drafts(first: int, how_many: int) -> list[SessionMessage]:

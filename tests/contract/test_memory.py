@@ -1,32 +1,20 @@
-"""The in-memory twin keeps the contract."""
+"""The twins in memory keep the contracts."""
 
 import pytest
 
 from shared.domain.message import Message
-from shared.storage.journal import Journal
-from shared.testkit.memory import MemoryJournal
+from shared.ports import Container
+from shared.testkit.memory import MemoryContainer
 from shared.testkit.memory_bus import MemoryBus
-from shared.testkit.memory_store import VirtualClock
+from shared.testkit.memory_store import MemoryStore, VirtualClock
 from tests.contract.bus import BusContract
-from tests.contract.journal import JournalContract, session
-from tests.contract.journal_blocked import JournalBlockedContract
-from tests.contract.journal_directory import JournalDirectoryContract
-from tests.contract.journal_extras import JournalExtrasContract
-from tests.contract.journal_signs import JournalSignsContract
-
-__all__ = ["session"]
+from tests.contract.container import ContainerContract
 
 
-class TestMemoryJournal(
-    JournalContract,
-    JournalExtrasContract,
-    JournalSignsContract,
-    JournalBlockedContract,
-    JournalDirectoryContract,
-):
+class TestMemoryContainer(ContainerContract):
     @pytest.fixture
-    def journal(self) -> Journal:
-        return MemoryJournal(VirtualClock())
+    def container(self) -> Container:
+        return MemoryContainer(MemoryStore(VirtualClock()))
 
 
 class TestMemoryBus(BusContract[MemoryBus]):

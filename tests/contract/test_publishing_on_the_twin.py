@@ -8,18 +8,8 @@ import pytest
 from shared.domain.message import Message
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
-from shared.storage.journal import Journal
-from tests.contract.ledgers import LedgerContract
-from tests.contract.publishing import Opened, PublishingContract, session
+from tests.contract.publishing import Opened, PublishingContract
 from tests.world import World
-
-__all__ = ["session"]
-
-
-class TestLedgersOnTheTwin(LedgerContract):
-    @pytest.fixture
-    def journal(self) -> Journal:
-        return World().journal
 
 
 class TestPublishingOnTheTwin(PublishingContract):

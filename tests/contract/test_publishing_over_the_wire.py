@@ -16,22 +16,17 @@ from shared.engine.publish.publish import Producer
 from shared.publishing.opening import open_blocking_producer
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
-from shared.storage.journal import Journal
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
-from tests.contract.ledgers import LedgerContract
 from tests.contract.publishing import (
     OPTIONS,
     PublishingBasics,
     drafts,
     expected,
     numbers,
-    session,
     told,
 )
 from tests.contract.test_wire import parse
-
-__all__ = ["session"]
 
 pytestmark = pytest.mark.wire
 
@@ -52,12 +47,6 @@ async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
     cloud.faults.disarm()
     await adapters.bus.close()
     await adapters.account.close()
-
-
-class TestLedgersOverTheWire(LedgerContract):
-    @pytest.fixture
-    def journal(self, adapters: Adapters) -> Journal:
-        return adapters.journal
 
 
 class TestPublishingOverTheWire(PublishingBasics):

@@ -1,37 +1,13 @@
 """A sweep asks one question first. It is answered by every sign that its searches look for."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Delivered, PendingOutbox
 from shared.ports import WriteResult
 from shared.storage.journal import Journal
-from shared.testkit.memory import MemoryJournal
-from shared.testkit.memory_store import VirtualClock
-from shared.wiring import Adapters
-from tests.cloud import running_cloud, settings_of
-from tests.contract.journal import REGIONS, attempt_of, debt, step
-from tests.contract.journal_blocked import blocked_at, outbox_to
-from tests.contract.journal_extras import claim
+from tests.contract.journal import REGIONS, attempt_of, blocked_at, claim, debt, outbox_to, step
 from tests.world import World, message
-
-
-@pytest.fixture(params=["twin", pytest.param("wire", marks=pytest.mark.wire)])
-async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
-    """A journal of its own: what other tests left in it would be work."""
-    if request.param == "twin":
-        yield MemoryJournal(VirtualClock())
-        return
-    with running_cloud(tmp_path, partitions=3) as cloud:
-        adapters = Adapters.of(settings_of(cloud))
-        yield adapters.journal
-        await adapters.bus.close()
-        await adapters.account.close()
 
 
 async def works(journal: Journal) -> list[bool]:

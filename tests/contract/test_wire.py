@@ -14,19 +14,14 @@ from shared.adapters.service_bus import ServiceBus
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.message import Message
-from shared.ports import SessionNeed, WriteResult
+from shared.ports import Container, SessionNeed, WriteResult
 from shared.storage.journal import Journal
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
-from tests.contract.journal import JournalContract, debt, session, step
-from tests.contract.journal_blocked import JournalBlockedContract
-from tests.contract.journal_directory import JournalDirectoryContract
-from tests.contract.journal_extras import JournalExtrasContract
-from tests.contract.journal_signs import JournalSignsContract
+from tests.contract.container import ContainerContract
+from tests.contract.journal import debt, step
 from tests.world import message
-
-__all__ = ["session"]
 
 pytestmark = pytest.mark.wire
 
@@ -50,13 +45,11 @@ async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
     await adapters.account.close()
 
 
-class TestCosmosJournal(
-    JournalContract,
-    JournalExtrasContract,
-    JournalSignsContract,
-    JournalBlockedContract,
-    JournalDirectoryContract,
-):
+class TestCosmosContainer(ContainerContract):
+    @pytest.fixture
+    def container(self, adapters: Adapters) -> Container:
+        return adapters.journal.container
+
     @pytest.fixture
     def journal(self, adapters: Adapters) -> Journal:
         return adapters.journal

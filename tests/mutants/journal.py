@@ -12,7 +12,7 @@ NO_NUMBER = SCENARIO("a_message_has_no_number")
 STATE = SCENARIO("a_model_changes")
 SECOND_PRODUCER = SCENARIO("a_second_producer_takes_over")
 TOO_LARGE = SCENARIO("outputs_are_too_large_for_an_entry")
-TWIN = "tests/contract/test_memory.py"
+ENTRIES = "tests/contract/test_journal.py"
 
 MUTANTS = (
     Mutant(
@@ -230,7 +230,7 @@ MUTANTS = (
         "append_operations",
         old="ReadDocument(_PREDECESSOR_, _A_)",
         new="CreateDocument(encode_genesis(f'{entry.session}!'), _A_)",
-        tests=TWIN,
+        tests=ENTRIES,
     ),
     Mutant(
         "commit on a head that is gone",
@@ -246,7 +246,7 @@ MUTANTS = (
         "append_operations",
         old="_ENTRY_.status is Status.PARKED and _A_",
         new="False",
-        tests=TWIN,
+        tests=ENTRIES,
         simulated=Simulated(),
     ),
     Mutant(

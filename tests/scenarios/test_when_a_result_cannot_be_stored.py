@@ -8,7 +8,7 @@ import pytest
 from shared.domain.errors import NotStorable
 from shared.domain.handler import LEVELS_MAX, Context, Handlers, Kind, require_storable
 from shared.engine.consume.outcomes import Faulted
-from tests.contract.journal_extras import nested
+from tests.contract.container import nested
 from tests.world import Account, Amount, World, message
 
 

@@ -21,6 +21,7 @@ from shared.domain.failures import (
     make_error,
 )
 from shared.testkit.injected_faults import CallFault, FaultPlan
+from shared.testkit.intercepted import WRITES
 from tests.deliveries import delivery, delivery_of
 from tests.world import REGIONS, World, message
 
@@ -31,7 +32,6 @@ DELIVERIES_MAX = 100
 # A strong query in one partition, the dearest thing that a failing message asks for.
 CALL_UNITS = 10.0
 UNITS_A_SECOND_MAX = 5.0
-WRITES = {"append", "replace", "acknowledge", "stage", "add_pending", "save_ledger", "compact"}
 
 
 @dataclass

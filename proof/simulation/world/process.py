@@ -23,7 +23,7 @@ from shared.domain.errors import (
 from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.testkit.injected_faults import ProcessKilled
-from shared.testkit.intercepted import InterceptedJournal
+from shared.testkit.intercepted import WRITES, InterceptedJournal
 from shared.testkit.memory_store import EPOCH_SECONDS
 
 ANSWER_SECONDS_MAX = 0.05
@@ -179,22 +179,6 @@ class ProcessClock:
 
     async def sleep(self, seconds: float) -> None:
         await self.process.wait(seconds)
-
-
-WRITES = frozenset(
-    {
-        "append",
-        "replace",
-        "add_pending",
-        "acknowledge",
-        "leave_pending",
-        "decide",
-        "stage",
-        "save_ledger",
-        "save_regions",
-        "compact",
-    }
-)
 
 
 class RemoteJournal(InterceptedJournal):

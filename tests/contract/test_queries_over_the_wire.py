@@ -1,0 +1,210 @@
+"""Every query finds the same by its SQL, in several physical partitions, as by its function.
+
+The same calls are made on a journal in Cosmos DB and on one in memory. What is compared are the
+fields that the SQL finds; documents that one second wrote have no order there.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.domain import next_entry
+from shared.domain.handler import HandlerResult
+from shared.domain.journal import Cursor, Entry, EvictedCursor, Repetition, Resolution
+from shared.domain.next_entry import EntryInput
+from shared.domain.outbox import (
+    NO_OUTBOX,
+    Delivered,
+    DestinationBatch,
+    Outbox,
+    PendingOutbox,
+    Staged,
+)
+from shared.domain.producer import BoundNumber, KeptKeys, Ledger
+from shared.ports import Carried, Container, Document, Query, SessionNeed
+from shared.storage import queries
+from shared.storage.documents import parked_ends
+from shared.storage.journal import Journal
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_store import VirtualClock
+from shared.wiring import Adapters
+from tests.cloud import running_cloud, settings_of
+from tests.contract.journal import (
+    REGIONS,
+    arrival,
+    attempt_of,
+    blocked_at,
+    claim,
+    debt,
+    fault,
+    outbox_to,
+    step,
+    unnumbered,
+)
+from tests.world import message
+
+pytestmark = pytest.mark.wire
+
+LONG = "long/1?#ü"
+# Before all times, and after all.
+NEVER, EVER = -1.0, 4e9
+# What the store adds to a document of its own is no part of it.
+OWN = "_"
+
+
+async def fill(journal: Journal) -> None:
+    """Make calls of every kind, so that every query has something to find and to pass over."""
+    head: Entry | None = None
+    for position in range(12):
+        outbox = debt(LONG, *REGIONS, first=2 * position) if position in (3, 10, 11) else NO_OUTBOX
+        head = step(head, LONG, outbox=outbox)
+        left = Carried(left=("west",)) if position == 11 else Carried()
+        evicted = Carried(evicted={"old": EvictedCursor(Cursor(1, 2), ((1, 0),))})
+        await journal.append(head, evicted if position == 5 else left)
+    await journal.append(claim("claimed"))
+    await journal.append(fault(None, "halted"))
+    closed = replace(step(None, "closed"), alert="look")
+    await journal.append(closed)
+    stored = await journal.stored_entry("closed", 0)
+    assert stored is not None
+    assert await journal.close("closed", 0, stored.version, Resolution("close", "Ada", "seen"))
+    await journal.append(replace(step(None, "asking"), alert="look"))
+    early: Entry | None = None
+    for sequence, group in ((3, "bank"), (1, "bank"), (2, "bank"), (7, "shop")):
+        arriving = message(sequence, session="waiting", group=group)
+        early = next_entry.park(EntryInput(early, arriving, attempt_of("a")))
+        await journal.append(early)
+    for number, names in enumerate((("a",), ("a", "b"))):
+        session = f"blocked-{number}"
+        outbox = outbox_to(session, *names)
+        await journal.append(step(None, session, outbox=outbox))
+        await journal.acknowledge(PendingOutbox(session, outbox, position=0), blocked_at(*names))
+    refused = outbox_to("refused", "a")
+    await journal.append(step(None, "refused", outbox=refused))
+    done = Delivered(REGIONS, {"m": "too large"})
+    await journal.acknowledge(PendingOutbox("refused", refused, position=0), done)
+    await journal.add_pending("owing", debt("owing", "west"))
+    await journal.add_pending("owing", debt("owing", *REGIONS, first=5))
+    await journal.append(arrival(None, unnumbered("arrived", "m/1?"), "a"))
+    kept = KeptKeys((BoundNumber("key-1", "digest", 2),), seconds=600)
+    await journal.save_ledger("sent", Ledger("bank"), None, debt("sent", "east"), kept)
+    await journal.save_regions(REGIONS, None)
+    await journal.begin_repetition("arrived", "r", Repetition("Ada", "mended", 1.5, "d"))
+    batches = [DestinationBatch("out", (message(n, session="staged"),)) for n in range(2)]
+    await journal.stage("staged", "a", batches)
+    await journal.append(step(None, "staged", outbox=Outbox((), REGIONS, Staged("a", 2))))
+    apart = step(None, "large")
+    opened = next_entry.open_entry(EntryInput(apart, message(1, session="large"), attempt_of("a")))
+    large = next_entry.complete(opened, HandlerResult({"n": 1}, (), {}, {}), NO_OUTBOX)
+    await journal.append(apart)
+    await journal.append(replace(large, state_apart=True))
+    await journal.append(next_entry.take_over_claim(claim("other"), attempt_of("b")))
+
+
+def signs(
+    *needs: SessionNeed, late: float = EVER, newest: float = EVER, session: str | None = None
+) -> Query:
+    return queries.signs_query(needs, REGIONS, session, late, newest, lambda *_: False)
+
+
+FOUND = {
+    "the head": queries.head_query(LONG),
+    "an old head": queries.head_query(LONG, may_be_old=True),
+    "no head": queries.head_query("sent"),
+    "nothing": queries.nothing_query(),
+    "the oldest": queries.oldest_query(LONG, 5),
+    "all of a session": queries.oldest_query("large", 5),
+    "processed": queries.processed_query(LONG, 3, 4),
+    "processed beside a claim": queries.processed_query("claimed", 0, 9),
+    "parked": queries.parked_query("waiting", *parked_ends("bank"), limit=9),
+    "the first parked": queries.first_parked_query("waiting", "bank"),
+    "the first of none": queries.first_parked_query(LONG, "bank"),
+    "pending": queries.pending_query(LONG, REGIONS, 9),
+    "pending in one region": queries.pending_query(LONG, ["east"], 9),
+    "pending, limited": queries.pending_query(LONG, REGIONS, 1),
+    "a producer's": queries.pending_query("owing", ["east"], 9),
+    "blocked": queries.blocked_query("blocked-1", 9),
+    "not blocked": queries.blocked_query(LONG, 9),
+    "blocked beside": queries.blocked_beside_query("east", ["east", "east/a"]),
+    "blocked at nothing else": queries.blocked_beside_query("east", ["east", "east/a", "east/b"]),
+    "blocked nowhere": queries.blocked_beside_query("west", ["west"]),
+    "work": replace(queries.work_query("east"), limit=99),
+    "work elsewhere": replace(queries.work_query("north"), limit=99),
+    **{need.value: queries.sessions_query(need, "east", 99) for need in SessionNeed},
+    "delivery, but for some": queries.sessions_query(
+        SessionNeed.DELIVERY, "west", 99, excluded=[LONG, "nobody's"]
+    ),
+    "delivery to the last": queries.sessions_query(SessionNeed.DELIVERY, "west", 99, of_regions=2),
+    "unblocking a queue": queries.sessions_query(SessionNeed.UNBLOCKING, "east/b", 99),
+    "enough of none": queries.sessions_query(
+        SessionNeed.DELIVERY, "east", 99, is_enough=lambda *_: True
+    ),
+    "signs": signs(*queries.SIGNED),
+    "signs of a session": signs(SessionNeed.DELIVERY, session=LONG),
+    "signs of one kind": signs(SessionNeed.DRAINING, SessionNeed.RESOLUTION),
+    "signs that are late": signs(*queries.SIGNED, late=NEVER),
+    "older signs": signs(*queries.SIGNED, newest=NEVER),
+    **{f"signs of {need.value}": signs(need) for need in queries.SIGNED},
+    "milestones": queries.milestone_query(LONG),
+    "listed": queries.listed_query("", "", 99),
+    "listed after": queries.listed_query("blocked-", "blocked-0", 9),
+    "listed, limited": queries.listed_query("", "b", 3),
+    "recent": queries.recent_query(NEVER, 99),
+    "too recent": queries.recent_query(EVER, 99),
+    "waiting": queries.waiting_query("west", EVER, 99),
+    "waiting for long": queries.waiting_query("west", NEVER, 99),
+    "every document": Query("SELECT * FROM c", 1_000),
+}
+
+
+def test_every_query_is_asked() -> None:
+    asked = {query.sql for query in FOUND.values()}
+    constants = {name: sql for name, sql in vars(queries).items() if name.endswith("_QUERY")}
+
+    assert [name for name, sql in constants.items() if sql not in asked] == []
+    assert {need for need in SessionNeed if need.value in FOUND} == set(SessionNeed)
+
+
+async def test_the_store_finds_what_the_function_finds(tmp_path: Path) -> None:
+    twin = MemoryJournal(VirtualClock())
+    with running_cloud(tmp_path, partitions=3) as cloud:
+        adapters = Adapters.of(settings_of(cloud))
+        await fill(adapters.journal)
+        await fill(twin)
+        stored = {n: await said(adapters.journal.container, q) for n, q in FOUND.items()}
+        await adapters.close()
+
+    expected = {n: await said(twin.container, q, stored[n]) for n, q in FOUND.items()}
+    differing = {n: (stored[n], expected[n]) for n in FOUND if stored[n] != expected[n]}
+    assert differing == {}
+    assert len([name for name, found in stored.items() if not found]) <= len(FOUND) / 3
+
+
+async def said(
+    container: Container, query: Query, alike: list[Document] | None = None
+) -> list[Document]:
+    """Return what a query finds, or as much of it as what is `alike` says."""
+    found: list[Document] = [without_own(document) for document in await container.find(query)]
+    if alike is not None:
+        fields = {name for one in alike for name in one}
+        found = [{name: one[name] for name in one if name in fields} for one in found]
+        if queries.SIGN_FIELDS in query.sql:
+            found = [part_of_sign(one) for one in found]
+    if query.order in ("_ts", ""):
+        found.sort(key=lambda one: json.dumps(one, sort_keys=True))
+    return found
+
+
+def without_own(document: Mapping[str, Any]) -> Document:
+    return {name: value for name, value in document.items() if not name.startswith(OWN)}
+
+
+def part_of_sign(document: Document) -> Document:
+    """Return a document with what a sign says of its outbox."""
+    outbox = document.get("outbox", {})
+    kept = {name: outbox[name] for name in ("refused", "blocked", "decided") if name in outbox}
+    return document | {"outbox": kept}
