@@ -1,4 +1,4 @@
-"""What the engine needs of the outside: a container, the queues of all regions, and a clock.
+"""The outside as the product needs it: a container, the queues of all regions, and a clock.
 
 A container keeps documents; what is kept in them of sessions is for shared/storage/journal.py to
 say, which is written once over any container. Two implementations of each exist: over the SDKs in
@@ -26,7 +26,7 @@ EVERY_ID = ("", "\U0010ffff")
 
 
 class WriteResult(Enum):
-    """What became of a write at the end of a journal."""
+    """The result of a write at the end of a journal."""
 
     CREATED = auto()
     # The position holds another entry or version, which may be our own earlier try: compare.
@@ -41,7 +41,7 @@ class WriteResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What an entry's batch does beside creating it.
+    """The part of an entry's batch beside its creation.
 
     `left` are the regions that the predecessor's outbox still waits for, where that is to be
     recorded: doing so here costs no write of its own. `marker_seconds` is how long the markers of
@@ -80,18 +80,18 @@ class StoredEntry:
 
     @property
     def claimed_at(self) -> float:
-        """When its owner wrote it last; what others parked beside a claim does not count."""
+        """Return when its owner wrote it last; what others parked beside a claim does not count."""
         since = self.entry.lease.since if self.entry.lease else None
         return self.written_at if since is None else since
 
     @property
     def age_seconds(self) -> float:
-        """How long ago that was."""
+        """Return how long ago that was."""
         return self.read_at - self.claimed_at
 
     @property
     def is_expired(self) -> bool:
-        """Whether this is a claim whose lease has run out."""
+        """Say whether this is a claim whose lease has run out."""
         # The store tells times in whole seconds, so an age may be one too high.
         return self.entry.lease is not None and self.age_seconds > self.entry.lease.seconds + 1
 
@@ -114,7 +114,7 @@ class StoredLedger:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """What the broker gave up on: everything it carries, and why.
+    """A delivery that the broker gave up on: everything it carries, and why.
 
     A body that is no binary data, but a value or a sequence of AMQP, is text in UTF-8, or JSON;
     `reason` then says so.
@@ -127,7 +127,7 @@ class DeadLetter:
 
 
 class SessionNeed(Enum):
-    """What a session is searched for by: something in it that may need somebody."""
+    """A need that sessions are searched by: something in one may need somebody."""
 
     DELIVERY = "delivery"  # an outbox waits for a region
     UNBLOCKING = "unblocking"  # an outbox has messages for a blocked queue
@@ -217,7 +217,7 @@ def is_any(_: Document) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What documents are looked for, said twice: in SQL, and for a store that reads no SQL.
+    """A description of documents, said twice: in SQL, and for a store that reads no SQL.
 
     `sql` with its `parameters` finds the documents that `matches` is true of, by the field `order`
     where one is named. `ids` are the lowest and the highest id that one of them can have, and
@@ -242,7 +242,7 @@ class Query:
 
 
 class Container(Protocol):
-    """Where documents are kept: each belongs to a session, and has an id there.
+    """A place of documents, each of which belongs to a session, and has an id there.
 
     The store adds a version and a time to each document that it keeps.
     """
@@ -363,7 +363,7 @@ class Span(Protocol):
 
     @property
     def traceparent(self) -> str | None:
-        """What follows from this work names this; None where the work is in no trace."""
+        """Return the name of this work for what follows from it; None where it is in no trace."""
         ...
 
     def describe(self, **attributes: str | float) -> None:
@@ -372,7 +372,7 @@ class Span(Protocol):
 
 
 class Telemetry(Protocol):
-    """What is told of a worker. Nothing depends on it; none of it raises, or holds a body."""
+    """A listener to a worker. Nothing depends on it; none of it raises, or is told a body."""
 
     def span(
         self, name: str, traceparent: str | None, **attributes: str | float
@@ -387,7 +387,7 @@ class Telemetry(Protocol):
     def send(
         self, region: str, queue: str, messages: Sequence[Message], seconds: float, failure: str
     ) -> None:
-        """What was sent to a queue, in how long; `failure` is empty where the queue took it."""
+        """Tell what was sent to a queue, and in how long; `failure` is empty where it was taken."""
         ...
 
     def add(self, measure: Measure, amount: float = 1, **attributes: str) -> None:

@@ -253,7 +253,7 @@ def options_of(*, may_be_old: bool, clock: StoreClock | None) -> dict[str, Any]:
 
 @dataclass
 class Tries:
-    """What the SDK sent and received for one write: it repeats some writes by itself."""
+    """The tries of one write, as they were sent and answered: the SDK repeats some by itself."""
 
     requests: list[Any] = field(default_factory=list)
     responses: list[Any] = field(default_factory=list)
@@ -295,7 +295,7 @@ class MeasuredTransport(AioHttpTransport):  # type: ignore[misc] # its types are
 
 
 def name_operation(request: Any) -> str:
-    """What a request to the store does, in a word."""
+    """Return a word for what a request to the store does."""
     if request.headers.get("x-ms-cosmos-is-batch-request"):
         return "batch"
     if request.headers.get("x-ms-documentdb-isquery"):
@@ -324,7 +324,7 @@ async def reading() -> AsyncIterator[None]:
 
 
 def read_failure(error: BaseException, *, is_write: bool) -> Failure:
-    """What an exception of the SDK says, in the terms of the table."""
+    """Return an exception of the SDK as a failure of the table."""
     code: int | str | None = None
     sub_status: int | None = None
     if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):

@@ -17,7 +17,7 @@ class CosmosLeases:
         self.container = container
 
     async def ages(self) -> Mapping[str, float]:
-        """How many seconds ago each document was last written, by the store's clock."""
+        """Return the age of each document in seconds, by the store's clock."""
         clock = StoreClock()
         query = Query("SELECT c.id, c._ts FROM c", LEASES_MAX, may_be_old=True)
         documents = await self.container.find(query, clock)

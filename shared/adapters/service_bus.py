@@ -356,7 +356,7 @@ def converting(region: str, queue: str) -> Iterator[None]:
 
 @contextmanager
 def looking(region: str, queue: str) -> Iterator[None]:
-    """As `converting`, where nothing is changed: no answer leaves no unknown outcome."""
+    """Convert errors like `converting`, where nothing changes: no outcome is left unknown."""
     try:
         with converting(region, queue):
             yield
@@ -365,7 +365,7 @@ def looking(region: str, queue: str) -> Iterator[None]:
 
 
 def code_of(error: BaseException) -> str:
-    """What an exception of the SDK says, in the terms of the table."""
+    """Return the code of the table for an exception of the SDK."""
     if isinstance(error, ClientAuthenticationError):
         return CREDENTIAL
     # The SDK has a class for some conditions, and names the others in the error's text only.
@@ -376,7 +376,7 @@ def code_of(error: BaseException) -> str:
 
 
 def scheduled_time(delay_seconds: float) -> datetime | None:
-    """When a delayed copy becomes visible; None for at once."""
+    """Return the time at which a delayed copy becomes visible; None for at once."""
     return datetime.now(UTC) + timedelta(seconds=delay_seconds) if delay_seconds > 0 else None
 
 
@@ -422,7 +422,7 @@ def to_dead_letter(received: ServiceBusReceivedMessage) -> DeadLetter:
 
 
 def to_plain(value: Any) -> Any:
-    """What the SDK received, as JSON has it: it gives text as bytes, even that of keys."""
+    """Return a received value as JSON has it: the SDK gives text as bytes, even that of keys."""
     match value:
         case bytes():
             return value.decode(errors="surrogateescape")

@@ -167,7 +167,7 @@ class OpenTelemetry:
 
 
 def place_after(traceparent: str | None) -> tuple[Context | None, list[Link]]:
-    """What a span comes after, and a link to the current one.
+    """Return the place that a span comes after, and a link to the current one.
 
     Not below the current one, which may be of another trace, or be lost with its process before it
     is sent, while other processes go on in the trace.

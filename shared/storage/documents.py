@@ -137,7 +137,7 @@ def version_of(document: Mapping[str, Any]) -> str:
 
 
 def written_at(document: Mapping[str, Any]) -> float:
-    """When a document as read was written, in seconds on the store's clock."""
+    """Return the time when a document was written, in seconds on the store's clock."""
     return float(document[WRITTEN_FIELD])
 
 
@@ -154,7 +154,7 @@ def encode_parked(message: Message, number: Number) -> Document:
 
 
 def encode_waiting(session: str, *, waits: bool) -> Document:
-    """Whether messages of a session are parked: the one document by which the sweep finds it.
+    """Return whether messages of a session are parked, as the document by which sweeps find it.
 
     Older workers put the flag on each parked message, where it is found as well.
     """
@@ -285,7 +285,7 @@ def encode_state(entry: Entry) -> Document:
 
 
 def lacks_state(document: Mapping[str, Any]) -> bool:
-    """Whether an entry's own state lies beside it, and was not read with it."""
+    """Say whether an entry's own state lies beside it, and was not read with it."""
     return bool(document.get("state_apart")) and "state" not in document
 
 
@@ -331,7 +331,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
 
 
 def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
-    """What a document shows; what was written after `late` may still go on by itself."""
+    """Return the sign that a document is; what is younger than `late` may go on by itself."""
     is_late = written_at(document) <= late
     halt, is_of_entry = document.get("halt"), is_entry(document)
     position = int(document["id"]) if is_of_entry else None
@@ -363,7 +363,7 @@ def blocked_queues_in(keys: Iterable[str], region: str) -> list[str]:
 
 
 def is_entry(document: Mapping[str, Any]) -> bool:
-    """Whether a document of the journal's container is an entry."""
+    """Say whether a document of the journal's container is an entry."""
     return bool(document.get("kind") == "entry")
 
 
@@ -379,7 +379,7 @@ def repetition_id(report: str) -> str:
 
 
 def encode_repetition(session: str, report: str, repetition: Repetition) -> Document:
-    """What is recorded of a report; it stays."""
+    """Return the record of a repetition; it stays."""
     said = asdict(repetition)
     return {"id": repetition_id(report), "session": session, "kind": "repetition", **said}
 
@@ -390,7 +390,7 @@ def decode_repetition(document: Mapping[str, Any]) -> Repetition:
 
 
 def summarise_entry(document: Mapping[str, Any]) -> Document:
-    """What RECENT_QUERY finds of an entry."""
+    """Return an entry with what RECENT_QUERY computes of it."""
     return {**document, "messages": len(document["covers"])}
 
 
@@ -409,14 +409,14 @@ def session_in(document: Mapping[str, Any]) -> str:
 
 
 def decode_identities(document: Mapping[str, Any]) -> tuple[MessageIdentity, ...]:
-    """Which messages a stored entry is about."""
+    """Return the identities of the messages that a stored entry is about."""
     return tuple(decode_identity(identity) for identity in document["covers"])
 
 
 def processed_by_position(
     documents: Iterable[Mapping[str, Any]],
 ) -> dict[int, tuple[MessageIdentity, ...]]:
-    """Which messages stored entries processed, by position; what is claimed is not done yet."""
+    """Return the messages that stored entries processed, by position; claims have done nothing."""
     return {int(d["id"]): decode_identities(d) for d in documents if not d.get("claimed")}
 
 
@@ -427,7 +427,7 @@ def encode_pending(session: str, outbox: Outbox) -> Document:
 
 
 def is_producers_outbox(document: Mapping[str, Any]) -> bool:
-    """Whether a document holds a producer's pending copies, and is of no use without them."""
+    """Say whether a document holds a producer's pending copies, and is of no use without them."""
     return bool(document["kind"] == "owed")
 
 
@@ -475,13 +475,13 @@ def encode_outbox(outbox: Outbox) -> Document:
 
 
 def blocked_keys(outbox: Outbox) -> list[str]:
-    """What a blocked outbox is found by: its blocked regions, and the queues of each."""
+    """Return the keys of a blocked outbox: its blocked regions, and the queues of each."""
     queues = [blocked_key(r, queue) for r, queues in outbox.blocked.items() for queue in queues]
     return [*outbox.blocked, *queues]
 
 
 def blocked_key(region: str, queue: str) -> str:
-    """What outboxes are found by that are blocked at a queue of a region."""
+    """Return the key of outboxes that are blocked at a queue of a region."""
     return f"{region}/{queue}"
 
 
@@ -525,7 +525,7 @@ def decode_batch(document: Mapping[str, Any]) -> DestinationBatch:
 
 
 def digest_batches(batches: Iterable[DestinationBatch]) -> str:
-    """What messages say and where they go, ids and numbers included, as a hex SHA-256.
+    """Return a hex SHA-256 of what messages say and where they go, ids and numbers included.
 
     Their traces are no part of it: a release that knows none makes the same messages.
     """
@@ -596,7 +596,7 @@ def decode_parked_run(documents: Iterable[Mapping[str, Any]], ids: Sequence[str]
 
 
 def encode_identity(identity: MessageIdentity) -> Document:
-    """Which message it is, with the fields of its number beside the others."""
+    """Return an identity, with the fields of its number beside the others."""
     number = identity.number
     named: Document = {
         "id": identity.id,

@@ -1,4 +1,4 @@
-"""How much fits into what is stored and sent, measured before anything is numbered or written."""
+"""The sizes that fit into stores and queues, measured before anything is numbered or written."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ def require_fits(messages: Sequence[Message]) -> None:
 
 
 def measure_operation(messages: Iterable[Message]) -> int:
-    """What the messages take in the journal, in bytes, as the Cosmos DB SDK writes them."""
+    """Return the bytes that messages take in the journal, as the SDK of Cosmos DB writes them."""
     return sum(len(json.dumps(encode_message(message))) for message in messages)
 
 
@@ -43,7 +43,7 @@ def widest_number(group: str, level: int) -> Number:
 
 
 def fits_entry(messages: Sequence[Message]) -> bool:
-    """Whether an entry can hold these outputs itself."""
+    """Say whether an entry can hold these outputs itself."""
     return measure_outputs(messages) <= INLINE_BYTES_MAX
 
 

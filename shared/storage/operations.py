@@ -1,4 +1,4 @@
-"""What is written at once: lists of operations that the store applies in order, all or none.
+"""The batches of the journal: operations that a container applies in order, all or none.
 
 The order decides what a refusal means, because the store names the first operation that failed.
 """
@@ -104,7 +104,7 @@ def append_operations(
 
 
 def park_operations(entry: Entry, message: Message) -> list[Operation]:
-    """What keeps the message of a parked entry, and lets the sweep find the session."""
+    """Return what keeps the message of a parked entry, and lets the sweep find the session."""
     number = entry.identities[0].number
     parked = encode_parked(message, number)
     operations: list[Operation] = [CreateDocument(parked, WriteResult.PARKED_BEFORE)]
@@ -117,7 +117,7 @@ def park_operations(entry: Entry, message: Message) -> list[Operation]:
 
 
 def take_operations(entry: Entry) -> list[Operation]:
-    """What takes an entry's messages from where they were parked, and says whether others wait."""
+    """Return what takes an entry's parked messages, and says whether others still wait."""
     taken_ids = (parked_id(identity.number) for identity in entry.identities)
     waiting = encode_waiting(entry.session, waits=bool(entry.parked))
     deletions = [DeleteDocument(one, WriteResult.ORPHANED) for one in taken_ids]
@@ -125,7 +125,7 @@ def take_operations(entry: Entry) -> list[Operation]:
 
 
 def is_first_parked(entry: Entry) -> bool:
-    """Whether a message that is parked with this entry is the only one."""
+    """Say whether a message that is parked with this entry is the only one."""
     return sum(entry.parked.values()) == 1
 
 

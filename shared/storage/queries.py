@@ -1,4 +1,4 @@
-"""How stored documents are found: each query in the SQL of Cosmos DB, and as a function beside it.
+"""The queries of the journal, each in the SQL of Cosmos DB and as a function beside it.
 
 `FIELDS` are the fields that are there only while a document's session has a need, and by which it
 is found. A query of these says so, because no other document has to be looked at.

@@ -14,7 +14,7 @@ class ProcessKilled(BaseException):
 
 
 class CallFault(StrEnum):
-    """How one call to the store or the bus goes wrong, in words that follow "the call"."""
+    """A way in which one call to the store or the bus goes wrong, in words after "the call"."""
 
     REFUSED = "was refused"
     LOST = "was lost and got no answer"
@@ -49,7 +49,7 @@ BUS_FAILURES = {
 
 
 class FaultPlan:
-    """Which calls go wrong: those at the places in `at`, and the next ones that were planned.
+    """A plan of calls that go wrong: those at the places in `at`, and the next that were planned.
 
     Places count all calls in the order in which they are made, from 0. Once the plan `is_over`,
     calls are not counted in `made` and none goes wrong by its place.
@@ -88,7 +88,7 @@ class FaultPlan:
         return planned.popleft() if planned else None
 
     def __str__(self) -> str:
-        """Which calls went wrong by their places, and how."""
+        """Return which calls went wrong by their places, and how."""
         names = [*self.made, *["not made"] * (max(self.at, default=-1) + 1)]
         return ", then ".join(
             f"call {place} of the store or the bus ({names[place]}) {fault}"

@@ -100,7 +100,7 @@ class MemoryBus:
         return list(firsts.values())[skip : skip + limit]
 
     def numbered(self, region: str, queue: str) -> list[BrowsedMessage]:
-        """What is visible in a queue, numbered from 1."""
+        """Return the visible messages of a queue, numbered from 1."""
         return [
             BrowsedMessage(one.session, number, None, one.id, one.type, one.body)
             for number, copy in enumerate(self.queues[region, queue], start=1)

@@ -134,7 +134,7 @@ class MemoryStore:
         return WriteResult.CREATED
 
     def is_possible(self, session: str, operation: Operation) -> bool:
-        """Whether the store takes an operation."""
+        """Say whether the store takes an operation."""
         match operation:
             case UpsertDocument():
                 return True
@@ -187,7 +187,7 @@ class MemoryStore:
 
 
 def stored_text(operation: Operation) -> str:
-    """What an operation stores, as the SDK would write it; nothing where it stores nothing."""
+    """Return the text that an operation stores, as the SDK would write it, or none."""
     if isinstance(operation, CreateDocument | UpsertDocument | ReplaceDocument):
         require_storable(operation.document)
         return json.dumps(operation.document)

@@ -35,12 +35,7 @@ NONE_IN = (
     "conformance",
     "functions",
     "local",
-    "shared/domain",
-    "shared/engine",
-    "shared/publishing",
-    "shared/settings.py",
-    "shared/testkit",
-    "shared/wiring.py",
+    "shared",
     "spark",
 )
 
