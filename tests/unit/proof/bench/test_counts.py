@@ -1,27 +1,23 @@
-"""From counters to figures, and from figures to what is printed and whether the aims hold."""
+"""From counters to figures, and from figures to whether the aims hold."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-
-import pytest
 
 from functions.handlers.tracking import FlightStatus
 from proof.bench.counts.__main__ import (
     WHOLE_WAY_AIMS,
     Aim,
-    format_backlog,
     format_table,
     list_aims,
-    parse_plan,
 )
 from proof.bench.counts.waves import (
     CounterReading,
-    CountPlan,
     MessageCosts,
     ServiceUsage,
     VisitCosts,
     compute_usage,
 )
+from proof.bench.edges.__main__ import count_requests
 from proof.bench.load import BODY_BYTES, make_statuses
 from proof.testbed.control import Tallies
 
@@ -46,24 +42,19 @@ def test_writes_reads_and_units_are_told_apart() -> None:
     assert counted == ServiceUsage(writes=7, documents=7, refused=2, reads=2, units=68.1)
 
 
-def test_what_the_clock_and_not_the_message_pays_for_is_left_out() -> None:
+def test_what_the_clock_and_not_the_message_pays_for_is_left_out_or_kept_apart() -> None:
     after: Tallies = {
         ("cosmos", "account", "200"): (9, 9.0),
         ("cosmos.leases", "create", "201"): (2, 11.0),
         ("cosmos.leases", "replace", "200"): (5, 110.0),
         ("cosmos.journal", "feed", "304"): (6, 27.6),
+        ("cosmos.journal", "feed", "200"): (2, 10.4),
         ("servicebus.east", "authorize", "ok"): (2, 0.0),
     }
 
-    assert compute_usage(reading(NOTHING, 0), reading(after, 0), None) == ServiceUsage()
+    counted = compute_usage(reading(NOTHING, 0), reading(after, 0), None)
 
-
-def test_a_page_of_the_change_feed_that_held_something_is_kept_apart() -> None:
-    after: Tallies = {("cosmos.journal", "feed", "200"): (2, 10.4)}
-
-    assert compute_usage(reading(NOTHING, 0), reading(after, 0), None) == ServiceUsage(
-        feed_units=10.4
-    )
+    assert counted == ServiceUsage(feed_units=10.4)
 
 
 def test_only_what_came_between_two_readings_counts_and_looking_does_not() -> None:
@@ -121,13 +112,19 @@ def missed(
     return [str(aim) for aim in list_aims(visits, backlog, whole) if not aim.holds]
 
 
-def test_all_aims_hold_for_figures_within_them() -> None:
+def test_all_aims_hold_for_figures_within_them_and_each_system_has_its_figures() -> None:
     assert missed(VISITS) == []
+    rows = list(format_table({"ours": VISITS, "theirs": VISITS}))
+    assert rows[3].split() == ["strong", "writes", *2 * ["1.00"] * 3]
 
 
-def test_a_whole_way_that_costs_too_much_is_named() -> None:
+def test_a_whole_way_and_a_backlog_have_aims_of_their_own() -> None:
     assert missed(VISITS, whole={**WHOLE, "one output": 60.5}) == [
         "request units of the whole way, one output: 60.50, at most 28"
+    ]
+    assert missed(VISITS, CHEAP) == [
+        "strong writes, backlog: 1.00, at most 0.1",
+        "request units over both regions, backlog: 10.80, at most 1.5",
     ]
 
 
@@ -144,33 +141,9 @@ def test_an_aim_that_is_missed_is_named_with_what_was_counted() -> None:
     )
 
 
-def test_a_backlog_has_aims_of_its_own() -> None:
-    assert missed(VISITS, CHEAP) == [
-        "strong writes, backlog: 1.00, at most 0.1",
-        "request units over both regions, backlog: 10.80, at most 1.5",
-    ]
-
-
 def test_a_mean_may_be_off_by_no_more_than_rounding() -> None:
     assert Aim("writes", sum([0.1] * 10) + 1e-9, 1.0).holds
     assert not Aim("writes", 1.01, 1.0).holds
-
-
-def test_the_table_shows_every_system_cold_warm_and_again_side_by_side() -> None:
-    costs = replace(CHEAP, primary=ServiceUsage(writes=4, units=40))
-    dear = VisitCosts(cold=costs, warm=costs, again=costs, feed_units=0.0)
-
-    rows = list(format_table({"ours": VISITS, "theirs": dear}))
-
-    assert rows[0].split() == ["ours", "theirs"]
-    assert rows[1].split() == ["per", "message", *["cold", "warm", "again"] * 2]
-    assert rows[3].split() == ["strong", "writes", "1.00", "1.00", "1.00", "4.00", "4.00", "4.00"]
-    assert "  request units                 10.80   8.00  10.80  42.40  42.40  42.40" in rows
-    assert rows[-1].split() == ["change", "feed,", "request", "units", "0.50", "0.00"]
-
-
-def test_the_line_about_a_backlog_says_what_it_costs() -> None:
-    assert "0.10 strong writes, 0.10 reads, 1.20 request units" in format_backlog(BACKLOG)
 
 
 def test_messages_are_of_one_kilobyte_and_what_the_handler_reads() -> None:
@@ -185,10 +158,7 @@ def test_messages_are_of_one_kilobyte_and_what_the_handler_reads() -> None:
     assert len({message.id for message in messages}) == 3
 
 
-def test_the_command_line_has_defaults_and_refuses_what_cannot_be_counted(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert parse_plan([]) == CountPlan(sessions=20, each=20)
-    with pytest.raises(SystemExit, match="2"):
-        parse_plan(["--each", "1"])
-    assert "must be at least 2" in capsys.readouterr().err
+def test_requests_are_counted_however_they_ended_and_without_the_feed() -> None:
+    rows = {"200": {"count": 2}, "403": {"count": 3}}
+
+    assert count_requests({"cosmos.journal": {"batch": rows, "read": rows, "feed": rows}}) == 10

@@ -1,8 +1,6 @@
 """The same seed has the same injector in store, and the local cloud honours all of it."""
 
-import json
 from itertools import islice, pairwise
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +8,6 @@ from local.cloud import Cloud, CloudOptions
 from local.config import load_config
 from local.cosmos.http.requests import list_targets
 from local.faults import Fault, Target, check_aim
-from proof.chaos.messages import EFFECTS_QUEUE
 from proof.chaos.plan import OutageKind, PlannedFault, plan_degradations, plan_outages
 from proof.chaos.processes import compose_app
 
@@ -63,18 +60,3 @@ def test_the_local_cloud_honours_every_fault_of_a_long_plan(targets: list[Target
         assert fault.duration_seconds == degradation.seconds
         assert degradation.components == (fault.component,)
         assert fault.action in degradation.what
-
-
-def test_the_app_is_the_products_with_a_queue_more_in_each_region(tmp_path: Path) -> None:
-    compose_app(tmp_path)
-
-    product = json.loads(Path("local.config.json").read_text())
-    composed = json.loads((tmp_path / "local.config.json").read_text())
-    names = [
-        [queue["Name"] for queue in namespace["Queues"]]
-        for config in (product, composed)
-        for namespace in config["UserConfig"]["Namespaces"]
-    ]
-    assert [[*own, EFFECTS_QUEUE] for own in names[:2]] == names[2:]
-    assert composed["Cosmos"] == product["Cosmos"]
-    assert (tmp_path / "host.json").read_text() == Path("host.json").read_text()

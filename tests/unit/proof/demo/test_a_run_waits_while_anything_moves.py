@@ -1,6 +1,5 @@
 """What is slow is waited for and what stands still is not; only what is broken is called so."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from proof.demo import display, run
+from proof.demo import run
 from proof.demo.checker import HeldMessage, StoredJournal
 from proof.demo.display import PlainDisplay
 from proof.demo.options import DemoOptions
@@ -193,21 +192,3 @@ def test_a_broken_promise_is_broken_where_the_run_did_not_finish(
     assert result.stopped
     assert result.problems()[0].startswith(problem)
     assert result.exit_status() is ExitStatus.BROKEN
-
-
-def test_what_is_to_be_delivered_is_told_while_it_falls(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(display, "LINE_SECONDS", 0.0)
-    world = World(pending=lambda now: max(0, 1_009 - 10 * int(now)))
-
-    result = result_of(world, monkeypatch, tmp_path)
-
-    told = [event.text for event in result.timeline.events if "to be delivered" in event.text]
-    assert told[0].startswith("1009 documents")
-    assert len(told) == len(set(told)) > 3
-    printed = capsys.readouterr().out
-    assert "1009 documents of the journal are to be delivered" in printed
-    shown = [int(count) for count in re.findall(r"(\d+) pending in the journal", printed)]
-    assert len(shown) > 30
-    assert shown == sorted(shown, reverse=True)

@@ -29,15 +29,8 @@ def test_costs_are_the_difference_of_two_snapshots() -> None:
     assert spent.abandons == 3
 
 
-def test_what_appears_for_the_first_time_counts_in_full() -> None:
-    assert compute_costs({}, counted(4, 0, 0), messages=4).commits == 4
-
-
 def test_amounts_are_divided_by_the_messages() -> None:
     spent = compute_costs({}, counted(4, 0, 0), messages=8)
 
-    assert spent.per_message(spent.commits) == 0.5
-
-
-def test_a_run_without_messages_costs_nothing_by_message() -> None:
+    assert (spent.commits, spent.per_message(spent.commits)) == (4, 0.5)
     assert compute_costs({}, {}, messages=0).per_message(5) == 0

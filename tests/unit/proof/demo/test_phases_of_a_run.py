@@ -2,7 +2,7 @@
 
 import pytest
 
-from proof.demo.run import feed_rate, is_drained, is_kill_due, is_return_due
+from proof.demo.run import is_drained, is_kill_due, is_return_due
 from proof.testbed.sampling import CloudSample, RegionSample, read_sample
 
 
@@ -44,11 +44,6 @@ def test_drained_means_nothing_outstanding_and_everybody_there(
     east: RegionSample, is_over: bool
 ) -> None:
     assert is_drained(sample(east, region())) is is_over
-
-
-def test_the_feed_lasts_long_enough_for_an_outage_in_its_middle() -> None:
-    assert feed_rate(4_500) == 100
-    assert feed_rate(10) == 1
 
 
 def test_a_sample_is_read_from_what_the_control_endpoint_says() -> None:
