@@ -22,11 +22,11 @@ def mutant(old: str, new: str, definition: str = "function") -> Mutant:
     return Mutant("example", "P1", definition, old, new)
 
 
-def exchanged(code: str, old: str, new: str, occurrence: int = 0) -> str:
-    """The code with one change, in the layout of `ast.unparse`."""
+def exchanged(code: str, old: str, new: str) -> str:
+    """The code with its first change, in the layout of `ast.unparse`."""
     tree = ast.parse(dedent(code))
     before, after = snippets(mutant(old, new))
-    list(occurrences(before, tree))[occurrence].exchange(after)
+    next(iter(occurrences(before, tree))).exchange(after)
     return ast.unparse(tree)
 
 
@@ -81,10 +81,6 @@ def test_other_code_is_left_alone(code: str, old: str) -> None:
     before, _ = snippets(mutant(old, "0"))
 
     assert not list(occurrences(before, ast.parse(code)))
-
-
-def test_one_of_several_occurrences_is_chosen() -> None:
-    assert exchanged("f()\nf()", "f()", "g()", occurrence=1) == "f()\ng()"
 
 
 def test_definitions_are_named_with_what_they_stand_in() -> None:

@@ -11,19 +11,16 @@ from tests.mutants.loading import applied
 
 pytestmark = pytest.mark.slow
 
-
-BY_NAME = {mutant.name: mutant for mutant in FOR_SIMULATION}
-
-
-def first_failing() -> int:
-    """The first seed that finds the mutant, which must be applied."""
-    return next(seed for seed in range(1000) if simulate(seed, ROUGH).violations)
+MUTANT = "take an unknown commit for a success"
 
 
 @pytest.mark.proof
-def test_a_failing_seed_is_shrunk_to_the_faults_that_matter() -> None:
-    with applied(BY_NAME["take an unknown commit for a success"]):
-        found = simulate(first_failing(), ROUGH)
+def test_a_failing_seed_is_named_and_shrunk_to_the_faults_that_matter(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (mutant,) = (one for one in FOR_SIMULATION if one.name == MUTANT)
+    with applied(mutant):
+        found = next(one for seed in range(1000) if (one := simulate(seed, ROUGH)).violations)
         small = shrink(found, accounts)
 
         assert small.violations
@@ -36,24 +33,11 @@ def test_a_failing_seed_is_shrunk_to_the_faults_that_matter() -> None:
         again = simulate(found.seed, ROUGH, allowed=[fault.number for fault in small.faults])
         assert again == small
 
-
-@pytest.mark.proof
-def test_the_command_line_names_the_seed_and_how_to_replay_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with applied(BY_NAME["let a message run again on the newest state"]):
-        seed = first_failing()
-        seeds = ["--seeds", "1", "--first", str(seed), "--scenario", "accounts"]
-        status = main([*seeds, "--profile", "rough", "--shrink"])
-
-    output = capsys.readouterr().out
-    assert status == 1
-    command = (
-        f"python -m proof.simulation --first {seed} --seeds 1 --profile rough --scenario accounts"
-    )
-    assert f"replay: {command} --shrink" in output
-    assert "1 failed" in output
-    assert "broke P" in output
+        chosen = f"--first {found.seed} --seeds 1 --profile rough --scenario accounts"
+        assert main(chosen.split()) == 1
+    printed = capsys.readouterr().out
+    assert f"replay: python -m proof.simulation {chosen} --shrink" in printed
+    assert "1 failed" in printed
 
 
 def test_the_command_line_is_content_with_a_healthy_engine_on_two_cores(

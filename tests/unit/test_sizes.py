@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from tests import __main__ as runner
-from tests.__main__ import Ended, Step, describe, parse, run_proof, run_steps
+from tests.__main__ import Ended, Step, describe, run_proof, run_steps
 from tests.conftest import ROOT, find_place
 
 WANTING = """
@@ -176,14 +176,6 @@ def test_the_page_names_the_commit_and_every_part(monkeypatch: pytest.MonkeyPatc
     assert "| audit | not run | 27 s | not run: the service gives no answer | none |" in page
     assert "- failed: chaos" in page
     assert "to run: 17" in page
-
-
-def test_a_part_of_the_proof_is_chosen_by_its_name() -> None:
-    chosen = parse(["proof", "--part", "chaos", "--part", "audit", "--seeds", "100000"])
-
-    assert (chosen.part, chosen.seeds) == (["chaos", "audit"], 100_000)
-    with pytest.raises(SystemExit):
-        parse(["proof", "--part", "everything"])
 
 
 def test_the_dearest_files_come_first() -> None:

@@ -108,22 +108,16 @@ def falling_from(most: int, *, until: int = 0) -> Callable[[float], int]:
     return lambda now: max(until, most - int(now // SLOW))
 
 
-def test_what_is_pending_is_waited_for_however_slowly_it_falls(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    "world",
+    [
+        World(pending=falling_from(20)),
+        World(settled=lambda now: int(now // SLOW), fed_at=20 * SLOW),
+    ],
+)
+def test_what_is_pending_or_in_a_queue_is_waited_for_however_slowly_it_falls(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    world = World(pending=falling_from(20))
-
-    result = result_of(world, monkeypatch, tmp_path)
-
-    assert world.now >= 20 * SLOW
-    assert (result.stopped, result.exit_status()) == ("", ExitStatus.HELD)
-
-
-def test_the_queues_are_waited_for_as_long_as_anything_is_settled(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    world = World(settled=lambda now: int(now // SLOW), fed_at=20 * SLOW)
-
     result = result_of(world, monkeypatch, tmp_path)
 
     assert world.now >= 20 * SLOW
@@ -147,28 +141,24 @@ def test_pending_copies_that_stand_still_are_not_finished_and_break_nothing(
     assert "pending, not delivered: 3" in result.unfinished()[1]
 
 
-def test_a_message_that_stands_still_in_a_queue_is_not_finished(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("world", "left"),
+    [
+        (
+            World(queued=(held("N24211", 2),), entries=SOUND.entries[:-1]),
+            "left in queues: 1 (N24211 in east)",
+        ),
+        (World(fed_at=1e9, entries=SOUND.entries[:-2]), "not sent: 2"),
+    ],
+)
+def test_what_stands_still_in_a_queue_or_in_the_feed_is_not_finished(
+    world: World, left: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    world = World(queued=(held("N24211", 2),), entries=SOUND.entries[:-1])
-
     result = result_of(world, monkeypatch, tmp_path)
 
     assert result.problems() == ()
     assert result.exit_status() is ExitStatus.NOT_FINISHED
-    assert result.unfinished()[1:] == ("left in queues: 1 (N24211 in east)",)
-
-
-def test_what_a_feed_that_stands_still_has_not_sent_is_not_finished(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    world = World(fed_at=1e9, entries=SOUND.entries[:-2])
-
-    result = result_of(world, monkeypatch, tmp_path)
-
-    assert result.problems() == ()
-    assert result.exit_status() is ExitStatus.NOT_FINISHED
-    assert result.unfinished()[1].startswith("not sent: 2")
+    assert result.unfinished()[1].startswith(left)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from proof.demo.checker import (
     StoredEntry,
     StoredJournal,
     StoredStatus,
-    is_entry,
     name_pending,
     read_entry,
 )
@@ -45,11 +44,8 @@ def test_an_entry_is_read_with_its_place_its_messages_and_its_maker() -> None:
     )
 
 
-def test_an_entry_without_a_state_has_seen_an_unknown_number_of_events() -> None:
+def test_an_entry_may_have_no_state_and_must_have_a_known_status() -> None:
     assert read_entry(document(status="faulted", state=None)).events is None
-
-
-def test_a_status_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="thinking"):
         read_entry(document(status="thinking"))
 
@@ -86,8 +82,3 @@ def test_what_is_parked_and_what_is_to_be_delivered_is_known_by_its_messages() -
     assert found.parked == (HeldMessage("N14228", "a2"),)
     assert found.pending == ("N14228/owed-7",)
     assert found.pending_messages == {HeldMessage("N24211", "b2")}
-
-
-def test_other_kinds_of_documents_are_no_entries() -> None:
-    assert is_entry(document())
-    assert not is_entry(document(kind="ledger"))
