@@ -1,10 +1,9 @@
 """How tests wait for what other processes and threads do: with a limit in fair time."""
 
-import time
 from collections.abc import Callable
 
 from proof.testbed.control import ControlRefused
-from proof.testbed.patience import Patience, PatienceExhausted
+from proof.testbed.patience import wait_until
 
 POLL_SECONDS = 0.01
 # A poll may ask for what is not there yet: a key, a file, a process that does not listen yet, an
@@ -18,18 +17,13 @@ def eventually[T](ask: Callable[[], T], *, seconds: float = 60.0, what: str = "i
     What an asking raises because something is not there yet counts as no. When the time is over
     this raises PatienceExhausted with the last answer, or because of the last error.
     """
-    patience = Patience(seconds)
-    while True:
-        last, error = None, None
-        try:
-            if last := ask():
-                return last
-        except NOT_YET as raised:
-            error = raised
-        if patience.is_over():
-            said = repr(error) if error else repr(last)
-            raise PatienceExhausted(f"{what} did not happen within {seconds} s: {said}") from error
-        time.sleep(POLL_SECONDS)
+    return wait_until(
+        ask,
+        seconds=seconds,
+        what=f"{what} did not happen",
+        poll_seconds=POLL_SECONDS,
+        not_yet=NOT_YET,
+    )
 
 
 def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:

@@ -77,34 +77,25 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
 
     rate = "messages a second at most (default: 40, or no limit with --messages)"
     add_number("--rate", type=parse_positive, help=rate)
-    backlog = "send nothing while a queue has more (default: 2000)"
-    add_number("--backlog", type=parse_count, default=2000, help=backlog)
-    operation = "messages published at once, at most (default: 8, or 25 with --messages)"
-    add_number("--operation", type=parse_count, help=operation)
     calls = "messages of a session that a host hands over at once (default: 16)"
     add_number("--calls", type=parse_count, default=16, help=calls)
-    add_path = partial(parser.add_argument, type=Path)
     data = "where everything is kept; emptied at the beginning (default: .chaos)"
-    add_path("--data", default=Path(".chaos"), metavar="DIR", help=data)
-    add_path("--report", metavar="FILE", help="HTML report (default: DIR/report.html)")
+    parser.add_argument("--data", type=Path, default=Path(".chaos"), metavar="DIR", help=data)
     parser.add_argument("--plain", action="store_true", help="plain lines even on a terminal")
     return parser.parse_args(words)
 
 
 def parse_options(arguments: Namespace) -> ChaosOptions:
-    data = arguments.data.resolve()
     usual = 1 if arguments.messages else 0
     return ChaosOptions(
-        data=data,
+        data=arguments.data.resolve(),
         seed=arguments.seed,
         seconds=arguments.seconds,
         messages=arguments.messages,
         rate=arguments.rate or RATES[usual],
-        backlog_max=arguments.backlog,
-        operation_max=arguments.operation or OPERATIONS[usual],
+        operation_max=OPERATIONS[usual],
         pause_factor=arguments.pause_factor or PAUSE_FACTORS[usual],
         calls=arguments.calls,
-        report=(arguments.report or data / "report.html").resolve(),
         is_plain=arguments.plain,
     )
 

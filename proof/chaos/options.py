@@ -28,10 +28,9 @@ class RunFiles:
 class ChaosOptions:
     """The settings of one run: it lasts for `seconds`, or until `messages` are sent.
 
-    `rate` is in messages a second and an upper limit; above `backlog_max` messages in a queue the
-    sender pauses. `operation_max` is how many messages it publishes at once. Pauses between faults
-    are `pause_factor` times as long as usual. `calls` is how many messages of a session a host
-    hands over at once.
+    `rate` is in messages a second and an upper limit; `operation_max` is how many are published at
+    once. Pauses between faults are `pause_factor` times as long as usual. `calls` is how many
+    messages of a session a host hands over at once.
     """
 
     data: Path
@@ -39,12 +38,14 @@ class ChaosOptions:
     seconds: float
     messages: int | None
     rate: float
-    backlog_max: int
     operation_max: int
     pause_factor: float
     calls: int
-    report: Path
     is_plain: bool = False
+
+    @property
+    def report(self) -> Path:
+        return self.data / "report.html"
 
     @property
     def messages_max(self) -> int:

@@ -2,10 +2,9 @@
 
 import json
 import os
-import shutil
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -14,7 +13,8 @@ from typing import Any
 
 from proof.chaos.messages import BUSES_SETTING, EFFECTS_QUEUE, FULL_RATE_SIGNAL, RUNS_SETTING
 from proof.chaos.options import ChaosOptions, RunFiles
-from proof.testbed.children import ROOT, Child
+from proof.testbed.apps import compose_app
+from proof.testbed.children import Child
 from proof.testbed.cloud import (
     CALLS_SETTING,
     SECONDARY_DELAY_SECONDS,
@@ -23,6 +23,7 @@ from proof.testbed.cloud import (
     running_cloud,
 )
 
+APP = Path(__file__).parent / "app"
 # How old an entry is before it may be compacted, and how often that is done: P8 in minutes.
 RETENTION_SECONDS = 30
 COMPACT_SECONDS = 10
@@ -37,7 +38,7 @@ GRACE_SECONDS = 90.0
 @contextmanager
 def running_app_cloud(options: ChaosOptions, files: RunFiles) -> Iterator[CloudProcess]:
     """Run the cloud with our app, on ports that it keeps over a kill; raises ChildFailed."""
-    compose_app(files.app)
+    compose_app(APP, files.app, adapt_config)
     days = f"{RETENTION_SECONDS / DAY_SECONDS:.9f}"
     # Leases, delays and retention short enough for a run of minutes.
     settings = {
@@ -57,17 +58,8 @@ def running_app_cloud(options: ChaosOptions, files: RunFiles) -> Iterator[CloudP
             yield cloud
 
 
-def compose_app(directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    shutil.copy(Path(__file__).parent / "app" / "function_app.py", directory)
-    shutil.copy(ROOT / "host.json", directory)
-    config = json.loads((ROOT / "local.config.json").read_text(encoding="utf-8"))
-    text = json.dumps(adapt_config(config), indent=2)
-    (directory / "local.config.json").write_text(text, encoding="utf-8")
-
-
-def adapt_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The product's local config with short locks and a queue of effects, without a task hub."""
+def adapt_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Give the queues of a configuration short locks, and each namespace a queue of effects."""
     namespaces = []
     for namespace in config["UserConfig"]["Namespaces"]:
         queues = [
@@ -75,13 +67,7 @@ def adapt_config(config: Mapping[str, Any]) -> dict[str, Any]:
             for queue in namespace["Queues"]
         ]
         namespaces.append({**namespace, "Queues": [*queues, EFFECTS]})
-    hosts = config["Hosts"]
-    values = {name: text for name, text in hosts["Values"].items() if "{durable" not in text}
-    return {
-        **config,
-        "UserConfig": {**config["UserConfig"], "Namespaces": namespaces},
-        "Hosts": {**hosts, "Values": values},
-    }
+    return {**config, "UserConfig": {**config["UserConfig"], "Namespaces": namespaces}}
 
 
 def running_recorder(cloud: CloudProcess, files: RunFiles) -> AbstractContextManager[Child]:
@@ -109,7 +95,6 @@ class SenderProcess:
         command = [sys.executable, "-m", "proof.chaos.sender"]
         command += ["--workload", str(self.files.workload), "--ledger", str(self.files.ledger)]
         command += ["--rate", f"{self.options.rate:g}"]
-        command += ["--backlog", str(self.options.backlog_max)]
         command += ["--control", self.cloud.control.url, "--queue", self.cloud.queue]
         if self.is_slow:
             command += ["--slow"]

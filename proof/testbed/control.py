@@ -39,6 +39,10 @@ class ControlClient:
     def read_depths(self) -> Depths:
         return self._read_counts()[1]
 
+    def count_completed(self, region: str) -> int:
+        """Return how many deliveries of a region's queues were settled so far."""
+        return count_operations(self.read_counters(), f"servicebus.{region}", "complete")
+
     def read_queue(self, region: str, queue: str) -> list[dict[str, str]]:
         """Session, id and state of each message in a queue, its dead letters included."""
         messages: list[dict[str, str]] = self._ask("GET", f"/queues/{region}/{queue}")["messages"]

@@ -46,19 +46,31 @@ class Patience:
         return left <= 0 or now >= self._ends_at
 
 
-def wait_until(
-    condition: Callable[[], bool],
+def wait_until[T](
+    ask: Callable[[], T | None],
     *,
     seconds: float,
     what: str,
     error: type[Exception] = PatienceExhausted,
     poll_seconds: float = POLL_SECONDS,
-) -> None:
-    """Wait for a condition; raises `error` with `what` and the limit when the fair time is over."""
+    not_yet: tuple[type[Exception], ...] = (),
+) -> T:
+    """Ask until the answer is truthy, and return it.
+
+    An asking that raises one of `not_yet` counts as no. When the fair time is over this raises
+    `error` with `what`, the limit and the last answer, or because of the last exception.
+    """
     patience = Patience(seconds)
-    while not condition():
+    while True:
+        try:
+            last, raised = ask(), None
+        except not_yet as caught:
+            last, raised = None, caught
+        if last:
+            return last
         if patience.is_over():
-            raise error(f"{what} within {seconds:.0f} s")
+            said = f": {raised or last!r}" if raised or last is not False else ""
+            raise error(f"{what} within {seconds:g} s{said}") from raised
         time.sleep(poll_seconds)
 
 

@@ -6,7 +6,6 @@ named), 2 the measurement could not be made.
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from proof.bench.counts.waves import (
 from proof.bench.counts.whole_way import count_whole_way
 from proof.bench.load import BODY_BYTES
 from proof.bench.systems import CLAIM_AND_UPDATE, ONE_CALL, OURS, READ_BATCH_MARK
-from proof.testbed.command import exit_status, parse_count, run_program
+from proof.testbed.command import exit_status, parse_count, run_program, show_progress
 
 AIM_MISSED = 1
 # Counts are exact, but the mean of a wave is a quotient.
@@ -161,10 +160,6 @@ def run(plan: CountPlan) -> int:
     if not missed:
         print("all aims hold")
     return AIM_MISSED if missed else 0
-
-
-def show_progress(what: str) -> None:
-    print(f"... {what}", file=sys.stderr, flush=True)
 
 
 def main(words: Sequence[str]) -> int:

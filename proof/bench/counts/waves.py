@@ -171,7 +171,7 @@ class MessageWaves:
         before = self.read()
         send(self.cloud.contract["servicebus"][region], self.system.queue, messages)
         wait_until(
-            lambda: self.count_settled(region) >= self.sent,
+            lambda: self.cloud.control.count_completed(region) >= self.sent,
             seconds=WAVE_SECONDS_MAX,
             what=f"{region} did not complete {self.sent} messages",
             error=RunFailed,
@@ -183,10 +183,6 @@ class MessageWaves:
         documents = sum(count_documents(container) for container in self.containers)
         after = self.cloud.control.read_counters()
         return CounterReading(flatten_counters(before), documents, flatten_counters(after))
-
-    def count_settled(self, region: str) -> int:
-        counters = self.cloud.control.read_counters()
-        return control.count_operations(counters, f"servicebus.{region}", "complete")
 
     def usage(self, begin: CounterReading, end: CounterReading) -> ServiceUsage:
         return compute_usage(begin, end, self.system.batch_documents)

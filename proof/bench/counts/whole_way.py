@@ -4,8 +4,6 @@ Messages come one at a time, each when the one before it has been acknowledged, 
 shared. Leases, and polls of the change feed that find nothing, are paid by the clock: left out.
 """
 
-import json
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,10 +12,11 @@ from pathlib import Path
 
 from local.functions_host.config.keys import DEVELOPMENT_KEY
 from proof.bench.counts.waves import WAVE_SECONDS_MAX, compute_row_usage
-from proof.bench.systems import NO_CLOCKWORK, ROOT
+from proof.bench.systems import NO_CLOCKWORK
+from proof.testbed.apps import compose_app
 from proof.testbed.cloud import CloudProcess, running_cloud
 from proof.testbed.command import RunFailed
-from proof.testbed.control import count_operations, flatten_counters, request_json, subtract_tallies
+from proof.testbed.control import flatten_counters, request_json, subtract_tallies
 from proof.testbed.patience import wait_until
 
 KINDS = {
@@ -49,7 +48,8 @@ def count_kind(cloud: CloudProcess, kind: str) -> float:
 
 def post_round(cloud: CloudProcess, kind: str, number: int) -> None:
     """Post one message to each session of a kind, and wait until nothing is left to do."""
-    settled = {region: count_settled(cloud, region) for region in cloud.regions}
+    count = cloud.control.count_completed
+    settled = {region: count(region) for region in cloud.regions}
     for place in range(SESSIONS):
         address = f"{cloud.contract['hosts'][cloud.regions[0]]}/api/sessions/{kind}-{place}"
         headers = {"x-functions-key": DEVELOPMENT_KEY, "Idempotency-Key": f"{kind}-{number}"}
@@ -59,7 +59,7 @@ def post_round(cloud: CloudProcess, kind: str, number: int) -> None:
         if status != ACCEPTED:
             raise RunFailed(f"a message was not accepted: {status} {answer}")
     wait_until(
-        lambda: all(count_settled(cloud, r) >= settled[r] + SESSIONS for r in cloud.regions),
+        lambda: all(count(region) >= settled[region] + SESSIONS for region in cloud.regions),
         seconds=WAVE_SECONDS_MAX,
         what="the regions did not complete their copies",
         error=RunFailed,
@@ -68,20 +68,10 @@ def post_round(cloud: CloudProcess, kind: str, number: int) -> None:
     time.sleep(QUIET_SECONDS)
 
 
-def count_settled(cloud: CloudProcess, region: str) -> int:
-    return count_operations(cloud.control.read_counters(), f"servicebus.{region}", "complete")
-
-
 @contextmanager
 def running_counter() -> Iterator[CloudProcess]:
     """A cloud that runs the app of this measurement in both regions."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        app = Path(name) / "app"
-        shutil.copytree(Path(__file__).parent / "app", app)
-        shutil.copy(ROOT / "host.json", app)
-        config = json.loads((ROOT / "local.config.json").read_text(encoding="utf-8"))
-        values = config["Hosts"]["Values"]
-        config["Hosts"]["Values"] = {k: v for k, v in values.items() if "{durable" not in v}
-        (app / "local.config.json").write_text(json.dumps(config), encoding="utf-8")
-        with running_cloud("--app", str(app), settings=NO_CLOCKWORK) as cloud:
+        compose_app(Path(__file__).parent / "app", Path(name))
+        with running_cloud("--app", name, settings=NO_CLOCKWORK) as cloud:
             yield cloud

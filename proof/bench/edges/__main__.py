@@ -12,8 +12,6 @@ the aims say; 2 it was not.
 """
 
 import argparse
-import json
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -24,15 +22,20 @@ from itertools import count
 from pathlib import Path
 
 from proof.bench.load import send
-from proof.testbed.children import ROOT
+from proof.testbed.apps import compose_app
 from proof.testbed.cloud import CloudProcess, running_cloud
-from proof.testbed.command import RunFailed, exit_status, parse_count, run_program
+from proof.testbed.command import RunFailed, exit_status, run_program
 from proof.testbed.control import Counters, count_operations
+from proof.testbed.patience import wait_until
 from shared.domain.message import Message, Number, derive_id
 
 WAIT_SECONDS_MAX = 900.0
 LOOK_SECONDS = 0.2
 SILENT_SECONDS, FAR_SECONDS = 3600.0, 0.13
+ERROR_SECONDS = 60.0
+# So long a resend is waited for.
+LAG_SECONDS = 20.0
+PARKED = 1_000
 WRITES = ("batch", "create", "replace", "upsert", "patch")
 REQUESTS = (*WRITES, "read", "query")
 OUTPUTS = "lockstep-out"
@@ -45,7 +48,6 @@ class Edges:
     """A running cloud, and what is sent to it."""
 
     cloud: CloudProcess
-    options: argparse.Namespace
     names: Iterator[int] = field(default_factory=lambda: count(1))
 
     def new_sessions(self, number: int) -> list[str]:
@@ -55,9 +57,7 @@ class Edges:
         send(self.cloud.contract["servicebus"][region], self.cloud.queue, [list(messages)])
 
     def completed(self, region: str) -> int:
-        """How many deliveries of a region were settled so far."""
-        counters = self.cloud.control.read_counters()
-        return count_operations(counters, f"servicebus.{region}", "complete")
+        return self.cloud.control.count_completed(region)
 
     def have_completed(self, ends: Mapping[str, int]) -> bool:
         return all(self.completed(region) >= number for region, number in ends.items())
@@ -65,10 +65,13 @@ class Edges:
     def wait_for(self, what: str, is_so: Callable[[], bool]) -> float:
         """Wait until something is so; how many seconds that took. Raises RunFailed."""
         began = time.monotonic()
-        while not is_so():
-            if time.monotonic() - began > WAIT_SECONDS_MAX:
-                raise RunFailed(f"{what}: not within {WAIT_SECONDS_MAX:.0f} s")
-            time.sleep(LOOK_SECONDS)
+        wait_until(
+            is_so,
+            seconds=WAIT_SECONDS_MAX,
+            what=f"it did not happen that {what}",
+            error=RunFailed,
+            poll_seconds=LOOK_SECONDS,
+        )
         return time.monotonic() - began
 
     def outputs(self, region: str) -> int:
@@ -89,8 +92,8 @@ def step(session: str, sequence: int) -> Message:
 def measure_error_that_stays(edges: Edges) -> Iterator[str]:
     """Deliveries and request units while every request to the journal is refused."""
     home, away = edges.cloud.regions
-    control, seconds = edges.cloud.control, edges.options.seconds
-    yield f"an error that stays for {seconds} s, with 20 sessions of one message"
+    control = edges.cloud.control
+    yield f"an error that stays for {ERROR_SECONDS:.0f} s, with 20 sessions of one message"
     for status in STATUSES:
         sessions = edges.new_sessions(20)
         done = {region: edges.completed(region) for region in (home, away)}
@@ -98,7 +101,7 @@ def measure_error_that_stays(edges: Edges) -> Iterator[str]:
         before = control.read_counters()
         for region in (home, away):
             edges.send(region, [step(session, 0) for session in sessions])
-        time.sleep(seconds)
+        time.sleep(ERROR_SECONDS)
         after = control.read_counters()
         control.clear(fault)
         ends = {region: number + len(sessions) for region, number in done.items()}
@@ -114,7 +117,7 @@ def measure_error_that_stays(edges: Edges) -> Iterator[str]:
         dead = sum(count_operations(after, f"servicebus.{r}", "dead-letter") for r in (home, away))
         yield (
             f"  {status}: {delivered / 40:.1f} deliveries a copy,"
-            f" {requests / seconds / 20:.2f} requests a second and session,"
+            f" {requests / ERROR_SECONDS / 20:.2f} requests a second and session,"
             f" all settled {ended:.1f} s after it ended, {dead} dead letters"
         )
 
@@ -156,7 +159,7 @@ def measure_far_store(edges: Edges) -> Iterator[str]:
         time.sleep(max(0.0, 1 - (time.monotonic() - began)))
     edges.wait_for("all is settled", lambda: edges.completed(home) >= done + expected)
     # Whatever would send them again has had its chance by then.
-    time.sleep(edges.options.lag)
+    time.sleep(LAG_SECONDS)
     clear(edges, faults)
     yield "writes of 130 ms, 40 new sessions a second for 20 s"
     for region in (home, away):
@@ -167,7 +170,7 @@ def measure_far_store(edges: Edges) -> Iterator[str]:
 def measure_parked(edges: Edges) -> Iterator[str]:
     """How long it takes until all that waited is processed."""
     home, _ = edges.cloud.regions
-    (session,), number = edges.new_sessions(1), edges.options.parked
+    (session,), number = edges.new_sessions(1), PARKED
     done, outputs = edges.completed(home), edges.outputs(home)
     edges.send(home, [step(session, n) for n in range(1, number + 1)])
     edges.wait_for("all wait", lambda: edges.completed(home) >= done + number)
@@ -196,18 +199,11 @@ MEASUREMENTS = {
 
 
 @contextmanager
-def running_edges(options: argparse.Namespace) -> Iterator[Edges]:
+def running_edges() -> Iterator[Edges]:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        app = Path(name) / "app"
-        app.mkdir()
-        shutil.copy(Path(__file__).parent / "app" / "function_app.py", app)
-        shutil.copy(ROOT / "host.json", app)
-        config = json.loads((ROOT / "local.config.json").read_text(encoding="utf-8"))
-        values = config["Hosts"]["Values"]
-        config["Hosts"]["Values"] = {k: v for k, v in values.items() if "{durable" not in v}
-        (app / "local.config.json").write_text(json.dumps(config), encoding="utf-8")
-        with running_cloud("--app", str(app), logs=Path(name) / "logs") as cloud:
-            yield Edges(cloud, options)
+        compose_app(Path(__file__).parent / "app", Path(name))
+        with running_cloud("--app", name) as cloud:
+            yield Edges(cloud)
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -216,13 +212,9 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
     what = f"what is measured: {', '.join(MEASUREMENTS)} (everything)"
     every = list(MEASUREMENTS)
-    add("what", nargs="*", type=parse_name, default=every, help=what)
-    add("--seconds", type=parse_count, default=60, help="how long the error stays (60)")
-    add("--parked", type=parse_count, default=1_000, help="how many messages wait (1,000)")
-    add("--lag", type=parse_count, default=20, help="seconds that a resend is waited for (20)")
+    parser.add_argument("what", nargs="*", type=parse_name, default=every, help=what)
     return parser.parse_args(words)
 
 
@@ -235,7 +227,7 @@ def parse_name(text: str) -> str:
 def run(options: argparse.Namespace) -> int:
     for what in options.what:
         # Each has a cloud of its own: what one left undone would cost the next one time.
-        with running_edges(options) as edges:
+        with running_edges() as edges:
             for line in MEASUREMENTS[what](edges):
                 print(line, flush=True)
     return 0

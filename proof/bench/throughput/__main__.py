@@ -10,7 +10,6 @@ processor time per message. Exit status: 0 it was measured, whatever the aims sa
 """
 
 import argparse
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -31,7 +30,7 @@ from proof.bench.throughput.consuming import (
 )
 from proof.bench.throughput.profile import Profile, sample_system
 from proof.bench.throughput.sparse import SparseLoad, measure_lateness
-from proof.testbed.command import exit_status, parse_count, run_program
+from proof.testbed.command import exit_status, parse_count, run_program, show_progress
 
 SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
 BARE_AIM, PATTERN_AIM = 0.7, 3.0
@@ -197,10 +196,6 @@ def run(options: argparse.Namespace) -> int:
         show_progress(f"sampling {OURS.name}")
         print("\n".join(format_profile(*sample_system(OURS, shapes[0]))))
     return 0
-
-
-def show_progress(what: str) -> None:
-    print(f"... {what}", file=sys.stderr, flush=True)
 
 
 def main(words: Sequence[str]) -> int:

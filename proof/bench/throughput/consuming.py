@@ -21,7 +21,7 @@ from proof.bench.systems import System
 from proof.testbed.children import Child, read_cpu_seconds
 from proof.testbed.cloud import CloudProcess, running_cloud
 from proof.testbed.command import RunFailed
-from proof.testbed.control import count_operations
+from proof.testbed.patience import wait_until
 
 # A small load is over in a third of a second, and the last look is late by half of this on average.
 LOOK_SECONDS = 0.02
@@ -129,17 +129,21 @@ class Consumption:
 
     def watch(self, process: ProcessId, enough: int) -> Rate:
         """Wait for so many messages; then how many there are, the clock, and the processor time."""
-        deadline = time.monotonic() + RUN_SECONDS_MAX
-        while time.monotonic() < deadline:
-            counters = self.cloud.control.read_counters()
-            completed = count_operations(counters, f"servicebus.{self.region}", "complete")
-            settled = completed - self.settled
+
+        def look() -> Rate | None:
+            settled = self.cloud.control.count_completed(self.region) - self.settled
             now, pid = time.monotonic(), process()
-            if settled >= enough and pid is not None:
-                processes = (pid, self.cloud.child.pid)
-                return Rate(settled, now, *map(read_cpu_seconds, processes))
-            time.sleep(LOOK_SECONDS)
-        raise RunFailed(f"fewer than {enough} messages were settled in {RUN_SECONDS_MAX:.0f} s")
+            if settled < enough or pid is None:
+                return None
+            return Rate(settled, now, *map(read_cpu_seconds, (pid, self.cloud.child.pid)))
+
+        return wait_until(
+            look,
+            seconds=RUN_SECONDS_MAX,
+            what=f"fewer than {enough} messages were settled",
+            error=RunFailed,
+            poll_seconds=LOOK_SECONDS,
+        )
 
 
 @contextmanager

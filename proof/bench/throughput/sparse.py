@@ -16,7 +16,6 @@ from azure.servicebus import ServiceBusClient
 from proof.bench.load import make_status, to_sdk_message
 from proof.bench.throughput.consuming import RUN_SECONDS_MAX, Consumption
 from proof.testbed.command import RunFailed
-from proof.testbed.control import count_operations
 from proof.testbed.patience import wait_until
 
 LOOK_SECONDS = 0.01
@@ -43,12 +42,12 @@ def measure_lateness(consumption: Consumption, load: SparseLoad) -> Lateness:
     send_evenly(consumption, "warm-up", SparseLoad(1, 0.0))
     # Starting up is not part of it.
     wait_until(
-        lambda: sum_settled(consumption) >= 1,
+        lambda: count_settled(consumption) >= 1,
         seconds=RUN_SECONDS_MAX,
         what="the consumer did not start",
         error=RunFailed,
     )
-    before = sum_settled(consumption)
+    before = count_settled(consumption)
     with ThreadPoolExecutor(1) as thread:
         sending = thread.submit(send_evenly, consumption, "sparse", load)
         settled = watch_settlements(consumption, before, load.sessions, sending)
@@ -76,21 +75,26 @@ def watch_settlements(
 ) -> list[float]:
     """When each of the expected settlements had been counted."""
     settled: list[float] = []
-    deadline = time.monotonic() + RUN_SECONDS_MAX
-    while len(settled) < expected:
-        if time.monotonic() > deadline:
-            raise RunFailed(f"fewer than {expected} messages were settled")
+
+    def are_all_settled() -> bool:
         if sending.done():
             sending.result()
-        number = sum_settled(consumption) - before
-        settled += [time.monotonic()] * (number - len(settled))
-        time.sleep(LOOK_SECONDS)
+        number = count_settled(consumption) - before
+        settled.extend([time.monotonic()] * (number - len(settled)))
+        return len(settled) >= expected
+
+    wait_until(
+        are_all_settled,
+        seconds=RUN_SECONDS_MAX,
+        what=f"fewer than {expected} messages were settled",
+        error=RunFailed,
+        poll_seconds=LOOK_SECONDS,
+    )
     return settled
 
 
-def sum_settled(consumption: Consumption) -> int:
-    counters = consumption.cloud.control.read_counters()
-    return count_operations(counters, f"servicebus.{consumption.region}", "complete")
+def count_settled(consumption: Consumption) -> int:
+    return consumption.cloud.control.count_completed(consumption.region)
 
 
 def summarize_lateness(arrived: Sequence[float], settled: Sequence[float]) -> Lateness:

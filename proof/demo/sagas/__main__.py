@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
-from proof.demo.checker import HeldMessage
 from proof.demo.sagas.checker import SagaJournals
 from proof.demo.sagas.orders import OrderClient, PlacedOrder, make_orders
 from proof.demo.sagas.report import LEASE_SECONDS, SagaReport
-from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_work
+from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued, read_work
 from proof.testbed.cloud import CloudProcess, running_cloud
 from proof.testbed.command import exit_status, parse_positive, run_program
 from proof.testbed.faults import region_down
@@ -124,12 +124,6 @@ class SagaRun:
         queued = sum(one.outstanding + one.dead for one in sample.regions.values())
         return left | {"messages in queues": queued}, sample
 
-    def list_queued(self) -> list[HeldMessage]:
-        """What is in the queues of both regions, dead letters included."""
-        read = self.cloud.control.read_queue
-        found = [one for region in self.regions for one in read(region, self.cloud.queue)]
-        return [HeldMessage(one["session"], one["id"]) for one in found]
-
 
 def run(options: SagaOptions) -> int:
     """Run the demo; returns its exit status."""
@@ -147,7 +141,7 @@ def run(options: SagaOptions) -> int:
         if stopped := saga_run.finish():
             log(f"giving up: {stopped}")
         # The queues before the journal: a message goes from there to here, and so is not missed.
-        queued = saga_run.list_queued()
+        queued = [*chain(*read_queued(cloud).values())]
         with cloud.open_container() as container:
             documents = container.read_all_items()
             journals = SagaJournals.of(documents, queued, is_over=not stopped)

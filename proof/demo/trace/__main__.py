@@ -1,9 +1,7 @@
 """`python -m proof.demo.trace`: the trace of a message that crossed a region's death, drawn."""
 
-import json
 import secrets
 import time
-import urllib.request
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ from proof.testbed.charts import COLOURS, REGION_COLOURS, draw_chart
 from proof.testbed.cloud import CloudProcess, running_cloud
 from proof.testbed.collector import CollectedSpan, Collector, running_collector
 from proof.testbed.command import RunFailed, exit_status, run_program
+from proof.testbed.control import request_json
 from proof.testbed.faults import region_down, run_in_background
 from proof.testbed.kept import KEY
 
@@ -76,11 +75,11 @@ class TracedRun:
 def post(cloud: CloudProcess, kind: str, position: int, headers: dict[str, str]) -> None:
     """Send to the game, in the first region."""
     url = f"{cloud.contract['hosts'][cloud.regions[0]]}/api/sessions/{GAME}/messages?type={kind}"
-    body = json.dumps({"position": position}).encode()
-    named = {"x-functions-key": KEY, **headers}
-    request = urllib.request.Request(url, body, named, method="POST")  # noqa: S310 - loopback
-    with urllib.request.urlopen(request, timeout=30):  # noqa: S310
-        pass
+    status, answer = request_json(
+        "POST", url, {"position": position}, {"x-functions-key": KEY, **headers}
+    )
+    if status >= 400:
+        raise RunFailed(f"a message was not accepted: {status} {answer}")
 
 
 def cross(cloud: CloudProcess, collector: Collector) -> TracedRun:

@@ -9,7 +9,8 @@ from local.config import load_config
 from local.cosmos.http.requests import list_targets
 from local.faults import Fault, Target, check_aim
 from proof.chaos.plan import OutageKind, PlannedFault, plan_degradations, plan_outages
-from proof.chaos.processes import compose_app
+from proof.chaos.processes import APP, adapt_config
+from proof.testbed.apps import compose_app
 
 REGIONS = ("east", "west")
 MANY = 400
@@ -19,7 +20,7 @@ MANY = 400
 def targets(tmp_path_factory: pytest.TempPathFactory) -> list[Target]:
     """What can be hit in the cloud that chaos runs."""
     app = tmp_path_factory.mktemp("app")
-    compose_app(app)
+    compose_app(APP, app, adapt_config)
     config = load_config(app / "local.config.json")
     containers = (container.name for container in config.cosmos.containers)
     of_store = list_targets(containers, config.cosmos.regions)

@@ -64,16 +64,14 @@ def test_the_slowest_of_a_hundred_is_the_99th_percentile_of_few() -> None:
 def test_the_page_draws_a_lane_for_every_fault_and_names_what_was_broken(tmp_path: Path) -> None:
     history = without(flawless(), "N1-3", "west")
     options = ChaosOptions(
-        data=tmp_path,
+        data=tmp_path / "pages",
         seed=7,
         seconds=40,
         messages=None,
         rate=10,
-        backlog_max=100,
         operation_max=8,
         pause_factor=1,
         calls=16,
-        report=tmp_path / "pages" / "report.html",
     )
     report = ChaosReport(options, history, TIMELINE, check_history(history))
     report.page().write(options.report)

@@ -18,7 +18,7 @@ NOWHERE: Any = SimpleNamespace(
 
 @pytest.fixture
 def sender(tmp_path: Path) -> SenderProcess:
-    options = cast(ChaosOptions, SimpleNamespace(rate=1.0, backlog_max=1))
+    options = cast(ChaosOptions, SimpleNamespace(rate=1.0))
     return SenderProcess(NOWHERE, options, RunFiles(tmp_path))
 
 

@@ -96,9 +96,7 @@ def result_of(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         "DemoRun": partial(DemoRun, clock=world.clock, sleep=world.sleep),
     }.items():
         monkeypatch.setattr(run, name, fake)
-    options = DemoOptions(
-        days=1, source=None, data=tmp_path, report=tmp_path / "report.html", kills=False
-    )
+    options = DemoOptions(days=1, source=None, data=tmp_path, kills=False)
     expected = ExpectedMessages(SOUND.sent, rejected=0)
     return run_and_check(cloud, options, expected, SampleTimeline(0.0), PlainDisplay())
 

@@ -11,8 +11,7 @@ from proof.testbed.command import DirectoryRefused
 def options(
     data: Path, *, days: int = 1, source: Path | None = None, is_fresh: bool = False
 ) -> DemoOptions:
-    report = data / "report.html"
-    return DemoOptions(days=days, source=source, data=data, report=report, is_fresh=is_fresh)
+    return DemoOptions(days=days, source=source, data=data, is_fresh=is_fresh)
 
 
 def run(chosen: DemoOptions) -> None:

@@ -45,9 +45,8 @@ def result_of_run(*, kills: bool = True, **changes: object) -> DemoResult:
         for number, region in enumerate(("east", "east", "west", "east"))
     )
     outage = Outage(1_001.6, 1_002.9)
-    report = Path("report.html")
     result = DemoResult(
-        options=DemoOptions(days=1, source=None, data=Path(), report=report, kills=kills),
+        options=DemoOptions(days=1, source=None, data=Path(), kills=kills),
         check=SOUND,
         rejects=RejectedRows(reported=2, recounted=2),
         costs=RunCosts(4, {"batch": 4}, 30.0, 4, 0),
